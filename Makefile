@@ -1,0 +1,29 @@
+# Everything happens in .venv, which the first target makes on a fresh machine.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test lint bench clean
+
+demo: $(READY)  ## CLIB and ER on the embedded digits, three seeds each: a table and a figure
+	$(BIN)/iblurry run
+
+test: $(READY) lint  ## lint, format, types and every test
+	$(BIN)/pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)  ## cost per sample over a long stream, and an update against the bare PyTorch loop
+	$(BIN)/python -m benchmarks.cost
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("iblurry needs Python 3.11 or newer; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,sklearn]'
+	touch $(READY)
+
+clean:
+	rm -rf .venv runs

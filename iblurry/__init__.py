@@ -1,0 +1,74 @@
+"""Online continual learning on i-Blurry streams: learn one sample at a time, query at any moment, resume exactly."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from iblurry.version import __version__
+
+if TYPE_CHECKING:
+    from iblurry.augment.pipeline import Augment
+    from iblurry.data.dataset import Dataset
+    from iblurry.data.load import load
+    from iblurry.data.order import Order, i_blurry
+    from iblurry.data.stream import Sample, Stream
+    from iblurry.errors import IblurryError, InputError
+    from iblurry.experiment.experiment import Experiment
+    from iblurry.experiment.run import Often, Result, run
+    from iblurry.learner import Learner
+    from iblurry.method import Head, Method, Pace, released
+    from iblurry.methods import METHODS, Tuning, clib, er
+
+_HOMES = {  # opened at the first use of a name: importing torch takes seconds, and `iblurry --help` should not
+    "iblurry.augment.pipeline": ("Augment",),
+    "iblurry.data.dataset": ("Dataset",),
+    "iblurry.data.load": ("load",),
+    "iblurry.data.order": ("Order", "i_blurry"),
+    "iblurry.data.stream": ("Sample", "Stream"),
+    "iblurry.errors": ("IblurryError", "InputError"),
+    "iblurry.experiment.experiment": ("Experiment",),
+    "iblurry.experiment.run": ("Often", "Result", "run"),
+    "iblurry.learner": ("Learner",),
+    "iblurry.method": ("Head", "Method", "Pace", "released"),
+    "iblurry.methods": ("METHODS", "Tuning", "clib", "er"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "METHODS",
+    "Augment",
+    "Dataset",
+    "Experiment",
+    "Head",
+    "IblurryError",
+    "InputError",
+    "Learner",
+    "Method",
+    "Often",
+    "Order",
+    "Pace",
+    "Result",
+    "Sample",
+    "Stream",
+    "Tuning",
+    "__version__",
+    "clib",
+    "er",
+    "i_blurry",
+    "load",
+    "released",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'iblurry' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""Augmentation: whole batches, one draw per image, no branch on data."""

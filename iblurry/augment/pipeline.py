@@ -1,0 +1,105 @@
+"""What happens to images on their way to the network: the dice on the host, the arithmetic on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from iblurry.augment.cutmix import Mix, box
+from iblurry.augment.geometry import CropFlip
+from iblurry.dice import Dice
+from iblurry.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augment:
+    """How training images are varied; the paper's values."""
+
+    pad: int = 4  # pixels of black border for the random crop
+    flip: bool = True  # mirror half of the images
+    cutmix: float = 0.5  # probability that a batch is mixed; 0 = never
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pad, int) or isinstance(self.pad, bool) or self.pad < 0:
+            raise InputError(f"pad is {self.pad!r}, but it must be a whole number of pixels; 0 switches the crop off.")
+        if not isinstance(self.flip, bool):
+            raise InputError(f"flip is {self.flip!r}, but it must be True or False.")
+        if isinstance(self.cutmix, bool) or not isinstance(self.cutmix, int | float) or not 0 <= self.cutmix <= 1:
+            raise InputError(f"cutmix is {self.cutmix!r}, but it must be a probability from 0 (never) to 1 (always).")
+
+
+class Throw(NamedTuple):
+    """All that chance decides about one training batch of n images."""
+
+    places: Tensor  # (2, n) int64: where each crop starts, and whether it is mirrored (0) or upright (1)
+    partner: Tensor  # (n,) int64: a permutation
+    edges: Tensor  # (4,) int64: x1, y1, x2, y2 of the mixed box; all 0 = no box
+    lam: Tensor  # (1,) float32: share of the own image, and of its label in the loss; 1 = not mixed
+
+
+class Pipeline:
+    """Images as stored to images as the network wants them, for training and for testing."""
+
+    def __init__(
+        self,
+        augment: Augment,
+        shape: tuple[int, int, int],
+        mean: Sequence[float],
+        std: Sequence[float],
+        device: torch.device | str = "cpu",
+    ) -> None:
+        channels, height, width = shape
+        if augment.pad >= min(height, width):
+            raise InputError(
+                f"pad is {augment.pad}, but the images are {height}x{width} and a crop could miss them altogether; "
+                f"use a pad below {min(height, width)}."
+            )
+        if len(mean) != channels or len(std) != channels or min(std) <= 0:
+            raise InputError(
+                f"mean is {tuple(mean)} and std is {tuple(std)}, but images of {channels} channels need {channels} "
+                "numbers each, and every std above 0."
+            )
+        self.augment = augment
+        self._height, self._width = height, width
+        self._crop_flip = CropFlip(pad=augment.pad, flip=augment.flip, height=height, width=width, device=device)
+        self._mix = Mix(height=height, width=width, device=device)
+        centre, spread = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (tuple(mean), tuple(std)))
+        self._scale = (1 / (255 * spread)).to(
+            device, torch.float32
+        )  # (C, 1, 1): (x/255 - mean) / std = x*scale + shift
+        self._shift = (-centre / spread).to(device, torch.float32)
+
+    def throw(self, dice: Dice, step: int, n: int) -> Throw:
+        """Throw the dice for a training batch of n images, on the host."""
+        uniforms = dice.table("augment", step, 4 * n + 4)
+        places = self._crop_flip.places(uniforms[: 3 * n].reshape(3, n))
+        partner = uniforms[3 * n : 4 * n].argsort(kind="stable")
+        edges, lam = [0, 0, 0, 0], 1.0
+        mixed, share, cx, cy = uniforms[4 * n :].tolist()
+        if mixed < self.augment.cutmix:
+            *edges, lam = box(share, int(cx * self._height), int(cy * self._width), self._height, self._width)
+        return Throw(
+            places=torch.from_numpy(places),
+            partner=torch.from_numpy(partner),
+            edges=torch.from_numpy(np.array(edges, dtype=np.int64)),
+            lam=torch.from_numpy(np.array([lam], dtype=np.float32)),
+        )
+
+    def train(self, images: Tensor, throw: Throw) -> Tensor:
+        """(B, C, H, W) uint8 -> float32, varied; the throw lies on the images' device."""
+        images = self._crop_flip(images, throw.places)
+        images = self._normalise(images)
+        return self._mix(images, throw.partner, throw.edges) if self.augment.cutmix else images
+
+    def test(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) uint8 -> float32, as they are."""
+        return self._normalise(images)
+
+    def _normalise(self, images: Tensor) -> Tensor:
+        assert images.dtype is torch.uint8, "pixels are uint8 until here: a float image would be scaled twice"
+        return (images * self._scale).add_(self._shift)

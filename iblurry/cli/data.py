@@ -1,0 +1,152 @@
+"""iblurry data: which data there are, getting them, and looking at them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from iblurry.data.dataset import Dataset
+
+
+def _home_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--home",
+        type=click.Path(path_type=Path),
+        help="Where imported data live (default: $IBLURRY_DATA or ~/.cache/iblurry).",
+    )(command)
+
+
+@click.group(invoke_without_command=True)
+@_home_option
+@click.pass_context
+def data(context: click.Context, home: Path | None) -> None:
+    """See which data there are, get them, and look at them."""
+    context.obj = home
+    if context.invoked_subcommand is None:
+        _list(home)
+
+
+@data.command("list")
+@_home_option
+@click.pass_obj
+def list_(above: Path | None, home: Path | None) -> None:
+    """List the sources and whether each is here."""
+    _list(home or above)
+
+
+@data.command()
+@click.argument("name")
+@_home_option
+@click.pass_obj
+def fetch(above: Path | None, name: str, home: Path | None) -> None:
+    """Download NAME from its public home, check it and import it."""
+    from iblurry.data.fetch import fetch as fetch_source
+
+    place = fetch_source(name, home or above)
+    click.echo(f"{name} is in {place}")
+
+
+@data.command("import")
+@click.argument("name")
+@click.argument("path", type=click.Path(path_type=Path))
+@_home_option
+@click.pass_obj
+def import_(above: Path | None, name: str, path: Path, home: Path | None) -> None:
+    """Import a copy of NAME that lies at PATH: a folder or archive in any of its public forms."""
+    from iblurry.data.load import import_local
+
+    place = import_local(name, path, home or above)
+    click.echo(f"{name} is in {place}")
+
+
+@data.command()
+@click.argument("spec")
+@click.option("--sheet", type=click.Path(path_type=Path), help="Write a contact sheet to this PNG file.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@_home_option
+@click.pass_obj
+def show(above: Path | None, spec: str, sheet: Path | None, as_json: bool, home: Path | None) -> None:
+    """Show what SPEC holds: a source, an .npz file or a folder of pictures, such as shapes:classes=20,size=16."""
+    from iblurry.data.load import load
+
+    dataset = load(spec, home or above)
+    facts = _facts(dataset)
+    if as_json:
+        click.echo(json.dumps(facts, indent=2))
+    else:
+        _print(facts)
+    if sheet is not None:
+        from iblurry.data.sheet import save_sheet
+
+        save_sheet(dataset, sheet)
+        click.echo(f"Contact sheet written to {sheet}", err=True)
+
+
+def _list(home: Path | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from iblurry.data.load import SOURCES, stored
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("source", "what", "state"):
+        table.add_column(heading)
+    for source in SOURCES.values():
+        place = stored(source.name, home)
+        if not source.takes_path:
+            state = "built in"
+        elif not source.forms:
+            state = "from a path"
+        else:
+            state = f"here, {place.stat().st_size / 1e6:,.0f} MB" if place.exists() else "not here"
+        table.add_row(Text(source.name), Text(source.about), Text(state))
+    Console(highlight=False).print(table)
+    click.echo(f"\nData home: {stored('x', home).parent}")
+    click.echo("Get one: iblurry data fetch NAME, or iblurry data import NAME PATH.  Look: iblurry data show NAME")
+
+
+def _facts(dataset: Dataset) -> dict[str, Any]:
+    import numpy as np
+
+    many = len(dataset.classes)
+    train, test = (np.bincount(part.labels, minlength=many).tolist() for part in (dataset.train, dataset.test))
+    return {
+        "name": dataset.name,
+        "shape": list(dataset.shape),
+        "train": len(dataset.train),
+        "test": len(dataset.test),
+        "mean": list(dataset.mean),
+        "std": list(dataset.std),
+        "fingerprint": dataset.fingerprint(),
+        "classes": [
+            {"name": name, "train": trained, "test": tested}
+            for name, trained, tested in zip(dataset.classes, train, test, strict=True)
+        ],
+    }
+
+
+def _print(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    channels, height, width = facts["shape"]
+    click.echo(f"{facts['name']}: {len(facts['classes'])} classes")
+    click.echo(f"images: {facts['train']:,} training and {facts['test']:,} test")
+    click.echo(f"shape: {width} x {height} pixels, {channels} channel{'s' if channels > 1 else ''}")
+    for key in ("mean", "std"):
+        click.echo(f"{key}: {', '.join(f'{value:.4f}' for value in facts[key])}")
+    click.echo(f"fingerprint: {facts['fingerprint']}\n")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("class")
+    table.add_column("train", justify="right")
+    table.add_column("test", justify="right")
+    for row in facts["classes"]:
+        table.add_row(Text(row["name"]), f"{row['train']:,}", f"{row['test']:,}")
+    Console(highlight=False).print(table)

@@ -1,0 +1,128 @@
+"""`iblurry split`: which class comes in which task, as a table, a figure or files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from iblurry.data.dataset import Dataset
+    from iblurry.data.order import Order
+
+
+@click.command()
+@click.option("--dataset", default="digits", show_default=True, help="The data set, as `iblurry data` names it.")
+@click.option("--tasks", default=5, show_default=True, help="How many tasks.")
+@click.option("--disjoint", default=50.0, show_default=True, help="N: per cent of the classes that live in one task.")
+@click.option(
+    "--blur", default=10.0, show_default=True, help="M: per cent of the blurry samples dealt out over all tasks."
+)
+@click.option("--seed", default=1, show_default=True, help="The same seed gives the same split.")
+@click.option(
+    "--mode", default="strict", show_default=True, help="strict, uneven or compatible: what if N does not fit."
+)
+@click.option(
+    "--published", type=click.Path(path_type=Path), help="Read the split from published files in this folder."
+)
+@click.option("--figure", type=click.Path(path_type=Path), help="Draw it into this file (.png, .svg or .pdf).")
+@click.option("--export", type=click.Path(path_type=Path), help="Write it as published files into this folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON in place of the table.")
+def split(
+    dataset: str,
+    tasks: int,
+    disjoint: float,
+    blur: float,
+    seed: int,
+    mode: str,
+    published: Path | None,
+    figure: Path | None,
+    export: Path | None,
+    as_json: bool,
+) -> None:
+    """Show an i-Blurry-N-M split: the samples of each class in each task.
+
+    A split is a pure function of the data set's labels, the numbers and the seed.
+    """
+    from iblurry.data import order_figure
+    from iblurry.data import published as published_files
+    from iblurry.data.load import load
+    from iblurry.data.order import i_blurry, is_disjoint
+    from iblurry.errors import InputError
+
+    if figure is not None:
+        order_figure.check_format(figure)
+    if published is not None and mode != "strict":
+        raise InputError(f"--mode {mode} makes a split, --published {published} reads one; give one of the two.")
+    data = load(dataset)
+    if published is not None:
+        order = published_files.read(published, data, tasks=tasks, n=disjoint, m=blur, seed=seed)
+    else:
+        order = i_blurry(data.train.labels, tasks=tasks, disjoint=disjoint, blur=blur, seed=seed, mode=mode)
+
+    notes = []
+    if is_disjoint(disjoint, blur) and (disjoint, blur) != (100, 0):
+        notes.append(f"N={disjoint:g} with M={blur:g} has no blurry classes: this is the disjoint split (N=100, M=0).")
+    if dropped := len(data.train) - len(order):
+        left = len(set(data.train.labels.tolist())) - len(order.classes)
+        notes.append(f"{dropped:,} of {len(data.train):,} samples are left out; classes left out: {left}.")
+    try:
+        if export is not None:
+            n = published_files.fitting_n(order) if mode == "compatible" else disjoint
+            files = published_files.export(order, data, export, seed=seed, n=n, m=blur)
+            notes.append(f"Wrote {files[0].name} and {len(files) - 1} more files to {export}.")
+        if figure is not None:
+            order_figure.save(order_figure.draw(order, data), figure)
+            notes.append(f"Drew {figure}.")
+    except OSError as error:
+        raise InputError(f"Cannot write {error.filename} ({error.strerror}); give a place you may write to.") from error
+
+    if as_json:
+        source = {"mode": mode} if published is None else {"published": str(published)}
+        asked = {"dataset": data.name, "tasks": tasks, "disjoint": disjoint, "blur": blur, "seed": seed, **source}
+        click.echo(json.dumps({**asked, "notes": notes, **_facts(order, data)}, indent=2))
+    else:
+        from rich.console import Console
+        from rich.measure import Measurement
+
+        console = Console()
+        table = _table(order, data, f"{data.name}: i-Blurry-{disjoint:g}-{blur:g}, seed {seed}")
+        whole = Measurement.get(console, console.options.update(max_width=100_000), table).maximum
+        console.width = max(console.width, whole)  # a count cut short would be a wrong count
+        console.print(table)
+        for note in notes:
+            console.print(note, soft_wrap=True, markup=False, highlight=False)
+
+
+def _facts(order: Order, data: Dataset) -> dict[str, object]:
+    rows = zip(order.classes, order.roles, order.counts(data.train.labels).tolist(), strict=True)
+    classes = [
+        {"label": label, "class": data.classes[c], "role": role, "counts": counts, "total": sum(counts)}
+        for label, (c, role, counts) in enumerate(rows)
+    ]
+    return {"samples": len(order), "task_sizes": [len(task) for task in order.tasks], "classes": classes}
+
+
+def _table(order: Order, data: Dataset, title: str) -> Table:
+    """Classes in label order; the task with most of a class in bold."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_footer=True)
+    counts = order.counts(data.train.labels)
+    table.add_column("class", footer="all", no_wrap=True)
+    table.add_column("role")
+    for t, total in enumerate(counts.sum(axis=0)):
+        table.add_column(f"task {t + 1}", justify="right", footer=f"{total:,}")
+    table.add_column("total", justify="right", footer=f"{len(order):,}")
+    for c, role, row in zip(order.classes, order.roles, counts, strict=True):
+        cells = [f"{count:,}" if count else "·" for count in row]
+        cells[row.argmax()] = f"[bold]{cells[row.argmax()]}[/bold]"
+        table.add_row(
+            escape(data.classes[c]), role, *cells, f"{row.sum():,}", end_section=table.row_count + 1 == order.disjoint
+        )
+    return table

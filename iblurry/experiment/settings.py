@@ -1,0 +1,46 @@
+"""The paper's numbers per data set, and sensible ones for data it never saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from iblurry.augment.pipeline import Augment
+from iblurry.methods import Tuning
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What an experiment on a data set takes unless told otherwise."""
+
+    network: str
+    memory: int  # K
+    query_every: int = 100  # samples between two points of the curve
+    tasks: int = 5
+    tuning: Tuning = field(default_factory=Tuning)
+    augment: Augment = field(default_factory=Augment)
+
+
+SETTINGS = {
+    "cifar10": Setting(network="resnet18", memory=500),
+    "cifar100": Setting(network="resnet34", memory=2000, tuning=Tuning(updates_per_sample=3)),
+    "tinyimagenet": Setting(
+        network="resnet34", memory=4000, tuning=Tuning(batch=32, updates_per_sample=3, gamma=0.99995)
+    ),
+    "imagenet": Setting(
+        network="resnet34",
+        memory=20000,
+        query_every=1000,
+        tasks=10,
+        tuning=Tuning(batch=256, updates_per_sample="1/4", gamma=0.99995, measure_every=10),
+    ),
+    # Not in the paper: small enough for a laptop. A flipped or half shifted digit is another digit, or none.
+    "digits": Setting(network="convnet", memory=100, query_every=25, augment=Augment(pad=1, flip=False)),
+    "fashion-mnist": Setting(network="convnet", memory=500, augment=Augment(pad=2)),
+    "shapes": Setting(network="convnet", memory=100, augment=Augment(pad=1, flip=False)),
+}
+OTHERS = Setting(network="convnet", memory=500, augment=Augment(pad=2, flip=False))
+
+
+def setting(dataset: str) -> Setting:
+    """By the name before the options: "shapes:classes=20" is set like "shapes"."""
+    return SETTINGS.get(dataset.split(":", 1)[0], OTHERS)

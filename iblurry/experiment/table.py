@@ -1,0 +1,123 @@
+"""The table of a comparison: one row per method, mean ± sample standard deviation over its seeds, in percent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from iblurry.errors import InputError
+from iblurry.experiment.metrics import Metrics
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+COLUMNS: dict[str, tuple[str, Callable[[Iterable[float]], float]]] = {  # field of Row: heading, which mean is best
+    "a_auc": ("A_AUC ↑", max),
+    "a_avg": ("A_avg ↑", max),
+    "a_last": ("A_last ↑", max),
+    "f_last": ("F_last ↓", min),
+}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds and its sample standard deviation (by n - 1; None for a single seed), in percent."""
+
+    mean: float
+    std: float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method; a column is None unless every seed has a number for it."""
+
+    method: str
+    n: int  # seeds
+    a_auc: Spread | None
+    a_avg: Spread | None
+    a_last: Spread | None
+    f_last: Spread | None
+
+
+def rows(groups: Mapping[str, Sequence[Metrics]]) -> list[Row]:
+    """One row per method, in the order given.
+
+    >>> one = Metrics(a_auc=0.7, a_avg=0.75, a_last=0.6, f_last=None, samples=9, updates=9, queries=3)
+    >>> rows({"er": [one]})[0].a_auc
+    Spread(mean=70.0, std=None)
+    """
+    for method, runs in groups.items():
+        if not runs:
+            raise InputError(f"The method {method!r} has no runs to show; leave it out, or run it first.")
+    return [
+        Row(method, len(runs), **{name: _spread([getattr(run, name) for run in runs]) for name in COLUMNS})
+        for method, runs in groups.items()
+    ]
+
+
+def render(rows: Sequence[Row]) -> Table:
+    """For the terminal, the best mean of each column in bold."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(caption=caption(rows))
+    table.add_column("method")
+    table.add_column("n", justify="right")
+    for heading, _ in COLUMNS.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row, cells in zip(rows, _cells(rows), strict=True):
+        # Text, not str: a method called "[b]" is a name here, not markup.
+        shown = [Text(cell, style="bold" if is_best else "") for cell, is_best in cells]
+        table.add_row(Text(row.method), str(row.n), *shown)
+    return table
+
+
+def to_markdown(rows: Sequence[Row]) -> str:
+    """For a page, the best mean of each column in bold."""
+    lines = [["method", "n", *(heading for heading, _ in COLUMNS.values())], ["---", *["---:"] * (len(COLUMNS) + 1)]]
+    for row, cells in zip(rows, _cells(rows), strict=True):
+        shown = [f"**{cell}**" if is_best else cell for cell, is_best in cells]
+        lines.append([row.method.replace("|", "\\|"), str(row.n), *shown])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{caption(rows)}\n"
+
+
+def to_json(rows: Sequence[Row]) -> str:
+    """For programs: every number in full."""
+    about = {"unit": "percent", "std": "sample standard deviation (n - 1)", "rows": [asdict(row) for row in rows]}
+    return json.dumps(about, indent=2, allow_nan=False) + "\n"
+
+
+def caption(rows: Sequence[Row]) -> str:
+    """What the numbers are."""
+    counts = {row.n for row in rows}
+    if counts == {1}:
+        return "Percent, one seed each."
+    seeds = f"{counts.pop()}" if len(counts) == 1 else "n"
+    return f"Percent, mean ± sample standard deviation (n - 1) over {seeds} seeds."
+
+
+def _spread(values: Sequence[float | None]) -> Spread | None:
+    known = 100 * np.array([value for value in values if value is not None])
+    if len(known) < len(values):
+        return None
+    return Spread(float(known.mean()), float(known.std(ddof=1)) if len(known) > 1 else None)
+
+
+def _cells(rows: Sequence[Row]) -> list[list[tuple[str, bool]]]:
+    """What stands in each cell, and whether it is the best of its column (ties as printed; a lone value is not)."""
+    best: dict[str, str | None] = {}
+    for name, (_, better) in COLUMNS.items():
+        means = [spread.mean for row in rows if (spread := getattr(row, name)) is not None]
+        best[name] = f"{better(means):z.2f}" if len(means) > 1 else None
+    return [[_cell(getattr(row, name), best[name]) for name in COLUMNS] for row in rows]
+
+
+def _cell(spread: Spread | None, best: str | None) -> tuple[str, bool]:
+    if spread is None:
+        return "–", False
+    mean = f"{spread.mean:z.2f}"  # z: no "-0.00"
+    return (mean if spread.std is None else f"{mean} ± {spread.std:.2f}"), mean == best

@@ -1,0 +1,125 @@
+"""The memory: a fixed number of rows on the device, one more row that swallows what is turned away, and named columns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    """Some samples: pixels and the head rows of their labels."""
+
+    images: Tensor  # (B, C, H, W) uint8
+    labels: Tensor  # (B,) int64, head rows
+
+
+class One(NamedTuple):
+    """One sample: a batch of one whose head row the host knows too."""
+
+    images: Tensor  # (1, C, H, W) uint8
+    labels: Tensor  # (1,) int64
+    label: int  # the same head row, on the host
+
+
+class Memory:
+    """`capacity` rows that never move, then the discard row: writing there is how a sample is turned away.
+
+    Rows fill in order 0, 1, 2, ...; only a full memory asks an admission policy. `written_at` numbers the writes from 1,
+    so 0 marks a row that was never written, and the order of two rows' last writes can be told on the device.
+
+    >>> memory = Memory(2, (1, 2, 2))
+    >>> memory.write(memory.next_row(), One(torch.ones(1, 1, 2, 2, dtype=torch.uint8), torch.tensor([5]), 5))
+    >>> memory.size, memory.labels.tolist()
+    (1, [5, -1, -1])
+    """
+
+    def __init__(self, capacity: int, shape: tuple[int, int, int], device: torch.device | str = "cpu") -> None:
+        self.capacity = capacity
+        self.device = torch.device(device)
+        self.size = 0  # rows filled
+        self.offered = 0  # samples ever offered, taken or not
+        self.images = torch.zeros(capacity + 1, *shape, dtype=torch.uint8, device=device)
+        self.labels = torch.full((capacity + 1,), -1, dtype=torch.int64, device=device)
+        self.written_at = torch.zeros(capacity + 1, dtype=torch.int64, device=device)
+        self.clock = torch.zeros(1, dtype=torch.int64, device=device)  # writes so far, the discard row's too
+        self._columns: dict[str, Tensor] = {}
+        self._rows = torch.arange(capacity + 1, device=device)
+
+    @property
+    def full(self) -> bool:
+        return self.size == self.capacity
+
+    @property
+    def discard(self) -> Tensor:
+        """The row that swallows a sample, shape (1,)."""
+        return self._rows[self.capacity :]
+
+    def next_row(self) -> Tensor:
+        """The first row never written, shape (1,)."""
+        return self._rows[self.size : self.size + 1]
+
+    def row(self, number: int) -> Tensor:
+        """A row number of the host's as the tensor the device wants, shape (1,)."""
+        return self._rows[number : number + 1]
+
+    def write(self, row: Tensor, one: One) -> None:
+        """Puts the sample into this row (shape (1,)), whatever was there."""
+        self.clock += 1
+        self.images.index_copy_(0, row, one.images)
+        self.labels.index_copy_(0, row, one.labels)
+        self.written_at.index_copy_(0, row, self.clock)
+        self.size = min(self.size + 1, self.capacity)
+
+    def read(self, rows: Tensor) -> Batch:
+        return Batch(self.images.index_select(0, rows), self.labels.index_select(0, rows))
+
+    def filled(self) -> Tensor:
+        """Which rows hold a sample, (capacity,) bool."""
+        return self.written_at[:-1] > 0
+
+    def members(self, label: int) -> Tensor:
+        """Which rows hold this label, (capacity,) bool."""
+        return self.labels[:-1] == label
+
+    def rewritten_since(self, mark: Tensor) -> Tensor:
+        """Which rows were written after the clock showed `mark`, (capacity,) bool."""
+        return self.written_at[:-1] > mark
+
+    def column(self, name: str, *, fill: float = 0.0, dtype: torch.dtype = torch.float64) -> Tensor:
+        """One number per row, made at the first asking, (capacity + 1,); writing a sample leaves columns as they are."""
+        if name not in self._columns:
+            self._columns[name] = torch.full((self.capacity + 1,), fill, dtype=dtype, device=self.device)
+        return self._columns[name]
+
+    def state_dict(self) -> dict[str, object]:
+        return {
+            "size": self.size,
+            "offered": self.offered,
+            "images": self.images,
+            "labels": self.labels,
+            "written_at": self.written_at,
+            "clock": self.clock,
+            "columns": dict(self._columns),
+        }
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        columns = state["columns"]
+        assert isinstance(columns, dict)
+        self.size, self.offered = _whole(state["size"]), _whole(state["offered"])
+        for name, values in (("images", self.images), ("labels", self.labels), ("written_at", self.written_at)):
+            values.copy_(_tensor(state[name]))
+        self.clock.copy_(_tensor(state["clock"]))
+        for name, values in columns.items():
+            self.column(name, dtype=_tensor(values).dtype).copy_(_tensor(values))
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _tensor(value: object) -> Tensor:
+    assert isinstance(value, Tensor)
+    return value

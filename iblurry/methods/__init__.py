@@ -1,0 +1,19 @@
+"""Methods: one recipe each, the paper cited."""
+
+from iblurry.methods.clib import clib, clib_balanced, clib_exponential, clib_reservoir, clib_stream
+from iblurry.methods.er import er, er_constant
+from iblurry.methods.recipe import METHODS, Recipe, Tuning, method
+
+__all__ = [
+    "METHODS",
+    "Recipe",
+    "Tuning",
+    "clib",
+    "clib_balanced",
+    "clib_exponential",
+    "clib_reservoir",
+    "clib_stream",
+    "er",
+    "er_constant",
+    "method",
+]

@@ -1,0 +1,83 @@
+"""A recipe: a named function that puts a method together, with what the paper tunes per data set as its arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypedDict, Unpack
+
+from iblurry.engine.optimizer import Adam
+from iblurry.errors import UnknownNameError
+from iblurry.method import Head, Method, Pace, released
+from iblurry.parts import Admission, GradientRule, Readout, Rehearsal, Schedule, Term
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """What the paper chooses per data set; the defaults are CIFAR-10's."""
+
+    batch: int = 16
+    updates_per_sample: Fraction | int | float | str = 1
+    gamma: float = 0.9999  # decay of the exponential schedule
+    measure_every: int = 1  # updates between two measures of the memory's loss; 10 on ImageNet
+
+
+class Slots(TypedDict, total=False):
+    """What may be put in place of a recipe's own choice."""
+
+    name: str
+    pace: Pace
+    admission: Admission
+    rehearsal: Rehearsal
+    terms: tuple[Term, ...]
+    gradient: tuple[GradientRule, ...]
+    schedule: Schedule
+    readout: Readout
+    head: Head
+    optimizer: Adam
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`clib()` is the method, `clib(admission=Balanced())` an ablation of it, `clib(Tuning(batch=32))` another tuning."""
+
+    name: str
+    idea: str  # one sentence
+    paper: str  # the citation
+    cook: Callable[[Tuning], Method]
+
+    def __call__(self, tuning: Tuning | None = None, /, **slots: Unpack[Slots]) -> Method:
+        for slot in slots:
+            if slot not in Slots.__annotations__:
+                raise UnknownNameError(f"slot of {self.name}", slot, Slots.__annotations__)
+        method = self.cook(tuning or Tuning())
+        return dataclasses.replace(method, **slots)
+
+
+METHODS: dict[str, Recipe] = {}
+
+
+def recipe(*, paper: str) -> Callable[[Callable[[Tuning], Method]], Recipe]:
+    """Makes a recipe of a function and lists it; its docstring is the idea in one sentence."""
+
+    def register(cook: Callable[[Tuning], Method]) -> Recipe:
+        name = cook.__name__.replace("_", "-")
+        METHODS[name] = Recipe(name, (cook.__doc__ or "").strip().splitlines()[0], paper, cook)
+        return METHODS[name]
+
+    return register
+
+
+def method(name: str, tuning: Tuning | None = None) -> Method:
+    """The method of this name; `-released` after any name gives it as the authors' released program runs it.
+
+    >>> method("clib-released").schedule.test
+    'welch'
+    """
+    plain = name.removesuffix("-released")
+    if plain not in METHODS:
+        raise UnknownNameError("method", name, METHODS)
+    made = METHODS[plain](tuning)
+    return released(made) if plain != name else made

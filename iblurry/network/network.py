@@ -1,0 +1,88 @@
+"""A body and a head of fixed rows, opened one by one as classes arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import torch
+from torch import Tensor, nn
+
+from iblurry.errors import InputError, UnknownLabelError
+
+FLOOR = (
+    -1e4
+)  # the logit of a closed row: exp of it is 0 beside any open row, and unlike -inf it survives a product with 0
+
+
+class Network(nn.Module):
+    """Body, linear head, and a mask of the rows in use.
+
+    All rows exist from the start and a class takes the next closed one in place, so parameters keep their addresses and
+    optimisers and captured graphs never notice. Closed rows answer FLOOR: their gradient is exactly zero, and the cross
+    entropy over all rows is the one over the open rows.
+    """
+
+    open: Tensor
+
+    def __init__(self, body: nn.Module, rows: int) -> None:
+        super().__init__()
+        features = body.features
+        assert isinstance(features, int), "a body says how many features it returns"
+        self.body = body
+        self.head = nn.Linear(features, rows)
+        nn.init.zeros_(self.head.weight)  # a row is drawn when it opens
+        nn.init.zeros_(self.head.bias)
+        self.register_buffer("open", torch.zeros(rows, dtype=torch.bool))  # (rows,)
+        self.labels: list[Hashable] = []  # in order of exposure: labels[row]; not part of the state_dict
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) float -> (B, rows) logits."""
+        logits: Tensor = self.head(self.body(images))
+        return logits.masked_fill(
+            ~self.open, FLOOR
+        )  # not torch.where: that copies its scalar to the device, every time
+
+    def row_of(self, label: Hashable) -> int | None:
+        """The head row of a label, or None when it was never exposed."""
+        return self.labels.index(label) if label in self.labels else None
+
+    @torch.no_grad()
+    def expose(self, label: Hashable, weight: Tensor, bias: Tensor) -> int:
+        """Open the next row for a new label and return it.
+
+        `weight` is (features,) for the new row alone, or (rows, features) to redraw all; `bias` is (1,) or (rows,).
+        """
+        row = self.known
+        if label in self.labels:
+            raise InputError(
+                f"The label {label!r} already has row {self.row_of(label)}; ask row_of before exposing it."
+            )
+        if row == self.rows:
+            raise UnknownLabelError(
+                f"The label {label!r} needs a new row, but all {self.rows} rows of the head are taken; "
+                f"build the network with `classes` of at least {self.rows + 1}."
+            )
+        whole = slice(None)
+        self.head.weight[row if weight.dim() == 1 else whole].copy_(weight)
+        self.head.bias[slice(row, row + 1) if len(bias) == 1 else whole].copy_(bias)
+        self.open[row] = True
+        self.labels.append(label)
+        return row
+
+    @property
+    def rows(self) -> int:
+        """How many classes the head could hold."""
+        return self.head.out_features
+
+    @property
+    def known(self) -> int:
+        """How many classes were met."""
+        return len(self.labels)
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Weight and bias of the head."""
+        return list(self.head.parameters())
+
+    def body_parameters(self) -> list[nn.Parameter]:
+        """Everything but the head."""
+        return list(self.body.parameters())

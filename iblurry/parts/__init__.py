@@ -1,0 +1,43 @@
+"""Parts: six kinds of answers to six questions, from which every method is put together."""
+
+from iblurry.parts.admission.admission import Admission
+from iblurry.parts.admission.balanced import Balanced
+from iblurry.parts.admission.importance import Importance
+from iblurry.parts.admission.reservoir import Reservoir
+from iblurry.parts.gradient.clip import Clip
+from iblurry.parts.gradient.rule import GradientRule
+from iblurry.parts.part import Part, column, state
+from iblurry.parts.readout.plain import Plain
+from iblurry.parts.readout.readout import Readout
+from iblurry.parts.rehearsal.nothing import Nothing
+from iblurry.parts.rehearsal.rehearsal import Rehearsal
+from iblurry.parts.rehearsal.uniform import Uniform
+from iblurry.parts.schedule.adaptive import Adaptive
+from iblurry.parts.schedule.constant import Constant
+from iblurry.parts.schedule.exponential import Exponential
+from iblurry.parts.schedule.schedule import Schedule
+from iblurry.parts.terms.cross_entropy import CrossEntropy
+from iblurry.parts.terms.term import Term
+
+__all__ = [
+    "Adaptive",
+    "Admission",
+    "Balanced",
+    "Clip",
+    "Constant",
+    "CrossEntropy",
+    "Exponential",
+    "GradientRule",
+    "Importance",
+    "Nothing",
+    "Part",
+    "Plain",
+    "Readout",
+    "Rehearsal",
+    "Reservoir",
+    "Schedule",
+    "Term",
+    "Uniform",
+    "column",
+    "state",
+]

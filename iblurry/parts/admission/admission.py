@@ -1,0 +1,24 @@
+"""Admission: which row does this sample take?"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from torch import Tensor
+
+from iblurry.memory import One
+from iblurry.parts.part import Part
+
+
+class Admission(Part):
+    """Decides whom a newcomer replaces. A memory with room left takes everyone and asks nobody."""
+
+    kind: ClassVar[str] = "admission"
+
+    @abstractmethod
+    def place(self, one: One) -> Tensor:
+        """The row this sample takes in a full memory, shape (1,); `memory.discard` turns it away."""
+
+    def welcome(self, row: Tensor, one: One) -> None:
+        """The sample was written to this row, into free space or in another's place."""

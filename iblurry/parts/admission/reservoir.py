@@ -1,0 +1,22 @@
+"""Reservoir: every sample of the stream is kept with the same probability."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from iblurry.memory import One
+from iblurry.parts.admission.admission import Admission
+
+
+class Reservoir(Admission):
+    """After n samples each of them is in memory with probability capacity / n.
+
+    Draw j uniformly from {0 .. n-1}; the newcomer takes row j where j < capacity and is turned away otherwise.
+
+    Vitter, "Random sampling with a reservoir", ACM TOMS 1985.
+    """
+
+    def place(self, one: One) -> Tensor:
+        memory = self.bench.memory
+        row = self.bench.dice.below("reservoir", step=memory.offered, among=memory.offered)
+        return memory.row(min(row, memory.capacity))  # the row after the last is the discard row

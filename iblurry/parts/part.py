@@ -1,0 +1,128 @@
+"""What every part is: fields are its hyper-parameters, `state(...)` declares what must survive a resume."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+from abc import ABC
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+
+from torch import Tensor
+
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.parts.workbench import Update, Workbench
+
+T = TypeVar("T")
+
+
+def state(make: Callable[[Any], T]) -> T:
+    """Declares a piece of state and how it starts, given the part at its bench: a tensor, a number, a list of numbers.
+
+    What is declared is saved, restored bit for bit and never shared between two learners.
+    """
+    field: T = dataclasses.field(init=False, repr=False, compare=False, metadata={"state": make})  # type: ignore[assignment]
+    return field
+
+
+def column(name: str, *, fill: float = 0.0) -> Tensor:
+    """Declares a named column of the memory: one number per row, (capacity + 1,) float64, saved with the memory."""
+    field: Tensor = dataclasses.field(  # type: ignore[assignment]
+        init=False, repr=False, compare=False, metadata={"column": lambda part: part.bench.memory.column(name, fill=fill)}
+    )
+    return field
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field, state, column))
+class Part(ABC):
+    """One answer to one of the learner's six questions. A subclass is a keyword-only dataclass without further ado."""
+
+    kind: ClassVar[str]
+    needs_losses: ClassVar[bool] = False  # asks for the loss of every memory row after an update
+    needs_boundaries: ClassVar[bool] = False  # must be told where tasks end
+    bench: Workbench
+    _known: ClassVar[dict[str, dict[str, type[Part]]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclass(kw_only=True, eq=True, unsafe_hash=True)(cls)  # hashable: parts are default values of a Method
+        if not inspect.isabstract(cls) and cls.__dict__.get("kind") is None:
+            Part._known.setdefault(cls.kind, {})[cls.__name__] = cls
+
+    @property
+    def draws(self) -> int:
+        """How many memory rows, drawn at random without repetition, it wants for each update."""
+        return 0
+
+    @property
+    def holds(self) -> int:
+        """How many samples it keeps outside the memory; they count against the budget."""
+        return 0
+
+    def attach(self, bench: Workbench) -> Self:
+        """A fresh copy of this part at work on that bench; the part itself stays a mere description."""
+        part = copy.copy(self)
+        part.bench = bench
+        for name, make in (declared(type(self), "state") | declared(type(self), "column")).items():
+            setattr(part, name, make(part))
+        return part
+
+    def on_class(self, label: int) -> None:
+        """A class is met for the first time; its head row opens right after this."""
+
+    def on_update(self, update: Update) -> None:
+        """An update was taken. Tensors only: no value is read, nothing is decided by one."""
+
+    def on_boundary(self) -> None:
+        """A task ended."""
+
+    def released(self) -> Part:
+        """The same part as the authors' released program has it, where that differs from the paper."""
+        return self
+
+    def state_dict(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in declared(type(self), "state")}
+
+    def load_state_dict(self, saved: dict[str, object]) -> None:
+        for name in declared(type(self), "state"):
+            value = saved[name]
+            if isinstance(value, Tensor):
+                getattr(self, name).copy_(value)  # in place: addresses stay
+            else:
+                setattr(self, name, copy.copy(value))
+
+    def to_json(self) -> dict[str, dict[str, object]]:
+        return {type(self).__name__: hyper_parameters(self)}
+
+
+def declared(cls: type[Part], what: str) -> dict[str, Callable[[Any], object]]:
+    """Name and start of each "state" or "column" a part class declares."""
+    return {f.name: f.metadata[what] for f in fields(cls) if what in f.metadata}  # type: ignore[arg-type]
+
+
+def hyper_parameters(part: Part) -> dict[str, object]:
+    """Name and value of each field a user may set."""
+    return {f.name: getattr(part, f.name) for f in fields(part) if f.init}  # type: ignore[arg-type]
+
+
+def part_class(kind: str, name: str) -> type[Part]:
+    """The part of this kind with this name; parts of one's own are known once their module is imported."""
+    known = Part._known.get(kind, {})
+    if name not in known:
+        raise UnknownNameError(kind, name, known)
+    return known[name]
+
+
+def part_from_json(kind: str, data: Any) -> Part:
+    """The part that `to_json` described."""
+    if not (isinstance(data, dict) and len(data) == 1):
+        raise InputError(f"A {kind} is written {{name: {{field: value}}}}, not {data!r}.")
+    ((name, values),) = data.items()
+    cls = part_class(kind, name)
+    allowed = [f.name for f in fields(cls) if f.init]  # type: ignore[arg-type]
+    for field in values:
+        if field not in allowed:
+            raise UnknownNameError(f"field of {name}", field, allowed)
+    return cls(**values)

@@ -1,0 +1,25 @@
+"""Rehearsal: which memory rows join this batch?"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from torch import Tensor
+
+from iblurry.memory import Batch
+from iblurry.parts.part import Part
+
+
+class Rehearsal(Part):
+    """Chooses rows to train on, out of the `draws` rows the host drew for it."""
+
+    kind: ClassVar[str] = "rehearsal"
+
+    def joins(self, size: int) -> int:
+        """How many rows join a batch while the memory holds `size`."""
+        return min(self.draws, size)
+
+    @abstractmethod
+    def choose(self, stream: Batch, drawn: Tensor) -> Tensor:
+        """The rows that join the streamed samples, given the rows drawn at random."""

@@ -1,0 +1,145 @@
+"""Adaptive: tries a higher and a lower rate in turn and follows the one that lowers the memory's loss more."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from iblurry.errors import InputError
+from iblurry.parts.part import column, state
+from iblurry.parts.schedule.schedule import Schedule
+from iblurry.parts.workbench import Update
+
+
+class Adaptive(Schedule):
+    """CLIB's learning rate (Algorithm 3).
+
+    Trials of `trial` rounds alternate between base/gamma and base*gamma; each yields the decrease of the memory's mean loss.
+    With `history` trials of both kinds at hand, a one-sided t-test decides: base <- base * gamma^2 if the lower rate
+    did better (p < alpha), base / gamma^2 if the higher one did (p > 1 - alpha); both histories then start again.
+
+    `rule="released"`: the pair is (base, base*gamma), base moves by gamma, and an event keeps the phase; `test="welch"`.
+    Differs: the paper gives neither the length of a trial nor a warm-up; both are the released program's, and so is
+    counting rounds (training calls) rather than updates. The decrease is taken over rows not rewritten during the trial.
+
+    Koh et al., "Online Continual Learning on Class Incremental Blurry Task Configuration with Anytime Inference", ICLR 2022.
+    """
+
+    needs_losses: ClassVar[bool] = True
+
+    gamma: float = 0.95  # LR step
+    history: int = 10  # m
+    alpha: float = 0.05  # significance level
+    trial: int = 10  # rounds
+    ignore: int = 20  # rounds at the start whose gains do not count
+    rule: Literal["paper", "released"] = "paper"
+    test: Literal["student", "welch"] = "student"
+    head_restarts: bool = False  # released: a new class puts the head back to `rate` until the next trial
+
+    base: float = state(lambda part: part.rate)
+    is_high: bool = state(lambda part: True)
+    rounds: int = state(lambda part: 0)
+    high_gains: list[float] = state(lambda part: [])
+    low_gains: list[float] = state(lambda part: [])
+    head_is_fresh: bool = state(lambda part: False)
+    before: Tensor = column("loss before the trial")  # (capacity + 1,)
+    mark: Tensor = state(lambda part: torch.zeros_like(part.bench.memory.clock))  # the memory's clock then
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.gamma < 1:
+            raise InputError(f"Adaptive(gamma={self.gamma}): gamma lies in (0, 1).")
+        if not 0 < self.alpha < 0.5:
+            raise InputError(f"Adaptive(alpha={self.alpha}): the significance level lies in (0, 0.5).")
+        if self.history < 2 or self.trial < 1 or self.ignore < 0:
+            raise InputError(f"{self}: history is at least 2, trial at least 1, ignore at least 0.")
+        if self.rule not in ("paper", "released") or self.test not in ("student", "welch"):
+            raise InputError(f"{self}: the rule is 'paper' or 'released', the test 'student' or 'welch'.")
+
+    def released(self) -> Self:
+        return type(self)(
+            rate=self.rate,
+            gamma=self.gamma,
+            history=self.history,
+            alpha=self.alpha,
+            trial=self.trial,
+            ignore=self.ignore,
+            rule="released",
+            test="welch",
+            head_restarts=True,
+        )
+
+    @property
+    def now(self) -> float:
+        if not self.is_high:
+            return self.base * self.gamma
+        return self.base / self.gamma if self.rule == "paper" else self.base
+
+    @property
+    def head_now(self) -> float:
+        return self.rate if self.head_is_fresh else self.now
+
+    def on_class(self, label: int) -> None:
+        self.head_is_fresh = self.head_restarts
+
+    def advance(self, update: Update) -> None:
+        if not update.last_of_round or update.losses is None:
+            return
+        self.rounds += 1
+        if self.rounds % self.trial:
+            return
+        gain = self._gain(update.losses) if self.rounds > max(self.ignore, self.trial) else None
+        self.before[:-1].copy_(update.losses)
+        self.mark.copy_(self.bench.memory.clock)
+        self.judge(gain)
+
+    def judge(self, gain: float | None) -> None:
+        """One trial ended with this decrease of the loss (None: not to be counted): test, move, take turns."""
+        if gain is not None:
+            gains = self.high_gains if self.is_high else self.low_gains
+            gains.append(gain)
+            del gains[: -self.history]
+        was_high, self.is_high = self.is_high, not self.is_high
+        self.head_is_fresh = False
+        if len(self.high_gains) == len(self.low_gains) == self.history:
+            p = p_lower_is_better(self.low_gains, self.high_gains, pooled=self.test == "student")
+            if p < self.alpha:
+                self._move(self.gamma, phase=was_high if self.rule == "released" else False)
+            elif p > 1 - self.alpha:
+                self._move(1 / self.gamma, phase=was_high if self.rule == "released" else True)
+
+    def _move(self, factor: float, *, phase: bool) -> None:
+        self.base *= factor**2 if self.rule == "paper" else factor
+        self.is_high = phase
+        self.high_gains, self.low_gains = [], []
+
+    def _gain(self, losses: Tensor) -> float | None:
+        """The mean decrease over rows not rewritten during the trial; None where every row was."""
+        memory = self.bench.memory
+        same = memory.filled() & ~memory.rewritten_since(self.mark)
+        total, count = torch.stack([((self.before[:-1] - losses) * same).sum(), same.sum().double()]).tolist()
+        return total / count if count else None
+
+
+def p_lower_is_better(low: list[float], high: list[float], *, pooled: bool) -> float:
+    """One-sided t-test, alternative mean(low) > mean(high); pooled is Student's, otherwise Welch's. NaN for 0/0.
+
+    >>> round(p_lower_is_better([2.0, 3.0, 4.0], [1.0, 2.0, 3.0], pooled=True), 4)
+    0.1439
+    """
+    import numpy as np
+    from scipy.special import stdtr  # the whole of scipy.stats would cost half a second at import
+
+    a, b = np.asarray(low), np.asarray(high)
+    va, vb = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if pooled:
+            df = len(a) + len(b) - 2
+            spread = ((len(a) - 1) * a.var(ddof=1) + (len(b) - 1) * b.var(ddof=1)) / df * (1 / len(a) + 1 / len(b))
+        else:
+            spread = va + vb
+            df = spread**2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1))
+        t = (a.mean() - b.mean()) / np.sqrt(spread)
+    return float(stdtr(df, -t))

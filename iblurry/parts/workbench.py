@@ -1,0 +1,64 @@
+"""The workbench: what parts share. They never hold each other; they meet here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from iblurry.augment.pipeline import Pipeline
+from iblurry.dice import Dice
+from iblurry.memory import Memory
+from iblurry.network.network import Network
+
+CHUNK = 64  # images per forward pass outside training; larger ones are slower on a CPU
+
+
+class Forward(NamedTuple):
+    """One training forward pass, as the terms of the loss see it."""
+
+    images: Tensor  # (B, C, H, W) float, augmented and mixed; the streamed samples first
+    logits: Tensor  # (B, rows)
+    labels: Tensor  # (B,) own labels
+    partners: Tensor  # (B,) the labels mixed in
+    lam: Tensor  # (1,) share of the own label; 1 where nothing was mixed
+
+
+class Update(NamedTuple):
+    """One update that has just been taken."""
+
+    rows: Tensor  # memory rows that were in the batch
+    losses: Tensor | None  # (capacity,) loss of every memory row after it, where it was measured; empty rows are 0
+    last_of_round: bool = False  # told to the schedule, which lives on the host
+
+
+@dataclass
+class Workbench:
+    """The network, the memory, the dice and the counters of one learner."""
+
+    network: Network
+    memory: Memory
+    pipeline: Pipeline
+    dice: Dice
+    seen: int = 0  # samples met
+    updates: int = 0  # optimizer steps taken
+
+    @torch.no_grad()
+    def logits(self, images: Tensor, chunk: int = CHUNK) -> Tensor:
+        """What the network answers to plain images (uint8), in eval mode; nothing is changed by asking."""
+        assert not self.network.training
+        parts = [self.network(self.pipeline.test(part)) for part in images.split(chunk)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def losses(self, images: Tensor, labels: Tensor) -> Tensor:
+        """The cross-entropy of each plain image, (B,)."""
+        return F.cross_entropy(self.logits(images), labels, reduction="none")
+
+    def memory_losses(self) -> Tensor:
+        """The loss of every memory row, (capacity,) float64; rows never written are 0."""
+        size = self.memory.size
+        losses = self.losses(self.memory.images[:size], self.memory.labels[:size]).double()
+        return F.pad(losses, (0, self.memory.capacity - size))

@@ -1,0 +1,177 @@
+"""The pipeline: what the dice decide, what the arithmetic does, and what neither may do."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from iblurry.augment.cutmix import box
+from iblurry.augment.pipeline import Augment, Pipeline
+from iblurry.dice import Dice
+from iblurry.errors import InputError
+
+SHAPE = (3, 12, 10)
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
+
+
+@pytest.fixture
+def images():
+    return torch.from_numpy(np.random.default_rng(0).integers(0, 256, (16, *SHAPE), dtype=np.uint8))
+
+
+def pipeline(**fields):
+    return Pipeline(Augment(**fields), SHAPE, MEAN, STD)
+
+
+def normalised(images):
+    mean, std = (np.array(v)[:, None, None] for v in (MEAN, STD))
+    return (np.asarray(images) / 255 - mean) / std
+
+
+def test_testing_only_normalises(images):
+    out = pipeline().test(images)
+    assert out.dtype is torch.float32
+    np.testing.assert_allclose(out.numpy(), normalised(images), atol=1e-6)
+
+
+def test_training_crops_flips_normalises_and_mixes(images):
+    """Recomputed from the same uniforms, image by image."""
+    pad, dice, made, mixes = 3, Dice(4), pipeline(pad=3), 0
+    for step in range(20):
+        throw = made.throw(dice, step, 16)
+        u = Dice(4).table("augment", step, 68)
+        expected = np.empty(images.shape)
+        for i, image in enumerate(images.numpy()):
+            padded = np.pad(image, ((0, 0), (pad, pad), (pad, pad)))
+            y, x = int(u[i] * 7), int(u[16 + i] * 7)
+            crop = padded[:, y : y + 12, x : x + 10]
+            expected[i] = normalised(crop[:, :, ::-1] if u[32 + i] < 0.5 else crop)
+        order, lam = np.argsort(u[48:64]), 1.0
+        if u[64] < 0.5:
+            mixes += 1
+            x1, y1, x2, y2, lam = box(u[65], int(u[66] * 12), int(u[67] * 10), 12, 10)
+            own = expected.copy()
+            expected[:, :, x1:x2, y1:y2] = own[order][:, :, x1:x2, y1:y2]
+        np.testing.assert_allclose(made.train(images, throw).numpy(), expected, atol=1e-6)
+        assert throw.lam.item() == pytest.approx(lam, abs=1e-7)
+        np.testing.assert_array_equal(throw.partner.numpy(), order)
+    assert 0 < mixes < 20
+
+
+def test_nothing_switched_on_is_testing(images):
+    plain = pipeline(pad=0, flip=False, cutmix=0)
+    throw = plain.throw(Dice(1), 3, 16)
+    assert torch.equal(plain.train(images, throw), plain.test(images))
+    assert throw.lam.item() == 1
+    assert throw.edges.tolist() == [0, 0, 0, 0]
+    assert not torch.equal(pipeline().train(images, pipeline().throw(Dice(1), 3, 16)), plain.test(images))
+
+
+def test_the_stored_images_stay_as_they_are(images):
+    before = images.clone()
+    made = pipeline(cutmix=1.0)
+    made.train(images, made.throw(Dice(1), 0, 16))
+    assert torch.equal(images, before)
+
+
+def test_a_throw_depends_on_seed_and_step_alone(images):
+    made, used = pipeline(), Dice(1)
+    for step in (900, 3, 77):
+        made.throw(used, step, 16)
+    again, other_step, other_seed = made.throw(used, 5, 16), made.throw(used, 6, 16), made.throw(Dice(2), 5, 16)
+    fresh = made.throw(Dice(1), 5, 16)
+    assert all(torch.equal(a, b) for a, b in zip(again, fresh, strict=True))
+    for other in (other_step, other_seed):
+        assert not torch.equal(other.places, fresh.places)
+        assert not torch.equal(other.partner, fresh.partner)
+
+
+def test_shapes_and_types_of_a_throw():
+    for n in (1, 5, 16):
+        throw = pipeline().throw(Dice(1), 0, n)
+        assert [(tuple(t.shape), t.dtype) for t in throw] == [
+            ((2, n), torch.int64),
+            ((n,), torch.int64),
+            ((4,), torch.int64),
+            ((1,), torch.float32),
+        ]
+        assert sorted(throw.partner.tolist()) == list(range(n))
+
+
+def test_statistics_of_the_draws():
+    made, dice, steps = pipeline(pad=2, cutmix=0.3), Dice(8), 2000
+    throws = [made.throw(dice, step, 16) for step in range(steps)]
+    starts, paths = torch.stack([t.places for t in throws]).unbind(1)
+    n = steps * 16
+    for offsets in (starts // 14, starts % 14):  # the padded image is 14 wide
+        share = np.bincount(offsets.numpy().ravel(), minlength=5) / n
+        assert len(share) == 5
+        np.testing.assert_allclose(share, 0.2, atol=5 * np.sqrt(0.2 * 0.8 / n))
+    assert paths.double().mean().item() == pytest.approx(0.5, abs=5 * 0.5 / np.sqrt(n))
+    rows, columns = (starts // 14).double().flatten(), (starts % 14).double().flatten()
+    assert abs(np.corrcoef(rows, columns)[0, 1]) < 5 / np.sqrt(n)
+    boxed = np.mean([t.lam.item() < 1 for t in throws])
+    assert boxed == pytest.approx(0.3, abs=0.05)  # a few boxes of the mixed are empty
+    first = np.bincount([t.partner[0].item() for t in throws], minlength=16) / steps
+    np.testing.assert_allclose(first, 1 / 16, atol=5 * np.sqrt(1 / 16 / steps))
+    lam = np.array([t.lam.item() for t in throws])
+    area = np.array([((e[2] - e[0]) * (e[3] - e[1])).item() for e in (t.edges for t in throws)])
+    np.testing.assert_allclose(lam, 1 - area / 120, atol=1e-6)
+
+
+def test_always_mixing_mixes_always():
+    made = pipeline(cutmix=1.0)
+    assert np.mean([made.throw(Dice(1), step, 4).lam.item() < 1 for step in range(300)]) > 0.9
+
+
+class NoSync(TorchDispatchMode):
+    """Refuses what would make a device wait for the host, or have a shape that depends on data."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        assert name not in ("_local_scalar_dense", "nonzero", "masked_select"), f"{name} is a hidden sync"
+        masks = name == "index" and any(i is not None and i.dtype is torch.bool for i in args[1])
+        assert not masks, "indexing with a mask is a hidden sync"  # its nonzero is called where a mode cannot see it
+        return func(*args, **(kwargs or {}))
+
+
+def test_no_hidden_sync(images):
+    made = pipeline(cutmix=1.0)
+    throw = made.throw(Dice(1), 0, 16)
+    with NoSync():
+        made.train(images, throw)
+        made.test(images)
+        for slip in (lambda: images[images > 3], lambda: images.max().item(), lambda: images[throw.partner[0]]):
+            with pytest.raises(AssertionError, match="hidden sync"):  # the guard does guard
+                slip()
+
+
+@pytest.mark.parametrize(
+    "fields, message",
+    [
+        ({"pad": -1}, "pad is -1, but .* whole number"),
+        ({"pad": 1.5}, "pad is 1.5"),
+        ({"pad": True}, "pad is True"),
+        ({"flip": 1}, "flip is 1, but it must be True or False"),
+        ({"cutmix": 1.5}, "cutmix is 1.5, but .* from 0 .* to 1"),
+        ({"cutmix": float("nan")}, "cutmix is nan"),
+        ({"cutmix": "0.5"}, "cutmix is '0.5'"),
+    ],
+)
+def test_fields_are_checked(fields, message):
+    with pytest.raises(InputError, match=message):
+        Augment(**fields)
+
+
+def test_the_pipeline_checks_that_its_numbers_fit_the_images():
+    with pytest.raises(InputError, match=r"pad is 10, but the images are 12x10 .* below 10"):
+        pipeline(pad=10)
+    with pytest.raises(InputError, match="images of 3 channels need 3 numbers"):
+        Pipeline(Augment(), SHAPE, (0.5,), STD)
+    with pytest.raises(InputError, match="every std above 0"):
+        Pipeline(Augment(), SHAPE, MEAN, (0.1, 0.0, 0.1))
+
+
+def test_float_images_are_refused(images):
+    with pytest.raises(AssertionError, match="scaled twice"):
+        pipeline().test(images.float())

@@ -1,0 +1,66 @@
+"""What the tests share: golden numbers, one torch thread, and a small workbench."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+os.environ["OMP_NUM_THREADS"] = "1"  # thread count changes last bits; also for the processes tests start
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def golden() -> dict[str, Any]:
+    return json.loads((Path(__file__).parent / "golden.json").read_text())
+
+
+@pytest.fixture
+def make_bench():
+    """A workbench with a memory of `capacity` 1x8x8 images and a small network of `rows` classes."""
+    from iblurry.augment.pipeline import Augment, Pipeline
+    from iblurry.dice import Dice
+    from iblurry.memory import Memory
+    from iblurry.network.build import build, fresh_row
+    from iblurry.parts.workbench import Workbench
+
+    def make(capacity: int, rows: int = 4, seed: int = 1) -> Workbench:
+        image, dice = (1, 8, 8), Dice(seed)
+        network = build("mlp", image, rows, seed_dice=dice).eval()
+        for row in range(rows):
+            network.expose(row, *fresh_row(dice, row, network.head.in_features))
+        pipeline = Pipeline(Augment(pad=1), shape=image, mean=(0.5,), std=(0.25,))
+        return Workbench(network=network, memory=Memory(capacity, image), pipeline=pipeline, dice=dice)
+
+    return make
+
+
+@pytest.fixture
+def offer():
+    """Offers a sample of this class to a part's memory, the way the learner does; returns its row."""
+    import torch
+
+    from iblurry.memory import One
+
+    def give(admission: Any, label: int, value: int = 0) -> int:
+        memory = admission.bench.memory
+        rng = np.random.default_rng(1000 * label + value)
+        pixels = torch.from_numpy(rng.integers(0, 256, (1, 1, 8, 8), dtype=np.uint8))
+        one = One(pixels, torch.tensor([label]), label)
+        memory.offered += 1
+        row = admission.place(one) if memory.full else memory.next_row()
+        memory.write(row, one)
+        admission.welcome(row, one)
+        return int(row)
+
+    return give

@@ -1,0 +1,207 @@
+"""The sources that are always there: digits, shapes, your own arrays and your own pictures."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from iblurry.data.dataset import Dataset, Labelled
+from iblurry.data.sources.arrays import arrays, save
+from iblurry.data.sources.digits import digits
+from iblurry.data.sources.folder import folder
+from iblurry.data.sources.shapes import shapes
+from iblurry.errors import DataError, InputError
+
+
+def test_digits_are_those_of_uci() -> None:
+    sklearn = importlib.util.find_spec("sklearn")  # found, not imported: that takes seconds
+    if sklearn is None or sklearn.origin is None:
+        pytest.skip("scikit-learn, which has a copy of the original, is not installed")
+    table = np.loadtxt(Path(sklearn.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    images, target = table[:, :64].reshape(-1, 8, 8), table[:, 64]
+    data = digits()
+    assert data.shape == (1, 8, 8)
+    assert len(data.train) + len(data.test) == 1797
+    test = np.zeros(1797, dtype=bool)
+    for digit in range(10):
+        test[np.flatnonzero(target == digit)[4::5]] = True
+    for part, chosen in ((data.train, ~test), (data.test, test)):
+        np.testing.assert_array_equal(part.labels, target[chosen])
+        np.testing.assert_array_equal(part.images[:, 0], np.rint(images[chosen] * 255 / 16))
+    assert data.classes[3] == "three"
+
+
+class TestShapes:
+    def test_sizes_and_names(self) -> None:
+        data = shapes(classes=23, train=3, test=2, size=9, channels=3)
+        assert data.shape == (3, 9, 9)
+        assert len(set(data.classes)) == 23
+        assert np.bincount(data.train.labels).tolist() == [3] * 23
+        assert np.bincount(data.test.labels).tolist() == [2] * 23
+
+    def test_an_image_depends_on_the_seed_and_its_place_only(self) -> None:
+        few, many = shapes(classes=2, train=5, test=1), shapes(classes=3, train=70, test=4)
+        np.testing.assert_array_equal(few.train.images[:5], many.train.images[:5])
+        np.testing.assert_array_equal(few.train.images[5:10], many.train.images[70:75])
+        np.testing.assert_array_equal(few.test.images[1], many.test.images[4])
+        assert shapes(classes=2, train=5, test=1, seed=1).fingerprint() != few.fingerprint()
+        together = np.concatenate([many.train.images, many.test.images])
+        assert len(np.unique(together.reshape(len(together), -1), axis=0)) == len(together)
+
+    def test_noise_has_the_spread_asked_for(self) -> None:
+        plain, noisy = (shapes(classes=1, train=64, test=1, noise=noise).train.images / 255 for noise in (0, 0.05))
+        middle = (plain > 0.2) & (plain < 0.8)  # where nothing is clipped
+        assert (noisy - plain)[middle].std() == pytest.approx(0.05, rel=0.05)
+        assert (noisy - plain)[middle].mean() == pytest.approx(0, abs=0.003)
+
+    @pytest.mark.parametrize("classes, channels", [(10, 1), (30, 3)])
+    def test_classes_can_be_told_apart_but_not_trivially(self, classes: int, channels: int) -> None:
+        data = shapes(classes=classes, train=100, test=20, channels=channels)
+        train, test = (part.images.reshape(len(part), -1) / 255 for part in (data.train, data.test))
+        onehot = np.eye(classes)[data.train.labels]
+        linear = np.linalg.solve(train.T @ train + 5 * np.eye(train.shape[1]), train.T @ onehot)
+        straight = ((test @ linear).argmax(1) == data.test.labels).mean()
+        apart = ((test**2).sum(1)[:, None] + (train**2).sum(1) - 2 * test @ train.T).argmin(1)
+        nearest = (data.train.labels[apart] == data.test.labels).mean()
+        assert 3 / classes < straight < 0.97
+        assert nearest > 0.5
+
+    @pytest.mark.parametrize("wrong", [{"classes": 0}, {"train": 0}, {"size": 2}, {"channels": 2}, {"noise": -1.0}])
+    def test_refuses(self, wrong: dict[str, int]) -> None:
+        with pytest.raises(InputError, match=f"{next(iter(wrong))}|channels"):
+            shapes(**wrong)  # type: ignore[arg-type]
+
+
+class TestArrays:
+    @pytest.mark.parametrize("shape", [(1, 4, 4), (3, 5, 4), (2, 4, 4), (3, 4, 3)])
+    def test_what_is_saved_is_read(self, shape: tuple[int, int, int], tmp_path: Path) -> None:
+        rng = np.random.default_rng(0)
+        parts = [Labelled(rng.integers(0, 256, (n, *shape), dtype=np.uint8), np.arange(n) % 3) for n in (7, 0)]
+        data = Dataset("any", ("ä", "b b", "c"), *parts, mean=(0.1,) * shape[0], std=(1 / 3,) * shape[0])
+        save(data, tmp_path / "new" / "mine.npz")
+        back = arrays(tmp_path / "new" / "mine.npz")
+        assert back.fingerprint() == data.fingerprint()
+        assert back.name == "mine"
+        assert [file.name for file in (tmp_path / "new").iterdir()] == ["mine.npz"]
+
+    def test_a_file_anyone_can_write(self, tmp_path: Path) -> None:
+        pixels = np.random.default_rng(0).random((4, 6, 6, 3))
+        np.savez(tmp_path / "x.npz", x_train=pixels, y_train=["b", "a", "b", "a"], x_test=pixels[:1], y_test=["b"])
+        data = arrays(tmp_path / "x.npz")
+        assert data.classes == ("a", "b")
+        assert data.shape == (3, 6, 6)
+        assert data.mean == pytest.approx(np.rint(pixels * 255).mean(axis=(0, 1, 2)) / 255)
+
+    def test_a_failed_save_leaves_the_old_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        place = tmp_path / "d.npz"
+        save(digits(), place)
+        before = place.read_bytes()
+
+        def full(file: io.BufferedWriter, **_: object) -> None:
+            file.write(b"half")
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(np, "savez", full)
+        with pytest.raises(Exception, match="disk is full"):
+            save(shapes(classes=2), place)
+        assert place.read_bytes() == before
+        assert [file.name for file in tmp_path.iterdir()] == ["d.npz"]
+
+    def test_an_unwritable_place_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        with pytest.raises(InputError, match="choose another place"):
+            save(digits(), tmp_path / "file" / "d.npz")
+
+    def test_refuses(self, tmp_path: Path) -> None:
+        place = tmp_path / "x.npz"
+        with pytest.raises(DataError, match="There is no file"):
+            arrays(place)
+        np.savez(place, x_train=np.zeros((1, 4, 4)), y_train=[0])
+        with pytest.raises(DataError, match=r"has no x_test, y_test \(it has x_train, y_train\)"):
+            arrays(place)
+        np.savez(place, x_train=np.zeros((1, 4, 4)), y_train=[0.5], x_test=np.zeros((1, 4, 4)), y_test=[0])
+        with pytest.raises(DataError, match=r"x\.npz cannot be used: .*float64"):
+            arrays(place)
+        np.savez(place, **dict.fromkeys(("x_train", "y_train", "x_test", "y_test"), np.array([{}], dtype=object)))
+        with pytest.raises(DataError, match="pickle"):
+            arrays(place)
+        save(digits(), place)
+        whole = place.read_bytes()
+        for damaged in (whole[: len(whole) // 2], b"", b"nonsense", whole[:500] + b"\xff" * 100 + whole[600:]):
+            place.write_bytes(damaged)
+            with pytest.raises(DataError, match="not a readable"):
+                arrays(place)
+        with place.open("wb") as file:
+            np.save(file, np.zeros(3))
+        with pytest.raises(DataError, match="not a readable"):
+            arrays(place)
+
+
+class TestFolder:
+    @pytest.fixture
+    def pictures(self, tmp_path: Path) -> Path:
+        colours = {"red": (200, 10, 20), "blue": (10, 20, 200)}
+        for part, count in (("train", 3), ("val", 1)):
+            for name, colour in colours.items():
+                (tmp_path / part / name).mkdir(parents=True)
+                for number in range(count):
+                    Image.new("RGB", (6, 4), colour).save(tmp_path / part / name / f"{number}.png")
+        (tmp_path / "train" / "red" / ".hidden").write_text("not a picture")
+        return tmp_path
+
+    def test_reads(self, pictures: Path) -> None:
+        data = folder(pictures)
+        assert data.classes == ("blue", "red")
+        assert data.shape == (3, 4, 6)
+        assert data.train.labels.tolist() == [0, 0, 0, 1, 1, 1]
+        assert data.train.images[3, :, 1, 2].tolist() == [200, 10, 20]
+        assert data.test.images[0, :, 0, 0].tolist() == [10, 20, 200]
+        assert data.mean == pytest.approx((105 / 255, 15 / 255, 110 / 255))
+
+    def test_resizes_and_turns_grey(self, pictures: Path) -> None:
+        Image.new("L", (9, 9), 100).save(pictures / "train" / "red" / "0.png")
+        with pytest.raises(DataError, match=r"0\.png is 9 x 9 pixels but .* is 6 x 4; give size="):
+            folder(pictures)
+        data = folder(pictures, size=5, channels=1)
+        assert data.shape == (1, 5, 5)
+        assert data.train.images[3].min() == data.train.images[3].max() == 100
+
+    def test_formats(self, pictures: Path) -> None:
+        red = pictures / "train" / "red"
+        clear = Image.new("P", (6, 4), 0)
+        clear.putpalette([200, 10, 20] * 256)
+        clear.save(red / "0.png", transparency=bytes([255] * 256))
+        Image.new("RGBA", (6, 4), (200, 10, 20, 255)).save(red / "1.png")
+        exif = Image.Exif()
+        exif[0x0112] = 6  # lies on its side
+        Image.new("RGB", (4, 6), (200, 10, 20)).save(red / "2.jpg", exif=exif, quality=95)
+        (red / "2.png").unlink()
+        assert np.abs(folder(pictures).train.images[3:, 0].astype(int) - 200).max() < 4
+
+    def test_refuses(self, pictures: Path) -> None:
+        broken = pictures / "train" / "red" / "1.png"
+        whole = broken.read_bytes()
+        for damaged in (whole[:40], b"", b"text"):
+            broken.write_bytes(damaged)
+            with pytest.raises(DataError, match=r"red/1\.png is not a readable picture"):
+                folder(pictures)
+        broken.write_bytes(whole)
+        with pytest.raises(InputError, match="channels=2"):
+            folder(pictures, channels=2)
+        with pytest.raises(InputError, match="size=0"):
+            folder(pictures, size=0)
+        (pictures / "val" / "green").mkdir()
+        with pytest.raises(DataError, match="'green'"):
+            folder(pictures)
+        (pictures / "train" / "green").mkdir()
+        with pytest.raises(DataError, match="green has no pictures"):
+            folder(pictures)
+        with pytest.raises(DataError, match=r"There is no folder .*nowhere"):
+            folder(pictures / "nowhere")
+        with pytest.raises(DataError, match=r"There is no folder .*train"):
+            folder(pictures / "train")

@@ -1,0 +1,141 @@
+"""Fashion-MNIST and Tiny ImageNet, made small."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from iblurry.data.sources import tinyimagenet as tiny
+from iblurry.data.sources.fashion_mnist import FILES, fashion_mnist
+from iblurry.errors import DataError
+
+
+class TestFashion:
+    @pytest.fixture
+    def values(self) -> list[np.ndarray]:
+        rng = np.random.default_rng(0)
+        shapes = [(20, 28, 28), (20,), (10, 28, 28), (10,)]
+        return [rng.integers(0, 256 if len(shape) == 3 else 10, shape, dtype=np.uint8) for shape in shapes]
+
+    @pytest.fixture
+    def place(self, values: list[np.ndarray], tmp_path: Path) -> Path:
+        for name, value in zip(FILES, values, strict=True):
+            head = bytes((0, 0, 8, value.ndim)) + struct.pack(f">{value.ndim}I", *value.shape)
+            (tmp_path / name).write_bytes(head + value.tobytes())
+        return tmp_path
+
+    @pytest.mark.parametrize("packed", [False, True])
+    def test_reads(self, packed: bool, values: list[np.ndarray], place: Path) -> None:
+        for name in FILES if packed else ():
+            (place / f"{name}.gz").write_bytes(gzip.compress((place / name).read_bytes()))
+            (place / name).unlink()
+        data = fashion_mnist(place)
+        np.testing.assert_array_equal(data.train.images[:, 0], values[0])
+        np.testing.assert_array_equal(data.train.labels, values[1])
+        np.testing.assert_array_equal(data.test.images[:, 0], values[2])
+        np.testing.assert_array_equal(data.test.labels, values[3])
+        assert data.classes[9] == "Ankle boot"
+
+    @pytest.mark.parametrize(
+        "damage, words",
+        [
+            (lambda raw: raw[:-1], r"announces \(20, 28, 28\) bytes but holds 15679"),
+            (lambda raw: raw + b"\0", "holds 15681"),
+            (lambda raw: b"\0\0\x08\x01" + raw[4:], "starts with 00000801, not 00000803"),
+            (lambda raw: raw[:9], "starts with"),
+            (lambda _: b"", "starts with"),
+        ],
+    )
+    def test_damage(self, damage: object, words: str, place: Path) -> None:
+        file = place / FILES[0]
+        file.write_bytes(damage(file.read_bytes()))  # type: ignore[operator]
+        with pytest.raises(DataError, match=f"{FILES[0]} .*{words}"):
+            fashion_mnist(place)
+
+    def test_other_damage(self, place: Path) -> None:
+        whole = gzip.compress((place / FILES[2]).read_bytes())
+        (place / FILES[2]).unlink()
+        for damaged in (whole[:-100], b"text", whole[:60] + b"\xff\xff" + whole[62:]):
+            (place / f"{FILES[2]}.gz").write_bytes(damaged)
+            with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte\.gz .* is cut short or damaged"):
+                fashion_mnist(place)
+        (place / f"{FILES[2]}.gz").unlink()
+        with pytest.raises(DataError, match=r"has no file t10k-images-idx3-ubyte\.gz"):
+            fashion_mnist(place)
+        (place / FILES[2]).write_bytes((place / FILES[0]).read_bytes())
+        with pytest.raises(DataError, match="20 test images but 10 labels"):
+            fashion_mnist(place)
+
+
+class TestTiny:
+    WNIDS = ("n02124075", "n01443537")
+
+    @pytest.fixture
+    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setattr(tiny, "CLASSES", 2)
+        monkeypatch.setattr(tiny, "TRAIN", 11)
+        monkeypatch.setattr(tiny, "TEST", 2)
+        root = tmp_path / "tiny-imagenet-200"
+        (root / "val" / "images").mkdir(parents=True)
+        (root / "wnids.txt").write_text("\n".join(self.WNIDS) + "\n")
+        for at, wnid in enumerate(self.WNIDS):
+            images = root / "train" / wnid / "images"
+            images.mkdir(parents=True)
+            (root / "train" / wnid / f"{wnid}_boxes.txt").write_text("")
+            for number in range(11):
+                Image.new("RGB", (64, 64), (100 * at + 8 * number, 0, 250)).save(images / f"{wnid}_{number}.JPEG")
+        lines = []
+        for number in range(4):
+            Image.new("L", (64, 64), 60 * number).save(root / "val" / "images" / f"val_{number}.JPEG")
+            lines.append(f"val_{number}.JPEG\t{self.WNIDS[number % 2]}\t0\t0\t10\t10\n")
+        (root / "val" / "val_annotations.txt").write_text("".join(lines))
+        return root
+
+    def test_reads_in_the_order_of_the_numbers(self, place: Path) -> None:
+        data = tiny.tinyimagenet(place)
+        assert data.classes == ("n01443537", "n02124075")
+        assert data.shape == (3, 64, 64)
+        assert data.train.labels.tolist() == [0] * 11 + [1] * 11
+        red = data.train.images[:, 0, 5, 5].astype(int)
+        np.testing.assert_allclose(red, [100 + 8 * n for n in range(11)] + [8 * n for n in range(11)], atol=3)
+        assert data.test.labels.tolist() == [1, 0, 1, 0]
+        np.testing.assert_allclose(data.test.images[:, :, 9, 9].astype(int), [[60 * n] * 3 for n in range(4)], atol=2)
+        assert data.mean == (0.4802, 0.4481, 0.3975)
+
+    def test_a_zip_is_the_same(self, place: Path, tmp_path: Path) -> None:
+        archive = tmp_path / "t.zip"
+        with zipfile.ZipFile(archive, "w") as packed:
+            for file in sorted(place.rglob("*"), reverse=True):
+                packed.write(file, file.relative_to(tmp_path))
+        assert tiny.tinyimagenet(archive).fingerprint() == tiny.tinyimagenet(place).fingerprint()
+        raw = archive.read_bytes()
+        archive.write_bytes(raw.replace(b"\xff\xd8\xff", b"\0\0\0", 1))  # the first picture
+        with pytest.raises(DataError, match=r"JPEG in .*t\.zip cannot be read \(Bad CRC"):
+            tiny.tinyimagenet(archive)
+
+    def test_damage(self, place: Path) -> None:
+        images = place / "train" / self.WNIDS[0] / "images"
+        name = f"{self.WNIDS[0]}_3.JPEG"
+        whole = (images / name).read_bytes()
+        (images / name).write_bytes(whole[:100])
+        with pytest.raises(DataError, match=f"{name} is not a readable picture"):
+            tiny.tinyimagenet(place)
+        (images / name).unlink()
+        with pytest.raises(DataError, match=r"10 training images of class n02124075, not 11 \(1 classes differ\)"):
+            tiny.tinyimagenet(place)
+        notes = place / "val" / "val_annotations.txt"
+        notes.write_text(notes.read_text() + "val_9.JPEG\tn999\t0\n")
+        with pytest.raises(DataError, match="'n999', which wnids"):
+            tiny.tinyimagenet(place)
+        notes.unlink()
+        with pytest.raises(DataError, match=r"has no file val_annotations\.txt"):
+            tiny.tinyimagenet(place)
+        (place / "wnids.txt").unlink()
+        with pytest.raises(DataError, match=r"has no file wnids\.txt"):
+            tiny.tinyimagenet(place)

@@ -1,0 +1,60 @@
+"""The methods under law: every recipe, each as released too, and variants no recipe names. A new method is picked up here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from iblurry.augment.pipeline import Augment
+from iblurry.learner import Learner
+from iblurry.method import Method, Pace
+from iblurry.methods import METHODS, Tuning, clib, er, method
+from iblurry.parts import Clip, Constant, Importance
+
+TUNING = Tuning(batch=8)
+VARIANTS = {
+    "clib-running": clib(TUNING, admission=Importance(decrease="running")),
+    "clib-three-updates": clib(Tuning(batch=8, updates_per_sample=3)),
+    "clib-seldom": clib(Tuning(batch=8, updates_per_sample="1/2", measure_every=2)),
+    "er-clipped": er(TUNING, gradient=(Clip(norm=0.5),), schedule=Constant(rate=1e-3)),
+    "er-store-before": er(TUNING, pace=Pace(gather=4, store="before", updates_per_sample="1/4")),
+}
+LAWFUL: dict[str, Method] = {
+    **{name: method(name, TUNING) for name in METHODS},
+    **{f"{name}-released": method(f"{name}-released", TUNING) for name in METHODS},
+    **VARIANTS,
+}
+BUDGET, SAMPLES = 24, 60
+
+
+def new_learner(chosen: Method, seed: int = 1, **changes: Any) -> Learner:
+    options = {"network": "convnet", "memory": BUDGET, "classes": 6, "augment": Augment(pad=1)} | changes
+    return Learner(chosen, image=(1, 8, 8), seed=seed, **options)
+
+
+def leaves(state: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every tensor and number of a state, with its path."""
+    if isinstance(state, dict):
+        for name, value in state.items():
+            yield from leaves(value, f"{path}/{name}")
+    elif isinstance(state, list | tuple):
+        yield path, len(state)
+        for i, value in enumerate(state):
+            yield from leaves(value, f"{path}/{i}")
+    else:
+        yield path, state
+
+
+def assert_same_state(one: Any, other: Any) -> None:
+    """Bit for bit, with the path of the first difference."""
+    left, right = dict(leaves(one)), dict(leaves(other))
+    assert left.keys() == right.keys()
+    for path, value in left.items():
+        if isinstance(value, torch.Tensor):
+            assert value.dtype == right[path].dtype, path
+            assert value.numpy().tobytes() == right[path].numpy().tobytes(), path
+        else:
+            assert type(value) is type(right[path]), path
+            assert value == right[path], path

@@ -1,0 +1,55 @@
+"""With each part the course of learning differs from the course without it; a part that silently does nothing fails here."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from iblurry.augment.pipeline import Augment
+from iblurry.method import Head
+from iblurry.methods import Tuning, clib, er, method
+from iblurry.parts import Adaptive, Balanced, Clip, Constant, Exponential, Importance, Nothing, Reservoir, Uniform
+from tests.laws.lawful import new_learner
+
+TUNING = Tuning(batch=8)
+QUICK = Adaptive(trial=2, ignore=2, history=3)
+CLIB, ER = clib(TUNING, schedule=QUICK), er(TUNING)
+PAIRS = {
+    "importance against balanced": (CLIB, clib(TUNING, schedule=QUICK, admission=Balanced())),
+    "importance against reservoir": (CLIB, clib(TUNING, schedule=QUICK, admission=Reservoir())),
+    "importance rule": (CLIB, clib(TUNING, schedule=QUICK, admission=Importance(rule="released"))),
+    "importance decrease": (CLIB, clib(TUNING, schedule=QUICK, admission=Importance(decrease="running"))),
+    "importance step": (CLIB, clib(TUNING, schedule=QUICK, admission=Importance(step=0.9))),
+    "memory-only training": (CLIB, dataclasses.replace(CLIB, pace=ER.pace, rehearsal=ER.rehearsal)),
+    "adaptive rate": (CLIB, clib(TUNING, schedule=Constant())),
+    "adaptive rule": (CLIB, clib(TUNING, schedule=QUICK.released())),
+    "adaptive trial": (CLIB, clib(TUNING, schedule=dataclasses.replace(QUICK, trial=3))),
+    "exponential decay": (ER, er(TUNING, schedule=Constant())),
+    "restart on a class": (ER, er(TUNING, schedule=Exponential(restart_on_class=False, gamma=0.9999))),
+    "rehearsal": (ER, er(TUNING, rehearsal=Nothing())),
+    "rows rehearsed": (ER, er(TUNING, rehearsal=Uniform(count=6))),
+    "clip": (er(TUNING, gradient=(Clip(norm=1e-3),)), ER),
+    "head moments": (ER, er(TUNING, head=Head(moments="keep"))),
+    "redrawn bias": (ER, er(TUNING, head=Head(redraw_bias=True))),
+    "released clib": (CLIB, dataclasses.replace(method("clib-released", TUNING), schedule=QUICK)),
+}
+
+
+def weights(learner, samples):
+    for image, label in samples * 3:
+        learner.observe(image, label)
+    return torch.cat([p.detach().flatten() for p in learner.bench.network.parameters()])
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_part_makes_a_difference(pair, samples):
+    one, other = PAIRS[pair]
+    assert not torch.equal(weights(new_learner(one, network="mlp"), samples), weights(new_learner(other, network="mlp"), samples))
+
+
+@pytest.mark.parametrize("augment", [Augment(pad=0, flip=True, cutmix=0.5), Augment(pad=1, flip=False, cutmix=0.5), Augment(pad=1, flip=True, cutmix=0.0)])
+def test_each_augmentation_makes_a_difference(augment, samples):
+    usual = weights(new_learner(ER, augment=Augment(pad=1)), samples)
+    assert not torch.equal(usual, weights(new_learner(ER, augment=augment), samples))

@@ -1,0 +1,156 @@
+"""The laws of a learner, each crossed with every method."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from iblurry.experiment import checkpoint
+from iblurry.method import Method
+from tests.laws.lawful import BUDGET, SAMPLES, assert_same_state, leaves, new_learner
+
+TASK_ENDS = (20, 40)
+
+
+def feed(learner, samples, start=0, stop=SAMPLES):
+    for at, (image, label) in enumerate(samples[start:stop], start=start + 1):
+        learner.observe(image, label)
+        if at in TASK_ENDS:
+            learner.end_task()
+
+
+@pytest.mark.parametrize("stop", [1, 13, 30, 45])  # 13 and 45 lie inside a round of ER, 30 right after a new class
+def test_resume(lawful, samples, tmp_path, stop):
+    whole = new_learner(lawful)
+    feed(whole, samples)
+    first = new_learner(lawful)
+    feed(first, samples, stop=stop)
+    checkpoint.save(tmp_path, first.state_dict(), at=stop)
+    second = new_learner(lawful)
+    second.load_state_dict(checkpoint.load_latest(tmp_path).state)
+    assert_same_state(second.state_dict(), first.state_dict())
+    feed(second, samples, start=stop)
+    assert_same_state(second.state_dict(), whole.state_dict())
+
+
+def test_purity(lawful, samples, questions):
+    quiet, asked = new_learner(lawful), new_learner(lawful)
+    for at, (image, label) in enumerate(samples, start=1):
+        quiet.observe(image, label)
+        asked.observe(image, label)
+        if at % 7 == 0:
+            asked.method.readout.settle()
+            first = asked.logits(questions)
+            assert torch.equal(first, asked.logits(questions))
+            asked.predict(questions[:3])
+    assert_same_state(asked.state_dict(), quiet.state_dict())
+
+
+def test_spec(lawful, samples):
+    again = Method.from_json(json.loads(json.dumps(lawful.to_json())))
+    assert again == lawful
+    one, other = new_learner(lawful), new_learner(again)
+    feed(one, samples)
+    feed(other, samples)
+    assert_same_state(one.state_dict(), other.state_dict())
+
+
+def test_clone(lawful, samples):
+    one, other = new_learner(lawful), new_learner(lawful)
+    shared = storages(one) & storages(other)
+    assert not shared
+    untouched = copy.deepcopy(other.state_dict())
+    feed(one, samples)
+    assert_same_state(other.state_dict(), untouched)
+    for _, part in lawful.parts():
+        assert "bench" not in vars(part)  # the description was not put to work itself
+
+
+def test_addresses(lawful, samples):
+    learner = new_learner(lawful)
+    feed(learner, samples, stop=2)  # the optimizer makes its state at the first step
+    while not learner.bench.updates:
+        learner.observe(*samples[0])
+    before = addresses(learner)
+    feed(learner, samples, start=2)
+    assert len(learner.labels) == 5
+    after = addresses(learner)
+    assert {path: after[path] for path in before} == before
+
+
+class NoSync(TorchDispatchMode):
+    """Refuses what would make a GPU wait for the host's curiosity."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func.overloadpacket.__name__ not in ("_local_scalar_dense", "nonzero", "masked_select"), func
+        return func(*args, **(kwargs or {}))
+
+
+def test_no_hidden_sync(lawful, samples):
+    learner = new_learner(lawful)
+    calls = {"step": 0, "store": 0}
+    step, store = learner._step, learner._store
+
+    def watched_step(*args):
+        calls["step"] += 1
+        with NoSync():
+            return step(*args)
+
+    def watched_store(one):
+        calls["store"] += 1
+        with NoSync():
+            store(one)
+
+    learner._step, learner._store = watched_step, watched_store
+    feed(learner, samples)
+    assert calls["step"] == learner.bench.updates > 0
+    assert calls["store"] > BUDGET  # also into a full memory
+
+
+def test_the_watchman_is_awake():
+    with pytest.raises(AssertionError), NoSync():
+        torch.ones(1).item()
+
+
+def test_budget(lawful, samples):
+    learner = new_learner(lawful)
+    most = 0
+    for image, label in samples:
+        learner.observe(image, label)
+        waiting = len(learner.gathered) if lawful.pace.store == "after" else 0
+        most = max(most, learner.bench.memory.size + waiting)
+        assert learner.bench.memory.capacity + lawful.holds <= BUDGET
+        assert most <= BUDGET
+        rows = learner.bench.memory.written_at[:-1]
+        assert int((rows > 0).sum()) == learner.bench.memory.size
+    assert most > BUDGET - max(1, lawful.holds)  # the budget is used, too
+
+
+def test_seeds_matter(lawful, samples):
+    one, other = new_learner(lawful, seed=1), new_learner(lawful, seed=2)
+    feed(one, samples)
+    feed(other, samples)
+    assert not torch.equal(one.bench.network.head.weight, other.bench.network.head.weight)
+
+
+def test_it_learns(lawful, samples, questions):
+    """After many passes over its own stream, answers about it are far better than chance (20 %)."""
+    learner = new_learner(lawful, memory=40)
+    for _ in range(12):
+        feed(learner, samples)
+    images = torch.stack([torch.as_tensor(image) for image, _ in samples])
+    right = sum(p == label for p, (_, label) in zip(learner.predict(images), samples, strict=True))
+    assert right / len(samples) > 0.5
+
+
+def storages(learner):
+    return {v.untyped_storage().data_ptr() for _, v in leaves(learner.state_dict()) if isinstance(v, torch.Tensor) and v.numel()}
+
+
+def addresses(learner):
+    kept = {name: value for name, value in learner.state_dict().items() if name != "gathered"}
+    return {path: v.data_ptr() for path, v in leaves(kept) if isinstance(v, torch.Tensor)}

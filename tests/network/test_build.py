@@ -1,0 +1,104 @@
+"""Building by name: seeds, initial values, and errors that say what to do."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from iblurry.dice import Dice
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.network.build import NETWORKS, build, initialise
+from iblurry.network.convnet import ConvNet
+
+SMALL = [("convnet", (1, 8, 8)), ("mlp", (1, 8, 8)), ("resnet18", (3, 16, 16))]
+
+
+@pytest.mark.parametrize("name, image", SMALL)
+def test_the_seed_decides_every_weight_and_the_global_generator_none(name, image):
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    one = build(name, image, 4, seed_dice=Dice(1)).state_dict()
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(1)
+    same, other = (build(name, image, 4, seed_dice=Dice(seed)).state_dict() for seed in (1, 2))
+    assert all(torch.equal(one[key], same[key]) for key in one)
+    drawn = [key for key in one if one[key].dim() > 1 and not key.startswith("head")]
+    assert drawn
+    assert all((one[key] != other[key]).any() for key in drawn)
+
+
+def test_initial_values():
+    network = build("resnet18", (3, 16, 16), 4, seed_dice=Dice(3))
+    for module in network.body.modules():
+        if isinstance(module, nn.Conv2d):
+            spread = np.sqrt(2 / (module.out_channels * module.kernel_size[0] ** 2))
+            assert module.weight.std().item() == pytest.approx(spread, rel=0.05)
+            assert module.weight.abs().max().item() > 2.5 * spread  # normal, not uniform
+        if isinstance(module, nn.BatchNorm2d):
+            assert (module.weight == 1).all()
+            assert (module.bias == 0).all()
+            assert (module.running_mean == 0).all()
+            assert (module.running_var == 1).all()
+    assert (network.head.weight == 0).all()
+    assert (network.head.bias == 0).all()
+    assert not network.open.any()
+
+
+def test_linear_layers_start_uniform():
+    hidden = [m for m in build("mlp", (1, 8, 8), 2, seed_dice=Dice(1)).body.modules() if isinstance(m, nn.Linear)]
+    assert [(m.in_features, m.out_features) for m in hidden] == [(64, 256), (256, 256)]
+    for module in hidden:
+        bound = 1 / np.sqrt(module.in_features)
+        assert 0.99 * bound < module.weight.abs().max().item() <= bound
+        assert 0.9 * bound < module.bias.abs().max().item() <= bound
+
+
+def test_initialising_again_is_a_fresh_start_in_place():
+    network = build("convnet", (1, 8, 8), 2, seed_dice=Dice(1))
+    first = {key: value.clone() for key, value in network.state_dict().items()}
+    placed = [p.data_ptr() for p in network.parameters()]
+    network.train()(torch.rand(4, 1, 8, 8))  # moves the statistics of batch norm
+    initialise(network.body, Dice(1), step=1)
+    assert not torch.equal(network.body.layers[0][0].weight, first["body.layers.0.0.weight"])
+    initialise(network.body, Dice(1))
+    assert all(torch.equal(value, first[key]) for key, value in network.state_dict().items())
+    assert [p.data_ptr() for p in network.parameters()] == placed
+
+
+def test_a_layer_without_a_rule_is_noticed():
+    with pytest.raises(AssertionError, match="LayerNorm"):
+        initialise(nn.Sequential(nn.LayerNorm(3)), Dice(1))
+
+
+def test_the_stem_follows_the_side():
+    def kernel(side, **options):
+        with torch.device("meta"):
+            return NETWORKS["resnet18"]((3, side, side), **options).layers[0][0].kernel_size[0]
+
+    assert [kernel(16), kernel(32), kernel(64), kernel(64, stem="cifar")] == [3, 3, 7, 3]
+
+
+def test_options_reach_the_body():
+    assert build("mlp", (1, 2, 2), 2, seed_dice=Dice(1), width=10).body.features == 10
+    body = build("convnet", (3, 32, 32), 2, seed_dice=Dice(1), width=4).body
+    assert isinstance(body, ConvNet)
+    assert [layer[0].out_channels for layer in body.layers[:-1]] == [4, 8, 16, 16]
+
+
+@pytest.mark.parametrize(
+    "name, image, rows, options, error, message",
+    [
+        ("resnet8", (3, 32, 32), 2, {}, UnknownNameError, "network called 'resnet8'. Did you mean 'resnet18'"),
+        ("convnet", (1, 8, 8), 2, {"witdh": 3}, UnknownNameError, "'witdh'. Did you mean 'width'"),
+        ("resnet18", (3, 32, 32), 2, {"stem": "cifer"}, UnknownNameError, "'cifer'. Did you mean 'cifar'"),
+        ("resnet18", (3, 15, 20), 2, {}, InputError, "15x20 .* at least 16x16; use the network 'convnet'"),
+        ("resnet34", (3, 48, 48), 2, {}, InputError, "48x48 .* at least 64x64; use stem='cifar'"),
+        ("convnet", (1, 8, 7), 2, {}, InputError, "8x7 .* at least 8x8; use the network 'mlp'"),
+        ("convnet", (1, 8, 8), 0, {}, InputError, "number of rows is 0"),
+        ("convnet", (0, 8, 8), 2, {}, InputError, "number of channels is 0"),
+        ("mlp", (1, 8, 8), 2, {"width": 2.5}, InputError, "width of an mlp is 2.5"),
+    ],
+)
+def test_errors_say_what_is_allowed(name, image, rows, options, error, message):
+    with pytest.raises(error, match=message):
+        build(name, image, rows, seed_dice=Dice(1), **options)

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from iblurry.errors import InputError
+from iblurry.parts import Importance
+from iblurry.parts.workbench import Update
+
+PROFILES = {"paper": "H_paper", "released": "H_official"}
+
+
+def filled(part, bench, offer, size, start=None):
+    """The part with `size` rows of class 0, importance `start`."""
+    at_work = part.attach(bench)
+    for i in range(size):
+        offer(at_work, 0, i)
+    if start is not None:
+        at_work.importance[:size] = torch.tensor(start, dtype=torch.float64)
+    return at_work
+
+
+def refresh(part, rows, losses):
+    losses = torch.nn.functional.pad(torch.tensor(losses, dtype=torch.float64), (0, part.bench.memory.capacity - len(losses)))
+    part.on_update(Update(torch.tensor(rows), losses))
+
+
+@pytest.mark.parametrize("rule", PROFILES)
+def test_golden_trace(golden, make_bench, offer, rule):
+    case = golden["importance_no_replacement"]
+    part = filled(Importance(rule=rule, step=case["lam"]), make_bench(6), offer, 6)
+    refresh(part, [0], case["losses"][0])  # where the losses of row 0 become known
+    part.importance[:6] = torch.tensor(case["H0"], dtype=torch.float64)
+    for rows, losses, expected in zip(
+        case["batches"], case["losses"][1:], case[f"{PROFILES[rule]}_after_each"], strict=True
+    ):
+        refresh(part, rows, losses)
+        np.testing.assert_allclose(part.importance[:6].numpy(), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("rule", PROFILES)
+def test_the_first_refresh_leaves_importance_alone(golden, make_bench, offer, rule):
+    case = golden["importance_first_ever"]
+    part = filled(Importance(rule=rule), make_bench(3), offer, 1)
+    refresh(part, case["batch"], case["cur_loss"])
+    assert part.importance[:1].tolist() == case["H_official"]
+
+
+@pytest.mark.parametrize("rule", PROFILES)
+def test_constant_loss(golden, make_bench, offer, rule):
+    case = golden["importance_constant_loss"]
+    part = filled(Importance(rule=rule), make_bench(4), offer, 4)
+    refresh(part, [0], case["prev_loss"])
+    part.importance[:4] = torch.tensor(case["H0"], dtype=torch.float64)
+    refresh(part, case["batch"], case["cur_loss"])
+    np.testing.assert_allclose(part.importance[:4].numpy(), case[PROFILES[rule]], atol=1e-9)
+
+
+@pytest.mark.parametrize("rule, key", [("paper", "paper_multiplier"), ("released", "official_multiplier_of_batch_mean_when_loss_constant")])
+def test_growth_of_the_batch_mean(golden, make_bench, offer, rule, key):
+    case = golden["importance_growth_factor"]
+    size = case["batch_size"]
+    part = filled(Importance(rule=rule, step=case["lam"]), make_bench(size), offer, size)
+    refresh(part, [0], [1.0] * size)
+    part.importance[:size] = torch.linspace(0.5, 2.5, size, dtype=torch.float64)
+    before = part.importance[:size].mean()
+    refresh(part, list(range(size)), [1.0] * size)
+    assert float(part.importance[:size].mean() / before) == pytest.approx(case[key], abs=1e-9)
+
+
+def test_rows_rewritten_since_the_last_measure_do_not_enter_the_decrease(make_bench, offer):
+    part = filled(Importance(), make_bench(4), offer, 4)
+    refresh(part, [0], [1.0, 2.0, 3.0, 4.0])
+    part.importance[:4] = torch.tensor([0.4, 0.1, 0.2, 0.3], dtype=torch.float64)
+    assert offer(part, 1) == 1  # class 0 is the fullest; row 1 matters least
+    assert float(part.importance[1]) == pytest.approx(np.mean([0.4, 0.1, 0.2, 0.3]))  # alone in its class: all rows' mean
+    refresh(part, [1, 2], [0.5, 9.0, 2.0, 3.6])
+    decrease = np.mean([0.5, 1.0, 0.4])  # row 1 is masked
+    predicted = np.mean([0.25, 0.2])
+    expected = [0.4, 0.25 + 0.1 * (decrease - predicted), 0.2 + 0.1 * (decrease - predicted), 0.3]  # but it still moves
+    np.testing.assert_allclose(part.importance[:4].numpy(), expected, atol=1e-12)
+
+
+def test_a_row_used_twice_moves_once_but_counts_twice_in_the_mean(make_bench, offer):
+    part = filled(Importance(), make_bench(3), offer, 3)
+    refresh(part, [0], [1.0, 1.0, 1.0])
+    part.importance[:3] = torch.tensor([0.3, 0.6, 0.9], dtype=torch.float64)
+    part.on_update(Update(torch.tensor([0, 1]), None))  # not measured: only noted
+    assert part.importance[:3].tolist() == [0.3, 0.6, 0.9]
+    refresh(part, [0], [0.5, 0.5, 0.5])
+    surprise = 0.5 - np.mean([0.3, 0.6, 0.3])
+    np.testing.assert_allclose(part.importance[:3], [0.3 + 0.1 * surprise, 0.6 + 0.1 * surprise, 0.9], atol=1e-12)
+
+
+def test_all_rows_rewritten_gives_no_decrease(make_bench, offer):
+    part = filled(Importance(), make_bench(1), offer, 1)
+    refresh(part, [0], [1.0])
+    offer(part, 1)
+    refresh(part, [0], [0.2])
+    assert torch.isfinite(part.importance).all()
+    assert float(part.importance[0]) == 0
+
+
+def test_a_whole_scenario_against_plain_python(make_bench, offer):
+    """Fill, then replace, with a class that has no member: rows, labels and importance at each step."""
+    rng = np.random.default_rng(5)
+    capacity = 5
+    part = Importance().attach(make_bench(capacity))
+    rows, importance, prev, lists = [None] * capacity, np.zeros(capacity), np.full(capacity, np.nan), {}
+    for n, label in enumerate([0, 0, 1, 0, 1, 2, 1, 1, 2, 3, 0, 0, 3, 2, 1, 0]):
+        if n < capacity:
+            slot = n
+            others = lists.get(label, [])
+            start = importance[others].mean() if others else 0.0
+        else:
+            freq = [len(lists.get(c, [])) + (c == label) if lists.get(c) else 0 for c in range(4)]
+            victim = int(np.argmax(freq))
+            slot = min(lists[victim], key=lambda i: importance[i])  # the first of the list on a tie
+            others = [i for i in lists.get(label, []) if i != slot]
+            start = importance[others].mean() if others else importance.mean()
+            lists[victim].remove(slot)
+        lists.setdefault(label, []).append(slot)
+        rows[slot], importance[slot], prev[slot] = label, start, np.nan
+        assert offer(part, label, n) == slot
+        size = min(n + 1, capacity)
+        batch = rng.choice(size, min(2, size), replace=False)
+        losses = rng.random(size)
+        same = [i for i in range(size) if not np.isnan(prev[i])]
+        decrease = np.mean([prev[i] - losses[i] for i in same]) if same else 0.0
+        importance[batch] += 0.1 * (decrease - importance[batch].mean())
+        prev[:size] = losses
+        refresh(part, batch.tolist(), losses.tolist())
+        np.testing.assert_allclose(part.importance[:-1].numpy(), importance, atol=1e-12)
+        assert [c for c in part.bench.memory.labels[:size].tolist()] == rows[:size]
+
+
+def test_the_longest_held_leaves_on_a_tie(make_bench, offer):
+    part = filled(Importance(), make_bench(3), offer, 3)
+    assert [offer(part, 0, 10 + i) for i in range(4)] == [0, 1, 2, 0]  # all 0: the oldest each time
+
+
+def test_running_mean_of_algorithm_2(golden, make_bench, offer, monkeypatch):
+    for name, capacity in (("append", 5), ("replace", 4)):
+        case = golden["paper_lprev"][name]
+        part = filled(Importance(decrease="running"), make_bench(capacity), offer, 4)
+        refresh(part, [0], case["memory_losses"])
+        assert float(part.running) == case["l_prev_before"]
+        part.importance[:4] = torch.tensor([0.9, 0.1, 0.5, 0.7], dtype=torch.float64)  # row 1 leaves
+        monkeypatch.setattr(part.bench, "losses", lambda images, labels, loss=case["new_loss"]: torch.tensor([loss]))
+        row = offer(part, 0, 99)
+        assert row == (4 if name == "append" else case["victim"])
+        assert float(part.running) == pytest.approx(case["l_prev_after"], abs=1e-12)
+        if name == "replace":
+            assert float(part.running) == np.mean(case["equals_mean_of"])
+        monkeypatch.undo()
+
+
+def test_running_decrease_covers_the_whole_memory(make_bench, offer):
+    part = filled(Importance(decrease="running"), make_bench(2), offer, 2)
+    refresh(part, [0], [2.0, 4.0])
+    part.importance[:2] = 0.0
+    refresh(part, [0, 1], [1.0, 3.0])
+    np.testing.assert_allclose(part.importance[:2], [0.1, 0.1], atol=1e-12)
+
+
+def test_released_changes_the_rule_only():
+    assert Importance(step=0.2).released() == Importance(step=0.2, rule="released")
+
+
+@pytest.mark.parametrize("field", [{"step": 0}, {"step": 2}, {"rule": "own"}, {"decrease": "some"}])
+def test_bad_fields(field):
+    with pytest.raises(InputError, match=next(iter(field))):
+        Importance(**field)

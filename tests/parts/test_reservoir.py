@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iblurry.dice import Dice
+from iblurry.memory import Memory
+from iblurry.parts import Reservoir
+from iblurry.parts.workbench import Workbench
+
+
+def walk(capacity, samples, dice):
+    """Which sample sits in each row after `samples` offers; images are not needed for that."""
+    part = Reservoir()
+    part.bench = Workbench(network=None, memory=Memory(capacity, (1, 1, 1)), pipeline=None, dice=dice)
+    kept = list(range(capacity))
+    for n in range(1, samples + 1):
+        part.bench.memory.offered = n
+        if n > capacity:
+            row = int(part.place(None))
+            if row < capacity:
+                kept[row] = n - 1
+            else:
+                assert row == int(part.bench.memory.discard)
+    return kept
+
+
+def test_golden_walk(golden):
+    case = golden["reservoir"]
+    draws = dict(zip(range(case["K"] + 1, case["n"] + 1), case["draws"], strict=True))
+
+    class Loaded(Dice):
+        def below(self, purpose, step, among):
+            assert step == among
+            return draws[among]
+
+    assert walk(case["K"], case["n"], Loaded(0)) == case["final_memory"]
+
+
+def test_every_sample_is_kept_equally_often(golden):
+    capacity, samples, runs = golden["reservoir"]["K"], golden["reservoir"]["n"], 3000
+    counts = np.zeros(samples)
+    for seed in range(runs):
+        counts[walk(capacity, samples, Dice(seed))] += 1
+    p = golden["reservoir"]["inclusion_probability"]
+    assert p == capacity / samples
+    assert (abs(counts / runs - p) < 5 * np.sqrt(p * (1 - p) / runs)).all()
+
+
+def test_expected_number_of_insertions(golden):
+    capacity, samples = golden["reservoir"]["K"], golden["reservoir"]["n"]
+    expected = capacity + sum(capacity / n for n in range(capacity + 1, samples + 1))
+    assert abs(expected - golden["reservoir"]["expected_insertions"]) < 1e-9
+
+
+@settings(max_examples=50)
+@given(capacity=st.integers(1, 20), samples=st.integers(1, 60), seed=st.integers(0, 10**6))
+def test_kept_samples_are_different_and_were_offered(capacity, samples, seed):
+    kept = walk(capacity, samples, Dice(seed))
+    assert len(set(kept)) == capacity
+    assert max(kept) < max(samples, capacity)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.memory import Batch
+from iblurry.parts import Admission, Clip, CrossEntropy, Nothing, Reservoir, Uniform
+from iblurry.parts.part import part_class, part_from_json
+from iblurry.parts.workbench import Forward
+
+
+def test_cross_entropy_of_mixed_labels():
+    rng = np.random.default_rng(0)
+    logits, own, partner, lam = rng.normal(size=(5, 4)), rng.integers(0, 4, 5), rng.integers(0, 4, 5), 0.3
+    log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    ce = [-log_p[np.arange(5), labels].mean() for labels in (own, partner)]
+    forward = Forward(None, torch.tensor(logits), torch.tensor(own), torch.tensor(partner), torch.tensor([lam]))
+    assert float(CrossEntropy().loss(forward)) == pytest.approx(lam * ce[0] + (1 - lam) * ce[1])
+
+
+def test_clip_shortens_long_gradients_only(make_bench):
+    bench = make_bench(2)
+    parameters = list(bench.network.parameters())
+    for length, expected in ((7.0, 3.0), (2.0, 2.0)):
+        for i, parameter in enumerate(parameters):
+            parameter.grad = torch.zeros_like(parameter)
+            parameter.grad.flatten()[0] = length / np.sqrt(len(parameters)) * (-1) ** i
+        Clip(norm=3.0).attach(bench).adjust(torch.zeros(0, dtype=torch.int64))
+        total = np.sqrt(sum(float((p.grad**2).sum()) for p in parameters))
+        assert total == pytest.approx(expected, rel=1e-5)
+
+
+def test_uniform_takes_what_was_drawn_and_nothing_takes_none():
+    stream, rows = Batch(torch.zeros(0, 1, 8, 8), torch.zeros(0)), torch.tensor([3, 1])
+    assert Uniform(count=5).joins(3) == 3
+    assert Uniform(count=5).joins(9) == Uniform(count=5).draws == 5
+    assert Uniform().choose(stream, rows) is rows
+    assert Nothing().joins(9) == Nothing().draws == 0
+
+
+def test_bad_fields():
+    with pytest.raises(InputError, match="at least 1"):
+        Uniform(count=0)
+    with pytest.raises(InputError, match="positive"):
+        Clip(norm=0)
+
+
+def test_parts_of_ones_own_are_known_by_name_and_by_their_fields():
+    class Oldest(Admission):
+        patience: int = 3
+
+        def place(self, one):
+            return self.bench.memory.written_at[:-1].argmin(0, keepdim=True)
+
+    assert part_class("admission", "Oldest") is Oldest
+    assert part_from_json("admission", Oldest(patience=5).to_json()) == Oldest(patience=5)
+    assert Oldest() != Reservoir()
+    with pytest.raises(UnknownNameError, match="Did you mean 'patience'"):
+        part_from_json("admission", {"Oldest": {"patence": 1}})
+    with pytest.raises(UnknownNameError, match="Did you mean 'Reservoir'"):
+        part_class("admission", "Resevoir")
+    with pytest.raises(InputError, match="written"):
+        part_from_json("admission", "Reservoir")

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from iblurry.augment.pipeline import Augment
+from iblurry.errors import DivergedError, InputError, UnknownLabelError
+from iblurry.learner import Learner
+from iblurry.method import Head, Method, Pace
+from iblurry.methods import Tuning, clib, er
+from iblurry.parts import Constant, Exponential, Nothing, Uniform
+
+RNG = np.random.default_rng(0)
+
+
+def picture():
+    return RNG.integers(0, 256, (1, 8, 8), dtype=np.uint8)
+
+
+def learner_of(method, **changes):
+    return Learner(method, **{"image": (1, 8, 8), "classes": 6, "memory": 40, "network": "mlp"} | changes)
+
+
+def feed(learner, labels):
+    for label in labels:
+        learner.observe(picture(), label)
+
+
+class Counting(Learner):
+    """Counts the updates of each round instead of taking them."""
+
+    def __init__(self, method, **options):
+        self.rounds = []
+        super().__init__(method, **options)
+
+    def _round(self):
+        self.rounds.append(0)
+        super()._round()
+
+    def _update(self, stream, *, last_of_round):
+        self.rounds[-1] += 1
+        self.bench.updates += 1
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "tinyimagenet", "imagenet"])
+def test_updates_golden(golden, dataset):
+    """Updates per stream batch and in all, counted on a stream of 1/100 and scaled."""
+    row = next(r for r in golden["updates"]["rows"] if r[0] == dataset)
+    _, stream, per_sample, batch, half, total, _ = row
+    tuning = Tuning(batch=batch, updates_per_sample=per_sample)
+    pixel = np.zeros((1, 1, 1), dtype=np.uint8)
+    options = {"image": (1, 1, 1), "classes": 1, "memory": 2 * batch, "network": "mlp", "augment": Augment(pad=0)}
+    counting = Counting(er(tuning), **options)
+    for _ in range(4 * half):
+        counting.observe(pixel, 0)
+    assert counting.rounds == [golden["updates"]["er_iterations_per_stream_batch"][dataset]] * 4
+    counting = Counting(clib(tuning), **options)
+    short = 1000 + stream % 1000
+    for _ in range(short):
+        counting.observe(pixel, 0)
+    assert counting.bench.updates == int(short * per_sample)
+    assert int(stream * per_sample) == total
+
+
+def test_a_fraction_is_counted_exactly():
+    counting = Counting(clib(Tuning(updates_per_sample=0.1)), image=(1, 1, 1), classes=1, memory=20, network="mlp", augment=Augment(pad=0))
+    fired = []
+    for n in range(1, 41):
+        before = counting.bench.updates
+        counting.observe(np.zeros((1, 1, 1), dtype=np.uint8), 0)
+        if counting.bench.updates > before:
+            fired.append(n)
+    assert fired == [10, 20, 30, 40]  # binary tenths would fire after 11
+
+
+def test_er_trains_on_a_sample_before_it_can_be_in_memory_and_clib_after():
+    seen = {}
+
+    def watch(learner, name):
+        step = learner._step
+
+        def watched(stream, drawn, throw, measure):
+            seen.setdefault(name, []).append((len(stream.labels), learner.bench.memory.size, learner.bench.seen))
+            return step(stream, drawn, throw, measure)
+
+        learner._step = watched
+        return learner
+
+    feed(watch(learner_of(er(Tuning(batch=8))), "er"), [0] * 8)
+    feed(watch(learner_of(clib(Tuning(batch=8))), "clib"), [0] * 3)
+    assert seen["er"] == [(4, 0, 4)] * 4 + [(4, 4, 8)] * 4
+    assert seen["clib"] == [(0, 1, 1), (0, 2, 2), (0, 3, 3)]
+
+
+@pytest.mark.parametrize("name", ["cifar10 K=500 B=16", "cifar100 K=2000 B=16", "tinyimagenet K=4000 B=32", "imagenet K=20000 B=256"])
+def test_capacities_golden(golden, name):
+    budget, batch = (int(word.split("=")[1]) for word in name.split()[1:])
+    assert er(Tuning(batch=batch)).capacity(budget) == golden["reservoir"]["effective_sizes"][name]
+    assert clib(Tuning(batch=batch)).capacity(budget) == budget
+
+
+def test_a_new_class_leaves_old_rows_alone_and_starts_the_head_again_for_er():
+    learner = learner_of(er(Tuning(batch=8), schedule=Exponential(gamma=0.9)))
+    feed(learner, [0, 1] * 4)
+    net = learner.bench.network
+    before = net.head.weight.detach().clone(), net.head.bias.detach().clone()
+    state = learner.optimizer.state
+    body = next(iter(net.body_parameters()))
+    steps = float(state[body]["step"])
+    assert steps == 8
+    assert learner.method.schedule.now < 3e-4
+    learner.observe(picture(), 2)
+    assert torch.equal(net.head.weight[:2], before[0][:2])
+    assert torch.equal(net.head.bias[:2], before[1][:2])
+    assert net.head.weight[2].abs().max() > 0
+    for parameter in (net.head.weight, net.head.bias):
+        assert all(not values.any() for values in state[parameter].values())
+    assert float(state[body]["step"]) == steps
+    assert learner.method.schedule.now == 3e-4
+
+
+def test_clib_carries_the_head_state_over():
+    learner = learner_of(clib(Tuning(batch=8)))
+    feed(learner, [0, 1] * 4)
+    state = learner.optimizer.state[learner.bench.network.head.weight]
+    moments, steps = state["exp_avg"].clone(), float(state["step"])
+    learner._meet(2)
+    assert float(state["step"]) == steps == 8
+    assert torch.equal(state["exp_avg"], moments)
+    assert moments[:2].any()
+    assert not moments[2:].any()
+
+
+@pytest.mark.parametrize("moments, ratio", [("forget", 1.0), ("keep", 0.1 / (1 - 0.9**9) * np.sqrt((1 - 0.999**9) / 0.001))])
+def test_first_adam_step_of_a_new_row(moments, ratio):
+    """A fresh state moves by the rate; a carried step counter t by rate * (1-b1)/(1-b1^t) * sqrt((1-b2^t)/(1-b2))."""
+    learner = learner_of(clib(Tuning(batch=8), head=Head(moments=moments), schedule=Constant(rate=1e-3)))
+    feed(learner, [0, 1] * 4)
+    net = learner.bench.network
+    row = learner._meet(2)
+    before = net.head.weight[row].detach().clone()
+    feed(learner, [2])
+    moved = (net.head.weight[row] - before).detach().abs()
+    t = 1 if moments == "forget" else 9
+    expected = 1e-3 * (1 - 0.9) / (1 - 0.9**t) * np.sqrt((1 - 0.999**t) / (1 - 0.999))
+    assert expected / 1e-3 == pytest.approx(ratio)
+    assert float(moved.max()) == pytest.approx(expected, rel=1e-3)
+
+
+def test_released_head_draws_the_whole_bias_again():
+    learner = learner_of(er(Tuning(batch=8), head=Head(redraw_bias=True)), network="mlp")
+    feed(learner, [0, 1] * 4)
+    net = learner.bench.network
+    weight, bias = net.head.weight.detach().clone(), net.head.bias.detach().clone()
+    learner._meet(2)
+    assert torch.equal(net.head.weight[:2], weight[:2])
+    assert (net.head.bias[:3] != bias[:3]).all()
+    assert (net.head.bias.abs() <= 1 / np.sqrt(net.head.in_features)).all()
+
+
+def test_leftover_samples_wait():
+    learner = learner_of(er(Tuning(batch=8)))
+    feed(learner, [0] * 11)
+    assert (learner.bench.updates, len(learner.gathered), learner.bench.memory.offered) == (8, 3, 8)
+
+
+def test_any_label_that_can_be_a_key():
+    learner = learner_of(er(Tuning(batch=4)), classes=["ship", "a b", 7])
+    feed(learner, ["ship", 7, "a b", "ship"])
+    assert learner.labels == ["ship", 7, "a b"]
+    assert set(learner.predict(np.stack([picture() for _ in range(5)]))) <= {"ship", 7, "a b"}
+    probabilities = learner.probabilities(np.stack([picture()]))
+    assert probabilities.shape == (1, 3)
+    assert float(probabilities.sum()) == pytest.approx(1)
+
+
+def test_tensors_and_arrays_are_the_same_to_it():
+    one, other = learner_of(clib(Tuning(batch=8))), learner_of(clib(Tuning(batch=8)))
+    for label in [0, 1, 0, 2]:
+        image = picture()
+        one.observe(image, label)
+        other.observe(torch.from_numpy(image), label)
+    assert torch.equal(one.bench.network.head.weight, other.bench.network.head.weight)
+
+
+@pytest.mark.parametrize(
+    "image, words",
+    [
+        (np.zeros((1, 8, 9), dtype=np.uint8), r"\(1, 8, 8\).*\(1, 8, 9\)"),
+        (np.zeros((8, 8), dtype=np.uint8), "8, 8"),
+        (np.zeros((1, 8, 8), dtype=np.float32), "float32"),
+    ],
+)
+def test_wrong_images_are_refused_and_nothing_changes(image, words):
+    learner = learner_of(er())
+    with pytest.raises(InputError, match=words):
+        learner.observe(image, 0)
+    assert learner.labels == []
+    assert learner.bench.seen == 0
+
+
+def test_a_label_never_announced_is_refused_and_nothing_changes():
+    learner = learner_of(er(), classes=["cat", "dog"])
+    learner.observe(picture(), "cat")
+    with pytest.raises(UnknownLabelError, match="'cow' was never announced.*'cat', 'dog'"):
+        learner.observe(picture(), "cow")
+    assert learner.labels == ["cat"]
+    assert learner.bench.seen == 1
+
+
+def test_one_class_more_than_the_head_has_rows():
+    learner = learner_of(clib(Tuning(batch=4)), classes=2)
+    feed(learner, [0, 1])
+    with pytest.raises(UnknownLabelError, match="2"):
+        learner.observe(picture(), 2)
+    assert learner.labels == [0, 1]
+    assert learner.bench.seen == 2
+
+
+def test_a_question_before_the_first_sample():
+    with pytest.raises(InputError, match="Nothing was learnt"):
+        learner_of(er()).predict(np.stack([picture()]))
+
+
+@pytest.mark.parametrize("method, least", [(er(), 16), (clib(), 16), (er(Tuning(batch=32)), 32)])
+def test_the_least_memory(method, least):
+    learner_of(method, memory=least)
+    with pytest.raises(InputError, match=f"memory={least - 1} is too small.*the least is {least}"):
+        learner_of(method, memory=least - 1)
+
+
+def test_a_loss_that_is_no_number_is_found_and_said_where():
+    learner = learner_of(er(Tuning(batch=4), schedule=Constant(rate=1e-3)))
+    feed(learner, [0, 1] * 2)
+    learner.check()
+    with torch.no_grad():
+        learner.bench.network.head.weight[0, 0] = float("nan")
+    feed(learner, [0, 1] * 2)
+    with pytest.raises(DivergedError, match=r"update 5 \(now at sample 8\)"):
+        learner.check()
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: Method(admission=Uniform()), "admission takes a Admission"),
+        (lambda: Method(terms=()), "terms is empty"),
+        (lambda: Method(pace=Pace(train_stream=False), rehearsal=Nothing()), "the batch would be empty"),
+        (lambda: Pace(gather=4, updates_per_sample="1/8"), "gather at least 8"),
+        (lambda: Pace(gather=0), "at least 1"),
+        (lambda: Pace(updates_per_sample="much"), "'much' is no fraction"),
+        (lambda: Pace(store="never"), "'before' or 'after'"),
+        (lambda: Head(moments="lose"), "'forget' or 'keep'"),
+        (lambda: clib(admision=Nothing()), "Did you mean 'admission'"),
+        (lambda: Method.from_json({"nmae": "x"}), "Did you mean 'name'"),
+    ],
+)
+def test_illegal_methods_are_refused(make, words):
+    with pytest.raises(InputError, match=words):
+        make()
