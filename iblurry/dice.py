@@ -30,13 +30,19 @@ class Dice:
 
     def table(self, purpose: str, step: int, n: int) -> NDArray[np.float64]:
         """The n uniforms in [0, 1) that belong to this purpose at this step; do not write into them."""
+        block, row = self.block(purpose, step, n)
+        uniforms: NDArray[np.float64] = block[row]
+        return uniforms
+
+    def block(self, purpose: str, step: int, n: int) -> tuple[NDArray[np.float64], int]:
+        """The uniforms of many steps at once, (steps, n), and the row of this step; the same array for all of them."""
         rows = max(1, BLOCK // max(1, n))
-        block, row = divmod(step, rows)
+        number, row = divmod(step, rows)
         held = self._blocks.get((purpose, n))
-        if held is None or held[0] != block:
-            held = (block, self._draw(purpose, first=block * rows, steps=rows, n=n))
+        if held is None or held[0] != number:
+            held = (number, self._draw(purpose, first=number * rows, steps=rows, n=n))
             self._blocks[purpose, n] = held
-        return held[1][row]
+        return held[1], row
 
     def permutation(self, purpose: str, step: int, n: int) -> NDArray[np.int64]:
         """A uniformly random order of range(n)."""
@@ -65,4 +71,5 @@ class Dice:
             self._keys[purpose] = key
         counter = np.array([first * quads, n, 0, 0], dtype=np.uint64)
         raw = np.random.Philox(key=key, counter=counter).random_raw(steps * quads * 4)
-        return ((raw >> np.uint64(11)) * 2.0**-53).reshape(steps, quads * 4)[:, :n]
+        uniforms: NDArray[np.float64] = (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return uniforms.reshape(steps, quads * 4)[:, :n]

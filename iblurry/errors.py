@@ -1,15 +1,15 @@
 """Every error iblurry raises on purpose, and the helper that suggests the name you meant.
 
-    IblurryError
-    ├── InputError (ValueError)      a value from the user: what was given, what is allowed, what to do
-    │   ├── UnknownNameError         a name that is not on the list, with the closest one that is
-    │   ├── UnknownLabelError        a label that was never announced, or one more than the head has rows
-    │   ├── DataError                a data file that is missing, truncated or corrupt
-    │   └── FolderError              a run folder of another experiment or version, or one in use
-    ├── CheckpointError              a checkpoint that cannot be trusted
-    └── StoppedError                 a run that had to stop and kept its last good checkpoint
-        ├── DivergedError            the loss is no longer a number
-        └── DiskFullError            the disk took no more
+IblurryError
+├── InputError (ValueError)      a value from the user: what was given, what is allowed, what to do
+│   ├── UnknownNameError         a name that is not on the list, with the closest one that is
+│   ├── UnknownLabelError        a label that was never announced, or one more than the head has rows
+│   ├── DataError                a data file that is missing, truncated or corrupt
+│   └── FolderError              a run folder of another experiment or version, or one in use
+├── CheckpointError              a checkpoint that cannot be trusted
+└── StoppedError                 a run that had to stop and kept its last good checkpoint
+    ├── DivergedError            the loss is no longer a number
+    └── DiskFullError            the disk took no more
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ class UnknownNameError(InputError):
         meant = next((n for n in names if close and n.lower() == close[0]), None)
         hint = f" Did you mean {meant!r}?" if meant else ""
         super().__init__(f"There is no {kind} called {name!r}.{hint} Known: {', '.join(names) or 'none'}.")
+        self._given = (kind, name, names)
+
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, list[str]]]:
+        return UnknownNameError, self._given  # it may have to travel from one process to another
 
 
 class UnknownLabelError(InputError):

@@ -1,7 +1,8 @@
-"""The learner: observes one labelled sample at a time, trains, and answers queries at any moment. The only training loop."""
+"""The learner: observes one labelled sample at a time, trains, answers at any moment. The only training loop."""
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -61,7 +62,7 @@ class Learner:
         dice = Dice(seed)
         self.image = image
         self.bench = Workbench(
-            network=build(network, image, rows, seed_dice=dice).to(device).eval(),
+            network=build(network, image, rows, dice=dice).to(device).eval(),
             memory=Memory(method.capacity(memory), image, device),
             pipeline=Pipeline(
                 augment or Augment(),
@@ -75,12 +76,12 @@ class Learner:
         self.method = method.attach(self.bench)
         self.parts = dict(self.method.parts())
         self.measures = any(part.needs_losses for part in self.parts.values())
-        net = self.bench.network
-        self.optimizer = method.optimizer.build(list(net.body_parameters()), list(net.head_parameters()))
+        body, head = self.bench.network.body_parameters(), self.bench.network.head_parameters()
+        self.optimizer = method.optimizer.build([body, head] if method.schedule.parts_head else [body + head])
         self.gathered: list[One] = []
         self.credit = 0  # updates owed, in units of 1 / denominator of updates_per_sample
-        self.finite = torch.zeros((), dtype=torch.int64, device=device)  # updates taken before the loss was no number
         self.loss = torch.zeros((), device=device)  # of the last update
+        self._head_rows = torch.arange(rows, device=device)
         self._no_rows = torch.zeros(0, dtype=torch.int64, device=device)
         self._step = self.engine.compile(self._train)
 
@@ -109,24 +110,26 @@ class Learner:
         row = self.bench.network.row_of(label)
         if row is None:
             row = self._meet(label)
-        return One(pixels[None], torch.tensor([row], device=self.engine.device), row)
+        return One(pixels[None], self._head_rows[row : row + 1], row)
 
     def _meet(self, label: Label) -> int:
         """A class never seen before: parts hear of it, then its head row opens in place."""
         if self.announced is not None and label not in self.announced:
             names = ", ".join(sorted(map(repr, self.announced)))
-            raise UnknownLabelError(f"The label {label!r} was never announced. Announced: {names}. Add it to `classes`.")
+            raise UnknownLabelError(
+                f"The label {label!r} was never announced. Announced: {names}. Add it to `classes`."
+            )
         net, dice = self.bench.network, self.bench.dice
         row = net.known
         if row < net.rows:  # a full head refuses in expose(), and nothing has changed then
             for part in self.parts.values():
                 part.on_class(row)
-        weight, bias = fresh_row(dice, row, net.head.in_features)
+        weight, bias = fresh_row(dice, row, net.features)
         if self.method.head.redraw_bias:
-            bias = fresh_bias(dice, row, net.rows, net.head.in_features)
+            bias = fresh_bias(dice, row, net.rows, net.features)
         net.expose(label, weight, bias)
         if self.method.head.moments == "forget":
-            forget(self.optimizer, list(net.head_parameters()))
+            forget(self.optimizer, net.head_parameters())
         return row
 
     def _store(self, one: One) -> None:
@@ -154,8 +157,10 @@ class Learner:
         size = bench.memory.size
         drawn = {place: self._draw(place, min(part.draws, size)) for place, part in self.parts.items() if part.draws}
         throw = bench.pipeline.throw(bench.dice, bench.updates, len(stream.labels) + method.rehearsal.joins(size))
-        body, head = self.optimizer.param_groups
-        body["lr"], head["lr"] = method.schedule.now, method.schedule.head_now
+        for group, rate in zip(
+            self.optimizer.param_groups, (method.schedule.now, method.schedule.head_now), strict=False
+        ):
+            group["lr"] = rate
         bench.updates += 1
         measure = self.measures and bench.updates % method.pace.measure_every == 0
         rows, losses = self._step(stream, drawn, throw, measure)
@@ -166,7 +171,9 @@ class Learner:
         rows = bench.dice.distinct(f"{place} draws", bench.updates, count, among=bench.memory.size)
         return self.engine.stage(torch.tensor(rows, dtype=torch.int64))
 
-    def _train(self, stream: Batch, drawn: dict[str, Tensor], throw: Throw, measure: bool) -> tuple[Tensor, Tensor | None]:
+    def _train(
+        self, stream: Batch, drawn: dict[str, Tensor], throw: Throw, measure: bool
+    ) -> tuple[Tensor, Tensor | None]:
         """The device's half of an update. Tensors only: no value is read, so it can run as a captured graph."""
         bench, method = self.bench, self.method
         net = bench.network
@@ -174,16 +181,15 @@ class Learner:
         batch = _join(stream, bench.memory.read(rows))
         images = bench.pipeline.train(batch.images, throw)
         net.train()
-        forward = Forward(images, net(images), batch.labels, batch.labels[throw.partner], throw.lam)
-        loss = torch.stack([term.loss(forward) for term in method.terms]).sum()
+        partners = batch.labels.index_select(0, throw.partner) if throw.mixes else None
+        forward = Forward(images, net(images), batch.labels, partners, throw.lam)
+        loss = functools.reduce(torch.add, [term.loss(forward) for term in method.terms])
         self.optimizer.zero_grad()
         loss.backward()
         for i, rule in enumerate(method.gradient):
             rule.adjust(drawn.get(f"gradient.{i}", self._no_rows))
         self.optimizer.step()
-        net.eval()
-        self.loss.copy_(loss.detach())
-        self.finite += self.loss.isfinite() & (self.finite == bench.updates - 1)
+        self.loss = loss.detach()
         with torch.no_grad():
             losses = bench.memory_losses() if measure else None
             for part in self.parts.values():
@@ -212,10 +218,10 @@ class Learner:
         return self.bench.network.labels
 
     def check(self) -> None:
-        """Raises DivergedError where some update's loss was no number."""
-        if (good := int(self.finite)) < self.bench.updates:
+        """Raises DivergedError where the loss is no number any more; it never becomes one again."""
+        if not self.loss.isfinite():
             raise DivergedError(
-                f"The loss stopped being a number at update {good + 1} (now at sample {self.bench.seen}); "
+                f"The loss is {float(self.loss)} after {self.bench.updates} updates, at sample {self.bench.seen}; "
                 f"a lower learning rate (schedule.rate, now {self.method.schedule.now:.3g}) usually helps."
             )
 
@@ -232,8 +238,6 @@ class Learner:
             "parts": {place: part.state_dict() for place, part in self.parts.items()},
             "gathered": {"images": pixels.images, "labels": pixels.labels},
             "counters": {"seen": self.bench.seen, "updates": self.bench.updates, "credit": self.credit},
-            "finite": self.finite,
-            "loss": self.loss,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -248,8 +252,6 @@ class Learner:
         self.gathered = [One(i[None], n[None], int(n)) for i, n in zip(images, labels, strict=True)]
         counters = state["counters"]
         self.bench.seen, self.bench.updates, self.credit = counters["seen"], counters["updates"], counters["credit"]
-        self.finite.copy_(state["finite"])
-        self.loss.copy_(state["loss"])
 
     # ------------------------------------------------------------------------------------------------ checking
 
@@ -260,7 +262,9 @@ class Learner:
 
     def _pixels(self, images: Images, shape: tuple[int, ...], verb: str) -> Tensor:
         pixels = torch.as_tensor(images)
-        fits = pixels.ndim == len(shape) and all(want in (-1, have) for want, have in zip(shape, pixels.shape, strict=False))
+        fits = pixels.ndim == len(shape) and all(
+            want in (-1, have) for want, have in zip(shape, pixels.shape, strict=False)
+        )
         if not fits or pixels.dtype != torch.uint8:
             want = str(shape).replace("-1", "any")
             raise InputError(f"{verb} takes uint8 pixels of shape {want}, not {pixels.dtype} {tuple(pixels.shape)}.")
@@ -271,8 +275,8 @@ class Learner:
         need = max(1, method.rehearsal.joins(sys.maxsize))
         if method.capacity(budget) < need:
             raise InputError(
-                f"memory={budget} is too small for {method.name}: {method.holds} samples wait outside the memory and a batch "
-                f"takes {need} out of it, so the least is {method.holds + need}."
+                f"memory={budget} is too small for {method.name}: {method.holds} samples wait outside the memory and a "
+                f"batch takes {need} out of it, so the least is {method.holds + need}."
             )
 
 

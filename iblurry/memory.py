@@ -1,4 +1,4 @@
-"""The memory: a fixed number of rows on the device, one more row that swallows what is turned away, and named columns."""
+"""The memory: a fixed number of rows on the device, one more that swallows what is turned away, and named columns."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class One(NamedTuple):
 class Memory:
     """`capacity` rows that never move, then the discard row: writing there is how a sample is turned away.
 
-    Rows fill in order 0, 1, 2, ...; only a full memory asks an admission policy. `written_at` numbers the writes from 1,
-    so 0 marks a row that was never written, and the order of two rows' last writes can be told on the device.
+    Rows fill in order 0, 1, 2, ...; only a full memory asks an admission policy. `written_at` numbers the writes from
+    1, so 0 marks a row never written, and the order of two rows' last writes can be told on the device.
 
     >>> memory = Memory(2, (1, 2, 2))
     >>> memory.write(memory.next_row(), One(torch.ones(1, 1, 2, 2, dtype=torch.uint8), torch.tensor([5]), 5))
@@ -88,7 +88,7 @@ class Memory:
         return self.written_at[:-1] > mark
 
     def column(self, name: str, *, fill: float = 0.0, dtype: torch.dtype = torch.float64) -> Tensor:
-        """One number per row, made at the first asking, (capacity + 1,); writing a sample leaves columns as they are."""
+        """One number per row, made when first asked for, (capacity + 1,); writing a sample leaves it as it is."""
         if name not in self._columns:
             self._columns[name] = torch.full((self.capacity + 1,), fill, dtype=dtype, device=self.device)
         return self._columns[name]

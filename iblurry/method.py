@@ -58,10 +58,10 @@ class Pace:
         if self.store not in ("before", "after"):
             raise InputError(f"Pace(store={self.store!r}): store is 'before' or 'after'.")
         if self.train_stream and self.updates_per_sample * self.gather < 1:
+            enough = f"gather at least {-(-1 // self.updates_per_sample)} or " if self.updates_per_sample else ""
             raise InputError(
-                f"{self.gather} samples earn {self.updates_per_sample * self.gather} of an update, so some would never be "
-                f"trained on; gather at least {-(-1 // self.updates_per_sample) if self.updates_per_sample else 'some'} "
-                "of them or raise updates_per_sample."
+                f"{self.gather} samples earn {self.updates_per_sample * self.gather} of an update, so some would never "
+                f"be trained on; {enough}raise updates_per_sample."
             )
 
     @property
@@ -123,7 +123,9 @@ class Method:
         """The same method with every part at work on that bench, none of its state shared with anyone."""
         at_work = {place: part.attach(bench) for place, part in self.parts()}
         slots = {
-            slot: tuple(at_work[f"{slot}.{i}"] for i in range(len(value))) if isinstance(value, tuple) else at_work[slot]
+            slot: tuple(at_work[f"{slot}.{i}"] for i in range(len(value)))
+            if isinstance(value, tuple)
+            else at_work[slot]
             for slot in KINDS
             for value in [getattr(self, slot)]
         }

@@ -36,9 +36,9 @@ def make_bench():
 
     def make(capacity: int, rows: int = 4, seed: int = 1) -> Workbench:
         image, dice = (1, 8, 8), Dice(seed)
-        network = build("mlp", image, rows, seed_dice=dice).eval()
+        network = build("mlp", image, rows, dice=dice).eval()
         for row in range(rows):
-            network.expose(row, *fresh_row(dice, row, network.head.in_features))
+            network.expose(row, *fresh_row(dice, row, network.features))
         pipeline = Pipeline(Augment(pad=1), shape=image, mean=(0.5,), std=(0.25,))
         return Workbench(network=network, memory=Memory(capacity, image), pipeline=pipeline, dice=dice)
 

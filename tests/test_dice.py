@@ -20,7 +20,12 @@ def test_a_table_depends_on_seed_purpose_and_step_alone(seed, step, n):
 
 def test_seeds_purposes_and_steps_give_other_numbers():
     base = Dice(1).table("a", 5, 64)
-    for other in (Dice(2).table("a", 5, 64), Dice(1).table("b", 5, 64), Dice(1).table("a", 6, 64), Dice(1).table("a", 5, 68)[:64]):
+    for other in (
+        Dice(2).table("a", 5, 64),
+        Dice(1).table("b", 5, 64),
+        Dice(1).table("a", 6, 64),
+        Dice(1).table("a", 5, 68)[:64],
+    ):
         assert not (base == other).any()
 
 

@@ -25,14 +25,14 @@ class CropFlip:
         self._paths = paths.view(2, 1, height * width).to(device)  # (2, 1, H*W) int64: mirrored, upright
 
     def places(self, uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Uniforms (3, n) for y, x and mirroring -> (2, n): where each crop starts, and which path it takes.
+        """Uniforms (..., 3, n) for y, x and mirroring -> (..., 2, n): where each crop starts, and which path it takes.
 
         An offset is floor(u * (2*pad + 1)); an image is mirrored if u < 0.5. These whole numbers are made on the host:
         NumPy needs a third of torch's time for them, and all devices see the same crops.
         """
         whole: NDArray[np.int64] = (uniforms * self._choices).astype(np.int64)
-        whole[1] += whole[0] * self._stride
-        return whole[1:]
+        whole[..., 1, :] += whole[..., 0, :] * self._stride
+        return whole[..., 1:, :]
 
     def __call__(self, images: Tensor, places: Tensor) -> Tensor:
         """(B, C, H, W) uint8 and (2, B) places -> (B, C, H, W) uint8."""

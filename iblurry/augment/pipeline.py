@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from iblurry.augment.cutmix import Mix, box
+from iblurry.augment.cutmix import Box, Mix, box
 from iblurry.augment.geometry import CropFlip
 from iblurry.dice import Dice
 from iblurry.errors import InputError
@@ -40,6 +41,7 @@ class Throw(NamedTuple):
     partner: Tensor  # (n,) int64: a permutation
     edges: Tensor  # (4,) int64: x1, y1, x2, y2 of the mixed box; all 0 = no box
     lam: Tensor  # (1,) float32: share of the own image, and of its label in the loss; 1 = not mixed
+    mixes: bool  # whether there is a box at all; the host knows, so an eager step need not paste an empty one
 
 
 class Pipeline:
@@ -69,32 +71,41 @@ class Pipeline:
         self._crop_flip = CropFlip(pad=augment.pad, flip=augment.flip, height=height, width=width, device=device)
         self._mix = Mix(height=height, width=width, device=device)
         centre, spread = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (tuple(mean), tuple(std)))
-        self._scale = (1 / (255 * spread)).to(
-            device, torch.float32
-        )  # (C, 1, 1): (x/255 - mean) / std = x*scale + shift
+        self._thrown_from: NDArray[np.float64] | None = None  # the block of uniforms that `_thrown` was made from
+        self._thrown: list[Throw] = []
+        # (x/255 - mean) / std = x * scale + shift, each (C, 1, 1)
+        self._scale = (1 / (255 * spread)).to(device, torch.float32)
         self._shift = (-centre / spread).to(device, torch.float32)
 
     def throw(self, dice: Dice, step: int, n: int) -> Throw:
-        """Throw the dice for a training batch of n images, on the host."""
-        uniforms = dice.table("augment", step, 4 * n + 4)
-        places = self._crop_flip.places(uniforms[: 3 * n].reshape(3, n))
-        partner = uniforms[3 * n : 4 * n].argsort(kind="stable")
-        edges, lam = [0, 0, 0, 0], 1.0
-        mixed, share, cx, cy = uniforms[4 * n :].tolist()
-        if mixed < self.augment.cutmix:
-            *edges, lam = box(share, int(cx * self._height), int(cy * self._width), self._height, self._width)
-        return Throw(
-            places=torch.from_numpy(places),
-            partner=torch.from_numpy(partner),
-            edges=torch.from_numpy(np.array(edges, dtype=np.int64)),
-            lam=torch.from_numpy(np.array([lam], dtype=np.float32)),
-        )
+        """Throw the dice for a training batch of n images, on the host; many steps are thrown at once."""
+        uniforms, row = dice.block("augment", step, 4 * n + 4)
+        if uniforms is not self._thrown_from:
+            self._thrown_from, self._thrown = uniforms, self._throw_all(uniforms, n)
+        return self._thrown[row]
+
+    def _throw_all(self, uniforms: NDArray[np.float64], n: int) -> list[Throw]:
+        """(steps, 4n + 4) uniforms -> what they mean, step by step."""
+        steps = len(uniforms)
+        places = self._crop_flip.places(uniforms[:, : 3 * n].reshape(steps, 3, n))
+        partners = uniforms[:, 3 * n : 4 * n].argsort(axis=1, kind="stable")
+        boxes = [self._box(*row) for row in uniforms[:, 4 * n :].tolist()]
+        edges = torch.tensor([box[:4] for box in boxes], dtype=torch.int64)
+        lams = torch.tensor([[box.lam] for box in boxes], dtype=torch.float32)
+        mixes = [box.lam < 1 for box in boxes]
+        parts = (torch.from_numpy(places), torch.from_numpy(partners), edges, lams)
+        return [Throw(*row) for row in zip(*(part.unbind() for part in parts), mixes, strict=True)]
+
+    def _box(self, mixed: float, share: float, cx: float, cy: float) -> Box:
+        if mixed >= self.augment.cutmix:
+            return Box(0, 0, 0, 0, 1.0)
+        return box(share, int(cx * self._height), int(cy * self._width), self._height, self._width)
 
     def train(self, images: Tensor, throw: Throw) -> Tensor:
         """(B, C, H, W) uint8 -> float32, varied; the throw lies on the images' device."""
         images = self._crop_flip(images, throw.places)
         images = self._normalise(images)
-        return self._mix(images, throw.partner, throw.edges) if self.augment.cutmix else images
+        return self._mix(images, throw.partner, throw.edges) if throw.mixes else images
 
     def test(self, images: Tensor) -> Tensor:
         """(B, C, H, W) uint8 -> float32, as they are."""

@@ -8,7 +8,7 @@ import click
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print every field of every method as JSON.")
 def methods(as_json: bool) -> None:
-    """List the methods: what they are made of and where they come from. Any name also works with -released behind it."""
+    """List the methods, what they are made of and where they come from. Any name also works with -released."""
     import json
 
     from iblurry.methods import METHODS

@@ -11,7 +11,6 @@ from iblurry.errors import InputError
 
 if TYPE_CHECKING:
     from iblurry.experiment.experiment import Experiment
-    from iblurry.experiment.run import Result
 
 DEFAULT_METHODS = ("clib", "er")
 
@@ -28,11 +27,18 @@ DEFAULT_METHODS = ("clib", "er")
 @click.option("--samples", type=int, help="Stop after so many samples.  [default: the whole stream]")
 @click.option("--query-every", type=int, help="Samples between two queries.  [default: the paper's]")
 @click.option("--published", type=click.Path(path_type=Path), help="Take the order from these published split files.")
-@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Any field: admission=Balanced, mode=uneven.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs live.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="PATH=VALUE", help="Any field: admission=Balanced, mode=uneven."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs live."
+)
 @click.option("--figure", type=click.Path(path_type=Path), help="Figure file, .png .svg or .pdf.  [default: in --out]")
 @click.option("--data-home", type=click.Path(path_type=Path), help="Where imported data sets live.")
-@click.option("--threads", type=click.IntRange(min=1), help="Torch threads.  [default: 1; more pay off from ResNets on]")
+@click.option("--jobs", type=click.IntRange(min=1), help="Runs at a time.  [default: as many as there are cores]")
+@click.option(
+    "--threads", type=click.IntRange(min=1), help="Torch threads of each run.  [default: its share; 1 if small]"
+)
 @click.option("--save-seconds", type=float, default=30, show_default=True, help="Seconds between two checkpoints.")
 @click.option("--save-samples", type=click.IntRange(min=1), help="Also a checkpoint every so many samples.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables and bars.")
@@ -44,6 +50,7 @@ def run(
     out: Path,
     figure: Path | None,
     data_home: Path | None,
+    jobs: int | None,
     threads: int | None,
     save_seconds: float,
     save_samples: int | None,
@@ -67,20 +74,20 @@ def run(
     from iblurry.cli.showing import check_figure, console, show_results
     from iblurry.data.load import load
     from iblurry.experiment.progress import Bars, Silent
-    from iblurry.experiment.run import Often, run as run_one
+    from iblurry.experiment.run import Often
+    from iblurry.experiment.workers import Plan, run_all
 
     check_figure(figure)
     data = load(dataset, data_home)
+    for experiment in {one.method.name: one for one in experiments}.values():
+        experiment.check(data)
     often = Often(seconds=save_seconds, samples=save_samples)
-    results: list[Result] = []
+    plan = Plan(out=out, data_home=data_home, save=often, jobs=jobs, threads=threads)
     with Bars(console(as_json)) as bars:
-        for experiment in experiments:
-            watcher = Silent() if as_json else bars
-            result = run_one(experiment, out, dataset=data, watcher=watcher, save=often, threads=threads or 1)
-            results.append(result)
-            if result.summary is None:
-                bars.say(f"Stopped and saved in {result.folder}. The same command goes on from there.")
-                return 130
+        results = run_all(experiments, plan, [Silent() if as_json else bars.bar() for _ in experiments])
+        if any(result.summary is None for result in results):
+            bars.say(f"Stopped and saved in {out}. The same command goes on from there.")
+            return 130
     show_results(results, figure or out / f"{_stem(experiments[0])}.png", as_json=as_json)
     return 0
 

@@ -46,7 +46,10 @@ def show_results(results: Sequence[Result], figure: Path, *, as_json: bool) -> N
         curves({name: [r.records for r in group] for name, group in groups.items()}, path, title=_title(results))
     if as_json:
         about: dict[str, Any] = {"table": json.loads(to_json(table)), "figures": [str(path) for path in figures]}
-        runs = [{"folder": str(r.folder), "finished": r.summary is not None} | (r.summary or asdict(r.metrics)) for r in results]
+        runs = [
+            {"folder": str(r.folder), "finished": r.summary is not None} | (r.summary or asdict(r.metrics))
+            for r in results
+        ]
         click.echo(json.dumps(about | {"runs": runs}, indent=2))
         return
     console(as_json).print(render(table))
@@ -54,7 +57,7 @@ def show_results(results: Sequence[Result], figure: Path, *, as_json: bool) -> N
 
 
 def _group(result: Result, results: Sequence[Result]) -> str:
-    """Runs that differ only in their seed are one row: named by the method, and by the rest where that is not enough."""
+    """Runs that differ only in their seed are one row, named by the method and, where that is not enough, the rest."""
     name = result.experiment.method.name
     alike = {_without_seed(r) for r in results if r.experiment.method.name == name}
     if len(alike) == 1:

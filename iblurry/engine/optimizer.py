@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,12 +27,11 @@ class Adam:
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1 and self.eps > 0 and self.weight_decay >= 0):
             raise InputError(f"{self} is no Adam: betas lie in [0, 1), eps is positive, weight_decay is not negative.")
 
-    def build(self, body: list[Tensor], head: list[Tensor]) -> torch.optim.Optimizer:
-        """Two groups, body first: a method may give the head another rate for a while."""
+    def build(self, groups: Sequence[Sequence[Tensor]]) -> torch.optim.Optimizer:
+        """One set of calls per group: more than one only where they have rates of their own."""
         betas = (self.beta1, self.beta2)
-        return torch.optim.Adam(
-            [{"params": body}, {"params": head}], 0.0, betas, self.eps, self.weight_decay, fused=True
-        )
+        params = [{"params": group} for group in groups]
+        return torch.optim.Adam(params, 0.0, betas, self.eps, self.weight_decay, fused=True)
 
 
 def state_of(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
@@ -46,7 +46,7 @@ def restore(optimizer: torch.optim.Optimizer, state: dict[str, dict[str, Tensor]
         optimizer.state[p] = {name: values.clone() for name, values in state.get(str(i), {}).items()}
 
 
-def forget(optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> None:
+def forget(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> None:
     """Starts these parameters' moments and step counters again, in place."""
     for p in parameters:
         for values in optimizer.state[p].values():

@@ -88,6 +88,11 @@ class Experiment:
         data = "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(self.dataset.split(":", 1)[0]).stem)
         return f"{self.method.name}-{data}-{self.seed}-{self.digest}"
 
+    def check(self, dataset: Dataset) -> None:
+        """Raises at once what would otherwise come up when the run starts."""
+        self.order(dataset)
+        self.learner(dataset)
+
     def order(self, dataset: Dataset) -> Order:
         """Which training sample comes when."""
         if self.published is None:
@@ -143,7 +148,9 @@ class Experiment:
 def _first(order: Order, samples: int) -> Order:
     """The same order, cut after so many samples."""
     if samples > len(order):
-        raise InputError(f"samples={samples} is more than the stream's {len(order)}; leave it out for the whole stream.")
+        raise InputError(
+            f"samples={samples} is more than the stream's {len(order)}; leave it out for the whole stream."
+        )
     starts = np.array([0, *order.ends[:-1]])
     tasks = [task[: samples - start] for task, start in zip(order.tasks, starts, strict=True) if start < samples]
     return dataclasses.replace(order, tasks=tuple(tasks))

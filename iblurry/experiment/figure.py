@@ -116,12 +116,15 @@ def _label(method: str, runs: Sequence[Run]) -> str:
 
 
 def _draw_tasks(axes: Axes, runs: Sequence[Run]) -> None:
-    """Dashed lines where tasks end and their names above; only where all runs agree."""
+    """Dashed lines where tasks end and their names above; only where all runs agree, give or take 2 % of the stream."""
     starts = [record for run in runs for record in run if isinstance(record, Start)]
     axes.set_xlim(0, max(start.samples for start in starts))
-    ends = starts[0].ends
-    if any(start.ends != ends for start in starts) or len(ends) == 1:
+    if len({len(start.ends) for start in starts}) > 1 or len(starts[0].ends) == 1:
         return
+    table = np.array([start.ends for start in starts])  # (runs, tasks): classes of unequal size shift them a little
+    if np.ptp(table, axis=0).max() > 0.02 * table.max():
+        return
+    ends = table.mean(0)
     for end in ends[:-1]:
         axes.axvline(end, color="0.65", linewidth=0.7, linestyle=(0, (4, 3)), zorder=1)
     every = -(-len(ends) // 10)  # more than ten names would run into each other

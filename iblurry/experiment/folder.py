@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.version import __version__
 
 FORMAT = 1  # of the files in a run's folder
+PATIENCE = 3.0  # seconds to wait for another process to leave: a killed program's workers need a moment to notice
 
 
 class RunFolder:
@@ -63,8 +65,8 @@ class RunFolder:
             raise FolderError(f"{self.path} belongs to another experiment ({about.get('digest')}). {remedy}")
         if about.get("version") != __version__ and self.summary() is None:
             raise FolderError(
-                f"{self.path} was begun by iblurry {about.get('version')}, and this is {__version__}, which may not go on "
-                f"exactly. Finish it with that version. {remedy}"
+                f"{self.path} was begun by iblurry {about.get('version')}, and this is {__version__}, which may not go "
+                f"on exactly. Finish it with that version. {remedy}"
             )
 
     @contextmanager
@@ -74,15 +76,20 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise FolderError(
-                    f"Another process is running in {self.path}; wait for it, or choose another --out."
-                ) from None
+            self._lock(lock)
             yield
         finally:
             os.close(lock)
+
+    def _lock(self, lock: int) -> None:
+        for _ in range(int(PATIENCE / 0.1) + 1):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.1)
+            else:
+                return
+        raise FolderError(f"Another process is running in {self.path}; wait for it, or choose another --out.")
 
     def _read(self, name: str) -> dict[str, Any] | None:
         path = self.path / name

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
 
 class Watcher(Protocol):
@@ -33,7 +34,7 @@ class Silent:
 
 
 class Bars:
-    """One bar per run: accuracy of the last query, learning rate, samples per second, time left."""
+    """The bars of several runs; `bar()` makes a watcher for one more."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -56,9 +57,22 @@ class Bars:
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
+    def bar(self) -> Bar:
+        return Bar(self.progress)
+
+    def say(self, sentence: str) -> None:
+        """A remark above the bars."""
+        self.progress.console.print(sentence, style="yellow", markup=False, highlight=False)
+
+
+class Bar:
+    """One run: accuracy of the last query, learning rate, samples per second, time left."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
     def begin(self, name: str, at: int, samples: int) -> None:
-        empty = {"accuracy": "", "rate": "", "speed": ""}
-        self._bar = self.progress.add_task(name, total=samples, completed=at, **empty)
+        self._bar = self.progress.add_task(name, total=samples, completed=at, accuracy="", rate="", speed="")
 
     def move(self, at: int, accuracy: float | None, rate: float) -> None:
         speed = self.progress.tasks[self._bar].finished_speed or self.progress.tasks[self._bar].speed

@@ -1,4 +1,4 @@
-"""Runs an experiment: stream, learner, queries, journal and checkpoints; the same call continues what was interrupted."""
+"""Runs an experiment: stream, learner, queries, journal, checkpoints; the same call continues what was interrupted."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def run(
     with folder.held():
         folder.claim(experiment)
         if folder.summary() is None:
-            _Run(experiment, folder, dataset or load(experiment.dataset, data_home), watcher or Silent(), save).go(threads)
+            _Run(experiment, folder, dataset or load(experiment.dataset, data_home), watcher or Silent(), save).go(
+                threads
+            )
         return result(folder)
 
 
@@ -80,7 +82,13 @@ class _Run:
     def __init__(
         self, experiment: Experiment, folder: RunFolder, dataset: Dataset, watcher: Watcher, save: Often
     ) -> None:
-        self.experiment, self.folder, self.dataset, self.watcher, self.often = experiment, folder, dataset, watcher, save
+        self.experiment, self.folder, self.dataset, self.watcher, self.often = (
+            experiment,
+            folder,
+            dataset,
+            watcher,
+            save,
+        )
         self.stream = Stream(dataset, experiment.order(dataset))
         self.saved_at = 0  # the sample of the last checkpoint
         self.accuracy: float | None = None
@@ -184,7 +192,11 @@ class _Run:
         seconds = self._seconds()
         numbers = asdict(metrics(read(self.folder.journal)))
         pace = {"seconds": seconds, "samples_per_second": numbers["samples"] / seconds}
-        about = {"method": self.experiment.method.name, "dataset": self.experiment.dataset, "seed": self.experiment.seed}
+        about = {
+            "method": self.experiment.method.name,
+            "dataset": self.experiment.dataset,
+            "seed": self.experiment.seed,
+        }
         self.folder.write("summary.json", about | numbers | pace)
 
     def _seconds(self) -> float:

@@ -8,7 +8,8 @@ from iblurry.methods.recipe import Tuning, recipe
 from iblurry.parts import Adaptive, Balanced, Exponential, Importance, Reservoir, Uniform
 
 PAPER = (
-    "Koh et al., Online Continual Learning on Class Incremental Blurry Task Configuration with Anytime Inference, ICLR 2022"
+    "Koh et al., Online Continual Learning on Class Incremental Blurry Task Configuration with Anytime Inference, "
+    "ICLR 2022"
 )
 
 

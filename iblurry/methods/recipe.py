@@ -41,7 +41,7 @@ class Slots(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Recipe:
-    """`clib()` is the method, `clib(admission=Balanced())` an ablation of it, `clib(Tuning(batch=32))` another tuning."""
+    """`clib()` is the method, `clib(admission=Balanced())` an ablation, `clib(Tuning(batch=32))` another tuning."""
 
     name: str
     idea: str  # one sentence

@@ -21,10 +21,10 @@ __all__ = ["NETWORKS", "build", "fresh_bias", "fresh_row", "fresh_weight", "init
 Image = tuple[int, int, int]  # channels, height, width
 
 
-def build(name: str, image: Image, rows: int, *, seed_dice: Dice, **options: object) -> Network:
+def build(name: str, image: Image, rows: int, *, dice: Dice, **options: object) -> Network:
     """The named network for such images, with a head of so many rows, all closed.
 
-    >>> network = build("convnet", (1, 8, 8), 10, seed_dice=Dice(seed=1))
+    >>> network = build("convnet", (1, 8, 8), 10, dice=Dice(seed=1))
     >>> network.rows, network.known
     (10, 0)
     """
@@ -38,11 +38,9 @@ def build(name: str, image: Image, rows: int, *, seed_dice: Dice, **options: obj
     _positive("number of rows", rows)
     for what, given in zip(("number of channels", "image height", "image width"), image, strict=True):
         _positive(what, given)
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # torch's layers draw from the global generator when made: that leaves no trace
+    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator when they are made
         network = Network(maker(image, **options), rows)
-    initialise(network.body, seed_dice)
+    initialise(network.body, dice)
     return network
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
 
 from iblurry.errors import InputError, UnknownLabelError
 
-FLOOR = (
-    -1e4
-)  # the logit of a closed row: exp of it is 0 beside any open row, and unlike -inf it survives a product with 0
+# The logit of a closed row: its exp is 0 beside any open row, and unlike -inf it survives a product with 0.
+FLOOR = -1e4
 
 
 class Network(nn.Module):
@@ -33,14 +35,21 @@ class Network(nn.Module):
         nn.init.zeros_(self.head.weight)  # a row is drawn when it opens
         nn.init.zeros_(self.head.bias)
         self.register_buffer("open", torch.zeros(rows, dtype=torch.bool))  # (rows,)
+        self._moody = [m for m in body.modules() if isinstance(m, _NormBase | _DropoutNd)]  # these have two moods
         self.labels: list[Hashable] = []  # in order of exposure: labels[row]; not part of the state_dict
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) float -> (B, rows) logits."""
         logits: Tensor = self.head(self.body(images))
-        return logits.masked_fill(
-            ~self.open, FLOOR
-        )  # not torch.where: that copies its scalar to the device, every time
+        return logits.masked_fill(~self.open, FLOOR)  # torch.where would make a tensor of the scalar at every call
+
+    def train(self, mode: bool = True) -> Self:
+        """Tells only the layers that behave differently: walking over all of them costs as much as a small layer."""
+        if mode != self.training:
+            for layer in self._moody:
+                layer.training = mode
+            self.training = mode
+        return self
 
     def row_of(self, label: Hashable) -> int | None:
         """The head row of a label, or None when it was never exposed."""
@@ -73,6 +82,11 @@ class Network(nn.Module):
     def rows(self) -> int:
         """How many classes the head could hold."""
         return self.head.out_features
+
+    @property
+    def features(self) -> int:
+        """How many numbers the body hands to the head."""
+        return self.head.in_features
 
     @property
     def known(self) -> int:

@@ -11,10 +11,8 @@ from iblurry.network.unit import Unit
 
 Stem = Literal["cifar", "imagenet"]
 
-SMALLEST: dict[Stem, int] = {
-    "cifar": 16,
-    "imagenet": 64,
-}  # the side whose last map is 2x2: batch norm can train on one image
+# The side whose last map is 2x2, so that batch norm can train on one image.
+SMALLEST: dict[Stem, int] = {"cifar": 16, "imagenet": 64}
 
 
 class ResNet(nn.Module):

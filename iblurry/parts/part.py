@@ -8,7 +8,7 @@ import inspect
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 from torch import Tensor
 
@@ -18,19 +18,22 @@ from iblurry.parts.workbench import Update, Workbench
 T = TypeVar("T")
 
 
-def state(make: Callable[[Any], T]) -> T:
+def state(make: Callable[[Any], T], *, init: Literal[False] = False) -> T:
     """Declares a piece of state and how it starts, given the part at its bench: a tensor, a number, a list of numbers.
 
     What is declared is saved, restored bit for bit and never shared between two learners.
     """
-    field: T = dataclasses.field(init=False, repr=False, compare=False, metadata={"state": make})  # type: ignore[assignment]
+    field: T = dataclasses.field(init=init, repr=False, compare=False, metadata={"state": make})
     return field
 
 
-def column(name: str, *, fill: float = 0.0) -> Tensor:
+def column(name: str, *, fill: float = 0.0, init: Literal[False] = False) -> Tensor:
     """Declares a named column of the memory: one number per row, (capacity + 1,) float64, saved with the memory."""
-    field: Tensor = dataclasses.field(  # type: ignore[assignment]
-        init=False, repr=False, compare=False, metadata={"column": lambda part: part.bench.memory.column(name, fill=fill)}
+    field: Tensor = dataclasses.field(
+        init=False,
+        repr=False,
+        compare=False,
+        metadata={"column": lambda part: part.bench.memory.column(name, fill=fill)},
     )
     return field
 

@@ -14,7 +14,7 @@ from iblurry.dice import Dice
 from iblurry.memory import Memory
 from iblurry.network.network import Network
 
-CHUNK = 64  # images per forward pass outside training; larger ones are slower on a CPU
+PIXELS = 2**17  # of one forward pass outside training: 64 images of 3x32x32, where larger chunks are slower on a CPU
 
 
 class Forward(NamedTuple):
@@ -23,8 +23,8 @@ class Forward(NamedTuple):
     images: Tensor  # (B, C, H, W) float, augmented and mixed; the streamed samples first
     logits: Tensor  # (B, rows)
     labels: Tensor  # (B,) own labels
-    partners: Tensor  # (B,) the labels mixed in
-    lam: Tensor  # (1,) share of the own label; 1 where nothing was mixed
+    partners: Tensor | None  # (B,) the labels mixed in; None where the host knows that nothing was mixed
+    lam: Tensor  # (1,) share of the own label
 
 
 class Update(NamedTuple):
@@ -47,9 +47,10 @@ class Workbench:
     updates: int = 0  # optimizer steps taken
 
     @torch.no_grad()
-    def logits(self, images: Tensor, chunk: int = CHUNK) -> Tensor:
+    def logits(self, images: Tensor) -> Tensor:
         """What the network answers to plain images (uint8), in eval mode; nothing is changed by asking."""
-        assert not self.network.training
+        self.network.eval()
+        chunk = min(512, max(64, PIXELS // images[0].numel()))
         parts = [self.network(self.pipeline.test(part)) for part in images.split(chunk)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 

@@ -27,12 +27,18 @@ def test_digits_are_those_of_uci() -> None:
     data = digits()
     assert data.shape == (1, 8, 8)
     assert len(data.train) + len(data.test) == 1797
-    test = np.zeros(1797, dtype=bool)
-    for digit in range(10):
-        test[np.flatnonzero(target == digit)[4::5]] = True
-    for part, chosen in ((data.train, ~test), (data.test, test)):
-        np.testing.assert_array_equal(part.labels, target[chosen])
-        np.testing.assert_array_equal(part.images[:, 0], np.rint(images[chosen] * 255 / 16))
+    scaled = np.rint(images * 255 / 16).astype(np.uint8)
+    original = sorted((int(t), i.tobytes()) for t, i in zip(target, scaled, strict=True))
+    parts = [
+        (int(t), i.tobytes()) for part in (data.train, data.test) for t, i in zip(part.labels, part.images, strict=True)
+    ]
+    assert sorted(parts) == original  # each image once, with its label
+    assert np.bincount(data.train.labels).tolist() == [140] * 10
+    of_class = scaled[target == 3]
+    train = data.train.images[data.train.labels == 3, 0]
+    places = [next(k for k, image in enumerate(of_class) if (image == one).all()) for one in train]
+    assert places == sorted(places)
+    assert max(np.diff(places)) == 2  # test images lie evenly between training images, never two together
     assert data.classes[3] == "three"
 
 

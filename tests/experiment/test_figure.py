@@ -82,6 +82,15 @@ def test_the_figure_shows_lines_bands_tasks_and_areas(drawn: list[Figure], tmp_p
 def test_task_lines_are_left_out_where_runs_disagree(drawn: list[Figure], tmp_path: Path) -> None:
     curves({"er": [run(1), run(2, ends=(30, 60))]}, tmp_path / "f.png")
     assert len(drawn[0].axes[0].lines) == 1
+    curves({"er": [run(1), run(2, ends=(24, 40, 60))]}, tmp_path / "f.png")
+    assert len(drawn[1].axes[0].lines) == 1
+
+
+def test_task_lines_stand_in_the_middle_where_runs_differ_by_a_sample_or_so(
+    drawn: list[Figure], tmp_path: Path
+) -> None:
+    curves({"er": [run(1), run(2, ends=(21, 40, 60))]}, tmp_path / "f.png")
+    assert [line.get_xdata()[0] for line in drawn[0].axes[0].lines[1:]] == [20.5, 40]
 
 
 def test_ten_methods_look_different(drawn: list[Figure], tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ def lawful(request: pytest.FixtureRequest) -> Method:
     """Each method in turn, quick to adapt so that a short stream shows all of its rules."""
     chosen = LAWFUL[request.param]
     if hasattr(chosen.schedule, "trial"):
-        chosen = dataclasses.replace(chosen, schedule=dataclasses.replace(chosen.schedule, trial=2, ignore=2, history=3))
+        chosen = dataclasses.replace(
+            chosen, schedule=dataclasses.replace(chosen.schedule, trial=2, ignore=2, history=3)
+        )
     return chosen
 
 
@@ -26,7 +28,9 @@ def samples() -> list[tuple[np.ndarray, str]]:
     """Sixty images of five classes; the classes arrive one after the other and then mix."""
     data = shapes(classes=5, train=30, test=4, size=8, channels=1, seed=3)
     by_class = {c: list(np.flatnonzero(data.train.labels == c)) for c in range(5)}
-    wanted = [0] * 7 + [1, 0, 1, 1, 0, 2] + [2, 1, 0, 2, 2, 1] * 3 + [3] + [3, 0, 2, 1] * 5 + [4, 4, 0, 3, 4, 1, 2, 4, 4]
+    wanted = (
+        [0] * 7 + [1, 0, 1, 1, 0, 2] + [2, 1, 0, 2, 2, 1] * 3 + [3] + [3, 0, 2, 1] * 5 + [4, 4, 0, 3, 4, 1, 2, 4, 4]
+    )
     wanted = (wanted + [0, 1, 2, 3, 4] * 3)[:SAMPLES]
     return [(data.train.images[by_class[c].pop()], data.classes[c]) for c in wanted]
 

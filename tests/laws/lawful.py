@@ -1,4 +1,4 @@
-"""The methods under law: every recipe, each as released too, and variants no recipe names. A new method is picked up here."""
+"""Every recipe, each as released too, and variants no recipe names; a new method is picked up here by itself."""
 
 from __future__ import annotations
 

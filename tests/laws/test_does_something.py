@@ -1,4 +1,4 @@
-"""With each part the course of learning differs from the course without it; a part that silently does nothing fails here."""
+"""With each part learning takes another course than without it: a part that silently does nothing fails here."""
 
 from __future__ import annotations
 
@@ -46,10 +46,19 @@ def weights(learner, samples):
 @pytest.mark.parametrize("pair", PAIRS)
 def test_the_part_makes_a_difference(pair, samples):
     one, other = PAIRS[pair]
-    assert not torch.equal(weights(new_learner(one, network="mlp"), samples), weights(new_learner(other, network="mlp"), samples))
+    assert not torch.equal(
+        weights(new_learner(one, network="mlp"), samples), weights(new_learner(other, network="mlp"), samples)
+    )
 
 
-@pytest.mark.parametrize("augment", [Augment(pad=0, flip=True, cutmix=0.5), Augment(pad=1, flip=False, cutmix=0.5), Augment(pad=1, flip=True, cutmix=0.0)])
+@pytest.mark.parametrize(
+    "augment",
+    [
+        Augment(pad=0, flip=True, cutmix=0.5),
+        Augment(pad=1, flip=False, cutmix=0.5),
+        Augment(pad=1, flip=True, cutmix=0.0),
+    ],
+)
 def test_each_augmentation_makes_a_difference(augment, samples):
     usual = weights(new_learner(ER, augment=Augment(pad=1)), samples)
     assert not torch.equal(usual, weights(new_learner(ER, augment=augment), samples))

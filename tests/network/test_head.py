@@ -19,7 +19,7 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())
 
 @pytest.fixture
 def network():
-    network = build("convnet", (1, 8, 8), 6, seed_dice=Dice(1), width=4)
+    network = build("convnet", (1, 8, 8), 6, dice=Dice(1), width=4)
     for label in ("ship", 7, "deer"):
         row = network.known
         network.expose(label, *fresh_row(Dice(1), row, network.body.features))
@@ -160,6 +160,6 @@ def test_head_and_body_parameters_are_everything_once(network):
 
 
 def test_a_state_dict_brings_the_open_rows_along(network, images):
-    other = build("convnet", (1, 8, 8), 6, seed_dice=Dice(2), width=4)
+    other = build("convnet", (1, 8, 8), 6, dice=Dice(2), width=4)
     other.load_state_dict(network.state_dict())
     assert torch.equal(other.eval()(images), network.eval()(images))

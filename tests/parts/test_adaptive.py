@@ -31,7 +31,9 @@ def test_t_tests_against_scipy(pooled):
 
 def test_algorithm_3_golden_trace(golden, make_bench):
     case = golden["adaptive_lr_paper"]
-    schedule = Adaptive(rate=case["lr0"], gamma=case["gamma"], history=case["m"], alpha=case["alpha"]).attach(make_bench(2))
+    schedule = Adaptive(rate=case["lr0"], gamma=case["gamma"], history=case["m"], alpha=case["alpha"]).attach(
+        make_bench(2)
+    )
     before, events = None, []
     for call, in_use, loss, after, base, _, event in case["trace"]:
         assert schedule.is_high == (in_use == "high")
@@ -95,7 +97,9 @@ def test_released_rule_over_1200_calls(make_bench):
 
 def test_the_first_test_comes_at_call_220(make_bench):
     schedule = Adaptive().attach(make_bench(2))
-    moved = [n for n, _ in drive(schedule, lambda rate, n: 1e-3 / rate * 1e-4 + 1e-7 * (n % 3), 240) if schedule.base != 3e-4]
+    moved = [
+        n for n, _ in drive(schedule, lambda rate, n: 1e-3 / rate * 1e-4 + 1e-7 * (n % 3), 240) if schedule.base != 3e-4
+    ]
     assert moved[0] == 220
     assert schedule.base == pytest.approx(3e-4 * 0.95**2)  # lower is better here
 
@@ -141,7 +145,9 @@ def test_released_puts_the_head_back_until_the_next_trial(make_bench):
     assert paper.head_now == paper.now
 
 
-@pytest.mark.parametrize("field", [{"gamma": 1}, {"alpha": 0.6}, {"history": 1}, {"rule": "x"}, {"test": "x"}, {"trial": 0}])
+@pytest.mark.parametrize(
+    "field", [{"gamma": 1}, {"alpha": 0.6}, {"history": 1}, {"rule": "x"}, {"test": "x"}, {"trial": 0}]
+)
 def test_bad_fields(field):
     with pytest.raises(InputError):
         Adaptive(**field)

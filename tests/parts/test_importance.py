@@ -22,7 +22,9 @@ def filled(part, bench, offer, size, start=None):
 
 
 def refresh(part, rows, losses):
-    losses = torch.nn.functional.pad(torch.tensor(losses, dtype=torch.float64), (0, part.bench.memory.capacity - len(losses)))
+    losses = torch.nn.functional.pad(
+        torch.tensor(losses, dtype=torch.float64), (0, part.bench.memory.capacity - len(losses))
+    )
     part.on_update(Update(torch.tensor(rows), losses))
 
 
@@ -57,7 +59,9 @@ def test_constant_loss(golden, make_bench, offer, rule):
     np.testing.assert_allclose(part.importance[:4].numpy(), case[PROFILES[rule]], atol=1e-9)
 
 
-@pytest.mark.parametrize("rule, key", [("paper", "paper_multiplier"), ("released", "official_multiplier_of_batch_mean_when_loss_constant")])
+@pytest.mark.parametrize(
+    "rule, key", [("paper", "paper_multiplier"), ("released", "official_multiplier_of_batch_mean_when_loss_constant")]
+)
 def test_growth_of_the_batch_mean(golden, make_bench, offer, rule, key):
     case = golden["importance_growth_factor"]
     size = case["batch_size"]
@@ -74,7 +78,9 @@ def test_rows_rewritten_since_the_last_measure_do_not_enter_the_decrease(make_be
     refresh(part, [0], [1.0, 2.0, 3.0, 4.0])
     part.importance[:4] = torch.tensor([0.4, 0.1, 0.2, 0.3], dtype=torch.float64)
     assert offer(part, 1) == 1  # class 0 is the fullest; row 1 matters least
-    assert float(part.importance[1]) == pytest.approx(np.mean([0.4, 0.1, 0.2, 0.3]))  # alone in its class: all rows' mean
+    assert float(part.importance[1]) == pytest.approx(
+        np.mean([0.4, 0.1, 0.2, 0.3])
+    )  # alone in its class: all rows' mean
     refresh(part, [1, 2], [0.5, 9.0, 2.0, 3.6])
     decrease = np.mean([0.5, 1.0, 0.4])  # row 1 is masked
     predicted = np.mean([0.25, 0.2])
@@ -132,7 +138,7 @@ def test_a_whole_scenario_against_plain_python(make_bench, offer):
         prev[:size] = losses
         refresh(part, batch.tolist(), losses.tolist())
         np.testing.assert_allclose(part.importance[:-1].numpy(), importance, atol=1e-12)
-        assert [c for c in part.bench.memory.labels[:size].tolist()] == rows[:size]
+        assert part.bench.memory.labels[:size].tolist() == rows[:size]
 
 
 def test_the_longest_held_leaves_on_a_tie(make_bench, offer):

@@ -55,7 +55,9 @@ def test_constant_stays(make_bench):
     assert schedule.now == schedule.head_now == 0.1
 
 
-@pytest.mark.parametrize("make", [lambda: Constant(rate=0), lambda: Exponential(gamma=1.1), lambda: Exponential(per="epoch")])
+@pytest.mark.parametrize(
+    "make", [lambda: Constant(rate=0), lambda: Exponential(gamma=1.1), lambda: Exponential(per="epoch")]
+)
 def test_bad_fields(make):
     with pytest.raises(InputError):
         make()

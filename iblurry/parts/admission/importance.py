@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -21,12 +22,13 @@ class Importance(Fullest):
         H_i <- H_i + step * (dl - mean(H_I))        for each i in I
     A newcomer starts with the mean of its class; the lowest H of the fullest class leaves, the longest held on a tie.
 
-    Differs: dl is taken over the rows not rewritten since the last measure, which needs no forward pass for the newcomer;
+    Differs: dl is taken over the rows not rewritten since the last measure, with no forward pass for the newcomer;
     `decrease="running"` keeps Algorithm 2's own running mean l_prev instead, at one forward pass per stored sample.
     Differs: the paper leaves the mean of no members open; the lone member of a class starts at 0 while the memory fills
     and at the mean of all rows afterwards.
 
-    Koh et al., "Online Continual Learning on Class Incremental Blurry Task Configuration with Anytime Inference", ICLR 2022.
+    Koh et al., "Online Continual Learning on Class Incremental Blurry Task Configuration with Anytime
+    Inference", ICLR 2022.
     """
 
     needs_losses: ClassVar[bool] = True
@@ -50,7 +52,7 @@ class Importance(Fullest):
             raise InputError(f"Importance(decrease={self.decrease!r}): the decrease is 'untouched' or 'running'.")
 
     def released(self) -> Self:
-        return type(self)(step=self.step, rule="released", decrease="untouched")
+        return dataclasses.replace(self, rule="released", decrease="untouched")
 
     def pick(self, label: int) -> Tensor:
         memory = self.bench.memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -16,15 +17,16 @@ from iblurry.parts.workbench import Update
 class Adaptive(Schedule):
     """CLIB's learning rate (Algorithm 3).
 
-    Trials of `trial` rounds alternate between base/gamma and base*gamma; each yields the decrease of the memory's mean loss.
-    With `history` trials of both kinds at hand, a one-sided t-test decides: base <- base * gamma^2 if the lower rate
-    did better (p < alpha), base / gamma^2 if the higher one did (p > 1 - alpha); both histories then start again.
+    Trials of `trial` rounds alternate between base/gamma and base*gamma; each yields the decrease of the memory's mean
+    loss. With `history` trials of both kinds at hand, a one-sided t-test decides: base <- base * gamma^2 if the lower
+    rate did better (p < alpha), base / gamma^2 if the higher did (p > 1 - alpha); both histories then start again.
 
-    `rule="released"`: the pair is (base, base*gamma), base moves by gamma, and an event keeps the phase; `test="welch"`.
+    `rule="released"`: the pair is (base, base*gamma), base moves by gamma, an event keeps the phase; `test="welch"`.
     Differs: the paper gives neither the length of a trial nor a warm-up; both are the released program's, and so is
-    counting rounds (training calls) rather than updates. The decrease is taken over rows not rewritten during the trial.
+    counting rounds (training calls), not updates. The decrease is taken over rows not rewritten during the trial.
 
-    Koh et al., "Online Continual Learning on Class Incremental Blurry Task Configuration with Anytime Inference", ICLR 2022.
+    Koh et al., "Online Continual Learning on Class Incremental Blurry Task Configuration with Anytime
+    Inference", ICLR 2022.
     """
 
     needs_losses: ClassVar[bool] = True
@@ -59,23 +61,17 @@ class Adaptive(Schedule):
             raise InputError(f"{self}: the rule is 'paper' or 'released', the test 'student' or 'welch'.")
 
     def released(self) -> Self:
-        return type(self)(
-            rate=self.rate,
-            gamma=self.gamma,
-            history=self.history,
-            alpha=self.alpha,
-            trial=self.trial,
-            ignore=self.ignore,
-            rule="released",
-            test="welch",
-            head_restarts=True,
-        )
+        return dataclasses.replace(self, rule="released", test="welch", head_restarts=True)
 
     @property
     def now(self) -> float:
         if not self.is_high:
             return self.base * self.gamma
         return self.base / self.gamma if self.rule == "paper" else self.base
+
+    @property
+    def parts_head(self) -> bool:
+        return self.head_restarts
 
     @property
     def head_now(self) -> float:

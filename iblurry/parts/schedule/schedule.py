@@ -27,8 +27,13 @@ class Schedule(Part):
         """The rate of the next update."""
 
     @property
+    def parts_head(self) -> bool:
+        """Whether the head may have another rate than the body."""
+        return False
+
+    @property
     def head_now(self) -> float:
-        """The rate of the next update for the head alone."""
+        """The rate of the next update for the head."""
         return self.now
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -16,6 +17,7 @@ class CrossEntropy(Term):
     """
 
     def loss(self, forward: Forward) -> Tensor:
-        log_p = F.log_softmax(forward.logits, dim=1)  # once for both labels
-        own, partner = F.nll_loss(log_p, forward.labels), F.nll_loss(log_p, forward.partners)
-        return (forward.lam * own + (1 - forward.lam) * partner).sum()
+        own = F.cross_entropy(forward.logits, forward.labels)
+        if forward.partners is None:
+            return own
+        return torch.lerp(F.cross_entropy(forward.logits, forward.partners), own, forward.lam[0])
