@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from iblurry.augment.pipeline import Augment, Pipeline, Throw
+from iblurry.augment.pipeline import Augment, Pipeline
 from iblurry.dice import Dice
 from iblurry.engine.eager import Eager
-from iblurry.engine.optimizer import forget, restore, state_of
+from iblurry.engine.optimizer import restore, state_of
 from iblurry.errors import DivergedError, InputError, UnknownLabelError
 from iblurry.memory import Batch, Memory, One
 from iblurry.method import Method
 from iblurry.network.build import build, fresh_bias, fresh_row
-from iblurry.parts.workbench import Forward, Update, Workbench
+from iblurry.parts.workbench import Workbench
+from iblurry.trainer import Trainer
 
-Label = Hashable
+Label = str | int
 Images = Tensor | NDArray[np.uint8]
 
 
@@ -75,15 +75,10 @@ class Learner:
         )
         self.method = method.attach(self.bench)
         self.parts = dict(self.method.parts())
-        self.measures = any(part.needs_losses for part in self.parts.values())
-        body, head = self.bench.network.body_parameters(), self.bench.network.head_parameters()
-        self.optimizer = method.optimizer.build([body, head] if method.schedule.parts_head else [body + head])
+        self.trainer = Trainer(self.method, self.bench, self.engine)
         self.gathered: list[One] = []
         self.credit = 0  # updates owed, in units of 1 / denominator of updates_per_sample
-        self.loss = torch.zeros((), device=device)  # of the last update
         self._head_rows = torch.arange(rows, device=device)
-        self._no_rows = torch.zeros(0, dtype=torch.int64, device=device)
-        self._step = self.engine.compile(self._train)
 
     # ------------------------------------------------------------------------------------------------ learning
 
@@ -106,10 +101,13 @@ class Learner:
             part.on_boundary()
 
     def _one(self, image: Images, label: Label) -> One:
-        pixels = self._pixels(image, self.image, "observe")
-        row = self.bench.network.row_of(label)
+        pixels = self._pixels(image, self.image, "observe").clone()  # the caller may use the same array again
+        name = label.item() if isinstance(label, np.generic | Tensor) else label
+        if not isinstance(name, str | int):
+            raise InputError(f"The label {label!r} is neither a string nor a whole number.")
+        row = self.bench.network.row_of(name)
         if row is None:
-            row = self._meet(label)
+            row = self._meet(name)
         return One(pixels[None], self._head_rows[row : row + 1], row)
 
     def _meet(self, label: Label) -> int:
@@ -129,7 +127,7 @@ class Learner:
             bias = fresh_bias(dice, row, net.rows, net.features)
         net.expose(label, weight, bias)
         if self.method.head.moments == "forget":
-            forget(self.optimizer, net.head_parameters())
+            self.trainer.forget_head()
         return row
 
     def _store(self, one: One) -> None:
@@ -146,55 +144,10 @@ class Learner:
         stream = self._together(gathered if pace.train_stream else [])
         updates, self.credit = divmod(self.credit, pace.updates_per_sample.denominator)
         for left in range(updates - 1, -1, -1):
-            self._update(stream, last_of_round=left == 0)
+            self.trainer.update(stream, last_of_round=left == 0)
         if pace.store == "after":
             for one in gathered:
                 self._store(one)
-
-    def _update(self, stream: Batch, *, last_of_round: bool) -> None:
-        """The host's half of an update: draw rows, throw the dice, set the rate."""
-        bench, method = self.bench, self.method
-        size = bench.memory.size
-        drawn = {place: self._draw(place, min(part.draws, size)) for place, part in self.parts.items() if part.draws}
-        throw = bench.pipeline.throw(bench.dice, bench.updates, len(stream.labels) + method.rehearsal.joins(size))
-        for group, rate in zip(
-            self.optimizer.param_groups, (method.schedule.now, method.schedule.head_now), strict=False
-        ):
-            group["lr"] = rate
-        bench.updates += 1
-        measure = self.measures and bench.updates % method.pace.measure_every == 0
-        rows, losses = self._step(stream, drawn, throw, measure)
-        method.schedule.advance(Update(rows, losses, last_of_round))
-
-    def _draw(self, place: str, count: int) -> Tensor:
-        bench = self.bench
-        rows = bench.dice.distinct(f"{place} draws", bench.updates, count, among=bench.memory.size)
-        return self.engine.stage(torch.tensor(rows, dtype=torch.int64))
-
-    def _train(
-        self, stream: Batch, drawn: dict[str, Tensor], throw: Throw, measure: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """The device's half of an update. Tensors only: no value is read, so it can run as a captured graph."""
-        bench, method = self.bench, self.method
-        net = bench.network
-        rows = method.rehearsal.choose(stream, drawn.get("rehearsal", self._no_rows))
-        batch = _join(stream, bench.memory.read(rows))
-        images = bench.pipeline.train(batch.images, throw)
-        net.train()
-        partners = batch.labels.index_select(0, throw.partner) if throw.mixes else None
-        forward = Forward(images, net(images), batch.labels, partners, throw.lam)
-        loss = functools.reduce(torch.add, [term.loss(forward) for term in method.terms])
-        self.optimizer.zero_grad()
-        loss.backward()
-        for i, rule in enumerate(method.gradient):
-            rule.adjust(drawn.get(f"gradient.{i}", self._no_rows))
-        self.optimizer.step()
-        self.loss = loss.detach()
-        with torch.no_grad():
-            losses = bench.memory_losses() if measure else None
-            for part in self.parts.values():
-                part.on_update(Update(rows, losses))
-        return rows, losses
 
     # ------------------------------------------------------------------------------------------------ answering
 
@@ -219,10 +172,11 @@ class Learner:
 
     def check(self) -> None:
         """Raises DivergedError where the loss is no number any more; it never becomes one again."""
-        if not self.loss.isfinite():
+        if not self.trainer.loss.isfinite():
+            loss, bench, rate = float(self.trainer.loss), self.bench, self.method.schedule.now
             raise DivergedError(
-                f"The loss is {float(self.loss)} after {self.bench.updates} updates, at sample {self.bench.seen}; "
-                f"a lower learning rate (schedule.rate, now {self.method.schedule.now:.3g}) usually helps."
+                f"The loss is {loss} after {bench.updates} updates, at sample {bench.seen}; "
+                f"a lower learning rate (schedule.rate, now {rate:.3g}) usually helps."
             )
 
     # ------------------------------------------------------------------------------------------------ remembering
@@ -233,7 +187,7 @@ class Learner:
         return {
             "network": dict(self.bench.network.state_dict()),
             "labels": list(self.labels),
-            "optimizer": state_of(self.optimizer),
+            "optimizer": state_of(self.trainer.optimizer),
             "memory": self.bench.memory.state_dict(),
             "parts": {place: part.state_dict() for place, part in self.parts.items()},
             "gathered": {"images": pixels.images, "labels": pixels.labels},
@@ -244,7 +198,7 @@ class Learner:
         """Goes on from where `state_dict` was taken, bit for bit."""
         self.bench.network.load_state_dict(state["network"])
         self.bench.network.labels[:] = state["labels"]
-        restore(self.optimizer, state["optimizer"])
+        restore(self.trainer.optimizer, state["optimizer"])
         self.bench.memory.load_state_dict(state["memory"])
         for place, part in self.parts.items():
             part.load_state_dict(state["parts"][place])
@@ -261,13 +215,15 @@ class Learner:
         return Batch(torch.cat([one.images for one in samples]), torch.cat([one.labels for one in samples]))
 
     def _pixels(self, images: Images, shape: tuple[int, ...], verb: str) -> Tensor:
-        pixels = torch.as_tensor(images)
-        fits = pixels.ndim == len(shape) and all(
-            want in (-1, have) for want, have in zip(shape, pixels.shape, strict=False)
+        pixels = images if isinstance(images, Tensor) else np.asarray(images)
+        fits = len(pixels.shape) == len(shape) and all(
+            want in (-1, have) for want, have in zip(shape, pixels.shape, strict=True)
         )
-        if not fits or pixels.dtype != torch.uint8:
+        if not fits or pixels.dtype not in (torch.uint8, np.uint8):
             want = str(shape).replace("-1", "any")
             raise InputError(f"{verb} takes uint8 pixels of shape {want}, not {pixels.dtype} {tuple(pixels.shape)}.")
+        if not isinstance(pixels, Tensor):  # torch shares only arrays that may be written to
+            pixels = torch.from_numpy(pixels if pixels.flags.writeable and pixels.flags.c_contiguous else pixels.copy())
         return self.engine.stage(pixels)
 
     @staticmethod
@@ -278,10 +234,3 @@ class Learner:
                 f"memory={budget} is too small for {method.name}: {method.holds} samples wait outside the memory and a "
                 f"batch takes {need} out of it, so the least is {method.holds + need}."
             )
-
-
-def _join(stream: Batch, memory: Batch) -> Batch:
-    """Streamed samples first."""
-    if not len(stream.labels):
-        return memory
-    return Batch(torch.cat([stream.images, memory.images]), torch.cat([stream.labels, memory.labels]))

@@ -33,12 +33,13 @@ class Counting(Learner):
     def __init__(self, method, **options):
         self.rounds = []
         super().__init__(method, **options)
+        self.trainer.update = self._count
 
     def _round(self):
         self.rounds.append(0)
         super()._round()
 
-    def _update(self, stream, *, last_of_round):
+    def _count(self, stream, *, last_of_round):
         self.rounds[-1] += 1
         self.bench.updates += 1
 
@@ -85,13 +86,13 @@ def test_er_trains_on_a_sample_before_it_can_be_in_memory_and_clib_after():
     seen = {}
 
     def watch(learner, name):
-        step = learner._step
+        step = learner.trainer._step
 
         def watched(stream, drawn, throw, measure):
             seen.setdefault(name, []).append((len(stream.labels), learner.bench.memory.size, learner.bench.seen))
             return step(stream, drawn, throw, measure)
 
-        learner._step = watched
+        learner.trainer._step = watched
         return learner
 
     feed(watch(learner_of(er(Tuning(batch=8))), "er"), [0] * 8)
@@ -114,7 +115,7 @@ def test_a_new_class_leaves_old_rows_alone_and_starts_the_head_again_for_er():
     feed(learner, [0, 1] * 4)
     net = learner.bench.network
     before = net.head.weight.detach().clone(), net.head.bias.detach().clone()
-    state = learner.optimizer.state
+    state = learner.trainer.optimizer.state
     body = next(iter(net.body_parameters()))
     steps = float(state[body]["step"])
     assert steps == 8
@@ -132,7 +133,7 @@ def test_a_new_class_leaves_old_rows_alone_and_starts_the_head_again_for_er():
 def test_clib_carries_the_head_state_over():
     learner = learner_of(clib(Tuning(batch=8)))
     feed(learner, [0, 1] * 4)
-    state = learner.optimizer.state[learner.bench.network.head.weight]
+    state = learner.trainer.optimizer.state[learner.bench.network.head.weight]
     moments, steps = state["exp_avg"].clone(), float(state["step"])
     learner._meet(2)
     assert float(state["step"]) == steps == 8
@@ -195,12 +196,45 @@ def test_tensors_and_arrays_are_the_same_to_it():
     assert torch.equal(one.bench.network.head.weight, other.bench.network.head.weight)
 
 
+def test_numbers_of_numpy_and_torch_are_whole_numbers_too():
+    learner = learner_of(er())
+    for label in (3, np.int64(3), torch.tensor(3), np.str_("a"), "a"):
+        learner.observe(picture(), label)
+    assert learner.labels == [3, "a"]
+    assert [type(label) for label in learner.labels] == [int, str]
+    for label in (2.5, None, ("a",)):
+        with pytest.raises(InputError, match="neither a string nor a whole number"):
+            learner.observe(picture(), label)
+
+
+def test_the_caller_may_use_its_array_again():
+    one, other = learner_of(er(Tuning(batch=8))), learner_of(er(Tuning(batch=8)))
+    frame = np.zeros((1, 8, 8), dtype=np.uint8)
+    for label in [0, 1, 0, 1]:
+        frame[:] = picture()
+        one.observe(frame, label)
+        other.observe(frame.copy(), label)
+    assert torch.equal(one.bench.network.head.weight, other.bench.network.head.weight)
+    assert torch.equal(one.bench.memory.images, other.bench.memory.images)
+
+
+def test_arrays_that_are_read_only_or_turned_are_fine():
+    learner = learner_of(er())
+    image = picture()
+    image.flags.writeable = False
+    learner.observe(image, 0)
+    learner.observe(image[:, ::-1, ::-1], 0)
+    assert learner.predict(image[None]) == [0]
+
+
 @pytest.mark.parametrize(
     "image, words",
     [
         (np.zeros((1, 8, 9), dtype=np.uint8), r"\(1, 8, 8\).*\(1, 8, 9\)"),
         (np.zeros((8, 8), dtype=np.uint8), "8, 8"),
         (np.zeros((1, 8, 8), dtype=np.float32), "float32"),
+        (torch.zeros(1, 8, 8), "float32"),
+        ("ship.png", "U8"),
     ],
 )
 def test_wrong_images_are_refused_and_nothing_changes(image, words):

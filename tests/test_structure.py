@@ -18,7 +18,7 @@ LAYERS = [  # imports only go up this list
     ["data", "augment", "network"],
     ["memory", "engine"],
     ["parts"],
-    ["method", "learner"],
+    ["method", "trainer", "learner"],
     ["methods"],
     ["experiment"],
     ["cli"],

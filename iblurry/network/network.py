@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Self
 
 import torch
@@ -36,7 +35,7 @@ class Network(nn.Module):
         nn.init.zeros_(self.head.bias)
         self.register_buffer("open", torch.zeros(rows, dtype=torch.bool))  # (rows,)
         self._moody = [m for m in body.modules() if isinstance(m, _NormBase | _DropoutNd)]  # these have two moods
-        self.labels: list[Hashable] = []  # in order of exposure: labels[row]; not part of the state_dict
+        self.labels: list[str | int] = []  # in order of exposure: labels[row]; not part of the state_dict
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) float -> (B, rows) logits."""
@@ -51,12 +50,15 @@ class Network(nn.Module):
             self.training = mode
         return self
 
-    def row_of(self, label: Hashable) -> int | None:
+    def row_of(self, label: str | int) -> int | None:
         """The head row of a label, or None when it was never exposed."""
-        return self.labels.index(label) if label in self.labels else None
+        try:
+            return self.labels.index(label)
+        except ValueError:
+            return None
 
     @torch.no_grad()
-    def expose(self, label: Hashable, weight: Tensor, bias: Tensor) -> int:
+    def expose(self, label: str | int, weight: Tensor, bias: Tensor) -> int:
         """Open the next row for a new label and return it.
 
         `weight` is (features,) for the new row alone, or (rows, features) to redraw all; `bias` is (1,) or (rows,).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,7 +51,7 @@ class Workbench:
     def logits(self, images: Tensor) -> Tensor:
         """What the network answers to plain images (uint8), in eval mode; nothing is changed by asking."""
         self.network.eval()
-        chunk = min(512, max(64, PIXELS // images[0].numel()))
+        chunk = min(512, max(64, PIXELS // math.prod(images.shape[1:])))
         parts = [self.network(self.pipeline.test(part)) for part in images.split(chunk)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 

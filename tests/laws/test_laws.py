@@ -85,7 +85,7 @@ def test_addresses(lawful, samples):
 def test_no_hidden_sync(lawful, samples):
     learner = new_learner(lawful)
     calls = {"step": 0, "store": 0}
-    step, store = learner._step, learner._store
+    step, store = learner.trainer._step, learner._store
 
     def watched_step(*args):
         calls["step"] += 1
@@ -97,7 +97,7 @@ def test_no_hidden_sync(lawful, samples):
         with NoSync():
             store(one)
 
-    learner._step, learner._store = watched_step, watched_store
+    learner.trainer._step, learner._store = watched_step, watched_store
     feed(learner, samples)
     assert calls["step"] == learner.bench.updates > 0
     assert calls["store"] > BUDGET  # also into a full memory
@@ -126,8 +126,8 @@ def test_seeds_matter(lawful, samples):
 
 def test_it_learns(lawful, samples, questions):
     """After many passes over its own stream, answers about it are far better than chance (20 %)."""
-    learner = new_learner(lawful, memory=40)
-    for _ in range(12):
+    learner = new_learner(lawful, memory=40, network="mlp")
+    for _ in range(8):
         feed(learner, samples)
     images = torch.stack([torch.as_tensor(image) for image, _ in samples])
     right = sum(p == label for p, (_, label) in zip(learner.predict(images), samples, strict=True))

@@ -1,0 +1,83 @@
+"""The trainer: takes one update. The host draws rows, throws the dice and sets the rate; the device computes."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from iblurry.augment.pipeline import Throw
+from iblurry.engine.eager import Eager
+from iblurry.engine.optimizer import forget
+from iblurry.memory import Batch
+from iblurry.method import Method
+from iblurry.parts.workbench import Forward, Update, Workbench
+
+
+class Trainer:
+    """The same for every method: what differs is asked of the parts, in the order of the lines of `_on_device`."""
+
+    def __init__(self, method: Method, bench: Workbench, engine: Eager) -> None:
+        self.method, self.bench, self.engine = method, bench, engine
+        self.parts = dict(method.parts())
+        self.measures = any(part.needs_losses for part in self.parts.values())
+        body, head = bench.network.body_parameters(), bench.network.head_parameters()
+        self.optimizer = method.optimizer.build([body, head] if method.schedule.parts_head else [body + head])
+        self.loss = torch.zeros((), device=engine.device)  # of the last update
+        self._no_rows = torch.zeros(0, dtype=torch.int64, device=engine.device)
+        self._step = engine.compile(self._on_device)
+
+    def forget_head(self) -> None:
+        """Starts the head's optimizer state again."""
+        forget(self.optimizer, self.bench.network.head_parameters())
+
+    def update(self, stream: Batch, *, last_of_round: bool) -> None:
+        """The host's half."""
+        bench, method = self.bench, self.method
+        size = bench.memory.size
+        drawn = {place: self._draw(place, min(part.draws, size)) for place, part in self.parts.items() if part.draws}
+        throw = bench.pipeline.throw(bench.dice, bench.updates, len(stream.labels) + method.rehearsal.joins(size))
+        rates = (method.schedule.now, method.schedule.head_now)
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=False):  # the second only where it is apart
+            group["lr"] = rate
+        bench.updates += 1
+        measure = self.measures and bench.updates % method.pace.measure_every == 0
+        rows, losses = self._step(stream, drawn, throw, measure)
+        method.schedule.advance(Update(rows, losses, last_of_round))
+
+    def _draw(self, place: str, count: int) -> Tensor:
+        bench = self.bench
+        rows = bench.dice.distinct(f"{place} draws", bench.updates, count, among=bench.memory.size)
+        return self.engine.stage(torch.tensor(rows, dtype=torch.int64))
+
+    def _on_device(
+        self, stream: Batch, drawn: dict[str, Tensor], throw: Throw, measure: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """The device's half. Tensors only: no value is read, so it can run as a captured graph."""
+        bench, method, network = self.bench, self.method, self.bench.network
+        rows = method.rehearsal.choose(stream, drawn.get("rehearsal", self._no_rows))
+        batch = _join(stream, bench.memory.read(rows))
+        images = bench.pipeline.train(batch.images, throw)
+        partners = batch.labels.index_select(0, throw.partner) if throw.mixes else None
+        network.train()
+        forward = Forward(images, network(images), batch.labels, partners, throw.lam)
+        loss = functools.reduce(torch.add, [term.loss(forward) for term in method.terms])
+        self.optimizer.zero_grad()
+        loss.backward()
+        for i, rule in enumerate(method.gradient):
+            rule.adjust(drawn.get(f"gradient.{i}", self._no_rows))
+        self.optimizer.step()
+        self.loss = loss.detach()
+        with torch.no_grad():
+            losses = bench.memory_losses() if measure else None
+            for part in self.parts.values():
+                part.on_update(Update(rows, losses))
+        return rows, losses
+
+
+def _join(stream: Batch, memory: Batch) -> Batch:
+    """Streamed samples first."""
+    if not len(stream.labels):
+        return memory
+    return Batch(torch.cat([stream.images, memory.images]), torch.cat([stream.labels, memory.labels]))
