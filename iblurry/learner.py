@@ -29,7 +29,8 @@ Images = Tensor | NDArray[np.uint8]
 class Learner:
     """One network, one memory, one method; final. What differs between methods are the parts.
 
-    `classes` is the number of head rows, or the labels that may come; `memory` is the budget K of samples kept.
+    `classes` is the number of head rows, or the labels that may come; `memory` is the budget K of samples kept. Images
+    are cropped at random by up to an eighth of their side and not mirrored, unless `augment` says otherwise.
 
     >>> from iblurry.methods.er import er
     >>> learner = Learner(er(), image=(1, 8, 8), classes=["cat", "dog"], memory=20, network="mlp")
@@ -61,11 +62,12 @@ class Learner:
         device = self.engine.device
         dice = Dice(seed)
         self.image = image
+        crop = min(4, min(image[1:]) // 8)
         self.bench = Workbench(
             network=build(network, image, rows, dice=dice).to(device).eval(),
             memory=Memory(method.capacity(memory), image, device),
             pipeline=Pipeline(
-                augment or Augment(),
+                augment or Augment(pad=crop, flip=False),
                 shape=image,
                 mean=tuple(mean or [0.5] * image[0]),
                 std=tuple(std or [0.25] * image[0]),

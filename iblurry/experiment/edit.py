@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from typing import Any
+import math
+import types
+import typing
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, Literal
 
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
-from iblurry.method import KINDS
+from iblurry.method import KINDS, exact
 from iblurry.parts.part import Part, part_class
 
 
@@ -21,51 +25,87 @@ def edit(experiment: Experiment, change: str) -> Experiment:
     path, sign, text = change.partition("=")
     if not sign or not path:
         raise InputError(f"{change!r} is no change; write path=value, such as memory=200 or admission=Balanced.")
+    own, methods = _fields(experiment), _fields(experiment.method)
     names = path.split(".")
-    if names[0] not in _fields(experiment) and names[0] in _fields(experiment.method):
-        names.insert(0, "method")
-    changed: Experiment = _changed(experiment, names, text, path)
+    if names[0] not in own + methods:
+        raise UnknownNameError("field of an experiment or its method", names[0], own + methods)
+    changed: Experiment = _changed(experiment, names if names[0] in own else ["method", *names], text, path)
     return changed
 
 
 def _changed(owner: Any, names: list[str], text: str, path: str) -> Any:
+    """The owner with what `names` leads to replaced."""
     name, *rest = names
-    if isinstance(owner, tuple):
-        if not (name.isdigit() and int(name) < len(owner)):
-            raise UnknownNameError(f"position in {path}", name, map(str, range(len(owner))))
-        at = int(name)
-        return (*owner[:at], _changed(owner[at], rest, text, path), *owner[at + 1 :])
-    allowed = _fields(owner)
-    if name not in allowed:
-        what = type(owner).__name__ if isinstance(owner, Part) else type(owner).__name__.lower()
-        raise UnknownNameError(f"field of {what}", name, allowed)
+    if name not in _fields(owner):
+        raise UnknownNameError(f"field of {type(owner).__name__}", name, _fields(owner))
     old = getattr(owner, name)
-    if rest:
-        if not (dataclasses.is_dataclass(old) or isinstance(old, tuple)):
-            raise InputError(f"{path}: {name} is {old!r} and has no fields.")
-        return dataclasses.replace(owner, **{name: _changed(old, rest, text, path)})
-    return dataclasses.replace(owner, **{name: _value(name, old, text, path)})
+    new: Any
+    if isinstance(old, tuple) and name in KINDS:
+        new = _parts(name, old, rest, text, path)
+    elif rest and not dataclasses.is_dataclass(old):
+        raise InputError(f"{path}={text}: {name} is {old!r} and has no fields; write {name}=VALUE.")
+    elif rest:
+        new = _changed(old, rest, text, path)
+    elif isinstance(old, Part):
+        new = _part(name, text)
+    elif dataclasses.is_dataclass(old):
+        inner = ", ".join(f"{path}.{field}" for field in _fields(old))
+        raise InputError(f"{path}={text}: {name} has fields of its own; set one of {inner}.")
+    else:
+        new = _value(typing.get_type_hints(type(owner))[name], text, path)
+    return dataclasses.replace(owner, **{name: new})
 
 
-def _value(name: str, old: Any, text: str, path: str) -> Any:
-    """What the text means where `old` stood."""
-    if name in KINDS:
-        kind = KINDS[name].kind
-        parts = [part_class(kind, part)() for part in text.split(",") if part]
-        return tuple(parts) if isinstance(old, tuple) else parts[0]
+def _parts(slot: str, old: tuple[Part, ...], rest: list[str], text: str, path: str) -> tuple[Part, ...]:
+    """A slot of several parts: all of them by their names, one by its position, or a field of one."""
+    if not rest:
+        return tuple(_part(slot, name) for name in text.split(",")) if text.lower() not in ("", "none") else ()
+    place, *inner = rest
+    if place not in map(str, range(len(old))):
+        raise UnknownNameError(f"position in {slot}", place, map(str, range(len(old))))
+    at = int(place)
+    new = _changed(old[at], inner, text, path) if inner else _part(slot, text)
+    return (*old[:at], new, *old[at + 1 :])
+
+
+def _part(slot: str, name: str) -> Part:
+    return part_class(KINDS[slot].kind, name.strip())()
+
+
+def _value(kind: Any, text: str, path: str) -> Any:
+    """What the text means where a value of this type stands; "none" where there may be none."""
+    kinds = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+    if types.NoneType in kinds and text.lower() == "none":
+        return None
+    kind = next(one for one in kinds if one is not types.NoneType)
+    if typing.get_origin(kind) is Literal:
+        if text not in typing.get_args(kind):
+            raise UnknownNameError(f"choice for {path}", text, typing.get_args(kind))
+        return text
+    if kind not in READERS:
+        raise InputError(f"{path}={text}: {path} cannot be written in one line; build the method in Python.")
+    read, words = READERS[kind]
     try:
-        if isinstance(old, str) or (old is None and name == "published"):
-            return text
-        if isinstance(old, bool):
-            return {"true": True, "false": False}[text.lower()]
-        if isinstance(old, int) or old is None:
-            return int(text)
-        if isinstance(old, float):
-            return float(text)
-        return type(old)(text)  # a Fraction
-    except (ValueError, KeyError, ZeroDivisionError, TypeError) as error:
-        kind = "true or false" if isinstance(old, bool) else f"a value like {json.dumps(old, default=str)}"
-        raise InputError(f"{path}={text}: {text!r} does not fit; {name} takes {kind}.") from error
+        return read(text)
+    except (ValueError, KeyError) as error:
+        others = " or none" if types.NoneType in kinds else ""
+        raise InputError(f"{path}={text}: {text!r} does not fit; give {words}{others}.") from error
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not finite")
+    return value
+
+
+READERS: dict[Any, tuple[Callable[[str], Any], str]] = {
+    str: (str, "a text"),
+    bool: (lambda text: {"true": True, "false": False}[text.lower()], "true or false"),
+    int: (int, "a whole number"),
+    float: (_finite, "a number"),
+    Fraction: (exact, "a fraction such as 3, 0.25 or 1/16"),
+}
 
 
 def _fields(owner: Any) -> list[str]:

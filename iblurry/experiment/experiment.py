@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from iblurry.experiment.settings import setting
 from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.methods import method as method_named
+
+LEAST = {"memory": 1, "tasks": 1, "query_every": 1, "samples": 1, "seed": 0}  # of the whole numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +51,11 @@ class Experiment:
     seed: int = 1
 
     @classmethod
-    def of(cls, method: str | Method, dataset: str = "digits", **changes: Any) -> Experiment:
+    def of(cls, method: str | Method, dataset: str | os.PathLike[str] = "digits", **changes: Any) -> Experiment:
         """The usual experiment with this method (its name, or a method of your own) on this data set."""
+        dataset = os.fspath(dataset)
         usual = setting(dataset)
-        known = [f.name for f in dataclasses.fields(cls)]
-        for name in changes:
-            if name not in known:
-                raise UnknownNameError("field of an experiment", name, known)
+        _check_known(changes)
         values: dict[str, Any] = {
             "method": method_named(method, usual.tuning) if isinstance(method, str) else method,
             "dataset": dataset,
@@ -66,27 +68,32 @@ class Experiment:
         return cls(**values | changes)
 
     def __post_init__(self) -> None:
-        for name, least in (("memory", 1), ("tasks", 1), ("query_every", 1), ("samples", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"{name}={value} is too small; the least is {least}.")
-        for name, percent in (("disjoint", self.disjoint), ("blur", self.blur)):
-            if not 0 <= percent <= 100:
-                raise InputError(f"{name}={percent} is no percentage; give a number from 0 to 100.")
+        for name, kind in (("method", Method), ("augment", Augment), ("dataset", str), ("network", str)):
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"{name}={getattr(self, name)!r} does not fit; give a {kind.__name__}.")
+        for name, least in LEAST.items():
+            if name != "samples" or self.samples is not None:
+                object.__setattr__(self, name, _whole(name, getattr(self, name), least))
+        for name in ("disjoint", "blur"):
+            percent: Any = getattr(self, name)
+            if isinstance(percent, bool) or not isinstance(percent, Real) or not 0 <= float(percent) <= 100:
+                raise InputError(f"{name}={percent!r} is no percentage; give a number from 0 to 100.")
+            object.__setattr__(self, name, float(percent))
         if self.mode not in MODES:
-            raise UnknownNameError("mode", self.mode, MODES)
+            raise UnknownNameError("mode", str(self.mode), MODES)
+        if self.published is not None:
+            object.__setattr__(self, "published", os.fspath(self.published))
 
     @property
     def digest(self) -> str:
         """Twelve hex digits of the content: equal experiments have equal ones."""
-        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return hashlib.sha256(canonical(self.to_json()).encode()).hexdigest()[:12]
 
     @property
     def name(self) -> str:
         """What its folder is called: clib-digits-1-0123456789ab."""
-        data = "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(self.dataset.split(":", 1)[0]).stem)
-        return f"{self.method.name}-{data}-{self.seed}-{self.digest}"
+        data = Path(self.dataset.split(":", 1)[0]).stem
+        return f"{_file_safe(self.method.name)}-{_file_safe(data)}-{self.seed}-{self.digest}"
 
     def check(self, dataset: Dataset) -> None:
         """Raises at once what would otherwise come up when the run starts."""
@@ -108,7 +115,9 @@ class Experiment:
             order = published.read(
                 self.published, dataset, tasks=self.tasks, n=self.disjoint, m=self.blur, seed=self.seed
             )
-        return order if self.samples is None else _first(order, self.samples)
+        order = order if self.samples is None else _first(order, self.samples)
+        self._check_questions(order, dataset)
+        return order
 
     def learner(self, dataset: Dataset, engine: Eager | None = None) -> Learner:
         """A learner that has seen nothing yet."""
@@ -133,16 +142,61 @@ class Experiment:
 
     def to_json(self) -> dict[str, Any]:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        percents = {"disjoint": float(self.disjoint), "blur": float(self.blur)}  # 50 and 50.0 are one experiment
-        return values | percents | {"method": self.method.to_json(), "augment": dataclasses.asdict(self.augment)}
+        return values | {"method": self.method.to_json(), "augment": dataclasses.asdict(self.augment)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Experiment:
-        known = [f.name for f in dataclasses.fields(cls)]
-        for name in data:
-            if name not in known:
-                raise UnknownNameError("field of an experiment", name, known)
-        return cls(**data | {"method": Method.from_json(data["method"]), "augment": Augment(**data["augment"])})
+        _check_known(data)
+        try:
+            return cls(**data | {"method": Method.from_json(data["method"]), "augment": Augment(**data["augment"])})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"This is no experiment as `to_json` writes it: {error}.") from error
+
+    def _check_questions(self, order: Order, dataset: Dataset) -> None:
+        first = min(self.query_every, order.ends[0])  # the first query or the end of the first task
+        met = np.unique(dataset.train.labels[order.indices[:first]])
+        if not np.isin(dataset.test.labels, met).any():
+            names = ", ".join(dataset.classes[label] for label in met)
+            raise InputError(
+                f"{self.dataset!r} has no test image of the classes met by sample {first} ({names}), so there is "
+                "nothing to ask; give it test images, or a larger query_every."
+            )
+
+
+def canonical(data: dict[str, Any]) -> str:
+    """One text for all ways to write the same: keys in order, 50.0 as 50; InputError for what JSON does not hold."""
+    try:
+        return json.dumps(_plain(data), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"An experiment holds finite numbers, strings, true, false and none only: {error}.") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _check_known(names: dict[str, Any]) -> None:
+    known = [f.name for f in dataclasses.fields(Experiment)]
+    for name in names:
+        if name not in known:
+            raise UnknownNameError("field of an experiment", name, known)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    """A plain int, also of NumPy's: they do not go into JSON."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"{name}={value!r} is no whole number; give one from {least}.")
+    if value < least:
+        raise InputError(f"{name}={value} is too small; the least is {least}.")
+    return int(value)
+
+
+def _file_safe(text: str) -> str:
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in text)[:40]
 
 
 def _first(order: Order, samples: int) -> Order:

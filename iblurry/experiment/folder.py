@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from iblurry.errors import DataError, FolderError
+from iblurry.errors import DataError, FolderError, InputError
 from iblurry.experiment.disk import replace_file, stops_when_full
-from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.experiment import Experiment, canonical
 from iblurry.version import __version__
 
 FORMAT = 1  # of the files in a run's folder
 PATIENCE = 3.0  # seconds to wait for another process to leave: a killed program's workers need a moment to notice
+REMEDY = "Choose another --out, or delete that folder to start again."
 
 
 class RunFolder:
@@ -43,7 +44,11 @@ class RunFolder:
         about = self._read("experiment.json")
         if about is None:
             raise FolderError(f"{self.path} is no run's folder: it has no experiment.json. Name a folder inside --out.")
-        return Experiment.from_json(about["experiment"])
+        self._check_format(about)
+        try:
+            return Experiment.from_json(about["experiment"])
+        except (InputError, KeyError, TypeError) as error:
+            raise DataError(f"{self.path / 'experiment.json'} holds no experiment that can be read: {error}") from error
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """One JSON file, whole or not at all."""
@@ -52,29 +57,31 @@ class RunFolder:
     def claim(self, experiment: Experiment) -> None:
         """Makes the folder this experiment's, or finds that it is; raises FolderError where it is someone else's."""
         about = self._read("experiment.json")
+        if about is None and self.journal.exists():  # ours always have both
+            raise FolderError(f"{self.path} has a journal but no experiment.json to say whose it is. {REMEDY}")
         if about is None:
             content = {"format": FORMAT, "version": __version__, "digest": experiment.digest}
             self.write("experiment.json", content | {"experiment": experiment.to_json()})
             return
-        remedy = "Choose another --out, or delete that folder to start again."
-        if about.get("format") != FORMAT:
-            raise FolderError(
-                f"{self.path} was written in format {about.get('format')}; this version writes {FORMAT}. {remedy}"
-            )
-        if about.get("digest") != experiment.digest or about.get("experiment") != experiment.to_json():
-            raise FolderError(f"{self.path} belongs to another experiment ({about.get('digest')}). {remedy}")
+        self._check_format(about)
+        same = canonical(about.get("experiment", {})) == canonical(experiment.to_json())
+        if about.get("digest") != experiment.digest or not same:
+            raise FolderError(f"{self.path} belongs to another experiment ({about.get('digest')}). {REMEDY}")
         if about.get("version") != __version__ and self.summary() is None:
             raise FolderError(
                 f"{self.path} was begun by iblurry {about.get('version')}, and this is {__version__}, which may not go "
-                f"on exactly. Finish it with that version. {remedy}"
+                f"on exactly. Finish it with that version. {REMEDY}"
             )
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Nobody else runs in this folder meanwhile; the system lets go of the lock when the process ends, however."""
-        with stops_when_full(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            with stops_when_full(self.path):
+                self.path.mkdir(parents=True, exist_ok=True)
+                lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise FolderError(f"{self.path} cannot be written: {error.strerror}. Choose another --out.") from error
         try:
             self._lock(lock)
             yield
@@ -90,6 +97,12 @@ class RunFolder:
             else:
                 return
         raise FolderError(f"Another process is running in {self.path}; wait for it, or choose another --out.")
+
+    def _check_format(self, about: dict[str, Any]) -> None:
+        if about.get("format") != FORMAT:
+            raise FolderError(
+                f"{self.path} was written in format {about.get('format')}; this version has {FORMAT}. {REMEDY}"
+            )
 
     def _read(self, name: str) -> dict[str, Any] | None:
         path = self.path / name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,9 +13,9 @@ import torch
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.data.stream import Sample, Stream
-from iblurry.errors import DivergedError, FolderError
+from iblurry.errors import DivergedError, FolderError, InputError
 from iblurry.experiment import checkpoint
-from iblurry.experiment.environment import environment, thread_count
+from iblurry.experiment.environment import environment, moved, thread_count
 from iblurry.experiment.examiner import Examiner
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
@@ -23,7 +24,7 @@ from iblurry.experiment.journal import Journal, NewClass, Query, Record, Start, 
 from iblurry.experiment.metrics import Metrics, metrics
 from iblurry.experiment.progress import Silent, Watcher
 
-GLANCE = 20  # samples between two looks at the clock, the loss and the progress bar
+GLANCE = 20  # samples between two looks at the loss and the progress bar; a second at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,12 @@ class Often:
 
     seconds: float = 30
     samples: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.seconds >= 0:
+            raise InputError(f"Often(seconds={self.seconds}): give the seconds between two checkpoints, from 0.")
+        if self.samples is not None and self.samples < 1:
+            raise InputError(f"Often(samples={self.samples}): give the samples between two checkpoints, from 1.")
 
 
 @dataclass(frozen=True)
@@ -63,70 +70,74 @@ def run(
     with folder.held():
         folder.claim(experiment)
         if folder.summary() is None:
-            _Run(experiment, folder, dataset or load(experiment.dataset, data_home), watcher or Silent(), save).go(
-                threads
-            )
-        return result(folder)
+            data = dataset or load(experiment.dataset, data_home)
+            _Run(experiment, folder, data, watcher or Silent(), save).go(threads)
+        return result(folder, experiment)
 
 
-def result(folder: RunFolder) -> Result:
-    """What a folder holds, from its files alone."""
+def result(folder: RunFolder, experiment: Experiment | None = None) -> Result:
+    """What a folder holds, from its files alone; a run that was not begun yet has no records."""
     summary = folder.summary()
-    records = read(folder.journal, partial=summary is None)
-    return Result(folder.path, folder.experiment(), records, metrics(records), summary)
+    begun = summary is not None or folder.journal.exists()
+    records = read(folder.journal, partial=summary is None) if begun else []
+    return Result(folder.path, experiment or folder.experiment(), records, metrics(records), summary)
 
 
 class _Run:
     """One run on its way through the stream."""
 
     def __init__(
-        self, experiment: Experiment, folder: RunFolder, dataset: Dataset, watcher: Watcher, save: Often
+        self, experiment: Experiment, folder: RunFolder, dataset: Dataset, watcher: Watcher, often: Often
     ) -> None:
-        self.experiment, self.folder, self.dataset, self.watcher, self.often = (
-            experiment,
-            folder,
-            dataset,
-            watcher,
-            save,
-        )
+        self.experiment, self.folder, self.dataset, self.watcher = experiment, folder, dataset, watcher
+        self.often = often
         self.stream = Stream(dataset, experiment.order(dataset))
         self.saved_at = 0  # the sample of the last checkpoint
         self.accuracy: float | None = None
 
     def go(self, threads: int | None) -> None:
-        about = self.folder.environment() or {}
-        fingerprint = self.dataset.fingerprint()
-        if about.get("data", fingerprint) != fingerprint:
-            raise FolderError(
-                f"The data set {self.experiment.dataset!r} is not what {self.folder.path} was begun with; "
-                "put the old data back, or choose another --out."
-            )
-        threads = about.get("threads", threads or torch.get_num_threads())
-        self.seconds = float(about.get("seconds", 0.0))
-        with thread_count(threads), stopping_politely() as stop, Journal(self.folder.journal) as self.journal:
+        before = self.folder.environment() or {}
+        threads = before.get("threads", threads or torch.get_num_threads())
+        with thread_count(threads), stopping_politely() as stop:
             self.learner = self.experiment.learner(self.dataset)
             device = self.learner.engine.device
-            self.about = environment(threads=threads, device=device, fingerprint=fingerprint)
             self.examiner = Examiner(self.dataset, device)
-            self.clock = time.monotonic()
+            self.about = environment(self.stream, threads=threads, device=device)
+            self._check_same(before)
+            self.seconds, self.clock = float(before.get("seconds", 0.0)), time.monotonic()
             self.folder.write("environment.json", self.about | {"seconds": self.seconds})
-            self._resume()
-            self.watcher.begin(self._title(), self.stream.position, len(self.stream))
-            try:
-                finished = self._walk(stop)
-            except DivergedError as error:
-                where = f"the last good checkpoint, at sample {self.saved_at}, is kept in {self.folder.path}"
-                raise DivergedError(f"{error} {where[0].upper()}{where[1:]}.") from None
-            self._save()
+            with Journal(self.folder.journal) as self.journal:
+                self._resume()
+                self.watcher.begin(self._title(), self.stream.position, len(self.stream))
+                try:
+                    finished = self._walk(stop)
+                    self._save()
+                except DivergedError as error:
+                    raise DivergedError(f"{error} {self._kept()}") from None
             if finished:
                 self._finish()
 
+    def _check_same(self, before: dict[str, Any]) -> None:
+        for name, what in (("data", "data set"), ("order", "order of the samples")):
+            if before.get(name, self.about[name]) != self.about[name]:
+                raise FolderError(
+                    f"The {what} of {self.experiment.dataset!r} is not what {self.folder.path} was begun with; "
+                    "put the old files back, or choose another --out."
+                )
+        if (sentence := moved(before, self.about)) is not None:
+            self.watcher.say(sentence)
+
     def _resume(self) -> None:
         """Back to the last checkpoint that can be trusted, or to the beginning."""
-        length = self.journal.sync()
+        written = self.folder.journal.read_bytes()
 
         def fits(state: dict[str, Any]) -> str | None:
-            return None if state["journal"] <= length else "the journal is shorter than it remembers"
+            if state["experiment"] != self.experiment.digest:
+                return "it belongs to another experiment"
+            if state["journal"]["bytes"] > len(written):
+                return "the journal is shorter than it remembers"
+            same = state["journal"] == _seal(written[: state["journal"]["bytes"]])
+            return None if same else "the journal is not what it remembers"
 
         loaded = checkpoint.load_latest(self.folder.path, accept=fits)
         if loaded is None:
@@ -137,23 +148,23 @@ class _Run:
         for sentence in loaded.skipped:
             self.watcher.say(sentence)
         self.learner.load_state_dict(loaded.state["learner"])
-        self.journal.truncate(loaded.state["journal"])
+        self.journal.truncate(loaded.state["journal"]["bytes"])
         self.stream.seek(loaded.at)
         self.saved_at = loaded.at
 
     def _walk(self, stop: Stop) -> bool:
         """Sample by sample; False where someone asked to stop before the end."""
-        saved = time.monotonic()
+        saved = looked = time.monotonic()
         for sample in self.stream:
             self._meet(sample)
-            at = self.stream.position
-            if at % GLANCE == 0 or at == len(self.stream):
+            at, now = self.stream.position, time.monotonic()
+            if at % GLANCE == 0 or at == len(self.stream) or now - looked > 1:
                 self.learner.check()
                 self.watcher.move(at, self.accuracy, self.learner.method.schedule.now)
+                looked = now
             if stop.asked:
                 return at == len(self.stream)
-            due = self.often.samples is not None and at % self.often.samples == 0
-            if due or (at % GLANCE == 0 and time.monotonic() - saved > self.often.seconds):
+            if now - saved > self.often.seconds or (self.often.samples and at % self.often.samples == 0):
                 self._save()
                 saved = time.monotonic()
         return True
@@ -180,13 +191,30 @@ class _Run:
         self.journal.append(record)
 
     def _save(self) -> None:
-        self.learner.check()
+        self._check_sound()
         at = self.stream.position
         if at > self.saved_at:
-            state = {"learner": self.learner.state_dict(), "journal": self.journal.sync()}
+            self.journal.sync()
+            seal = _seal(self.folder.journal.read_bytes())
+            state = {"experiment": self.experiment.digest, "learner": self.learner.state_dict(), "journal": seal}
             checkpoint.save(self.folder.path, state, at=at)
             self.saved_at = at
         self.folder.write("environment.json", self.about | {"seconds": self._seconds()})
+
+    def _check_sound(self) -> None:
+        """The loss is that of the last update before its step, so a good loss alone does not mean a good network."""
+        self.learner.check()
+        for name, values in self.learner.bench.network.state_dict().items():
+            if not values.isfinite().all():
+                raise DivergedError(
+                    f"The network ({name}) holds no numbers any more at sample {self.stream.position}; a lower "
+                    f"learning rate (schedule.rate, now {self.learner.method.schedule.now:.3g}) usually helps."
+                )
+
+    def _kept(self) -> str:
+        if not self.saved_at:
+            return f"Nothing had been saved in {self.folder.path} yet."
+        return f"The last good checkpoint, at sample {self.saved_at}, is kept in {self.folder.path}."
 
     def _finish(self) -> None:
         seconds = self._seconds()
@@ -205,3 +233,8 @@ class _Run:
 
     def _title(self) -> str:
         return f"{self.experiment.method.name} seed {self.experiment.seed}"
+
+
+def _seal(journal: bytes) -> dict[str, Any]:
+    """What a checkpoint remembers of the journal."""
+    return {"bytes": len(journal), "sha256": hashlib.sha256(journal).hexdigest()}

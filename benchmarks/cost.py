@@ -1,0 +1,142 @@
+"""`make bench`: what a sample costs late in a long stream, and what an update costs beside bare PyTorch.
+
+Two learners of the same experiment, one old and one young, are timed in turns within one run, and so are our update and
+the bare loop: a busy machine slows both sides, and their ratio stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from torch.nn import functional as F
+
+from iblurry import Experiment, Learner, Stream, Tuning, load
+from iblurry.data.dataset import Dataset
+from iblurry.dice import Dice
+from iblurry.methods import method
+from iblurry.network.build import build, fresh_row
+
+YOUNG, OLD, BLOCK, BLOCKS = 1_000, 100_000, 64, 60
+SELDOM = Tuning(updates_per_sample="1/8")  # an update every eighth sample, or a long stream takes an hour
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--old", type=int, default=OLD, help="length of the long stream")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    figures: dict[str, Any] = {"threads": 1, "torch": torch.__version__, "young": YOUNG, "old": given.old}
+    table = Table("what", "measured", "wanted", "holds", title="Cost")
+    for name in ("er", "clib"):
+        flat = flatness(name, given.old)
+        figures[f"{name} flatness"] = flat
+        _row(table, f"{name}: time per sample at {given.old:,} / at {YOUNG:,}", flat["ratio"], 1.05)
+        _row(table, f"{name}: resident memory at {given.old:,} / at {YOUNG:,}", flat["memory ratio"], 1.05)
+    for name in ("convnet", "mlp"):
+        update = update_against_bare(name)
+        figures[f"update {name}"] = update
+        _row(table, f"er, {name}: update / bare PyTorch update", update["ratio"], 1.15 if name == "convnet" else None)
+    Console().print(table)
+    if given.json:
+        given.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def flatness(name: str, old: int) -> dict[str, float]:
+    """How the cost of a sample late in the stream compares with its cost at the start."""
+    spec = f"shapes:classes=10,train={old // 10 + BLOCK * BLOCKS // 5},size=8,channels=1"
+    data = load(spec)
+    experiment = Experiment.of(method(name, SELDOM), spec, network="mlp", tasks=5)
+    aged, samples = _walker(experiment, data)
+    young_memory = 0.0
+    with Progress(transient=True) as progress:
+        bar = progress.add_task(f"{name}: {old:,} samples", total=old)
+        for at in range(1, old + 1):
+            _meet(aged, samples)
+            if at == YOUNG:
+                young_memory = _resident()
+            if at % 500 == 0:
+                progress.update(bar, completed=at)
+    memory = _resident() / young_memory
+    fresh, start = _walker(experiment, data)
+    for _ in range(YOUNG):
+        _meet(fresh, start)
+    late, early = _in_turns(
+        lambda: [_meet(aged, samples) for _ in range(BLOCK)], lambda: [_meet(fresh, start) for _ in range(BLOCK)]
+    )
+    return {"ratio": _ratio(late, early), "memory ratio": memory, "ms": 1e3 * statistics.median(late) / BLOCK}
+
+
+def update_against_bare(network: str) -> dict[str, float]:
+    """Our update (draw, augment, mix, train, store) against forward, backward and step on a batch that is ready."""
+    spec = "shapes:classes=10,train=800,size=16,channels=1"
+    data = load(spec)
+    learner, samples = _walker(Experiment.of("er", spec, network=network), data)
+    for _ in range(4 * BLOCK):
+        _meet(learner, samples)
+    net = build(network, data.shape, len(data.classes), dice=Dice(1))
+    for row in range(len(data.classes)):
+        net.expose(row, *fresh_row(Dice(1), row, net.features))
+    net.train()
+    optimizer = torch.optim.Adam(net.parameters(), 3e-4, fused=True)
+    images, labels = torch.randn(16, *data.shape), torch.arange(16) % 10
+
+    def bare() -> None:
+        for _ in range(BLOCK):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+
+    bare()
+    ours, theirs = _in_turns(lambda: [_meet(learner, samples) for _ in range(BLOCK)], bare)
+    return {"ratio": _ratio(ours, theirs), "ms": 1e3 * statistics.median(ours) / BLOCK}
+
+
+def _walker(experiment: Experiment, data: Dataset) -> tuple[Learner, Iterator[Any]]:
+    return experiment.learner(data), iter(Stream(data, experiment.order(data)))
+
+
+def _meet(learner: Learner, samples: Iterator[Any]) -> None:
+    sample = next(samples)
+    learner.observe(sample.image, sample.label)
+
+
+def _in_turns(one: Callable[[], Any], other: Callable[[], Any]) -> tuple[list[float], list[float]]:
+    """Seconds of each call, taking turns."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(BLOCKS):
+        for call, seconds in zip((one, other), times, strict=True):
+            start = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - start)
+    return times
+
+
+def _ratio(one: list[float], other: list[float]) -> float:
+    """The median over turns: neighbours in time saw the same machine."""
+    return statistics.median(a / b for a, b in zip(one, other, strict=True))
+
+
+def _resident() -> float:
+    """Bytes this process holds in memory now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return float(pages * 4096)
+
+
+def _row(table: Table, what: str, value: float, most: float | None) -> None:
+    wanted = "" if most is None else f"at most {most:.2f}"
+    table.add_row(what, f"{value:.3f}", wanted, "" if most is None else "yes" if value <= most else "NO")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The README does as it says: its Python runs, its commands exist, its table and tree are today's."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+import iblurry
+from iblurry.cli.main import VERBS, Verbs
+from iblurry.parts.part import Part
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+COMMANDS = [
+    line.split("#")[0].strip()
+    for block in re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
+    for line in block.splitlines()
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=["run", "learner", "policy"])
+def test_python_runs_as_printed(block, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "README.md", "exec"), {"__name__": "__main__"})
+    assert re.search(r"A_AUC \d|\['|Metrics\(a_auc=0\.\d", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("iblurry")])
+def test_commands_are_understood(command):
+    """Every verb and option exists; what they do is tested elsewhere."""
+    _, verb, *words = shlex.split(command)
+    assert verb in VERBS
+    found = Verbs().get_command(click.Context(Verbs()), verb)
+    context = found.make_context(verb, words, resilient_parsing=False)
+    assert context.info_name == verb
+
+
+def test_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"(?:^|`)make (\w+)", README, flags=re.MULTILINE)
+    assert {"demo", "test", "bench"} <= set(targets)
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_the_table_of_parts_is_complete():
+    for kind, parts in Part._known.items():
+        line = next(line for line in README.splitlines() if line.startswith(f"| `{kind}"))
+        for name, part in parts.items():
+            if part.__module__.startswith("iblurry."):
+                assert f"`{name}`" in line
+
+
+def test_every_dependency_is_justified():
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    section = pyproject.split("dependencies = [", 1)[1].split("]", 1)[0]
+    names = re.findall(r'"([A-Za-z]+)', section)
+    assert len(names) == 8
+    for name in names:
+        assert re.search(rf"^\| {name} \|", README, flags=re.MULTILINE), name
+
+
+def test_pictures_are_there():
+    for path in re.findall(r"!\[.*?\]\((.*?)\)", README):
+        assert (ROOT / path).is_file(), path
+
+
+def test_the_version_is_said_once():
+    assert f'version = "{iblurry.__version__}"' in (ROOT / "pyproject.toml").read_text()
