@@ -6,8 +6,9 @@ import torch
 
 from iblurry.augment.pipeline import Augment
 from iblurry.errors import DivergedError, InputError, UnknownLabelError
+from iblurry.experiment.settings import setting
 from iblurry.learner import Learner
-from iblurry.method import Head, Method, Pace
+from iblurry.method import Head, Method, Pace, exact
 from iblurry.methods import Tuning, clib, er
 from iblurry.parts import Constant, Exponential, Nothing, Uniform
 
@@ -48,8 +49,11 @@ class Counting(Learner):
 def test_updates_golden(golden, dataset):
     """Updates per stream batch and in all, counted on a stream of 1/100 and scaled."""
     row = next(r for r in golden["updates"]["rows"] if r[0] == dataset)
-    _, stream, per_sample, batch, half, total, _ = row
-    tuning = Tuning(batch=batch, updates_per_sample=per_sample)
+    _, stream, per_sample, batch, half, total, evaluations = row
+    usual = setting(dataset)
+    assert (usual.tuning.batch, exact(usual.tuning.updates_per_sample)) == (batch, per_sample)
+    assert stream // usual.query_every == evaluations
+    tuning = usual.tuning
     pixel = np.zeros((1, 1, 1), dtype=np.uint8)
     options = {"image": (1, 1, 1), "classes": 1, "memory": 2 * batch, "network": "mlp", "augment": Augment(pad=0)}
     counting = Counting(er(tuning), **options)
