@@ -21,7 +21,7 @@ LAYERS = [  # imports only go up this list
     ["method", "trainer", "learner"],
     ["methods"],
     ["experiment"],
-    ["cli"],
+    ["cli", "__main__"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 APART = [{"data", "augment", "network"}]  # rooms of one floor that do not know each other

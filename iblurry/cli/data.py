@@ -1,4 +1,4 @@
-"""iblurry data: which data there are, getting them, and looking at them."""
+"""`iblurry data`: which data there are, getting them, and looking at them."""
 
 from __future__ import annotations
 
@@ -11,32 +11,39 @@ import click
 
 if TYPE_CHECKING:
     from iblurry.data.dataset import Dataset
+    from iblurry.data.load import Source
 
 
 def _home_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--home",
+        metavar="FOLDER",
         type=click.Path(path_type=Path),
         help="Where imported data live (default: $IBLURRY_DATA or ~/.cache/iblurry).",
     )(command)
 
 
-@click.group(invoke_without_command=True)
+@click.group(invoke_without_command=True, subcommand_metavar="[COMMAND] [ARGS]...")
 @_home_option
 @click.pass_context
 def data(context: click.Context, home: Path | None) -> None:
-    """See which data there are, get them, and look at them."""
+    """See which data there are, get them, and look at them.
+
+    Wherever a data set is asked for, give a source of the list, with options like shapes:classes=20,size=16; the path
+    of an .npz file; or the path of a folder of pictures.
+    """
     context.obj = home
     if context.invoked_subcommand is None:
-        _list(home)
+        _list(home, as_json=False)
 
 
 @data.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @_home_option
 @click.pass_obj
-def list_(above: Path | None, home: Path | None) -> None:
-    """List the sources and whether each is here."""
-    _list(home or above)
+def list_(above: Path | None, as_json: bool, home: Path | None) -> None:
+    """List the sources and whether each is here (the default)."""
+    _list(home or above, as_json=as_json)
 
 
 @data.command()
@@ -51,7 +58,7 @@ def fetch(above: Path | None, name: str, home: Path | None) -> None:
     click.echo(f"{name} is in {place}")
 
 
-@data.command("import")
+@data.command("import", short_help="Import a copy of NAME that lies at PATH.")
 @click.argument("name")
 @click.argument("path", type=click.Path(path_type=Path))
 @_home_option
@@ -64,9 +71,9 @@ def import_(above: Path | None, name: str, path: Path, home: Path | None) -> Non
     click.echo(f"{name} is in {place}")
 
 
-@data.command()
+@data.command(short_help="Show what a data set holds: classes, counts, a contact sheet.")
 @click.argument("spec")
-@click.option("--sheet", type=click.Path(path_type=Path), help="Write a contact sheet to this PNG file.")
+@click.option("--sheet", metavar="FILE", type=click.Path(path_type=Path), help="Draw a contact sheet into this .png.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @_home_option
 @click.pass_obj
@@ -75,40 +82,51 @@ def show(above: Path | None, spec: str, sheet: Path | None, as_json: bool, home:
     from iblurry.data.load import load
 
     dataset = load(spec, home or above)
+    if sheet is not None:
+        from iblurry.data.sheet import save_sheet
+
+        save_sheet(dataset, sheet)
     facts = _facts(dataset)
     if as_json:
         click.echo(json.dumps(facts, indent=2))
     else:
         _print(facts)
     if sheet is not None:
-        from iblurry.data.sheet import save_sheet
-
-        save_sheet(dataset, sheet)
         click.echo(f"Contact sheet written to {sheet}", err=True)
 
 
-def _list(home: Path | None) -> None:
+def _list(home: Path | None, *, as_json: bool) -> None:
+    from iblurry.data.load import SOURCES, stored
+
+    sources = [
+        {"name": source.name, "about": source.about, "state": _state(source, stored(source.name, home))}
+        for source in SOURCES.values()
+    ]
+    place = stored("x", home).parent
+    if as_json:
+        click.echo(json.dumps({"home": str(place), "sources": sources}, indent=2))
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from iblurry.data.load import SOURCES, stored
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("source", "what", "state"):
         table.add_column(heading)
-    for source in SOURCES.values():
-        place = stored(source.name, home)
-        if not source.takes_path:
-            state = "built in"
-        elif not source.forms:
-            state = "from a path"
-        else:
-            state = f"here, {place.stat().st_size / 1e6:,.0f} MB" if place.exists() else "not here"
-        table.add_row(Text(source.name), Text(source.about), Text(state))
+    for source in sources:
+        table.add_row(*map(Text, source.values()))
     Console(highlight=False).print(table)
-    click.echo(f"\nData home: {stored('x', home).parent}")
-    click.echo("Get one: iblurry data fetch NAME, or iblurry data import NAME PATH.  Look: iblurry data show NAME")
+    click.echo(f"\nData home: {place}")
+    click.echo("Get one:   iblurry data fetch NAME, or iblurry data import NAME PATH")
+    click.echo("Look:      iblurry data show NAME")
+
+
+def _state(source: Source, place: Path) -> str:
+    if not source.takes_path:
+        return "built in"
+    if not source.forms:
+        return "from a path"
+    return f"here, {place.stat().st_size / 1e6:,.0f} MB" if place.exists() else "not here"
 
 
 def _facts(dataset: Dataset) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import NoReturn
 
 import click
 
@@ -12,12 +14,13 @@ from iblurry.errors import IblurryError, UnknownNameError
 from iblurry.version import __version__
 
 VERBS = {
-    "run": "Run methods on a stream, or continue; print the table and draw the figure.",
-    "show": "Print the table and draw the figure again, from journals alone.",
-    "split": "Show, draw and export an i-Blurry stream: which class comes when.",
+    "run": "Run methods on a stream, or go on with them; table and figure.",
+    "show": "The table and the figure again, from journals alone.",
+    "split": "Show, draw and export a stream: which class comes when.",
     "data": "List, fetch, import and look at data sets.",
     "methods": "List the methods and what they are made of.",
 }
+INTERRUPTED = 130  # what a shell reports for SIGINT
 
 
 class Verbs(click.Group):
@@ -37,29 +40,64 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    epilog="Commands have --help, and --json for programs. Exit codes: 0 done, 2 refused, 130 interrupted.",
+)
 @click.version_option(__version__, prog_name="iblurry")
-def iblurry() -> None:
+@click.pass_context
+def iblurry(context: click.Context) -> None:
     """Online continual learning on i-Blurry streams: one sample at a time, queries at any moment.
 
-    Start with `iblurry run`: CLIB and ER on the embedded digits, three seeds each, under a minute.
+    Start with `iblurry run`: CLIB and ER on the embedded digits, three seeds each, about a minute.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
-def main(arguments: list[str] | None = None) -> Any:
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs the program; an error on purpose is one sentence and exit code 2, never a traceback."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    _print_any_character()
     try:
-        code = iblurry.main(args=arguments, prog_name="iblurry", standalone_mode=False)
+        code = iblurry.main(args=given, prog_name="iblurry", standalone_mode=False)
     except IblurryError as error:
-        sys.exit(_refuse(str(error)))
+        _refuse(str(error))
     except click.ClickException as error:
-        where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "iblurry"
-        sys.exit(_refuse(f"{error.format_message()} See `{where} --help`."))
+        _refuse(_usage(error, given))
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        click.echo("iblurry: Interrupted; what was saved is kept, and the same command goes on from there.", err=True)
+        sys.exit(INTERRUPTED)
+    except MemoryError as error:
+        _refuse(f"This machine has too little memory ({error}); ask for less: fewer or smaller images, or --memory.")
+    except OSError as error:
+        _refuse(_trouble(error))
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _refuse(sentence: str) -> int:
+def _print_any_character() -> None:
+    """Where the terminal has no ± or ↑, a ? stands in its place, not an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _usage(error: click.ClickException, given: Sequence[str]) -> str:
+    verb = [word for word in given[:1] if word in VERBS]
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    where = context.command_path if context else " ".join(["iblurry", *verb])
+    message = error.format_message()
+    return f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{where} --help`."
+
+
+def _trouble(error: OSError) -> str:
+    """What the system said, as a sentence; an error without a file is that of a stream, such as standard output."""
+    where = error.filename if error.filename is not None else "The output"
+    return f"{where}: {error.strerror or error}. Give a place that can be read and written, with room on its disk."
+
+
+def _refuse(sentence: str) -> NoReturn:
     click.echo(f"iblurry: {sentence}", err=True)
-    return 2
+    sys.exit(2)

@@ -2,51 +2,84 @@
 
 from __future__ import annotations
 
+import math
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from iblurry.cli.own import import_option, import_own
+from iblurry.cli.places import check_figure, check_folder
+from iblurry.cli.sections import Sections
+from iblurry.cli.values import PERCENT, Number, Seeds, Whole
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
+    from iblurry.data.dataset import Dataset
     from iblurry.experiment.experiment import Experiment
 
 DEFAULT_METHODS = ("clib", "er")
+ELSEWHERE = {"dataset": "--dataset", "seed": "--seeds", "method": "the METHOD argument"}  # what --set cannot change
+PLACE = click.Path(path_type=Path)
+SECTIONS = {
+    "Stream": ("dataset", "seeds", "disjoint", "blur", "tasks", "mode", "samples", "published"),
+    "Learning (defaults are the paper's for the data set)": ("memory", "network", "query_every", "changes", "modules"),
+    "Places": ("out", "figure", "data_home", "as_json"),
+    "Machine (nothing here is part of the experiment)": ("jobs", "threads", "save_seconds", "save_samples"),
+}
+EXAMPLES = """\b
+Examples:
+  iblurry run
+  iblurry run clib er --disjoint 50 --blur 30 --memory 200 --seeds 1,2,3,4,5
+  iblurry run clib --set admission=Balanced --set schedule.rate=0.001
+  iblurry run clib --import mine.py --set admission=Mine
+"""
 
 
-@click.command()
+@click.command(cls=Sections, sections=SECTIONS, epilog=EXAMPLES)
 @click.argument("methods", nargs=-1, metavar="[METHOD]...")
-@click.option("--dataset", default="digits", show_default=True, help="A source of `iblurry data`, a .npz or a folder.")
-@click.option("--seeds", default="1,2,3", show_default=True, help="Seeds, separated by commas.")
-@click.option("--disjoint", type=float, help="N: per cent of classes that live in one task.  [default: 50]")
-@click.option("--blur", type=float, help="M: per cent of blurry samples spread over all tasks.  [default: 10]")
-@click.option("--tasks", type=int, help="Number of tasks.  [default: the paper's]")
-@click.option("--memory", type=int, help="Budget of samples kept.  [default: the paper's]")
-@click.option("--network", help="convnet, mlp, resnet18 or resnet34.  [default: the paper's]")
-@click.option("--samples", type=int, help="Stop after so many samples.  [default: the whole stream]")
-@click.option("--query-every", type=int, help="Samples between two queries.  [default: the paper's]")
-@click.option("--published", type=click.Path(path_type=Path), help="Take the order from these published split files.")
+@click.option("--dataset", metavar="SPEC", default="digits", show_default=True, help="See `iblurry data`.")
+@click.option("--seeds", metavar="LIST", type=Seeds(), default="1,2,3", show_default=True, help="One run for each.")
+@click.option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]")
+@click.option("--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples that stray.  [default: 10]")
+@click.option("--tasks", metavar="T", type=Whole(1), help="How many tasks.  [default: the paper's]")
+@click.option("--mode", metavar="NAME", help="strict, uneven, compatible: if N does not fit.")
+@click.option("--samples", metavar="S", type=Whole(1), help="Stop after so many samples.  [default: all]")
+@click.option("--published", metavar="FOLDER", type=PLACE, help="Take the order from published split files.")
+@click.option("--memory", metavar="K", type=Whole(1), help="Samples that may be kept.")
+@click.option("--network", metavar="NAME", help="convnet, mlp, resnet18 or resnet34.")
+@click.option("--query-every", metavar="S", type=Whole(1), help="Samples between two queries.")
 @click.option(
-    "--set", "changes", multiple=True, metavar="PATH=VALUE", help="Any field: admission=Balanced, mode=uneven."
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Any field: pace.gather=4, admission=Balanced. `iblurry methods --json` lists them. Repeatable.",
 )
+@import_option
+@click.option("--out", metavar="FOLDER", type=PLACE, default="runs", show_default=True, help="Where runs live.")
+@click.option("--figure", metavar="FILE", type=PLACE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
+@click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
+@click.option("--jobs", metavar="J", type=Whole(1), help="Runs at a time.  [default: one per core]")
+@click.option("--threads", metavar="T", type=Whole(1), help="Threads of each run.  [default: its share; 1 if small]")
 @click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs live."
+    "--save-seconds",
+    metavar="S",
+    type=Number(0),
+    default=30,
+    show_default=True,
+    help="Seconds between two checkpoints.",
 )
-@click.option("--figure", type=click.Path(path_type=Path), help="Figure file, .png .svg or .pdf.  [default: in --out]")
-@click.option("--data-home", type=click.Path(path_type=Path), help="Where imported data sets live.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Runs at a time.  [default: as many as there are cores]")
-@click.option(
-    "--threads", type=click.IntRange(min=1), help="Torch threads of each run.  [default: its share; 1 if small]"
-)
-@click.option("--save-seconds", type=float, default=30, show_default=True, help="Seconds between two checkpoints.")
-@click.option("--save-samples", type=click.IntRange(min=1), help="Also a checkpoint every so many samples.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables and bars.")
+@click.option("--save-samples", metavar="S", type=Whole(1), help="Also a checkpoint every so many samples.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def run(
     methods: tuple[str, ...],
     dataset: str,
-    seeds: str,
+    seeds: tuple[int, ...],
     changes: tuple[str, ...],
+    modules: tuple[str, ...],
     out: Path,
     figure: Path | None,
     data_home: Path | None,
@@ -58,60 +91,94 @@ def run(
     published: Path | None,
     **fields: Any,
 ) -> int:
-    """Run METHODS (default: clib er) on a stream, or continue them; then print the table and draw the figure.
+    """Run METHODs (default: clib er) on a stream; print the table, draw the figure.
 
-    The same command continues what was interrupted and keeps what is done.
+    The same command goes on with what was interrupted and keeps what is done.
     """
+    check_folder(out, f"--out {out}")
+    if figure is not None:
+        check_figure(figure, f"--figure {figure}")
+    import_own(modules)
     given = {name: value for name, value in fields.items() if value is not None}
     if published is not None:
         given["published"] = str(published)
-    experiments = [
-        _experiment(method, dataset, seed, given, changes)
-        for method in methods or DEFAULT_METHODS
-        for seed in _seeds(seeds)
-    ]
+    experiments = _experiments(methods or DEFAULT_METHODS, dataset, seeds, given, changes)
 
-    from iblurry.cli.showing import check_figure, console, show_results
+    from iblurry.cli.main import INTERRUPTED
+    from iblurry.cli.showing import show_results
+    from iblurry.cli.watching import Watch
     from iblurry.data.load import load
-    from iblurry.experiment.progress import Bars, Silent
     from iblurry.experiment.run import Often
     from iblurry.experiment.workers import Plan, run_all
 
-    check_figure(figure)
-    data = load(dataset, data_home)
-    for experiment in {one.method.name: one for one in experiments}.values():
-        experiment.check(data)
+    _check(experiments, load(dataset, data_home))
     often = Often(seconds=save_seconds, samples=save_samples)
     plan = Plan(out=out, data_home=data_home, save=often, jobs=jobs, threads=threads)
-    with Bars(console(as_json)) as bars:
-        results = run_all(experiments, plan, [Silent() if as_json else bars.bar() for _ in experiments])
-        if any(result.summary is None for result in results):
-            bars.say(f"Stopped and saved in {out}. The same command goes on from there.")
-            return 130
-    show_results(results, figure or out / f"{_stem(experiments[0])}.png", as_json=as_json)
+    with Watch() as watch:
+        watchers = [watch.watcher(f"{one.method.name} seed {one.seed}") for one in experiments]
+        results = run_all(experiments, plan, watchers)
+    if len(results) < len(experiments) or any(result.summary is None for result in results):
+        click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)
+        return INTERRUPTED
+    default = out / f"{_stem(experiments[0])}.png"
+    show_results(results, [figure] if figure else [default, default.with_suffix(".svg")], as_json=as_json)
     return 0
 
 
-def _experiment(method: str, dataset: str, seed: int, given: dict[str, Any], changes: tuple[str, ...]) -> Experiment:
+def _experiments(
+    methods: Sequence[str], dataset: str, seeds: Sequence[int], given: dict[str, Any], changes: Sequence[str]
+) -> list[Experiment]:
     from iblurry.experiment.edit import edit
     from iblurry.experiment.experiment import Experiment
 
-    experiment = Experiment.of(method, dataset, seed=seed, **given)
     for change in changes:
-        experiment = edit(experiment, change)
-    return experiment
+        name = change.partition("=")[0].strip()
+        if name in ELSEWHERE:
+            raise InputError(f"--set {change}: {name} is not set this way; use {ELSEWHERE[name]}.")
+    for method in methods:
+        if methods.count(method) > 1:
+            raise InputError(f"The method {method} is named {methods.count(method)} times; name each once.")
+    experiments = []
+    for method in methods:
+        for seed in seeds:
+            experiment = Experiment.of(method, dataset, seed=seed, **given)
+            for change in changes:
+                experiment = edit(experiment, change)
+            experiments.append(experiment)
+    _refuse_twins(experiments, methods)
+    return experiments
 
 
-def _seeds(text: str) -> list[int]:
-    try:
-        seeds = [int(seed) for seed in text.split(",")]
-    except ValueError:
-        raise InputError(f"--seeds {text!r} is no list of seeds; write whole numbers like 1,2,3.") from None
-    if len(set(seeds)) < len(seeds):
-        raise InputError(f"--seeds {text!r} names a seed twice; a seed is one run.")
-    return seeds
+def _refuse_twins(experiments: Sequence[Experiment], methods: Sequence[str]) -> None:
+    if len({experiment.digest for experiment in experiments}) < len(experiments):
+        raise InputError(f"With these changes, {' and '.join(methods)} become the same experiment; name one of them.")
+
+
+def _check(experiments: Sequence[Experiment], data: Dataset) -> None:
+    """Raises now what would otherwise come up in the middle of the work."""
+    for experiment in {one.method: one for one in experiments}.values():
+        _check_room(experiment.memory, data)
+        experiment.check(data)
+    for experiment in {one.seed: one for one in experiments}.values():
+        samples = len(experiment.order(data))
+        if experiment.query_every > samples:
+            raise InputError(
+                f"query_every={experiment.query_every} is more than the stream's {samples} samples, so the curve would "
+                f"have no point; give --query-every a number up to {samples}."
+            )
+
+
+def _check_room(memory: int, data: Dataset) -> None:
+    """A system that promises more memory than it has would end the program without a word."""
+    needed = memory * math.prod(data.shape)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise InputError(
+            f"memory={memory} takes {needed / 1e9:,.0f} GB and this machine has {there / 1e9:,.0f} GB; the stream has "
+            f"{len(data.train):,} samples, and more are never kept."
+        )
 
 
 def _stem(experiment: Experiment) -> str:
-    dataset = experiment.name.removeprefix(f"{experiment.method.name}-").rsplit("-", 2)[0]
-    return f"{dataset}-i-blurry-{experiment.disjoint:g}-{experiment.blur:g}"
+    name = Path(experiment.dataset.split(":", 1)[0]).stem
+    return f"{name}-i-blurry-{experiment.disjoint:g}-{experiment.blur:g}"

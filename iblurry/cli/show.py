@@ -3,35 +3,54 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.errors import InputError
+from iblurry.cli.own import import_option, import_own
+from iblurry.cli.places import check_figure
+from iblurry.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from iblurry.experiment.run import Result
 
 
 @click.command()
-@click.argument("runs", nargs=-1, metavar="RUN...", type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, metavar="[RUN]...", type=click.Path(path_type=Path))
 @click.option(
-    "--figure", type=click.Path(path_type=Path), help="Figure file, .png .svg or .pdf.  [default: beside the runs]"
+    "--figure",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Draw into this .png, .svg or .pdf.  [default: accuracy.png and .svg beside the first run]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def show(runs: tuple[Path, ...], figure: Path | None, as_json: bool) -> None:
-    """Print the table and draw the figure of RUNs: run folders, or folders of them.
+@import_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+def show(runs: tuple[Path, ...], figure: Path | None, modules: tuple[str, ...], as_json: bool) -> None:
+    """Print the table and draw the figure of RUNs: run folders, or folders of them (default: runs).
 
-    Unfinished ones count as far as they got.
+    Runs that differ only in their seed make one row. Unfinished ones count as far as they got.
     """
-    from iblurry.cli.showing import check_figure, show_results
-    from iblurry.experiment.folder import RunFolder
-    from iblurry.experiment.run import result
+    places = runs or (Path("runs"),)
+    folders = _distinct([folder for path in places for folder in _folders(path)])
+    beside = folders[0].parent / "accuracy.png"
+    figures = [figure] if figure is not None else [beside, beside.with_suffix(".svg")]
+    for path in figures:
+        check_figure(path, f"--figure {path}" if figure else f"The figure {path}")
+    import_own(modules)
 
-    check_figure(figure)
-    folders = [folder for path in runs or (Path("runs"),) for folder in _folders(path)]
-    results = [one for one in map(result, map(RunFolder, dict.fromkeys(folders))) if one.metrics.queries]
+    from iblurry.cli.showing import show_results
+
+    try:
+        results = [result for folder in folders if (result := _result(folder)) is not None]
+    except InputError as error:
+        if isinstance(error.__cause__, UnknownNameError):
+            raise InputError(f"{error} Parts of your own are known after --import MODULE.") from error
+        raise
     if not results:
         raise InputError(
-            f"No run with a query was found in {', '.join(map(str, runs or ('runs',)))}; `iblurry run` makes some."
+            f"No run in {', '.join(map(str, places))} has come to a query yet; let `iblurry run` go on first."
         )
-    show_results(results, figure or folders[0].parent / "accuracy.png", as_json=as_json)
+    show_results(results, figures, as_json=as_json)
 
 
 def _folders(path: Path) -> list[Path]:
@@ -40,4 +59,25 @@ def _folders(path: Path) -> list[Path]:
     found = sorted(child.parent for child in path.glob("*/experiment.json"))
     if not found:
         raise InputError(f"{path} is no run's folder and holds none; name a folder that `iblurry run` wrote.")
+    return found
+
+
+def _distinct(folders: list[Path]) -> list[Path]:
+    """Each folder once, whatever ways it was named."""
+    first: dict[Path, Path] = {}
+    for folder in folders:
+        first.setdefault(folder.resolve(), folder)
+    return list(first.values())
+
+
+def _result(folder: Path) -> Result | None:
+    """What a folder holds; None, and a remark, where that is nothing to show yet."""
+    from iblurry.experiment.folder import RunFolder
+    from iblurry.experiment.run import result
+
+    place = RunFolder(folder)
+    found = result(place) if place.journal.exists() else None
+    if found is None or not found.metrics.queries:
+        click.echo(f"{folder} has not come to a query yet and is left out.", err=True)
+        return None
     return found

@@ -3,78 +3,86 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.errors import InputError
-
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.table import Table
 
     from iblurry.experiment.run import Result
 
+FEW = 8  # run folders are named one by one up to so many
+LEGEND = 80  # characters of a name that fit below a figure
 
-def console(as_json: bool) -> Console:
-    """Bars and remarks go to the error stream where standard output is for a machine."""
+
+def show_results(results: Sequence[Result], figures: Sequence[Path], *, as_json: bool) -> None:
+    """The figure into its files; the table, the names of the figures and of the runs to standard output."""
+    from iblurry.cli.rows import grouped, settings
+    from iblurry.data.sources.writing import replacing
+    from iblurry.experiment.figure import curves
+    from iblurry.experiment.table import caption, render, rows, to_json
+
+    groups = grouped(results)
+    title = settings([result.experiment for result in results])
+    table = rows({name: [result.metrics for result in group] for name, group in groups.items()})
+    lines = {textwrap.fill(name, LEGEND): [result.records for result in group] for name, group in groups.items()}
+    for path in figures:
+        with replacing(path) as part:
+            curves(lines, part, title=title)
+    if as_json:
+        about = {"title": title, "table": json.loads(to_json(table)), "figures": list(map(str, figures))}
+        click.echo(json.dumps(about | {"runs": _runs(groups)}, indent=2))
+        return
+    click.echo(title)
+    _print(render(table))
+    click.echo(caption(table))
+    click.echo("Figure: " + ", ".join(map(str, figures)))
+    _name_folders(results)
+
+
+def _print(table: Table) -> None:
+    """Narrow enough for 80 columns: no borders, and long names folded, never cut."""
+    from rich import box
     from rich.console import Console
 
-    return Console(stderr=as_json)
+    table.box, table.show_edge, table.pad_edge, table.padding = box.SIMPLE_HEAD, False, False, (0, 1, 0, 0)
+    table.caption = None  # it would be folded at the table's width
+    table.columns[0].overflow = "fold"
+    Console(highlight=False).print(table)
 
 
-def check_figure(path: Path | None) -> None:
-    """Before the work, not after it."""
-    if path is not None and path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise InputError(f"The figure {path.name!r} ends in {path.suffix!r}; end it in .png, .svg or .pdf.")
+def _runs(groups: Mapping[str, Sequence[Result]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "folder": str(result.folder),
+            "row": row,
+            "method": result.experiment.method.name,
+            "dataset": result.experiment.dataset,
+            "seed": result.experiment.seed,
+            "finished": result.summary is not None,
+        }
+        | asdict(result.metrics)
+        | (result.summary or {})
+        for row, group in groups.items()
+        for result in group
+    ]
 
 
-def show_results(results: Sequence[Result], figure: Path, *, as_json: bool) -> None:
-    """The table on standard output, the figure in its file; PNG also as SVG, for papers."""
-    from iblurry.experiment.figure import curves
-    from iblurry.experiment.table import render, rows, to_json
+def _name_folders(results: Sequence[Result]) -> None:
+    from iblurry.experiment.journal import Start
 
-    groups: dict[str, list[Result]] = {}
+    if len(results) <= FEW:
+        click.echo("Runs:   " + "\n        ".join(str(result.folder) for result in results))
+    else:
+        parents = [result.folder.parent for result in results]
+        counts = [f"{parents.count(parent)} folders in {parent}" for parent in dict.fromkeys(parents)]
+        click.echo("Runs:   " + ", ".join(counts))
     for result in results:
-        groups.setdefault(_group(result, results), []).append(result)
-    table = rows({name: [r.metrics for r in group] for name, group in groups.items()})
-    figure.parent.mkdir(parents=True, exist_ok=True)
-    figures = [figure, figure.with_suffix(".svg")] if figure.suffix.lower() == ".png" else [figure]
-    for path in figures:
-        curves({name: [r.records for r in group] for name, group in groups.items()}, path, title=_title(results))
-    if as_json:
-        about: dict[str, Any] = {"table": json.loads(to_json(table)), "figures": [str(path) for path in figures]}
-        runs = [
-            {"folder": str(r.folder), "finished": r.summary is not None} | (r.summary or asdict(r.metrics))
-            for r in results
-        ]
-        click.echo(json.dumps(about | {"runs": runs}, indent=2))
-        return
-    console(as_json).print(render(table))
-    click.echo("Figure: " + ", ".join(map(str, figures)))
-
-
-def _group(result: Result, results: Sequence[Result]) -> str:
-    """Runs that differ only in their seed are one row, named by the method and, where that is not enough, the rest."""
-    name = result.experiment.method.name
-    alike = {_without_seed(r) for r in results if r.experiment.method.name == name}
-    if len(alike) == 1:
-        return name
-    one = result.experiment
-    return f"{name} ({one.dataset}, N={one.disjoint:g} M={one.blur:g}, K={one.memory}, {_without_seed(result)[:4]})"
-
-
-def _without_seed(result: Result) -> str:
-    from dataclasses import replace
-
-    return replace(result.experiment, seed=0).digest
-
-
-def _title(results: Sequence[Result]) -> str | None:
-    settings = {(r.experiment.dataset, r.experiment.disjoint, r.experiment.blur) for r in results}
-    if len(settings) > 1:
-        return None
-    ((dataset, disjoint, blur),) = settings
-    return f"{Path(dataset).name}, i-Blurry-{disjoint:g}-{blur:g}"
+        start = result.records[0]
+        if result.summary is None and isinstance(start, Start):
+            click.echo(f"Not finished: {result.folder}, {result.metrics.samples:,} of {start.samples:,} samples")

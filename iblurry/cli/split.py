@@ -8,30 +8,45 @@ from typing import TYPE_CHECKING
 
 import click
 
+from iblurry.cli.values import PERCENT, Whole
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from iblurry.data.dataset import Dataset
     from iblurry.data.order import Order
 
+PLACE = click.Path(path_type=Path)
+
 
 @click.command()
-@click.option("--dataset", default="digits", show_default=True, help="The data set, as `iblurry data` names it.")
-@click.option("--tasks", default=5, show_default=True, help="How many tasks.")
-@click.option("--disjoint", default=50.0, show_default=True, help="N: per cent of the classes that live in one task.")
+@click.option("--dataset", metavar="SPEC", default="digits", show_default=True, help="See `iblurry data`.")
+@click.option("--tasks", metavar="T", type=Whole(1), default=5, show_default=True, help="How many tasks.")
 @click.option(
-    "--blur", default=10.0, show_default=True, help="M: per cent of the blurry samples dealt out over all tasks."
+    "--disjoint",
+    metavar="N",
+    type=PERCENT,
+    default=50,
+    show_default=True,
+    help="Per cent of classes in one task only.",
 )
-@click.option("--seed", default=1, show_default=True, help="The same seed gives the same split.")
 @click.option(
-    "--mode", default="strict", show_default=True, help="strict, uneven or compatible: what if N does not fit."
+    "--blur",
+    metavar="M",
+    type=PERCENT,
+    default=10,
+    show_default=True,
+    help="Per cent of blurry samples that stray to other tasks.",
 )
+@click.option("--seed", metavar="S", type=Whole(0), default=1, show_default=True, help="Same seed, same split.")
 @click.option(
-    "--published", type=click.Path(path_type=Path), help="Read the split from published files in this folder."
+    "--mode", metavar="NAME", default="strict", show_default=True, help="strict, uneven, compatible: if N does not fit."
 )
-@click.option("--figure", type=click.Path(path_type=Path), help="Draw it into this file (.png, .svg or .pdf).")
-@click.option("--export", type=click.Path(path_type=Path), help="Write it as published files into this folder.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON in place of the table.")
+@click.option("--published", metavar="FOLDER", type=PLACE, help="Read the split from published files.")
+@click.option("--figure", metavar="FILE", type=PLACE, help="Draw it into this .png, .svg or .pdf.")
+@click.option("--export", metavar="FOLDER", type=PLACE, help="Write it as published files.")
+@click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def split(
     dataset: str,
     tasks: int,
@@ -42,6 +57,7 @@ def split(
     published: Path | None,
     figure: Path | None,
     export: Path | None,
+    data_home: Path | None,
     as_json: bool,
 ) -> None:
     """Show an i-Blurry-N-M split: the samples of each class in each task.
@@ -58,7 +74,7 @@ def split(
         order_figure.check_format(figure)
     if published is not None and mode != "strict":
         raise InputError(f"--mode {mode} makes a split, --published {published} reads one; give one of the two.")
-    data = load(dataset)
+    data = load(dataset, data_home)
     if published is not None:
         order = published_files.read(published, data, tasks=tasks, n=disjoint, m=blur, seed=seed)
     else:

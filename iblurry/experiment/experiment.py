@@ -24,6 +24,12 @@ from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.methods import method as method_named
 
+TYPES = {
+    "method": (Method, "a Method, or its name to Experiment.of"),
+    "augment": (Augment, "an Augment"),
+    "dataset": (str, "a name or a path"),
+    "network": (str, "a name"),
+}
 LEAST = {"memory": 1, "tasks": 1, "query_every": 1, "samples": 1, "seed": 0}  # of the whole numbers
 
 
@@ -68,9 +74,9 @@ class Experiment:
         return cls(**values | changes)
 
     def __post_init__(self) -> None:
-        for name, kind in (("method", Method), ("augment", Augment), ("dataset", str), ("network", str)):
+        for name, (kind, words) in TYPES.items():
             if not isinstance(getattr(self, name), kind):
-                raise InputError(f"{name}={getattr(self, name)!r} does not fit; give a {kind.__name__}.")
+                raise InputError(f"{name}={getattr(self, name)!r} does not fit; give {words}.")
         for name, least in LEAST.items():
             if name != "samples" or self.samples is not None:
                 object.__setattr__(self, name, _whole(name, getattr(self, name), least))

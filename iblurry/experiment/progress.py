@@ -1,16 +1,12 @@
-"""What a person sees of a run while it goes: how far, how good, how fast, how long still."""
+"""Who watches a run: told when it begins, how far and how good it is, and what there is to remark."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, Self
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress
+from typing import Protocol
 
 
 class Watcher(Protocol):
-    """Whoever wants to know how a run is going."""
+    """Whoever wants to know how a run is going; the command line has one that draws bars."""
 
     def begin(self, name: str, at: int, samples: int) -> None: ...
     def move(self, at: int, accuracy: float | None, rate: float) -> None: ...
@@ -18,9 +14,10 @@ class Watcher(Protocol):
 
 
 class Silent:
-    """Sees nothing; keeps what was said."""
+    """Shows nothing; keeps what was said and how far the run is."""
 
     def __init__(self) -> None:
+        self.at = 0
         self.said: list[str] = []
 
     def begin(self, name: str, at: int, samples: int) -> None:
@@ -31,58 +28,3 @@ class Silent:
 
     def say(self, sentence: str) -> None:
         self.said.append(sentence)
-
-
-class Bars:
-    """The bars of several runs; `bar()` makes a watcher for one more."""
-
-    def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[accuracy]}"),
-            TextColumn("{task.fields[rate]}"),
-            TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-            console=console,
-        )
-
-    def __enter__(self) -> Self:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def bar(self) -> Bar:
-        return Bar(self.progress)
-
-    def say(self, sentence: str) -> None:
-        """A remark above the bars."""
-        self.progress.console.print(sentence, style="yellow", markup=False, highlight=False)
-
-
-class Bar:
-    """One run: accuracy of the last query, learning rate, samples per second, time left."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-
-    def begin(self, name: str, at: int, samples: int) -> None:
-        self._bar = self.progress.add_task(name, total=samples, completed=at, accuracy="", rate="", speed="")
-
-    def move(self, at: int, accuracy: float | None, rate: float) -> None:
-        speed = self.progress.tasks[self._bar].finished_speed or self.progress.tasks[self._bar].speed
-        self.progress.update(
-            self._bar,
-            completed=at,
-            accuracy="" if accuracy is None else f"{100 * accuracy:5.1f} %",
-            rate=f"lr {rate:.1e}",
-            speed="" if speed is None else f"{speed:.0f}/s",
-        )
-
-    def say(self, sentence: str) -> None:
-        self.progress.console.print(sentence, style="yellow", markup=False, highlight=False)

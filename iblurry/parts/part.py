@@ -112,10 +112,15 @@ def hyper_parameters(part: Part) -> dict[str, object]:
 
 def part_class(kind: str, name: str) -> type[Part]:
     """The part of this kind with this name; parts of one's own are known once their module is imported."""
-    known = Part._known.get(kind, {})
+    known = known_parts(kind)
     if name not in known:
         raise UnknownNameError(kind, name, known)
     return known[name]
+
+
+def known_parts(kind: str) -> dict[str, type[Part]]:
+    """Every part of this kind by its name, one's own among them."""
+    return dict(sorted(Part._known.get(kind, {}).items()))
 
 
 def part_from_json(kind: str, data: Any) -> Part:

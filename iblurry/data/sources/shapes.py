@@ -15,6 +15,7 @@ from iblurry.errors import InputError
 
 Field = NDArray[Any]  # (n, size, size) float32
 
+MOST = 2**36  # bytes of pixels at once
 CHUNK = 64  # images drawn at once; an image is the same however many are asked for
 GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples spread evenly over a circle, for any number of them
 
@@ -44,6 +45,11 @@ def shapes(
         raise InputError(f"shapes draws channels=1 (grey) or 3 (colour), not {channels}.")
     if not 0 <= noise <= 1:
         raise InputError(f"shapes needs a noise between 0 and 1, not {noise}.")
+    if classes * (train + test) * channels * size * size > MOST:
+        raise InputError(
+            f"shapes of {classes} classes, {train} + {test} images each, {channels}x{size}x{size}, are more than "
+            f"{MOST // 2**30} GiB; ask for fewer or smaller ones."
+        )
     parts = []
     for part, count in (("train", train), ("test", test)):
         images = np.empty((classes, count, channels, size, size), dtype=np.uint8)

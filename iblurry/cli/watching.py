@@ -1,0 +1,79 @@
+"""What a person sees of runs on the way: bars on a terminal, now and then a line elsewhere, all on standard error."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Self
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PAUSE = 60.0  # seconds between two lines of a run where there is no terminal
+
+
+class Watch:
+    """The live part of the screen; `watcher(name)` makes a watcher for one more run."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        self.console: Console = Console(stderr=True, highlight=False)
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),  # less where the name is long
+            TaskProgressColumn(),
+            TextColumn("{task.fields[about]}"),
+            TimeRemainingColumn(compact=True),
+            console=self.console,
+            disable=not self.console.is_terminal,
+            transient=True,  # a run that is done leaves a line
+        )
+
+    def __enter__(self) -> Self:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bars.stop()
+
+    def watcher(self, name: str) -> OneRun:
+        return OneRun(self, name)
+
+    def say(self, sentence: str) -> None:
+        """A line that stays."""
+        if self.console.is_terminal:
+            self.console.print(sentence, markup=False, soft_wrap=True)  # above the bars
+        else:
+            click.echo(sentence, err=True)
+
+
+class OneRun:
+    """Accuracy at the last query, learning rate, samples per second, and when it is done, a line that says so."""
+
+    def __init__(self, watch: Watch, name: str) -> None:
+        self.watch, self.name = watch, name
+
+    def begin(self, name: str, at: int, samples: int) -> None:
+        self.from_, self.samples = at, samples
+        self.began = self.spoke = time.monotonic()
+        self.bar = self.watch.bars.add_task(self.name, total=samples, completed=at, about="")
+        if at:
+            self.say(f"goes on from sample {at:,} of {samples:,}")
+
+    def move(self, at: int, accuracy: float | None, rate: float) -> None:
+        now = time.monotonic()
+        right = "" if accuracy is None else f"{100 * accuracy:.1f} % "
+        speed = (at - self.from_) / max(now - self.began, 1e-9)
+        self.watch.bars.update(self.bar, completed=at, about=f"{right} lr {rate:.0e}  {speed:,.0f}/s")
+        if at >= self.samples:
+            self.watch.bars.remove_task(self.bar)
+            self.say(f"{right}after {at:,} samples, {speed:,.0f} a second")
+        elif now - self.spoke > PAUSE and not self.watch.console.is_terminal:
+            self.spoke = now
+            self.say(f"{right}after {at:,} of {self.samples:,} samples, {speed:,.0f} a second")
+
+    def say(self, sentence: str) -> None:
+        self.watch.say(f"{self.name}: {sentence}")

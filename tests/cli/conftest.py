@@ -1,0 +1,125 @@
+"""The program called in this process: what it prints, where, and how it ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from iblurry.cli.main import main
+
+QUICK = [  # a run of a moment
+    *("--dataset", "shapes:classes=4,train=20,test=10,size=8,channels=1"),
+    *("--tasks", "2", "--memory", "20", "--network", "mlp", "--samples", "40", "--query-every", "10", "--jobs", "1"),
+]
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty working folder, a terminal of 80 columns, no data home."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("IBLURRY_DATA", str(tmp_path / "no-data"))
+    return tmp_path
+
+
+@pytest.fixture
+def call(here, capsys):
+    def call(*arguments) -> Said:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        return Said(ended.value.code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def program():
+    """The command that starts the program in a process of its own."""
+    return [sys.executable, "-c", "from iblurry.cli.main import main; main()"]
+
+
+@pytest.fixture
+def apart(here):
+    """Calls one after the other in a process of their own, where they leave no trace; what each says."""
+    code = (
+        "import sys\n"
+        "from iblurry.cli.main import main\n"
+        "for command in sys.argv[1:]:\n"
+        "    try:\n"
+        "        main(command.split())\n"
+        "    except SystemExit as end:\n"
+        "        print(f'\\0{end.code}', end='\\0')\n"
+    )
+
+    def apart(*commands) -> list[Said]:
+        done = subprocess.run([sys.executable, "-c", code, *commands], capture_output=True, text=True, check=True)
+        words = done.stdout.split("\0")
+        return [Said(int(end), out, done.stderr) for out, end in zip(words[:-1:2], words[1::2], strict=True)]
+
+    return apart
+
+
+@pytest.fixture
+def own(here):
+    """mine.py: an admission and a method that no other test should know."""
+    (here / "mine.py").write_text(
+        "from iblurry.methods.clib import clib\n"
+        "from iblurry.methods.recipe import recipe\n"
+        "from iblurry.parts import Admission\n"
+        "from beside import THREE\n\n\n"
+        "class Oldest(Admission):\n"
+        "    patience: int = THREE\n\n"
+        "    def place(self, one):\n"
+        "        return self.bench.memory.written_at[:-1].argmin(0, keepdim=True)\n\n\n"
+        '@recipe(paper="mine")\n'
+        "def clib_oldest(tuning):\n"
+        '    """CLIB that gives up the oldest."""\n'
+        '    return clib(tuning, name="clib-oldest", admission=Oldest())\n'
+    )
+    (here / "beside.py").write_text("THREE = 3\n")
+    return here / "mine.py"
+
+
+@pytest.fixture
+def quick(call):
+    """`iblurry run` on a small stream; must succeed."""
+
+    def quick(*arguments) -> Said:
+        said = call("run", *QUICK, *arguments)
+        assert said.code == 0, said.err
+        return said
+
+    return quick
+
+
+@pytest.fixture
+def refused(call, here):
+    """A call that must be refused: one line on the error stream, exit code 2, nothing else said, nothing written."""
+
+    def refused(*arguments) -> str:
+        before = contents(here)
+        code, out, err = call(*arguments)
+        assert code == 2, err
+        assert out == ""
+        assert err.startswith("iblurry: ")
+        assert err.endswith(".\n")
+        assert err.count("\n") == 1
+        assert "Traceback" not in err
+        assert contents(here) == before
+        return err
+
+    return refused
+
+
+def contents(folder):
+    return {path: path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}

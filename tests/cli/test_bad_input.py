@@ -1,0 +1,274 @@
+"""Bad input: one clear sentence, exit code 2, no traceback, nothing overwritten."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+
+import numpy as np
+import pytest
+
+from iblurry.data.load import load
+from iblurry.data.sources.arrays import save
+from tests.cli.conftest import QUICK
+
+REFUSALS = {  # a command line: words of its sentence
+    "rnu": "no command called 'rnu'. Did you mean 'run'? Known: data, methods, run, show, split.",
+    "--nonsense": "No such option '--nonsense'. See `iblurry --help`.",
+    # names
+    "run clbi": "no method called 'clbi'. Did you mean 'clib'? Known: ",
+    "run clib-relased": "Did you mean 'clib",
+    "run er er": "The method er is named 2 times; name each once.",
+    "run --dataset digts": "no data source called 'digts'. Did you mean 'digits'? Known: ",
+    "run --dataset shapes:clases=3": "no option of shapes called 'clases'. Did you mean 'classes'?",
+    "run --dataset shapes:classes=x": "classes of shapes must be a whole number, not 'x'",
+    "run --dataset nowhere.npz": "There is no file nowhere.npz",
+    "run --dataset nowhere/": "There is no file or folder nowhere/",
+    "run --dataset cifar10": "run `iblurry data fetch cifar10`, or `iblurry data import cifar10 PATH`",
+    "run --network resnet19": "no network called 'resnet19'. Did you mean 'resnet18'?",
+    "run --mode unevn": "no mode called 'unevn'. Did you mean 'uneven'?",
+    "run --sets a=b": "No such option '--sets'",
+    "run --set": "Option '--set' requires an argument. See `iblurry run --help`.",
+    # fields
+    "run --set foo": "write path=value",
+    "run --set =3": "write path=value",
+    "run --set memori=3": "Did you mean 'memory'?",
+    "run --set memory=abc": "memory",
+    "run --set memory=": "memory",
+    "run --set admission=Resevoir": "no admission called 'Resevoir'. Did you mean 'Reservoir'?",
+    "run --set admission=": "no admission called ''",
+    "run --set admission=Reservoir,Balanced": "no admission called 'Reservoir,Balanced'",
+    "run --set admission.stepp=1": "no field of ",
+    "run --set terms=": "there is no loss to train on",
+    "run --set terms.3=CrossEntropy": "3",
+    "run --set pace=3": "pace.gather",
+    "run --set pace.gather=0": "gather",
+    "run --set pace.updates_per_sample=1/0": "updates_per_sample",
+    "run --set augment.cutmix=7": "a probability from 0 (never) to 1 (always)",
+    "run --set schedule.rate=nan": "give a number",
+    "run --set schedule.rate=-1": "the learning rate is positive",
+    "run --set seed=7": "--set seed=7: seed is not set this way; use --seeds.",
+    "run --set dataset=shapes": "use --dataset",
+    "run --set method=clib": "use the METHOD argument",
+    # numbers
+    "run --seeds 1,x": "--seeds 1,x: give whole numbers from 0, separated by commas, like 1,2,3.",
+    "run --seeds ,": "like 1,2,3",
+    "run --seeds -1": "whole numbers from 0",
+    "run --seeds 1,1": "--seeds 1,1 names a seed twice",
+    "run --disjoint 101": "--disjoint 101: give a number from 0 to 100.",
+    "run --disjoint -1": "give a number from 0 to 100",
+    "run --disjoint nan": "give a number from 0 to 100",
+    "run --blur half": "--blur half: give a number from 0 to 100.",
+    "run --set blur=200": "give a number from 0 to 100",
+    "run --disjoint 25": "the nearest that can is 0 or 50",
+    "run --tasks 3": "choose a number of tasks that can (1, 2, 5, 10)",
+    "run --tasks 0": "--tasks 0: give a whole number from 1.",
+    "run --tasks 100000": "10 classes make 1 to 10 tasks",
+    "run --memory 0": "--memory 0: give a whole number from 1.",
+    "run --memory 1e3": "--memory 1e3: give a whole number from 1.",
+    "run er --memory 5": "memory=5 leaves er 0 rows for 10 classes; give each class a row: at least 18.",
+    "run clib --memory 5": "at least 10",
+    "run clib --memory 12": "a batch takes 16 out of it, so the least is 16",
+    "run --memory 100000000000000": "this machine has ",
+    "run --samples 99999999": "samples=99999999 is more than the stream's 1400",
+    "run --query-every 5000": "give --query-every a number up to 1400",
+    "run --samples 10": "query_every=25 is more than the stream's 10 samples",
+    "run --jobs 0": "--jobs 0: give a whole number from 1.",
+    "run --jobs x": "--jobs x: give a whole number from 1.",
+    "run --threads 0": "--threads 0: give a whole number from 1.",
+    "run --save-seconds nan": "--save-seconds nan: give a number from 0.",
+    "run --save-samples 0": "--save-samples 0: give a whole number from 1.",
+    # places
+    "run --figure a.gif": "end it in .png, .svg or .pdf",
+    "run --figure a": "end it in .png, .svg or .pdf",
+    "run --figure folder.png": "--figure folder.png is a folder; give the name of a file.",
+    "run --figure file/a.png": "--figure file/a.png: ",
+    "run --out file": "is a file, not a folder; give another place.",
+    "run --out file/deep": "is a file, not a folder; give another place.",
+    "run --published nowhere": "nowhere has no digits_split5_n50_m10_rand",
+    "run --import nowhere.py": "--import nowhere.py failed: there is no such file. Correct it, and try again.",
+    "run --import nowhere": "No module named 'nowhere'",
+    "run --import broken.py": "--import broken.py failed: line 2: ZeroDivisionError: division by zero. Correct it",
+    "run --import json.py": "another module is called json already",
+    # the other verbs
+    "show": "runs is no run's folder and holds none; name a folder that `iblurry run` wrote.",
+    "show nowhere": "nowhere is no run's folder and holds none",
+    "show file": "file is no run's folder and holds none",
+    "show --figre x": "No such option '--figre'. Did you mean '--figure'? See `iblurry show --help`.",
+    "split --disjoint 300": "--disjoint 300: give a number from 0 to 100.",
+    "split --disjoint 75": "the nearest that can is 50 or 100",
+    "split --seed -1": "--seed -1: give a whole number from 0.",
+    "split --mode foo": "no mode called 'foo'",
+    "split --figure file/a.png": "file",
+    "split --export file/a": "file",
+    "data shwo": "No such command 'shwo'. Did you mean 'show'? See `iblurry data --help`.",
+    "data show": "Missing argument 'SPEC'. See `iblurry data show --help`.",
+    "data show digts --json": "Did you mean 'digits'?",
+    "data show digits --sheet x.gif": "ending in .png",
+    "data show digits --sheet file/x.png --json": "cannot be written",
+    "data fetch digits": "needs no download",
+    "data import digits x": "it is built in",
+    "methods foo": "Got unexpected extra argument (foo). See `iblurry methods --help`.",
+    "methods --jso": "Did you mean '--json'?",
+    "methods --import nowhere.py": "there is no such file",
+}
+
+
+@pytest.fixture
+def cluttered(here):
+    """Things in the way."""
+    (here / "file").write_text("precious")
+    (here / "folder.png").mkdir()
+    (here / "broken.py").write_text("import math\n1 / 0\n")
+    (here / "json.py").write_text("")
+
+
+@pytest.mark.parametrize("line", REFUSALS)
+def test_is_refused_in_a_sentence(refused, cluttered, line):
+    assert REFUSALS[line] in refused(*line.split())
+
+
+@pytest.mark.parametrize(
+    "line", ["run clbi", "run --disjoint 25", "run --memory 5", "show nowhere", "split --blur 200"]
+)
+def test_is_refused_in_json_too(refused, line):
+    refused(*line.split(), "--json")
+
+
+def spoil(path, how):
+    data = path.read_bytes()
+    middle = len(data) // 2
+    path.write_bytes(
+        {
+            "cut": data[:middle],
+            "empty": b"",
+            "flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
+            "noise": np.random.default_rng(0).bytes(len(data)),
+        }[how]
+    )
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "flipped", "noise"])
+def test_a_corrupt_data_file(refused, here, how):
+    save(load("shapes:classes=4,train=20,test=10"), here / "mine.npz")
+    spoil(here / "mine.npz", how)
+    assert "mine.npz is not a readable .npz file" in refused("run", "er", "--dataset", "mine.npz", "--json")
+
+
+def test_a_place_one_may_not_write_to(refused, here, monkeypatch):
+    (here / "old.png").write_bytes(b"precious")
+    (here / "closed").mkdir()
+    forbidden = {str(here / "closed"), "old.png"}  # said of them here, because to root nothing is forbidden
+    monkeypatch.setattr(os, "access", lambda path, mode: not (str(path) in forbidden and mode & os.W_OK))
+    for option in ("--out", "--figure"):
+        sentence = refused("run", option, "closed/x.png")
+        assert f"{option} closed/x.png: {here / 'closed'} is not yours to write to; give another place." in sentence
+    assert "--figure old.png is not yours to write to" in refused("run", "--figure", "old.png")
+
+
+def test_a_place_the_system_refuses(call, here, monkeypatch):
+    def refuse(path, *_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("iblurry.experiment.folder.os.open", refuse)
+    said = call("run", "er", *QUICK, "--seeds", "1")
+    assert (said.code, said.out) == (2, "")
+    assert "Permission denied" in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.fixture
+def begun(call, here):
+    """The folder of a run that was stopped at sample 30 of 40, checkpoints at 20 and 30."""
+    from iblurry.experiment.journal import Journal
+
+    append = Journal.append
+
+    def stop(journal, record):
+        if getattr(record, "at", 0) >= 40:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(journal, record)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Journal, "append", stop)
+        said = call(*RUN)
+    assert said.code == 2, said.err
+    (folder,) = (here / "runs").iterdir()
+    assert [path.name[-14:-12] for path in sorted(folder.glob("*.safetensors"))] == ["20", "30"]
+    return folder
+
+
+RUN = ["run", "er", *QUICK, "--seeds", "1", "--save-samples", "10"]
+
+
+def undisturbed(call):
+    return json.loads(call(*RUN, "--out", "other", "--json").out)["table"]
+
+
+def test_a_full_disk(call, here, monkeypatch):
+    def full(file, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("iblurry.experiment.journal.write_all", full)
+        said = call(*RUN)
+    assert (said.code, said.out) == (2, "")
+    assert "There is no room left on the disk of runs/er-shapes-1-" in said.err
+    assert "the same command continues" in said.err
+    assert json.loads(call(*RUN, "--json").out)["table"] == undisturbed(call)  # and so it does
+
+
+def test_a_damaged_checkpoint_is_said_and_the_one_before_is_used(begun, call):
+    spoil(max(begun.glob("*.safetensors")), "flipped")
+    said = call(*RUN, "--json")
+    assert said.code == 0
+    assert "er seed 1: checkpoint-000000000030.safetensors is damaged" in said.err
+    assert "the previous good one, checkpoint-000000000020.safetensors, is used." in said.err
+    assert "er seed 1: goes on from sample 20 of 40" in said.err.splitlines()
+    assert json.loads(said.out)["table"] == undisturbed(call)
+
+
+def test_no_checkpoint_can_be_used(begun, refused):
+    for path in begun.glob("*.safetensors"):
+        spoil(path, "cut")
+    assert "Delete the folder to start again." in refused(*RUN)
+
+
+def about(folder, **changes):
+    path = folder / "experiment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_the_folder_of_another_experiment(begun, refused):
+    other = json.loads((begun / "experiment.json").read_text())["experiment"] | {"memory": 77}
+    about(begun, experiment=other)
+    sentence = refused(*RUN)
+    assert f"runs/{begun.name} belongs to another experiment" in sentence
+    assert "Choose another --out, or delete that folder to start again." in sentence
+
+
+def test_the_folder_of_another_version(begun, refused):
+    about(begun, version="0.0.0")
+    assert "was begun by iblurry 0.0.0" in refused(*RUN)
+    about(begun, format=99)
+    assert "format 99" in refused(*RUN)
+    assert "format 99" in refused("show")
+
+
+@pytest.mark.parametrize("name", ["experiment.json", "journal.jsonl"])
+def test_a_damaged_folder_cannot_be_shown(begun, refused, name):
+    (begun / name).write_bytes(b"{" + (begun / name).read_bytes())
+    sentence = refused("show", "--json")
+    assert f"{name}" in sentence
+    assert "is damaged" in sentence
+
+
+def test_a_loss_that_is_no_number(call, here):
+    said = call(*RUN, "--set", "schedule.rate=1e30", "--json")
+    assert (said.code, said.out) == (2, "")
+    (folder,) = (here / "runs").iterdir()
+    assert "a lower learning rate (schedule.rate" in said.err
+    assert f"runs/{folder.name}" in said.err  # where the last good checkpoint is, if there is one
+    assert not (folder / "summary.json").exists()
+    assert "nan" not in (folder / "journal.jsonl").read_text().lower()

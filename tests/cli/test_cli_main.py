@@ -1,0 +1,159 @@
+"""The program as a whole: help, versions, exit codes, streams; and its words, frozen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import click
+import pytest
+
+from iblurry.cli import main as main_module
+from iblurry.cli.main import VERBS, iblurry
+from iblurry.version import __version__
+
+FROZEN = {  # taking one away, or giving it another name, breaks somebody's script
+    "iblurry": ["--version"],
+    "iblurry run": [
+        "[METHOD]...",
+        *("--dataset", "--seeds", "--disjoint", "--blur", "--tasks", "--mode", "--samples", "--published"),
+        *("--memory", "--network", "--query-every", "--set", "--import"),
+        *("--out", "--figure", "--data-home", "--jobs", "--threads", "--save-seconds", "--save-samples", "--json"),
+    ],
+    "iblurry show": ["[RUN]...", "--figure", "--import", "--json"],
+    "iblurry split": [
+        *("--dataset", "--tasks", "--disjoint", "--blur", "--seed", "--mode"),
+        *("--published", "--figure", "--export", "--data-home", "--json"),
+    ],
+    "iblurry data": ["--home"],
+    "iblurry data fetch": ["NAME", "--home"],
+    "iblurry data import": ["NAME", "PATH", "--home"],
+    "iblurry data list": ["--json", "--home"],
+    "iblurry data show": ["SPEC", "--sheet", "--json", "--home"],
+    "iblurry methods": ["--import", "--json"],
+}
+
+
+def commands(group, path):
+    yield path, group
+    if isinstance(group, click.Group):
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            yield from commands(group.get_command(context, name), f"{path} {name}")
+
+
+def words(command):
+    context = click.Context(command)
+    return [
+        param.make_metavar(context) if isinstance(param, click.Argument) else param.opts[0] for param in command.params
+    ]
+
+
+def test_the_command_line_is_frozen():
+    assert {path: words(command) for path, command in commands(iblurry, "iblurry")} == FROZEN
+
+
+def test_the_command_is_installed():
+    (script,) = entry_points(group="console_scripts", name="iblurry")
+    assert script.load() is main_module.main
+
+
+def test_help_fits_a_screen(call):
+    said = call("--help")
+    lines = said.out.splitlines()
+    assert said.code == 0
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    for verb, about in VERBS.items():
+        assert any(line.split(maxsplit=1) == [verb, about] for line in lines)
+    assert call("-h") == said
+
+
+def test_no_verb_is_help(call):
+    assert call() == call("--help")
+
+
+@pytest.mark.parametrize("path", list(FROZEN))
+def test_every_help_fits_80_columns_and_names_every_option(call, path):
+    said = call(*path.split()[1:], "--help")
+    assert said.code == 0
+    assert max(map(len, said.out.splitlines())) <= 80
+    for word in FROZEN[path]:
+        assert word in said.out
+
+
+def test_version(call):
+    assert call("--version").out == f"iblurry, version {__version__}\n"
+
+
+def test_an_unknown_verb(refused):
+    assert "no command called 'rnu'. Did you mean 'run'?" in refused("rnu")
+
+
+@pytest.mark.parametrize("verb", [[], *([verb] for verb in VERBS)], ids=" ".join)
+def test_help_opens_neither_torch_nor_numpy(verb):
+    code = f"""
+import sys
+from iblurry.cli.main import main
+try:
+    main({[*verb, "--help"]})
+finally:
+    print([name for name in ("torch", "numpy", "rich", "matplotlib") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"Usage: {' '.join(['iblurry', *verb])} ")
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("arguments", [("data", "list", "--json"), ("split",)])
+def test_a_reader_that_has_seen_enough_is_no_traceback(program, arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*program, *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_full_disk_behind_standard_output(program):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*program, "data", "list"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("iblurry: The output: No space left on device.")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_terminal_without_the_characters(apart, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    (said,) = apart("split")
+    assert (said.code, said.err) == (0, "")
+    assert "i-Blurry-50-10, seed 1" in said.out
+    assert "?" in said.out
+
+
+@pytest.mark.parametrize(
+    "error, code, sentence",
+    [
+        (PermissionError(13, "Permission denied", "runs/x"), 2, "runs/x: Permission denied. Give a place"),
+        (OSError(28, "No space left on device"), 2, "The output: No space left on device. Give a place"),
+        (OSError("odd"), 2, "The output: odd. Give a place"),
+        (MemoryError("93 TiB"), 2, "too little memory (93 TiB)"),
+        (KeyboardInterrupt(), 130, "Interrupted; what was saved is kept, and the same command goes on from there."),
+    ],
+)
+def test_what_the_system_refuses_is_said_in_a_sentence(call, monkeypatch, error, code, sentence):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("iblurry.data.load.load", fail)
+    said = call("data", "show", "digits")
+    assert (said.code, said.out) == (code, "")
+    assert sentence in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_defect_of_ours_is_not_hidden(monkeypatch):
+    monkeypatch.setattr("iblurry.data.load.load", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main_module.main(["data", "show", "digits"])

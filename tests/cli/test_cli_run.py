@@ -1,0 +1,234 @@
+"""`iblurry run`: runs, goes on, prints the table, draws the figure, keeps its streams apart."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from iblurry.cli.watching import Watch
+from tests.cli.conftest import QUICK
+
+
+def folders(place):
+    return sorted(path.parent for path in place.glob("*/experiment.json"))
+
+
+def experiment(folder):
+    return json.loads((folder / "experiment.json").read_text())["experiment"]
+
+
+def curve(folder):
+    lines = map(json.loads, (folder / "journal.jsonl").read_text().splitlines())
+    return [100 * sum(line["correct"]) / sum(line["total"]) for line in lines if line["kind"] == "query"]
+
+
+def test_table_figure_and_folders(quick, here):
+    said = quick("clib", "er", "--seeds", "1,2")
+    lines = said.out.splitlines()
+    assert lines[0] == "shapes:classes=4,train=20,test=10,size=8,channels=1, i-Blurry-50-10, 2 tasks, memory 20"
+    assert max(map(len, lines[1:])) <= 80
+    found = folders(here / "runs")
+    assert [(e["method"]["name"], e["seed"]) for e in map(experiment, found)] == [
+        *(("clib", 1), ("clib", 2)),
+        *(("er", 1), ("er", 2)),
+    ]
+    for name, runs in (("clib", found[:2]), ("er", found[2:])):
+        areas = [np.mean(curve(run)) for run in runs]
+        row = next(line.split() for line in lines if line.startswith(f"{name} "))
+        assert row[1] == "2"
+        assert row[2:5] == [f"{np.mean(areas):.2f}", "±", f"{np.std(areas, ddof=1):.2f}"]
+    assert "Percent, mean ± sample standard deviation (n - 1) over 2 seeds." in lines
+    assert "Figure: runs/shapes-i-blurry-50-10.png, runs/shapes-i-blurry-50-10.svg" in lines
+    assert [line.removeprefix("Runs:").strip() for line in lines[-4:]] == [f"runs/{path.name}" for path in found]
+    with Image.open("runs/shapes-i-blurry-50-10.png") as picture:
+        assert picture.format == "PNG"
+    assert (here / "runs/shapes-i-blurry-50-10.svg").read_text().startswith("<?xml")
+
+
+def test_where_there_is_no_terminal_there_are_lines(quick):
+    said = quick("er", "--seeds", "1")
+    assert "\x1b" not in said.out + said.err
+    assert "━" not in said.err
+    (line,) = said.err.splitlines()
+    assert line.startswith("er seed 1: ")
+    assert " % after 40 samples, " in line
+
+
+def test_what_is_done_is_kept(quick, here):
+    first = quick("er", "--seeds", "1")
+    (folder,) = folders(here / "runs")
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
+    again = quick("er", "--seeds", "1,2")
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in before} == before
+    assert [line.split(":")[0] for line in again.err.splitlines()] == ["er seed 2"]  # the first has nothing to say
+    assert quick("er", "--seeds", "1") == (0, first.out, "")
+
+
+def test_json(quick, here):
+    said = quick("er", "--seeds", "1,2", "--json")
+    about = json.loads(said.out)
+    assert list(about) == ["title", "table", "figures", "runs"]
+    found = folders(here / "runs")
+    assert [run["folder"] for run in about["runs"]] == [f"runs/{path.name}" for path in found]
+    for run, folder in zip(about["runs"], found, strict=True):
+        summary = json.loads((folder / "summary.json").read_text())
+        assert {key: run[key] for key in summary} == summary
+        assert (run["row"], run["finished"]) == ("er", True)
+        assert run["a_auc"] == pytest.approx(np.mean(curve(folder)) / 100)
+    (row,) = about["table"]["rows"]
+    areas = [np.mean(curve(folder)) for folder in found]
+    assert (row["method"], row["n"]) == ("er", 2)
+    assert row["a_auc"]["mean"] == pytest.approx(np.mean(areas))
+    assert row["a_auc"]["std"] == pytest.approx(np.std(areas, ddof=1))
+    assert all((here / path).exists() for path in about["figures"])
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".PNG"])
+def test_figure_goes_where_it_is_asked_to_and_nowhere_else(quick, here, suffix):
+    quick("er", "--seeds", "1", "--figure", f"deep/er{suffix}")
+    start = (here / f"deep/er{suffix}").read_bytes()[:5]
+    assert start == {".png": b"\x89PNG\r", ".svg": b"<?xml", ".pdf": b"%PDF-"}[suffix.lower()]
+    drawn = [path.name for path in here.rglob("*") if path.suffix.lower() in (".png", ".svg", ".pdf")]
+    assert drawn == [f"er{suffix}"]
+
+
+def test_options_reach_the_experiment(quick, here):
+    options = ["--seeds", "7", "--out", "else/where", "--disjoint", "0", "--blur", "30", "--mode", "uneven"]
+    options += ["--set", "admission=Balanced", "--set", "schedule.rate=0.001", "--set", "pace.gather=4"]
+    said = quick("er", *options, "--tasks", "3", "--memory", "24", "--query-every", "20", "--samples", "30")
+    (folder,) = folders(here / "else/where")
+    made = experiment(folder)
+    values = {"seed": 7, "disjoint": 0, "blur": 30, "mode": "uneven", "tasks": 3, "memory": 24, "query_every": 20}
+    assert {name: made[name] for name in values} == values
+    assert made["samples"] == 30
+    assert made["network"] == "mlp"
+    assert made["method"]["admission"] == {"Balanced": {}}
+    assert made["method"]["schedule"]["Exponential"]["rate"] == 0.001
+    assert made["method"]["pace"]["gather"] == 4
+    assert "er admission=Balanced" in said.out  # not the er one knows, so not called er
+    assert not (here / "runs").exists()
+
+
+def test_a_plain_run_is_clib_and_er_on_digits(call, here, monkeypatch):
+    asked = []
+
+    def run_all(experiments, plan, watchers):
+        asked.extend(experiments)
+        return []
+
+    monkeypatch.setattr("iblurry.experiment.workers.run_all", run_all)
+    assert call("run").code == 130  # nothing came back, so it was stopped
+    assert [(e.method.name, e.dataset, e.seed) for e in asked] == [
+        (method, "digits", seed) for method in ("clib", "er") for seed in (1, 2, 3)
+    ]
+
+
+def test_plan(call, monkeypatch):
+    plans = []
+    monkeypatch.setattr(
+        "iblurry.experiment.workers.run_all", lambda experiments, plan, watchers: plans.append(plan) or []
+    )
+    call("run", "--jobs", "3", "--threads", "2", "--save-seconds", "0.5", "--save-samples", "9", "--data-home", "x")
+    call("run")
+    (plan, usual) = plans
+    assert (plan.jobs, plan.threads, plan.save.seconds, plan.save.samples) == (3, 2, 0.5, 9)
+    assert (str(plan.out), str(plan.data_home)) == ("runs", "x")
+    assert (usual.jobs, usual.threads, usual.save.seconds, usual.save.samples) == (None, None, 30, None)
+
+
+def test_interrupted_and_continued(program, quick, here):
+    """Ctrl-C, the same command again: the table of a run nobody disturbed."""
+    options = ["run", *QUICK, "er", "clib", "--seeds", "1", "--samples", "80", "--save-seconds", "1000"]
+    child = subprocess.Popen([*program, *options, "--json"], stdout=-1, stderr=-1, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        while not any('"query"' in path.read_text() for path in here.glob("runs/*/journal.jsonl")):
+            assert time.monotonic() < deadline
+            assert child.poll() is None
+            time.sleep(0.005)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        child.wait()
+    assert (child.returncode, out) == (130, "")
+    assert err.splitlines()[-1] == "iblurry: Stopped, and saved in runs. The same command goes on from there."
+    assert not list(here.glob("runs/clib*/summary.json"))
+
+    went_on = quick(*options[1 + len(QUICK) :], "--json")
+    undisturbed = quick(*options[1 + len(QUICK) :], "--json", "--out", "other")
+    assert json.loads(went_on.out)["table"] == json.loads(undisturbed.out)["table"]
+    for folder in folders(here / "runs"):
+        assert (folder / "journal.jsonl").read_bytes() == (here / "other" / folder.name / "journal.jsonl").read_bytes()
+
+
+def test_ones_own_part_also_in_workers(apart, own, here, refused):
+    run = " ".join(["run", "clib", *QUICK[:-2], "--jobs 2 --seeds 1,2 --import mine.py --set admission=Oldest"])
+    made, shown = apart(f"{run} --set admission.patience=5 --json", "show --import mine --json")
+    assert made.code == shown.code == 0, made.err
+    assert [run["row"] for run in json.loads(made.out)["runs"]] == ["clib admission=Oldest"] * 2
+    assert [experiment(folder)["method"]["admission"] for folder in folders(here / "runs")] == [
+        {"Oldest": {"patience": 5}}
+    ] * 2
+    assert json.loads(shown.out)["table"] == json.loads(made.out)["table"]
+    sentence = refused("show")
+    assert "no admission called 'Oldest'" in sentence
+    assert sentence.endswith("Parts of your own are known after --import MODULE.\n")
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    """A terminal of 80 columns that remembers everything."""
+    terminal = io.StringIO()
+    console = Console(file=terminal, force_terminal=True, width=80, highlight=False)
+    monkeypatch.setattr("rich.console.Console", lambda **_: console)
+    return terminal
+
+
+@pytest.mark.parametrize("name", ["er seed 1", "clib-exponential-released seed 12345"])
+def test_bars_fit_80_columns(screen, name):
+    with Watch() as watch:
+        run = watch.watcher(name)
+        run.begin("ignored", 0, 1_281_167)
+        run.began -= 600  # seconds
+        run.move(600_000, 0.999, 3.2e-4)
+        bar = picture(watch.bars)
+        run.move(1_281_167, 0.5, 3.2e-4)
+        after = picture(watch.bars)
+    (line,) = bar.splitlines()
+    assert len(line) <= 80
+    for word in (name, "━", "47%", "99.9 %  lr 3e-04  1,000/s"):
+        assert word in line
+    assert name not in after  # done: no bar
+    assert f"{name}: 50.0 % after 1,281,167 samples" in screen.getvalue()  # but a line
+
+
+def picture(bars):
+    paper = io.StringIO()
+    Console(file=paper, width=80).print(bars.get_renderable())
+    return paper.getvalue()
+
+
+def test_lines_come_now_and_then(capsys, monkeypatch):
+    clock = iter(range(0, 10_000, 25))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    with Watch() as watch:
+        run = watch.watcher("er seed 1")
+        run.begin("ignored", 100, 300)
+        for at in range(120, 301, 20):
+            run.move(at, None, 0.1)
+        run.say("a [b]remark[/b]")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "er seed 1: goes on from sample 100 of 300"
+    assert lines[1:-2] == [
+        f"er seed 1: after {at} of 300 samples, 1 a second" for at in (160, 220, 280)
+    ]  # a look every 25 s, a line once 60 have gone by
+    assert lines[-2:] == ["er seed 1: after 300 samples, 1 a second", "er seed 1: a [b]remark[/b]"]

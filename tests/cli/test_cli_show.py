@@ -1,0 +1,213 @@
+"""`iblurry show`: the same table from journals alone, rows with the right names, nothing counted twice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from iblurry.cli.rows import names, settings
+from iblurry.experiment.edit import edit
+from iblurry.experiment.experiment import Experiment
+from tests.cli.conftest import QUICK
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """Finished runs of clib and er with two seeds, and what `run` said of them."""
+    from click.testing import CliRunner
+
+    from iblurry.cli.run import run
+
+    place = tmp_path_factory.mktemp("done") / "runs"
+    said = CliRunner().invoke(run, ["clib", "er", "--seeds", "1,2", *QUICK, "--out", str(place), "--json"])
+    return place, json.loads(said.stdout)
+
+
+@pytest.fixture
+def runs(done, here):
+    """A copy of them, to do with as one likes."""
+    shutil.copytree(done[0], here / "runs")
+    return here / "runs"
+
+
+def folders(place):
+    return sorted(path.parent for path in place.glob("*/experiment.json"))
+
+
+def unfinish(folder, queries):
+    """As if the run had been killed after so many queries."""
+    (folder / "summary.json").unlink()
+    lines = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
+    ends = [at for at, line in enumerate(lines) if '"kind":"query"' in line]
+    (folder / "journal.jsonl").write_text("".join(lines[: ends[queries - 1] + 1 if queries else 1]))
+
+
+def test_the_same_as_run_from_journals_alone(done, runs, call):
+    for path in runs.rglob("*"):
+        if path.name not in ("journal.jsonl", "experiment.json", "summary.json") and path.is_file():
+            path.unlink()
+    said = call("show", "runs", "--json")
+    assert (said.code, said.err) == (0, "")
+    about = json.loads(said.out)
+    assert about["table"] == done[1]["table"]
+    assert about["title"] == done[1]["title"]
+    assert about["figures"] == ["runs/accuracy.png", "runs/accuracy.svg"]
+    assert [run["folder"] for run in about["runs"]] == [f"runs/{path.name}" for path in folders(runs)]
+    assert json.loads(call("show", "--json").out) == about  # runs is where runs are
+
+
+def test_folders_and_folders_of_folders(runs, call, here):
+    first, *rest = folders(runs)
+    (here / "more").mkdir()
+    for folder in rest:
+        shutil.move(folder, here / "more" / folder.name)
+    about = json.loads(call("show", "more", first, "--json").out)
+    assert [row["n"] for row in about["table"]["rows"]] == [2, 2]
+    assert about["figures"][0] == "more/accuracy.png"
+    again = json.loads(call("show", "more", first, "more", f"{here}/runs/../{first.relative_to(here)}", "--json").out)
+    assert again["table"] == about["table"]  # a folder named twice is one folder
+
+
+def test_a_copy_is_not_another_seed(runs, refused, here):
+    twin = folders(runs)[0]
+    shutil.copytree(twin, here / "copies" / twin.name)
+    assert "are the same experiment with the same seed; name one." in refused("show", "runs", "copies")
+
+
+def test_unfinished_runs_count_as_far_as_they_got(runs, call):
+    folder = folders(runs)[0]
+    unfinish(folder, queries=2)
+    with (folder / "journal.jsonl").open("a") as journal:
+        journal.write('{"kind":"que')  # killed while it wrote
+    said = call("show")
+    assert said.code == 0
+    assert f"Not finished: runs/{folder.name}, 20 of 40 samples" in said.out.splitlines()
+    about = json.loads(call("show", "--json").out)
+    assert [run["finished"] for run in about["runs"]] == [False, True, True, True]
+    assert (about["runs"][0]["samples"], about["runs"][0]["queries"], about["runs"][0]["seed"]) == (20, 2, 1)
+
+
+def test_runs_that_have_nothing_to_show_are_left_out_aloud(runs, call):
+    clib, other, *_ = folders(runs)
+    unfinish(clib, queries=0)
+    (other / "journal.jsonl").unlink()
+    said = call("show", "--json")
+    assert said.code == 0
+    assert [row["method"] for row in json.loads(said.out)["table"]["rows"]] == ["er"]
+    assert said.err.splitlines() == [
+        f"runs/{folder.name} has not come to a query yet and is left out." for folder in (clib, other)
+    ]
+
+
+def test_nothing_to_show_at_all(runs, call):
+    for folder in folders(runs):
+        unfinish(folder, queries=0)
+    said = call("show")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.endswith("iblurry: No run in runs has come to a query yet; let `iblurry run` go on first.\n")
+
+
+@pytest.mark.parametrize("suffix, start", [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
+def test_figure(runs, call, here, suffix, start):
+    before = set(here.rglob("*"))
+    said = call("show", "--figure", f"a/b{suffix}")
+    assert said.code == 0
+    assert f"Figure: a/b{suffix}" in said.out.splitlines()
+    assert (here / f"a/b{suffix}").read_bytes().startswith(start)
+    assert set(here.rglob("*")) - before == {here / "a", here / f"a/b{suffix}"}
+
+
+def test_a_figure_that_fails_spoils_nothing(runs, call, monkeypatch):
+    (runs / "accuracy.png").write_bytes(b"before")
+    files = set(runs.iterdir())
+
+    def fail(groups, path, **_):
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("iblurry.experiment.figure.curves", fail)
+    said = call("show", "--json")
+    assert (said.code, said.out) == (2, "")
+    assert "The disk is full, so runs/accuracy.png was not written" in said.err
+    assert (runs / "accuracy.png").read_bytes() == b"before"
+    assert set(runs.iterdir()) == files
+
+
+def test_many_runs_are_counted_not_named(runs, call, monkeypatch):
+    monkeypatch.setattr("iblurry.cli.showing.FEW", 3)
+    assert "Runs:   4 folders in runs" in call("show").out.splitlines()
+
+
+def test_long_names_are_folded_not_cut(runs, call):
+    for folder in folders(runs):
+        about = json.loads((folder / "experiment.json").read_text())
+        made = Experiment.from_json(about["experiment"])
+        made = replace(made, method=replace(made.method, name=f"{made.method.name}-{'long' * 10}"))
+        about |= {"digest": made.digest, "experiment": made.to_json()}
+        (folder / "experiment.json").write_text(json.dumps(about))
+    lines = call("show").out.splitlines()[1:]
+    assert max(map(len, lines)) <= 80
+    column = "".join(line.split(" ")[0] for line in lines[2:])
+    assert "clib-" + "long" * 10 in column
+    assert "er-" + "long" * 10 in column
+
+
+def test_long_names_are_folded_in_the_figure(runs, call, monkeypatch):
+    drawn = {}
+
+    def curves(groups, path, **_):
+        drawn.update(groups)
+        path.touch()
+
+    monkeypatch.setattr("iblurry.experiment.figure.curves", curves)
+    monkeypatch.setattr("iblurry.cli.rows.names", lambda kinds: ["a " * 50, "b"])
+    assert call("show").code == 0
+    assert list(drawn) == [" ".join("a" * 40) + "\n" + " ".join("a" * 10), "b"]
+    assert [len(group) for group in drawn.values()] == [2, 2]
+
+
+def made(method, *changes, **fields):
+    experiment = Experiment.of(method, fields.pop("dataset", "digits"), **fields)
+    for change in changes:
+        experiment = edit(experiment, change)
+    return experiment
+
+
+@pytest.mark.parametrize(
+    "kinds, called",
+    [
+        ([made("clib"), made("er")], ["clib", "er"]),
+        ([made("clib", memory=50), made("er", memory=50)], ["clib", "er"]),  # the title says it
+        ([made("clib"), made("clib", memory=50)], ["clib", "clib memory=50"]),
+        ([made("clib", memory=60), made("er", memory=50)], ["clib memory=60", "er memory=50"]),
+        ([made("er", disjoint=0), made("er")], ["er disjoint=0", "er"]),
+        ([made("er", "admission=Balanced")], ["er admission=Balanced"]),  # even alone it is not er
+        ([made("er", "schedule.rate=0.001"), made("er")], ["er schedule.rate=0.001", "er"]),
+        (
+            [made("er", "admission=Importance", f"admission.step={step}") for step in (0.5, 0.75)],
+            ["er admission=Importance admission.step=0.5", "er admission=Importance admission.step=0.75"],
+        ),
+        ([made("er", "pace.updates_per_sample=1/2")], ["er pace.updates_per_sample=1/2"]),
+        (
+            [made("er", dataset="shapes"), made("er")],
+            ["er dataset=shapes", "er dataset=digits"],  # what is usual for each is not said
+        ),
+        ([made("er", "gradient=Clip"), made("er")], ["er gradient=Clip", "er"]),
+        ([made("clib-released"), made("clib")], ["clib-released", "clib"]),
+        ([made("er", "name=mine", memory=50)], ["mine"]),
+        ([made("er", "name=mine"), made("clib", "name=mine", "admission=Reservoir", "schedule=Exponential")], None),
+    ],
+)
+def test_names_of_rows(kinds, called):
+    assert len(set(names(kinds))) == len(kinds)
+    if called is not None:
+        assert names(kinds) == called
+
+
+def test_title():
+    assert settings([made("clib"), made("er")]) == "digits, i-Blurry-50-10, 5 tasks, memory 100"
+    assert settings([made("clib"), made("er", memory=50, blur=30)]) == "digits, 5 tasks"
+    assert settings([made("clib"), made("er", dataset="shapes")]) == "i-Blurry-50-10, 5 tasks, memory 100"

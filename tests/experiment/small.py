@@ -1,0 +1,57 @@
+"""Small experiments, and watchers that do something at a chosen sample."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.progress import Silent
+from iblurry.methods import Tuning, method
+from iblurry.parts import Adaptive
+
+DATA = "shapes:classes=4,train=20,test=10,size=8,channels=1"
+METHODS = ("er", "clib", "clib-stream")
+
+
+def small(name: str = "er", dataset: str = DATA, **changes: Any) -> Experiment:
+    """Eighty samples in two tasks; quick to adapt, so that a short stream shows all of a method's rules."""
+    chosen = method(name, Tuning(batch=8))
+    if isinstance(chosen.schedule, Adaptive):
+        chosen = dataclasses.replace(chosen, schedule=Adaptive(trial=2, ignore=2, history=3))
+    options = {"tasks": 2, "memory": 24, "network": "mlp", "query_every": 7} | changes
+    return Experiment.of(chosen, dataset, **options)
+
+
+def kept(folder: Path) -> tuple[bytes, bytes]:
+    """What must come out the same however a run was interrupted: the journal and the newest checkpoint."""
+    return (folder / "journal.jsonl").read_bytes(), checkpoints(folder)[-1].read_bytes()
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Oldest first."""
+    return sorted(folder.glob("checkpoint-*.safetensors"))
+
+
+class CrashError(Exception):
+    """What no part of the program knows how to handle."""
+
+
+class At(Silent):
+    """Acts once, when the run has come to a sample."""
+
+    def __init__(self, sample: int, act: Callable[[], None]) -> None:
+        super().__init__()
+        self.sample, self.act, self.acted = sample, act, False
+
+    def move(self, at: int, accuracy: float | None, rate: float) -> None:
+        super().move(at, accuracy, rate)
+        if at >= self.sample and not self.acted:
+            self.acted = True
+            self.act()
+
+
+def crash() -> None:
+    raise CrashError

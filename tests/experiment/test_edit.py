@@ -1,0 +1,158 @@
+"""Changes by path: what each kind of path reaches, and what is said where it leads nowhere."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.experiment.edit import edit
+from iblurry.experiment.experiment import Experiment
+from iblurry.parts import Balanced, Clip, Constant, CrossEntropy, Importance, Nothing, Reservoir, Uniform
+
+CLIB = Experiment.of("clib", "cifar10")
+
+
+def reach(experiment, path):
+    """The value at a path, by plain attributes and positions."""
+    value = experiment if path.split(".")[0] in experiment.to_json() else experiment.method
+    for name in path.split("."):
+        value = value[int(name)] if isinstance(value, tuple) else getattr(value, name)
+    return value
+
+
+@pytest.mark.parametrize(
+    "change, value",
+    [
+        ("memory=200", 200),
+        ("seed=0", 0),
+        ("dataset=digits", "digits"),
+        ("mode=uneven", "uneven"),
+        ("disjoint=12.5", 12.5),
+        ("blur=30", 30.0),
+        ("samples=500", 500),
+        ("published=some/where", "some/where"),
+        ("augment.pad=2", 2),
+        ("augment.flip=false", False),
+        ("augment.flip=True", True),
+        ("augment.cutmix=1", 1.0),
+        ("name=mine", "mine"),
+        ("method.name=mine", "mine"),
+        ("pace.updates_per_sample=1/3", Fraction(1, 3)),
+        ("pace.updates_per_sample=0.1", Fraction(1, 10)),
+        ("pace.updates_per_sample=2", Fraction(2)),
+        ("pace.store=after", "after"),
+        ("head.redraw_bias=true", True),
+        ("optimizer.weight_decay=1e-4", 1e-4),
+        ("optimizer.eps=1", 1.0),
+        ("admission=Balanced", Balanced()),
+        ("admission.step=0.2", 0.2),
+        ("method.admission.rule=released", "released"),
+        ("rehearsal.count=4", 4),
+        ("schedule=Constant", Constant()),
+        ("schedule.trial=3", 3),
+        ("terms=CrossEntropy", (CrossEntropy(),)),
+        ("terms=CrossEntropy, CrossEntropy", (CrossEntropy(), CrossEntropy())),
+        ("terms.0=CrossEntropy", CrossEntropy()),
+        ("gradient=Clip", (Clip(),)),
+        ("gradient=none", ()),
+        ("gradient=", ()),
+    ],
+)
+def test_what_a_path_reaches(change, value):
+    path = change.partition("=")[0]
+    changed = edit(CLIB, change)
+    assert reach(changed, path) == value
+    assert type(reach(changed, path)) is type(value)
+    before = CLIB.to_json()
+    assert edit(CLIB, change).digest == changed.digest
+    assert CLIB.to_json() == before  # the old one is as it was
+    assert (changed == CLIB) == (reach(CLIB, path) == value)
+
+
+def test_changes_on_changes():
+    one = edit(edit(edit(CLIB, "gradient=Clip,Clip"), "gradient.1.norm=0.5"), "gradient.0=Clip")
+    assert one.method.gradient == (Clip(), Clip(norm=0.5))
+    one = edit(edit(CLIB, "schedule=Exponential"), "schedule.gamma=0.5")
+    assert one.method.schedule.gamma == 0.5
+    assert edit(edit(CLIB, "samples=5"), "samples=none").samples is None
+    assert edit(edit(CLIB, "published=x"), "published=None").published is None
+    assert edit(edit(CLIB, "admission=Reservoir"), "admission=Importance").method.admission == Importance()
+    one = edit(Experiment.of("er"), "rehearsal=Nothing")
+    assert (one.method.rehearsal, one.method.admission) == (Nothing(), Reservoir())
+    assert edit(one, "rehearsal=Uniform").method.rehearsal == Uniform()
+
+
+@pytest.mark.parametrize(
+    "change, sentence",
+    [
+        ("memory", "'memory' is no change; write path=value, such as memory=200 or admission=Balanced."),
+        ("=5", "'=5' is no change; write path=value, such as memory=200 or admission=Balanced."),
+        ("memory=ten", "memory=ten: 'ten' does not fit; give a whole number."),
+        ("memory=1.5", "memory=1.5: '1.5' does not fit; give a whole number."),
+        ("memory=", "memory=: '' does not fit; give a whole number."),
+        ("memory=none", "memory=none: 'none' does not fit; give a whole number."),
+        ("samples=all", "samples=all: 'all' does not fit; give a whole number or none."),
+        ("disjoint=half", "disjoint=half: 'half' does not fit; give a number."),
+        ("schedule.rate=nan", "schedule.rate=nan: 'nan' does not fit; give a number."),
+        ("schedule.rate=inf", "schedule.rate=inf: 'inf' does not fit; give a number."),
+        ("augment.flip=1", "augment.flip=1: '1' does not fit; give true or false."),
+        (
+            "pace.updates_per_sample=1/0",
+            "pace.updates_per_sample=1/0: '1/0' does not fit; give a fraction such as 3, 0.25 or 1/16.",
+        ),
+        ("memory.size=3", "memory.size=3: memory is 500 and has no fields; write memory=VALUE."),
+        (
+            "admission.step.x=3",
+            "admission.step.x=3: step is 0.1 and has no fields; write step=VALUE.",
+        ),
+        (
+            "augment=none",
+            "augment=none: augment has fields of its own; set one of augment.pad, augment.flip, augment.cutmix.",
+        ),
+        (
+            "head=keep",
+            "head=keep: head has fields of its own; set one of head.moments, head.redraw_bias.",
+        ),
+        ("memory=0", "memory=0 is too small; the least is 1."),  # the experiment's own checks
+        ("admission.step=2", "Importance(step=2.0): the step lies in (0, 1]; 0.1 is the released program's."),
+        (
+            "terms=",
+            "terms is empty, so there is no loss to train on; the usual choice is (CrossEntropy(),).",
+        ),
+    ],
+)
+def test_what_does_not_fit(change, sentence):
+    with pytest.raises(InputError) as caught:
+        edit(CLIB, change)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    "change, beginning",
+    [
+        ("memroy=5", "There is no field of an experiment or its method called 'memroy'. Did you mean 'memory'?"),
+        (
+            "admision=Balanced",
+            "There is no field of an experiment or its method called 'admision'. Did you mean 'admission'?",
+        ),
+        ("admission.stepp=1", "There is no field of Importance called 'stepp'. Did you mean 'step'?"),
+        ("admission.counts=1", "There is no field of Importance called 'counts'."),  # state is nothing to set
+        ("augment.fip=true", "There is no field of Augment called 'fip'. Did you mean 'flip'?"),
+        ("admission=Balance", "There is no admission called 'Balance'. Did you mean 'Balanced'?"),
+        ("admission=", "There is no admission called ''."),
+        ("admission=Balanced,Reservoir", "There is no admission called 'Balanced,Reservoir'."),
+        ("pace.store=befor", "There is no choice for pace.store called 'befor'. Did you mean 'before'?"),
+        ("terms.1.x=1", "There is no position in terms called '1'. Known: 0."),
+        ("terms.x=1", "There is no position in terms called 'x'. Known: 0."),
+        ("terms.²=1", "There is no position in terms called '²'. Known: 0."),
+        ("gradient.0=Clip", "There is no position in gradient called '0'. Known: none."),
+        ("admission..=1", "There is no field of Importance called ''."),
+        ("mode=strikt", "There is no mode called 'strikt'. Did you mean 'strict'?"),
+    ],
+)
+def test_names_that_are_not_known(change, beginning):
+    with pytest.raises(UnknownNameError) as caught:
+        edit(CLIB, change)
+    assert str(caught.value).startswith(beginning)

@@ -1,0 +1,217 @@
+"""The experiment as data: its text, its name, its checks, its order."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from iblurry.augment.pipeline import Augment
+from iblurry.data import published
+from iblurry.data.load import load
+from iblurry.data.order import i_blurry
+from iblurry.errors import DataError, InputError, UnknownNameError
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.settings import SETTINGS
+from iblurry.method import Head, Method, Pace
+from iblurry.methods import METHODS, Tuning, clib, er
+from iblurry.parts import Clip, Constant, Importance
+from tests.experiment.small import DATA, small
+
+CHANGED = {  # every field, each to something else
+    "method": er(Tuning(batch=8), schedule=Constant(rate=1e-3)),
+    "dataset": "digits",
+    "network": "convnet",
+    "memory": 25,
+    "tasks": 4,
+    "disjoint": 100,
+    "blur": 30,
+    "mode": "uneven",
+    "published": "sets",
+    "augment": Augment(pad=0),
+    "query_every": 8,
+    "samples": 50,
+    "seed": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return load(DATA)
+
+
+@pytest.mark.parametrize("name", [*METHODS, "clib-released", "er-released"])
+def test_json_and_back(name):
+    one = Experiment.of(name, DATA, published="sets", samples=3, disjoint=12.5)
+    again = Experiment.from_json(json.loads(json.dumps(one.to_json())))
+    assert again == one
+    assert (again.digest, again.name) == (one.digest, one.name)
+
+
+def test_the_digest_is_the_same_however_it_is_written():
+    one = small()
+    shuffled = dict(reversed(json.loads(json.dumps(one.to_json())).items()))
+    shuffled["method"] = dict(reversed(shuffled["method"].items()))
+    assert Experiment.from_json(shuffled).digest == one.digest
+    assert small(disjoint=50, blur=10).digest == small(disjoint=50.0, blur=np.float64(10)).digest == one.digest
+    assert small(seed=np.int64(1), memory=np.int32(24)) == one
+    rates = [Experiment.of(er(schedule=Constant(rate=rate))) for rate in (1, 1.0)]
+    assert rates[0] == rates[1]
+    assert rates[0].digest == rates[1].digest
+    assert small(augment=Augment(cutmix=1)).digest == small(augment=Augment(cutmix=1.0)).digest
+
+
+def test_every_field_changes_the_digest():
+    assert set(CHANGED) == {f.name for f in dataclasses.fields(Experiment)}
+    digests = {dataclasses.replace(small(), **{name: value}).digest for name, value in CHANGED.items()}
+    assert len(digests | {small().digest}) == len(CHANGED) + 1
+
+
+def test_every_field_of_a_method_changes_the_digest():
+    base = small("clib").method
+    changes = {
+        "name": "mine",
+        "pace": Pace(gather=1, train_stream=False, updates_per_sample=Fraction(1, 2), store="before"),
+        "admission": Importance(step=0.2),
+        "gradient": (Clip(),),
+        "schedule": Constant(),
+        "head": Head(moments="forget"),
+        "optimizer": dataclasses.replace(base.optimizer, weight_decay=0.1),
+    }
+    assert set(changes) | {"rehearsal", "terms", "readout"} == {f.name for f in dataclasses.fields(Method)}
+    digests = {small("clib").digest}
+    digests |= {Experiment.of(dataclasses.replace(base, **{name: value})).digest for name, value in changes.items()}
+    assert len(digests) == len(changes) + 1
+
+
+@pytest.mark.parametrize(
+    "method, dataset, start",
+    [
+        ("clib", "digits", "clib-digits-1-"),
+        ("clib-released", "shapes:classes=20", "clib-released-shapes-1-"),
+        ("er", "/data/my set.v2.npz", "er-my-set-v2-1-"),
+        ("er", "cifar10:/some/where.tar.gz", "er-cifar10-1-"),
+        (er(name="../../etc"), "..", "er-------etc"),
+        (er(name="é/ü" * 90), "x" * 300, "er"),
+    ],
+)
+def test_the_name_is_a_file_name(method, dataset, start):
+    one = Experiment.of(method, dataset)
+    assert re.fullmatch(r"[A-Za-z0-9_-]+", one.name)
+    assert len(one.name) < 120
+    assert one.name.endswith(f"-1-{one.digest}")
+    if isinstance(method, str):
+        assert one.name.startswith(start)
+
+
+def test_of_takes_the_settings_of_the_data_set():
+    one = Experiment.of("er", "cifar100:/some/where")
+    assert (one.network, one.memory, one.tasks, one.query_every) == ("resnet34", 2000, 5, 100)
+    assert one.method.pace.updates_per_sample == 3
+    assert Experiment.of("er", "cifar100", memory=7).memory == 7
+    for name in SETTINGS:
+        Experiment.of("clib", name)
+
+
+def test_unknown_fields():
+    with pytest.raises(UnknownNameError, match=r"no field of an experiment called 'memroy'\. Did you mean 'memory'\?"):
+        Experiment.of("er", memroy=5)
+    with pytest.raises(UnknownNameError, match="Did you mean 'seed'"):
+        Experiment.from_json(small().to_json() | {"sed": 5})
+    with pytest.raises(UnknownNameError, match="Did you mean 'clib'"):
+        Experiment.of("clibb")
+    with pytest.raises(UnknownNameError, match=r"no mode called 'strikt'\. Did you mean 'strict'"):
+        small(mode="strikt")
+
+
+@pytest.mark.parametrize("broken", [{}, {"method": {"name": "er"}}, small().to_json() | {"augment": {"pod": 1}}])
+def test_what_is_no_experiment(broken):
+    with pytest.raises(InputError, match="This is no experiment as `to_json` writes it"):
+        Experiment.from_json(broken)
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        ({"memory": 0}, "memory=0 is too small; the least is 1."),
+        ({"seed": -1}, "seed=-1 is too small; the least is 0."),
+        ({"samples": 0}, "samples=0 is too small; the least is 1."),
+        ({"tasks": 2.5}, "tasks=2.5 is no whole number; give one from 1."),
+        ({"memory": "200"}, "memory='200' is no whole number; give one from 1."),
+        ({"query_every": None}, "query_every=None is no whole number; give one from 1."),
+        ({"seed": True}, "seed=True is no whole number; give one from 0."),
+        ({"disjoint": 101}, "disjoint=101 is no percentage; give a number from 0 to 100."),
+        ({"blur": "10"}, "blur='10' is no percentage; give a number from 0 to 100."),
+        ({"blur": float("nan")}, "blur=nan is no percentage; give a number from 0 to 100."),
+        ({"augment": {"pad": 1}}, "augment={'pad': 1} does not fit; give an Augment."),
+        ({"method": "er"}, "method='er' does not fit; give a Method, or its name to Experiment.of."),
+        ({"network": None}, "network=None does not fit; give a name."),
+    ],
+)
+def test_bad_values(changes, sentence):
+    with pytest.raises(InputError) as caught:
+        dataclasses.replace(small(), **changes)
+    assert str(caught.value) == sentence
+
+
+def test_numbers_that_have_no_text_have_no_name():
+    one = Experiment.of(er(schedule=Constant(rate=float("inf"))))
+    with pytest.raises(InputError, match="finite numbers"):
+        _ = one.name
+
+
+def test_the_order_is_that_of_the_labels_and_the_seed(data):
+    one = small(disjoint=50, blur=20, seed=3)
+    assert one.order(data) == i_blurry(data.train.labels, tasks=2, disjoint=50, blur=20, seed=3)
+
+
+@pytest.mark.parametrize("samples", [1, 39, 40, 41, 80])
+def test_samples_cut_the_order(samples, data):
+    whole, cut = small(query_every=1).order(data), small(samples=samples, query_every=1).order(data)
+    assert cut.indices.tolist() == whole.indices[:samples].tolist()
+    assert cut.ends == ((samples,) if samples <= 40 else (40, samples))
+    assert cut.classes == whole.classes
+
+
+def test_more_samples_than_there_are(data):
+    with pytest.raises(InputError, match="samples=81 is more than the stream's 80; leave it out"):
+        small(samples=81).order(data)
+
+
+def test_each_class_needs_a_row_of_the_memory(data):
+    with pytest.raises(InputError) as caught:  # four samples wait outside
+        small("er", memory=7).check(data)
+    assert str(caught.value) == "memory=7 leaves er 3 rows for 4 classes; give each class a row: at least 8."
+    small("er", memory=8).check(data)
+    with pytest.raises(InputError, match="memory=3 leaves clib 3 rows for 4 classes"):
+        small("clib", memory=3).check(data)
+
+
+def test_published_orders(data, tmp_path):
+    order = i_blurry(data.train.labels, tasks=2, disjoint=50, blur=20, seed=5)
+    published.export(order, data, tmp_path, seed=5, n=50, m=20)
+    one = small(published=tmp_path, disjoint=50, blur=20, seed=5)
+    assert one.published == str(tmp_path)
+    assert one.order(data) == order
+    assert dataclasses.replace(one, samples=30).order(data).indices.tolist() == order.indices[:30].tolist()
+    with pytest.raises(DataError, match="has no shapes_split2_n50_m20_rand6_task0"):
+        dataclasses.replace(one, seed=6).order(data)
+
+
+def test_a_data_set_without_questions():
+    none = load("shapes:classes=4,train=20,test=0,size=8,channels=1")
+    with pytest.raises(
+        InputError, match=r"has no test image of the classes met by sample 7 \(.*\), so .* give it test"
+    ):
+        small().check(none)
+    with pytest.raises(InputError, match="has no test image"):
+        small().order(none)
+
+
+def test_a_path_is_a_data_set(tmp_path):
+    assert Experiment.of("er", tmp_path / "mine.npz").dataset == str(tmp_path / "mine.npz")
+    assert Experiment.of(clib(), tmp_path / "mine.npz").name.startswith("clib-mine-1-")

@@ -1,0 +1,142 @@
+"""Whose a run's folder is: one experiment's, one version's, and one process's at a time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from iblurry.errors import DataError, FolderError
+from iblurry.experiment import folder as folder_module
+from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.run import result, run
+from tests.experiment.small import At, CrashError, crash, small
+
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1])
+fcntl.flock(file, fcntl.LOCK_EX)
+print("mine", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def unfinished(tmp_path):
+    with pytest.raises(CrashError):
+        run(small(), tmp_path, watcher=At(20, crash))
+    return RunFolder(tmp_path / small().name)
+
+
+@pytest.fixture
+def finished(tmp_path):
+    return RunFolder(run(small(samples=10), tmp_path).folder)
+
+
+def alter(folder, **changes):
+    path = folder.path / "experiment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.path.iterdir()}
+
+
+def refused(experiment, folder, match):
+    """The run is refused and nothing in the folder is changed."""
+    before = contents(folder)
+    with pytest.raises(FolderError, match=match):
+        run(experiment, folder.path.parent)
+    assert contents(folder) == before
+
+
+def test_what_is_written_says_whose_it_is(unfinished):
+    about = json.loads((unfinished.path / "experiment.json").read_text())
+    assert about["experiment"] == json.loads(json.dumps(small().to_json()))
+    assert (about["format"], about["digest"]) == (1, small().digest)
+    assert unfinished.experiment() == small()
+
+
+def test_another_experiment(unfinished):
+    alter(unfinished, experiment=small(memory=30).to_json())
+    refused(small(), unfinished, r"belongs to another experiment.*Choose another --out, or delete that folder")
+    alter(unfinished, experiment=small().to_json(), digest="0" * 12)
+    refused(small(), unfinished, r"belongs to another experiment \(000000000000\)")
+
+
+def test_the_same_experiment_written_otherwise(unfinished):
+    spec = small().to_json() | {"disjoint": 50, "blur": 10}  # whole, and in another order
+    alter(unfinished, experiment=dict(reversed(spec.items())))
+    assert run(small(), unfinished.path.parent).summary is not None
+
+
+def test_another_format(unfinished, finished):
+    alter(unfinished, format=2)
+    refused(small(), unfinished, r"was written in format 2; this version has 1\. Choose another --out")
+    alter(finished, format=2)
+    refused(small(samples=10), finished, "was written in format 2")
+    with pytest.raises(FolderError, match="was written in format 2"):
+        result(finished)
+
+
+def test_another_version_is_not_continued_but_read(unfinished, finished):
+    alter(unfinished, version="0.0.1")
+    refused(small(), unfinished, r"was begun by iblurry 0\.0\.1, and this is .* Finish it with that version\.")
+    alter(finished, version="0.0.1")
+    before = contents(finished)
+    assert run(small(samples=10), finished.path.parent).summary == finished.summary()
+    assert contents(finished) == before
+
+
+def test_a_journal_nobody_signed(unfinished):
+    (unfinished.path / "experiment.json").unlink()
+    refused(small(), unfinished, r"has a journal but no experiment\.json")
+
+
+@pytest.mark.parametrize("name", ["experiment.json", "environment.json", "summary.json"])
+def test_a_damaged_file(name, finished):
+    if name == "environment.json":
+        (finished.path / "summary.json").unlink()
+    (finished.path / name).write_bytes((finished.path / name).read_bytes()[:-20])
+    before = contents(finished)
+    with pytest.raises(DataError, match=rf"{name} is damaged: .* Put back a good copy, or delete"):
+        run(small(samples=10), finished.path.parent)
+    assert contents(finished) == before
+
+
+def test_no_run_at_all(tmp_path):
+    with pytest.raises(FolderError, match=r"is no run's folder: it has no experiment\.json"):
+        result(RunFolder(tmp_path))
+
+
+@pytest.mark.parametrize("change", [{"experiment": {}}, {"experiment": small().to_json() | {"colour": 1}}])
+def test_an_experiment_that_cannot_be_read(change, finished):
+    alter(finished, **change)
+    with pytest.raises(DataError, match=r"experiment\.json holds no experiment that can be read"):
+        result(finished)
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(FolderError, match=r"cannot be written: Not a directory\. Choose another --out\."):
+        run(small(), tmp_path / "file")
+
+
+def test_two_processes(unfinished, monkeypatch):
+    monkeypatch.setattr(folder_module, "PATIENCE", 0.2)
+    command = [sys.executable, "-c", HOLD, str(unfinished.path / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"mine\n"
+        refused(small(), unfinished, r"Another process is running in .*; wait for it, or choose another --out\.")
+        other.kill()
+    assert run(small(), unfinished.path.parent).summary is not None  # the lock of a killed process is free
+
+
+def test_who_waits_a_moment_gets_in(unfinished):
+    command = [sys.executable, "-c", HOLD.replace("sys.stdin.read()", "import time; time.sleep(0.5)")]
+    with subprocess.Popen([*command, str(unfinished.path / "lock")], stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"mine\n"
+        assert run(small(), unfinished.path.parent).summary is not None
+        assert other.wait() == 0
