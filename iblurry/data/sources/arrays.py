@@ -70,6 +70,6 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
             return {key: stored[key] for key in (*NEEDED, *OPTIONAL) if key in stored.files}
     except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
         raise DataError(
-            f"{path} is not a readable .npz file of plain arrays; it is cut short, damaged or of another kind, so "
-            f"write or import it again (numpy.savez with the keys {', '.join(NEEDED)})."
+            f"{path} is not a readable .npz file of plain arrays, without pickled objects; it is cut short, damaged or "
+            f"of another kind, so write or import it again (numpy.savez with the keys {', '.join(NEEDED)})."
         ) from error
