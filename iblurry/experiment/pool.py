@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -85,6 +86,7 @@ class Pool:
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")  # torch and fork do not go together
+        resource_tracker.ensure_running()  # its own start would undo the deafness to Ctrl-C
         threads = max(task.threads for task in self.tasks)
         with _environment(OMP_NUM_THREADS=str(threads)), _deaf_to_ctrl_c():
             for _ in range(self.jobs):

@@ -35,7 +35,7 @@ SETTINGS = {
     ),
     # Not in the paper: small enough for a laptop. A mirrored digit is none, and 8 pixels leave no room for a crop.
     "digits": Setting(network="mlp", memory=100, query_every=25, augment=Augment(pad=0, flip=False)),
-    "fashion-mnist": Setting(network="convnet", memory=500, augment=Augment(pad=2)),
+    "fashion_mnist": Setting(network="convnet", memory=500, augment=Augment(pad=2)),
     "shapes": Setting(network="convnet", memory=100, augment=Augment(pad=1, flip=False)),
 }
 OTHERS = Setting(network="convnet", memory=500, augment=Augment(pad=2, flip=False))
