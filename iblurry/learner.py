@@ -135,6 +135,7 @@ class Learner:
     def _store(self, one: One) -> None:
         memory = self.bench.memory
         memory.offered += 1
+        self.method.admission.consider(one)
         row = self.method.admission.place(one) if memory.full else memory.next_row()
         memory.write(row, one)
         self.method.admission.welcome(row, one)
