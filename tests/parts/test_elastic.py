@@ -62,7 +62,7 @@ def feed(learner, samples):
             learner.end_task()
             anchor = [p.detach().clone() for p in learner.bench.network.body_parameters()]
     after = learner.bench.network.body_parameters()
-    return sum(float((a - b).square().sum()) for a, b in zip(after, anchor, strict=True))
+    return sum(float((a - b).detach().square().sum()) for a, b in zip(after, anchor, strict=True))
 
 
 def test_parameters_stay_closer_to_the_anchor_than_without(samples):
