@@ -40,7 +40,7 @@ def make_bench():
         for row in range(rows):
             network.expose(row, *fresh_row(dice, row, network.features))
         pipeline = Pipeline(Augment(pad=1), shape=image, mean=(0.5,), std=(0.25,))
-        return Workbench(network=network, memory=Memory(capacity, image), pipeline=pipeline, dice=dice)
+        return Workbench(network=network, memory=Memory(capacity, image), pipeline=pipeline, dice=dice, budget=capacity)
 
     return make
 

@@ -1,6 +1,7 @@
 """Methods: one recipe each, the paper cited."""
 
 from iblurry.methods.agem import agem
+from iblurry.methods.bic import bic
 from iblurry.methods.clib import clib, clib_balanced, clib_exponential, clib_reservoir, clib_stream
 from iblurry.methods.er import er, er_constant
 from iblurry.methods.ewc import ewc
@@ -13,6 +14,7 @@ __all__ = [
     "Recipe",
     "Tuning",
     "agem",
+    "bic",
     "clib",
     "clib_balanced",
     "clib_exponential",

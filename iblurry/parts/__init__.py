@@ -9,6 +9,7 @@ from iblurry.parts.gradient.clip import Clip
 from iblurry.parts.gradient.project import Project
 from iblurry.parts.gradient.rule import GradientRule
 from iblurry.parts.part import Part, column, state
+from iblurry.parts.readout.bias_corrected import BiasCorrected
 from iblurry.parts.readout.plain import Plain
 from iblurry.parts.readout.readout import Readout
 from iblurry.parts.rehearsal.interfered import Interfered
@@ -20,6 +21,7 @@ from iblurry.parts.schedule.constant import Constant
 from iblurry.parts.schedule.exponential import Exponential
 from iblurry.parts.schedule.schedule import Schedule
 from iblurry.parts.terms.cross_entropy import CrossEntropy
+from iblurry.parts.terms.distil import Distil
 from iblurry.parts.terms.elastic import Elastic
 from iblurry.parts.terms.term import Term
 
@@ -27,9 +29,11 @@ __all__ = [
     "Adaptive",
     "Admission",
     "Balanced",
+    "BiasCorrected",
     "Clip",
     "Constant",
     "CrossEntropy",
+    "Distil",
     "Diverse",
     "Elastic",
     "Exponential",

@@ -61,9 +61,8 @@ class Part(ABC):
         """How many memory rows, drawn at random without repetition, it wants for each update."""
         return 0
 
-    @property
-    def holds(self) -> int:
-        """How many samples it keeps outside the memory; they count against the budget."""
+    def holds(self, budget: int) -> int:
+        """How many samples of a budget it keeps outside the memory."""
         return 0
 
     def attach(self, bench: Workbench) -> Self:

@@ -53,9 +53,7 @@ def test_only_a_newcomer_unlike_the_memory_may_replace(make_bench, offer):
 
 def test_in_proportion():
     scores = torch.tensor([0.0, 2.0, 1.0, 0.0], dtype=torch.float64)
-    rows = [
-        int(in_proportion(scores, torch.tensor([u], dtype=torch.float64))[0]) for u in (0.01, 0.6, 0.7, 0.99)
-    ]
+    rows = [int(in_proportion(scores, torch.tensor([u], dtype=torch.float64))[0]) for u in (0.01, 0.6, 0.7, 0.99)]
     assert rows == [1, 1, 2, 2]
 
 
