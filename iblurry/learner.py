@@ -74,12 +74,15 @@ class Learner:
                 device=device,
             ),
             dice=dice,
+            budget=memory - method.pace.holds,
         )
         self.method = method.attach(self.bench)
         self.parts = dict(self.method.parts())
         self.trainer = Trainer(self.method, self.bench, self.engine)
         self.gathered: list[One] = []
         self.credit = 0  # updates owed, in units of 1 / denominator of updates_per_sample
+        self.tasks = 0  # that ended
+        self._settled: tuple[int, int, int] | None = None  # samples, updates and tasks when the readout last made ready
         self._head_rows = torch.arange(rows, device=device)
 
     # ------------------------------------------------------------------------------------------------ learning
@@ -99,6 +102,7 @@ class Learner:
 
     def end_task(self) -> None:
         """A task ended; parts that know tasks hear of it, the others do not."""
+        self.tasks += 1
         for part in self.parts.values():
             part.on_boundary()
 
@@ -135,6 +139,7 @@ class Learner:
     def _store(self, one: One) -> None:
         memory = self.bench.memory
         memory.offered += 1
+        self.method.admission.consider(one)
         row = self.method.admission.place(one) if memory.full else memory.next_row()
         memory.write(row, one)
         self.method.admission.welcome(row, one)
@@ -157,7 +162,12 @@ class Learner:
         """The answer to plain images (uint8, (B, C, H, W)), one column per head row; learning is not touched."""
         if not self.bench.network.known:
             raise InputError("Nothing was learnt yet, so there is nothing to answer; observe a sample first.")
-        return self.method.readout.logits(self._pixels(images, (-1, *self.image), "predict"))
+        pixels = self._pixels(images, (-1, *self.image), "predict")
+        moment = (self.bench.seen, self.bench.updates, self.tasks)
+        if moment != self._settled:
+            self.method.readout.settle()
+            self._settled = moment
+        return self.method.readout.logits(pixels)
 
     def probabilities(self, images: Images) -> Tensor:
         """(B, classes met so far), in the order of `labels`."""
@@ -193,7 +203,12 @@ class Learner:
             "memory": self.bench.memory.state_dict(),
             "parts": {place: part.state_dict() for place, part in self.parts.items()},
             "gathered": {"images": pixels.images, "labels": pixels.labels},
-            "counters": {"seen": self.bench.seen, "updates": self.bench.updates, "credit": self.credit},
+            "counters": {
+                "seen": self.bench.seen,
+                "updates": self.bench.updates,
+                "credit": self.credit,
+                "tasks": self.tasks,
+            },
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -207,7 +222,8 @@ class Learner:
         images, labels = state["gathered"]["images"], state["gathered"]["labels"]
         self.gathered = [One(i[None], n[None], int(n)) for i, n in zip(images, labels, strict=True)]
         counters = state["counters"]
-        self.bench.seen, self.bench.updates, self.credit = counters["seen"], counters["updates"], counters["credit"]
+        self.bench.seen, self.bench.updates = counters["seen"], counters["updates"]
+        self.credit, self.tasks, self._settled = counters["credit"], counters["tasks"], None
 
     # ------------------------------------------------------------------------------------------------ checking
 
@@ -233,6 +249,6 @@ class Learner:
         need = max(1, method.rehearsal.joins(sys.maxsize))
         if method.capacity(budget) < need:
             raise InputError(
-                f"memory={budget} is too small for {method.name}: {method.holds} samples wait outside the memory and a "
-                f"batch takes {need} out of it, so the least is {method.holds + need}."
+                f"memory={budget} is too small for {method.name}: {method.holds(budget)} samples are kept outside the "
+                f"memory and a batch takes {need} out of it, so the least is {method.holds(budget) + need}."
             )

@@ -131,14 +131,19 @@ class Method:
         }
         return dataclasses.replace(self, **slots)  # type: ignore[arg-type]
 
+    def holds(self, budget: int) -> int:
+        """Samples of a budget of K that are kept outside the memory: first those that wait, then what parts hold."""
+        left = budget - self.pace.holds
+        return self.pace.holds + sum(part.holds(left) for _, part in self.parts())
+
     @property
-    def holds(self) -> int:
-        """Samples kept outside the memory."""
-        return self.pace.holds + sum(part.holds for _, part in self.parts())
+    def task_free(self) -> bool:
+        """Whether it learns without being told where tasks end."""
+        return not any(part.needs_boundaries for _, part in self.parts())
 
     def capacity(self, budget: int) -> int:
         """Memory rows out of a budget of K samples: what is held elsewhere counts."""
-        return budget - self.holds
+        return budget - self.holds(budget)
 
     def to_json(self) -> dict[str, Any]:
         parts = {

@@ -12,7 +12,8 @@ from iblurry.engine.eager import Eager
 from iblurry.engine.optimizer import forget
 from iblurry.memory import Batch
 from iblurry.method import Method
-from iblurry.parts.workbench import Forward, Update, Workbench
+from iblurry.parts.part import Part
+from iblurry.parts.workbench import Drawn, Forward, Update, Workbench
 
 
 class Trainer:
@@ -25,7 +26,7 @@ class Trainer:
         body, head = bench.network.body_parameters(), bench.network.head_parameters()
         self.optimizer = method.optimizer.build([body, head] if method.schedule.parts_head else [body + head])
         self.loss = torch.zeros((), device=engine.device)  # of the last update
-        self._no_rows = torch.zeros(0, dtype=torch.int64, device=engine.device)
+        self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=engine.device), None)
         self._step = engine.compile(self._on_device)
 
     def forget_head(self) -> None:
@@ -36,27 +37,30 @@ class Trainer:
         """The host's half."""
         bench, method = self.bench, self.method
         size = bench.memory.size
-        drawn = {place: self._draw(place, min(part.draws, size)) for place, part in self.parts.items() if part.draws}
+        drawn = {place: self._draw(place, part, len(stream.labels)) for place, part in self.parts.items() if part.draws}
         throw = bench.pipeline.throw(bench.dice, bench.updates, len(stream.labels) + method.rehearsal.joins(size))
         rates = (method.schedule.now, method.schedule.head_now)
         for group, rate in zip(self.optimizer.param_groups, rates, strict=False):  # the second only where it is apart
             group["lr"] = rate
+        bench.rate = rates[0]
         bench.updates += 1
         measure = self.measures and bench.updates % method.pace.measure_every == 0
         rows, losses = self._step(stream, drawn, throw, measure)
         method.schedule.advance(Update(rows, losses, last_of_round))
 
-    def _draw(self, place: str, count: int) -> Tensor:
-        bench = self.bench
-        rows = bench.dice.distinct(f"{place} draws", bench.updates, count, among=bench.memory.size)
-        return self.engine.stage(torch.tensor(rows, dtype=torch.int64))
+    def _draw(self, place: str, part: Part, streamed: int) -> Drawn:
+        """Rows for one part, and dice to vary them with where it wants that."""
+        bench, step, size = self.bench, self.bench.updates, self.bench.memory.size
+        rows = bench.dice.distinct(f"{place} draws", step, min(part.draws, size), among=size)
+        throw = bench.pipeline.throw(bench.dice, step, streamed + len(rows), f"{place} dice") if part.varies else None
+        return Drawn(self.engine.stage(torch.tensor(rows, dtype=torch.int64)), throw)
 
     def _on_device(
-        self, stream: Batch, drawn: dict[str, Tensor], throw: Throw, measure: bool
+        self, stream: Batch, drawn: dict[str, Drawn], throw: Throw, measure: bool
     ) -> tuple[Tensor, Tensor | None]:
         """The device's half. Tensors only: no value is read, so it can run as a captured graph."""
         bench, method, network = self.bench, self.method, self.bench.network
-        rows = method.rehearsal.choose(stream, drawn.get("rehearsal", self._no_rows))
+        rows = method.rehearsal.choose(stream, drawn.get("rehearsal", self._nothing))
         batch = _join(stream, bench.memory.read(rows))
         images = bench.pipeline.train(batch.images, throw)
         partners = batch.labels.index_select(0, throw.partner) if throw.mixes else None
@@ -66,7 +70,7 @@ class Trainer:
         self.optimizer.zero_grad()
         loss.backward()
         for i, rule in enumerate(method.gradient):
-            rule.adjust(drawn.get(f"gradient.{i}", self._no_rows))
+            rule.adjust(drawn.get(f"gradient.{i}", self._nothing))
         self.optimizer.step()
         self.loss = loss.detach()
         with torch.no_grad():

@@ -40,7 +40,7 @@ def make_bench():
         for row in range(rows):
             network.expose(row, *fresh_row(dice, row, network.features))
         pipeline = Pipeline(Augment(pad=1), shape=image, mean=(0.5,), std=(0.25,))
-        return Workbench(network=network, memory=Memory(capacity, image), pipeline=pipeline, dice=dice)
+        return Workbench(network=network, memory=Memory(capacity, image), pipeline=pipeline, dice=dice, budget=capacity)
 
     return make
 
@@ -58,9 +58,31 @@ def offer():
         pixels = torch.from_numpy(rng.integers(0, 256, (1, 1, 8, 8), dtype=np.uint8))
         one = One(pixels, torch.tensor([label]), label)
         memory.offered += 1
+        admission.consider(one)
         row = admission.place(one) if memory.full else memory.next_row()
         memory.write(row, one)
         admission.welcome(row, one)
         return int(row)
 
     return give
+
+
+@pytest.fixture(scope="session")
+def samples() -> list[tuple[np.ndarray, str]]:
+    """Sixty images of five classes; the classes arrive one after the other and then mix."""
+    from iblurry.data.sources.shapes import shapes
+
+    data = shapes(classes=5, train=30, test=4, size=8, channels=1, seed=3)
+    by_class = {c: list(np.flatnonzero(data.train.labels == c)) for c in range(5)}
+    wanted = (
+        [0] * 7 + [1, 0, 1, 1, 0, 2] + [2, 1, 0, 2, 2, 1] * 3 + [3] + [3, 0, 2, 1] * 5 + [4, 4, 0, 3, 4, 1, 2, 4, 4]
+    )
+    wanted = (wanted + [0, 1, 2, 3, 4] * 3)[:60]
+    return [(data.train.images[by_class[c].pop()], data.classes[c]) for c in wanted]
+
+
+@pytest.fixture(scope="session")
+def questions() -> np.ndarray:
+    from iblurry.data.sources.shapes import shapes
+
+    return shapes(classes=5, train=1, test=8, size=8, channels=1, seed=4).test.images

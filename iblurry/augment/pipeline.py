@@ -71,18 +71,21 @@ class Pipeline:
         self._crop_flip = CropFlip(pad=augment.pad, flip=augment.flip, height=height, width=width, device=device)
         self._mix = Mix(height=height, width=width, device=device)
         centre, spread = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (tuple(mean), tuple(std)))
-        self._thrown_from: NDArray[np.float64] | None = None  # the block of uniforms that `_thrown` was made from
-        self._thrown: list[Throw] = []
+        self._thrown: dict[
+            str, tuple[NDArray[np.float64] | None, list[Throw]]
+        ] = {}  # a block of uniforms and its throws
         # (x/255 - mean) / std = x * scale + shift, each (C, 1, 1)
         self._scale = (1 / (255 * spread)).to(device, torch.float32)
         self._shift = (-centre / spread).to(device, torch.float32)
 
-    def throw(self, dice: Dice, step: int, n: int) -> Throw:
+    def throw(self, dice: Dice, step: int, n: int, purpose: str = "augment") -> Throw:
         """Throw the dice for a training batch of n images, on the host; many steps are thrown at once."""
-        uniforms, row = dice.block("augment", step, 4 * n + 4)
-        if uniforms is not self._thrown_from:
-            self._thrown_from, self._thrown = uniforms, self._throw_all(uniforms, n)
-        return self._thrown[row]
+        uniforms, row = dice.block(purpose, step, 4 * n + 4)
+        source, throws = self._thrown.get(purpose, (None, []))
+        if uniforms is not source:
+            throws = self._throw_all(uniforms, n)
+            self._thrown[purpose] = uniforms, throws
+        return throws[row]
 
     def _throw_all(self, uniforms: NDArray[np.float64], n: int) -> list[Throw]:
         """(steps, 4n + 4) uniforms -> what they mean, step by step."""
@@ -102,10 +105,13 @@ class Pipeline:
         return box(share, int(cx * self._height), int(cy * self._width), self._height, self._width)
 
     def train(self, images: Tensor, throw: Throw) -> Tensor:
-        """(B, C, H, W) uint8 -> float32, varied; the throw lies on the images' device."""
-        images = self._crop_flip(images, throw.places)
-        images = self._normalise(images)
+        """(B, C, H, W) uint8 -> float32, varied and mixed; the throw lies on the images' device."""
+        images = self.vary(images, throw)
         return self._mix(images, throw.partner, throw.edges) if throw.mixes else images
+
+    def vary(self, images: Tensor, throw: Throw) -> Tensor:
+        """(B, C, H, W) uint8 -> float32, cropped and mirrored but not mixed; of a larger throw the first B count."""
+        return self._normalise(self._crop_flip(images, throw.places[:, : len(images)]))
 
     def test(self, images: Tensor) -> Tensor:
         """(B, C, H, W) uint8 -> float32, as they are."""

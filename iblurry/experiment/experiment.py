@@ -131,7 +131,7 @@ class Experiment:
         if self.method.capacity(self.memory) < classes:
             raise InputError(
                 f"memory={self.memory} leaves {self.method.name} {max(0, self.method.capacity(self.memory))} rows for "
-                f"{classes} classes; give each class a row: at least {classes + self.method.holds}."
+                f"{classes} classes; give each class a row: at least {classes + self.method.holds(self.memory)}."
             )
         return Learner(
             self.method,

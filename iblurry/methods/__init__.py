@@ -1,13 +1,20 @@
 """Methods: one recipe each, the paper cited."""
 
+from iblurry.methods.agem import agem
+from iblurry.methods.bic import bic
 from iblurry.methods.clib import clib, clib_balanced, clib_exponential, clib_reservoir, clib_stream
 from iblurry.methods.er import er, er_constant
+from iblurry.methods.ewc import ewc
+from iblurry.methods.gss import gss
+from iblurry.methods.mir import mir
 from iblurry.methods.recipe import METHODS, Recipe, Tuning, method
 
 __all__ = [
     "METHODS",
     "Recipe",
     "Tuning",
+    "agem",
+    "bic",
     "clib",
     "clib_balanced",
     "clib_exponential",
@@ -15,5 +22,8 @@ __all__ = [
     "clib_stream",
     "er",
     "er_constant",
+    "ewc",
+    "gss",
     "method",
+    "mir",
 ]

@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 
 def state(make: Callable[[Any], T], *, init: Literal[False] = False) -> T:
-    """Declares a piece of state and how it starts, given the part at its bench: a tensor, a number, a list of numbers.
+    """Declares a piece of state and how it starts, given the part at its bench: a tensor, a dict of tensors, a number
+    or a list of numbers.
 
     What is declared is saved, restored bit for bit and never shared between two learners.
     """
@@ -45,6 +46,7 @@ class Part(ABC):
     kind: ClassVar[str]
     needs_losses: ClassVar[bool] = False  # asks for the loss of every memory row after an update
     needs_boundaries: ClassVar[bool] = False  # must be told where tasks end
+    varies: ClassVar[bool] = False  # wants dice to vary the rows it draws, and the streamed samples
     bench: Workbench
     _known: ClassVar[dict[str, dict[str, type[Part]]]] = {}
 
@@ -59,9 +61,8 @@ class Part(ABC):
         """How many memory rows, drawn at random without repetition, it wants for each update."""
         return 0
 
-    @property
-    def holds(self) -> int:
-        """How many samples it keeps outside the memory; they count against the budget."""
+    def holds(self, budget: int) -> int:
+        """How many samples of a budget it keeps outside the memory."""
         return 0
 
     def attach(self, bench: Workbench) -> Self:
@@ -93,6 +94,9 @@ class Part(ABC):
             value = saved[name]
             if isinstance(value, Tensor):
                 getattr(self, name).copy_(value)  # in place: addresses stay
+            elif isinstance(value, dict):
+                for key, tensor in value.items():
+                    getattr(self, name)[key].copy_(tensor)
             else:
                 setattr(self, name, copy.copy(value))
 

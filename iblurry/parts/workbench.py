@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from iblurry.augment.pipeline import Pipeline
+from iblurry.augment.pipeline import Pipeline, Throw
 from iblurry.dice import Dice
 from iblurry.memory import Memory
 from iblurry.network.network import Network
@@ -26,6 +27,13 @@ class Forward(NamedTuple):
     labels: Tensor  # (B,) own labels
     partners: Tensor | None  # (B,) the labels mixed in; None where the host knows that nothing was mixed
     lam: Tensor  # (1,) share of the own label
+
+
+class Drawn(NamedTuple):
+    """What the host drew for one part and one update."""
+
+    rows: Tensor  # memory rows, all different
+    throw: Throw | None  # dice to vary them and the streamed samples, for a part that `varies`
 
 
 class Update(NamedTuple):
@@ -44,8 +52,11 @@ class Workbench:
     memory: Memory
     pipeline: Pipeline
     dice: Dice
+    budget: int  # samples to be shared between the memory and what parts hold
+    correct: Callable[[Tensor], Tensor] = lambda logits: logits  # as the readout did at the end of the last task
     seen: int = 0  # samples met
     updates: int = 0  # optimizer steps taken
+    rate: float = 0.0  # the learning rate of this update
 
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:
@@ -54,6 +65,12 @@ class Workbench:
         chunk = min(512, max(64, PIXELS // math.prod(images.shape[1:])))
         parts = [self.network(self.pipeline.test(part)) for part in images.split(chunk)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def gradient(self, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        """The gradient of the mean cross-entropy of these images (float), by parameter; the network's mode is kept."""
+        with torch.enable_grad():
+            loss = F.cross_entropy(self.network(images), labels)
+            return torch.autograd.grad(loss, tuple(self.network.parameters()))
 
     def losses(self, images: Tensor, labels: Tensor) -> Tensor:
         """The cross-entropy of each plain image, (B,)."""

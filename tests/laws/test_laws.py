@@ -110,11 +110,11 @@ def test_budget(lawful, samples):
         learner.observe(image, label)
         waiting = len(learner.gathered) if lawful.pace.store == "after" else 0
         most = max(most, learner.bench.memory.size + waiting)
-        assert learner.bench.memory.capacity + lawful.holds <= BUDGET
+        assert learner.bench.memory.capacity + lawful.holds(BUDGET) <= BUDGET
         assert most <= BUDGET
         rows = learner.bench.memory.written_at[:-1]
         assert int((rows > 0).sum()) == learner.bench.memory.size
-    assert most > BUDGET - max(1, lawful.holds)  # the budget is used, too
+    assert most > BUDGET - max(1, lawful.holds(BUDGET))  # the budget is used, too
 
 
 def test_seeds_matter(lawful, samples):

@@ -13,7 +13,7 @@ from iblurry.parts.workbench import Workbench
 def walk(capacity, samples, dice):
     """Which sample sits in each row after `samples` offers; images are not needed for that."""
     part = Reservoir()
-    part.bench = Workbench(network=None, memory=Memory(capacity, (1, 1, 1)), pipeline=None, dice=dice)
+    part.bench = Workbench(network=None, memory=Memory(capacity, (1, 1, 1)), pipeline=None, dice=dice, budget=capacity)
     kept = list(range(capacity))
     for n in range(1, samples + 1):
         part.bench.memory.offered = n

@@ -8,7 +8,7 @@ from iblurry.errors import InputError, UnknownNameError
 from iblurry.memory import Batch
 from iblurry.parts import Admission, Clip, CrossEntropy, Nothing, Reservoir, Uniform
 from iblurry.parts.part import part_class, part_from_json
-from iblurry.parts.workbench import Forward
+from iblurry.parts.workbench import Drawn, Forward
 
 
 def test_cross_entropy_of_mixed_labels():
@@ -27,16 +27,17 @@ def test_clip_shortens_long_gradients_only(make_bench):
         for i, parameter in enumerate(parameters):
             parameter.grad = torch.zeros_like(parameter)
             parameter.grad.flatten()[0] = length / np.sqrt(len(parameters)) * (-1) ** i
-        Clip(norm=3.0).attach(bench).adjust(torch.zeros(0, dtype=torch.int64))
+        Clip(norm=3.0).attach(bench).adjust(Drawn(torch.zeros(0, dtype=torch.int64), None))
         total = np.sqrt(sum(float((p.grad**2).sum()) for p in parameters))
         assert total == pytest.approx(expected, rel=1e-5)
 
 
 def test_uniform_takes_what_was_drawn_and_nothing_takes_none():
     stream, rows = Batch(torch.zeros(0, 1, 8, 8), torch.zeros(0)), torch.tensor([3, 1])
+    drawn = Drawn(rows, None)
     assert Uniform(count=5).joins(3) == 3
     assert Uniform(count=5).joins(9) == Uniform(count=5).draws == 5
-    assert Uniform().choose(stream, rows) is rows
+    assert Uniform().choose(stream, drawn) is rows
     assert Nothing().joins(9) == Nothing().draws == 0
 
 

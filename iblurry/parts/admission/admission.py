@@ -16,6 +16,9 @@ class Admission(Part):
 
     kind: ClassVar[str] = "admission"
 
+    def consider(self, one: One) -> None:
+        """A sample is offered; it is not in the memory yet."""
+
     @abstractmethod
     def place(self, one: One) -> Tensor:
         """The row this sample takes in a full memory, shape (1,); `memory.discard` turns it away."""

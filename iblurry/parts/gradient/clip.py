@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import nn
 
 from iblurry.errors import InputError
 from iblurry.parts.gradient.rule import GradientRule
+from iblurry.parts.workbench import Drawn
 
 
 class Clip(GradientRule):
@@ -20,5 +21,5 @@ class Clip(GradientRule):
         if self.norm <= 0:
             raise InputError(f"Clip(norm={self.norm}): the norm is positive.")
 
-    def adjust(self, drawn: Tensor) -> None:
+    def adjust(self, drawn: Drawn) -> None:
         nn.utils.clip_grad_norm_(self.bench.network.parameters(), self.norm)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from torch import Tensor
-
 from iblurry.parts.part import Part
+from iblurry.parts.workbench import Drawn
 
 
 class GradientRule(Part):
@@ -16,5 +15,5 @@ class GradientRule(Part):
     kind: ClassVar[str] = "gradient"
 
     @abstractmethod
-    def adjust(self, drawn: Tensor) -> None:
+    def adjust(self, drawn: Drawn) -> None:
         """Works on `parameter.grad`; `drawn` are the `draws` memory rows the host drew for it."""

@@ -6,10 +6,11 @@ from torch import Tensor
 
 from iblurry.memory import Batch
 from iblurry.parts.rehearsal.rehearsal import Rehearsal
+from iblurry.parts.workbench import Drawn
 
 
 class Nothing(Rehearsal):
     """Training on the stream alone."""
 
-    def choose(self, stream: Batch, drawn: Tensor) -> Tensor:
-        return drawn  # empty: it asked for none
+    def choose(self, stream: Batch, drawn: Drawn) -> Tensor:
+        return drawn.rows  # empty: it asked for none

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from iblurry.memory import Batch
 from iblurry.parts.part import Part
+from iblurry.parts.workbench import Drawn
 
 
 class Rehearsal(Part):
@@ -21,5 +22,5 @@ class Rehearsal(Part):
         return min(self.draws, size)
 
     @abstractmethod
-    def choose(self, stream: Batch, drawn: Tensor) -> Tensor:
+    def choose(self, stream: Batch, drawn: Drawn) -> Tensor:
         """The rows that join the streamed samples, given the rows drawn at random."""

@@ -7,6 +7,7 @@ from torch import Tensor
 from iblurry.errors import InputError
 from iblurry.memory import Batch
 from iblurry.parts.rehearsal.rehearsal import Rehearsal
+from iblurry.parts.workbench import Drawn
 
 
 class Uniform(Rehearsal):
@@ -25,5 +26,5 @@ class Uniform(Rehearsal):
     def draws(self) -> int:
         return self.count
 
-    def choose(self, stream: Batch, drawn: Tensor) -> Tensor:
-        return drawn
+    def choose(self, stream: Batch, drawn: Drawn) -> Tensor:
+        return drawn.rows

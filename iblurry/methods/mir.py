@@ -1,0 +1,14 @@
+"""ER-MIR: replay what the new samples are about to spoil."""
+
+from __future__ import annotations
+
+from iblurry.method import Method
+from iblurry.methods.er import er
+from iblurry.methods.recipe import Tuning, recipe
+from iblurry.parts import Interfered
+
+
+@recipe(paper="Aljundi et al., Online continual learning with maximally interfered retrieval, NeurIPS 2019")
+def mir(tuning: Tuning) -> Method:
+    """ER that rehearses the remembered samples whose loss a step on the new ones would raise most."""
+    return er(tuning, name="mir", rehearsal=Interfered(count=tuning.batch - tuning.batch // 2))

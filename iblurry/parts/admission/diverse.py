@@ -1,0 +1,70 @@
+"""Diverse: a sample is kept for pulling the parameters where the memory does not pull them yet."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from iblurry.errors import InputError
+from iblurry.memory import One
+from iblurry.parts.admission.admission import Admission
+from iblurry.parts.part import column, state
+
+
+class Diverse(Admission):
+    """GSS-greedy: score c = 1 + the largest cosine between a sample's gradient and those of random memory batches.
+
+    A full memory takes a newcomer only if c < 1: a row i, drawn with probability in proportion to its score, gives way
+    with probability score_i / (score_i + c). Gradients are of plain images in eval mode, over all parameters; the first
+    sample of all scores 2.
+
+    Aljundi et al., "Gradient based sample selection for online continual learning", NeurIPS 2019, Algorithm 2.
+    """
+
+    batches: int = 10
+    size: int = 10  # rows in each
+
+    similarity: Tensor = column("similarity")  # (capacity + 1,) score of each row
+    newcomer: Tensor = state(lambda part: part.bench.memory.clock.double())  # (1,) score of the sample on offer
+
+    def __post_init__(self) -> None:
+        if self.batches < 1 or self.size < 1:
+            raise InputError(f"{self}: at least one batch of at least one row.")
+
+    def consider(self, one: One) -> None:
+        memory, dice = self.bench.memory, self.bench.dice
+        if not memory.size:
+            self.newcomer.fill_(2.0)
+            return
+        count = min(self.size, memory.size)
+        drawn = [
+            dice.distinct("diverse rows", memory.offered * self.batches + i, count, among=memory.size)
+            for i in range(self.batches)
+        ]
+        rows = torch.tensor(drawn, device=memory.device)  # (batches, count)
+        mine = self._gradient(one.images, one.labels)
+        theirs = torch.stack([self._gradient(*memory.read(batch)) for batch in rows])
+        self.newcomer.copy_(1 + F.cosine_similarity(theirs, mine[None]).max())
+
+    def place(self, one: One) -> Tensor:
+        memory = self.bench.memory
+        draw = torch.from_numpy(self.bench.dice.table("diverse", memory.offered, 2).copy()).to(memory.device)
+        row, score = in_proportion(self.similarity[:-1], draw[:1])
+        gives_way = (self.newcomer < 1) & (draw[1:] < score / (score + self.newcomer))
+        return torch.where(gives_way, row, memory.discard)
+
+    def welcome(self, row: Tensor, one: One) -> None:
+        self.similarity.index_copy_(0, row, self.newcomer)
+
+    def _gradient(self, images: Tensor, labels: Tensor) -> Tensor:
+        self.bench.network.eval()
+        gradient = self.bench.gradient(self.bench.pipeline.test(images), labels)
+        return torch.cat([g.flatten() for g in gradient])
+
+
+def in_proportion(scores: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """A position drawn with probability in proportion to its score, and that score, (1,) each."""
+    heap = (scores + 1e-8).cumsum(0)
+    row = torch.searchsorted(heap, uniform * heap[-1:]).clamp(max=len(scores) - 1)
+    return row, scores.index_select(0, row)

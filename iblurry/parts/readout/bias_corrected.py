@@ -1,0 +1,138 @@
+"""BiasCorrected: the logits of the newest classes are straightened on samples kept aside for that."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from iblurry.errors import InputError
+from iblurry.memory import One
+from iblurry.parts.part import state
+from iblurry.parts.readout.readout import Readout
+from iblurry.parts.workbench import Workbench
+
+
+class BiasCorrected(Readout):
+    """BiC: logit <- alpha * logit + beta for the classes first met in this task, fitted before each query.
+
+    A share of the budget is a validation set with equal quotas per class; its samples are never trained on. The fit
+    starts from (1, 0) each time and needs a full set, a second task, and a class that is new in it.
+
+    Differs: only the current task's pair is applied, earlier ones are dropped; as released.
+
+    Wu et al., "Large scale incremental learning", CVPR 2019.
+    """
+
+    needs_boundaries: ClassVar[bool] = True
+
+    share: float = 0.1  # of the budget left after the stream's buffer
+    epochs: int = 256
+    batch: int = 100
+    rate: float = 1e-3  # Adam's
+
+    images: Tensor = state(
+        lambda part: part.bench.memory.images.new_zeros(part.size, *part.bench.memory.images.shape[1:])
+    )
+    labels: Tensor = state(lambda part: part.bench.memory.labels.new_zeros(part.size))
+    owners: list[int] = state(lambda part: [-1] * part.size)  # the class in each place; -1 is free
+    newest: list[int] = state(lambda part: [])  # classes first met in this task
+    task: int = state(lambda part: 0)
+    ended: bool = state(lambda part: False)  # between the end of a task and the next sample
+    previous: Tensor = state(lambda part: part.identity())  # (rows, 2) the pair of each class at the last task end
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1 or self.epochs < 1 or self.batch < 1 or self.rate <= 0:
+            raise InputError(f"{self}: share lies in (0, 1), epochs and batch are at least 1, rate is positive.")
+
+    def holds(self, budget: int) -> int:
+        return round(self.share * budget)
+
+    @property
+    def size(self) -> int:
+        """Places in the validation set."""
+        return self.holds(self.bench.budget)
+
+    def quota(self, classes: int) -> int:
+        """Places per class."""
+        return self.size // max(1, classes)
+
+    def attach(self, bench: Workbench) -> Self:
+        part = super().attach(bench)
+        part.now = part.identity()  # not state: made anew before each query
+        bench.correct = lambda logits: corrected(logits, part.previous)
+        return part
+
+    def identity(self) -> Tensor:
+        """(rows, 2): alpha 1, beta 0."""
+        return torch.tensor([[1.0, 0.0]], device=self.bench.memory.device).repeat(self.bench.network.rows, 1)
+
+    def on_class(self, label: int) -> None:
+        self._begin_task()
+        self.newest.append(label)
+        quota = self.quota(label + 1)
+        for other in range(label):
+            places = [i for i, owner in enumerate(self.owners) if owner == other]
+            excess = max(0, len(places) - quota)
+            step = label * self.bench.network.rows + other
+            for i in self.bench.dice.distinct("validation cut", step, excess, among=len(places)):
+                self.owners[places[i]] = -1
+
+    def claims(self, one: One) -> bool:
+        self._begin_task()
+        if self.is_full() or self.owners.count(one.label) >= self.quota(self.bench.network.known):
+            return False
+        place = self.owners.index(-1)
+        self.images[place : place + 1].copy_(one.images)
+        self.labels[place : place + 1].copy_(one.labels)
+        self.owners[place] = one.label
+        return True
+
+    def is_full(self) -> bool:
+        known = self.bench.network.known
+        return len(self.owners) - self.owners.count(-1) == self.quota(known) * known
+
+    def on_boundary(self) -> None:
+        self.previous.copy_(self._fitted())
+        self.ended = True
+
+    def settle(self) -> None:
+        self.now = self._fitted()
+
+    def logits(self, images: Tensor) -> Tensor:
+        return corrected(self.bench.logits(images), self.now)
+
+    def _begin_task(self) -> None:
+        if self.ended:
+            self.ended, self.task, self.newest = False, self.task + 1, []
+
+    def _fitted(self) -> Tensor:
+        places = [i for i, owner in enumerate(self.owners) if owner >= 0]
+        if not (self.task and self.newest and places and self.is_full()):
+            return self.identity()
+        chosen = torch.tensor(places, device=self.bench.memory.device)
+        logits = self.bench.logits(self.images.index_select(0, chosen))
+        return fit(logits, self.labels.index_select(0, chosen), self.newest, self.epochs, self.batch, self.rate)
+
+
+def corrected(logits: Tensor, pairs: Tensor) -> Tensor:
+    """alpha * logit + beta, class by class; `pairs` is (rows, 2)."""
+    return logits * pairs[:, 0] + pairs[:, 1]
+
+
+def fit(logits: Tensor, labels: Tensor, newest: list[int], epochs: int, batch: int, rate: float) -> Tensor:
+    """The (rows, 2) pairs that suit these answers best; one pair for all of `newest`, (1, 0) for the others."""
+    columns = torch.zeros(logits.shape[1], 1, device=logits.device)
+    columns[newest] = 1.0
+    still = torch.tensor([[1.0, 0.0]], device=logits.device)
+    pair = still.clone().requires_grad_()
+    optimizer = torch.optim.Adam([pair], rate, fused=True)
+    with torch.enable_grad():
+        for _ in range(epochs):
+            for some, answers in zip(logits.split(batch), labels.split(batch), strict=True):
+                optimizer.zero_grad()
+                F.cross_entropy(corrected(some, torch.lerp(still, pair, columns)), answers).backward()
+                optimizer.step()
+    return torch.lerp(still, pair.detach(), columns)

@@ -1,0 +1,64 @@
+"""Interfered: the rows that the coming update would hurt most."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from iblurry.errors import InputError
+from iblurry.memory import Batch
+from iblurry.parts.rehearsal.rehearsal import Rehearsal
+from iblurry.parts.workbench import Drawn
+
+
+class Interfered(Rehearsal):
+    """Of `candidates` rows drawn at random, the `count` whose loss a virtual step on the streamed samples raises most.
+
+    theta' = theta - rate * g(stream), a plain gradient step; score = loss(row; theta') - loss(row; theta).
+
+    Differs: all passes are in train mode, so batch norm uses the batch and its running statistics move; as released.
+
+    Aljundi et al., "Online continual learning with maximally interfered retrieval", NeurIPS 2019.
+    """
+
+    varies: ClassVar[bool] = True
+
+    count: int = 8
+    candidates: int = 50
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= self.candidates:
+            raise InputError(f"{self}: count is at least 1 and at most the candidates.")
+
+    @property
+    def draws(self) -> int:
+        return self.candidates
+
+    def joins(self, size: int) -> int:
+        return min(self.count, size)
+
+    def choose(self, stream: Batch, drawn: Drawn) -> Tensor:
+        if not len(drawn.rows) or not len(stream.labels):  # known to the host: nothing stored, or nothing streamed
+            return drawn.rows[: self.count]
+        bench, network = self.bench, self.bench.network
+        assert drawn.throw is not None
+        network.train()
+        gradient = bench.gradient(bench.pipeline.vary(stream.images, drawn.throw), stream.labels)
+        with torch.no_grad():
+            moved = {
+                name: p - bench.rate * g for (name, p), g in zip(network.named_parameters(), gradient, strict=True)
+            }
+            batch = bench.memory.read(drawn.rows)
+            images = bench.pipeline.test(batch.images)
+            before = F.cross_entropy(network(images), batch.labels, reduction="none")
+            after = F.cross_entropy(functional_call(network, moved, (images,)), batch.labels, reduction="none")
+            return drawn.rows.index_select(0, hurt_most(before, after, self.joins(bench.memory.size)))
+
+
+def hurt_most(before: Tensor, after: Tensor, count: int) -> Tensor:
+    """Positions of the largest rises, largest first."""
+    return (after - before).topk(count).indices

@@ -1,0 +1,65 @@
+"""Elastic: parameters that mattered are held near where they were at the end of the last task."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from iblurry.errors import InputError
+from iblurry.parts.part import Part, state
+from iblurry.parts.terms.term import Term
+from iblurry.parts.workbench import Forward, Update
+
+
+def _zeros(part: Part) -> dict[str, Tensor]:
+    return {name: torch.zeros_like(p) for name, p in part.bench.network.body.named_parameters()}
+
+
+class Elastic(Term):
+    """EWC++: strength * sum F*_p (theta_p - theta*_p)^2 over the body, with a running Fisher estimate F.
+
+    After an update with gradient g of the whole loss: F <- decay * F + (1 - decay) * g^2, the first one as it is. At
+    the end of a task F* <- F and theta* <- theta; F itself runs on. The head is free.
+
+    Differs: g is the gradient of the batch's mean, not a mean over samples of squared gradients, and the very first
+    update of a run is left out; both as released. On torch 2 the released program's F stays zero, which makes it ER.
+
+    Chaudhry et al., "Riemannian walk for incremental learning", ECCV 2018; Kirkpatrick et al., PNAS 2017.
+    """
+
+    needs_boundaries: ClassVar[bool] = True
+
+    strength: float = 100.0
+    decay: float = 0.5
+    skip_first: bool = True
+
+    fisher: dict[str, Tensor] = state(_zeros)  # F
+    weight: dict[str, Tensor] = state(_zeros)  # F*, 0 before the first boundary: no anchor yet
+    anchor: dict[str, Tensor] = state(_zeros)  # theta*
+    steps: Tensor = state(lambda part: torch.zeros_like(part.bench.memory.clock))  # (1,) updates seen
+
+    def __post_init__(self) -> None:
+        if self.strength < 0 or not 0 <= self.decay < 1:
+            raise InputError(f"{self}: strength is not negative and decay lies in [0, 1).")
+
+    def loss(self, forward: Forward) -> Tensor:
+        parts = [
+            (self.weight[name] * (p - self.anchor[name]).square()).sum()
+            for name, p in self.bench.network.body.named_parameters()
+        ]
+        return self.strength * torch.stack(parts).sum()
+
+    def on_update(self, update: Update) -> None:
+        self.steps += 1
+        number = self.steps - int(self.skip_first)  # 0: left out, 1: as it is, from then on averaged
+        share = torch.where(number == 1, 1.0, torch.where(number > 1, 1 - self.decay, 0.0))
+        for name, p in self.bench.network.body.named_parameters():
+            assert p.grad is not None
+            self.fisher[name].lerp_(p.grad.square(), share)
+
+    def on_boundary(self) -> None:
+        for name, p in self.bench.network.body.named_parameters():
+            self.weight[name].copy_(self.fisher[name])
+            self.anchor[name].copy_(p.detach())

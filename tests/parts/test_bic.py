@@ -1,0 +1,140 @@
+"""BiC's two parts: distillation and the corrected readout."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from iblurry.errors import InputError
+from iblurry.experiment.settings import setting
+from iblurry.methods import Tuning, bic, method
+from iblurry.network.network import FLOOR
+from iblurry.parts import BiasCorrected, Distil
+from iblurry.parts.readout.bias_corrected import corrected, fit
+from iblurry.parts.terms.distil import distillation
+from iblurry.parts.workbench import Forward
+from tests.laws.lawful import new_learner
+
+
+def test_distillation_golden(golden):
+    case = golden["bic"]
+    old, new = torch.tensor(case["old_logits"]), torch.tensor(case["new_logits"])
+    assert float(distillation(old, new, case["T"])) == pytest.approx(case["distill_loss"], abs=1e-6)
+    closed = torch.full((2, 2), FLOOR)  # classes the teacher did not know add nothing
+    wide = distillation(torch.cat([old, closed], 1), torch.cat([new, closed], 1), case["T"])
+    assert float(wide) == pytest.approx(case["distill_loss"], abs=1e-6)
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "tinyimagenet", "imagenet"])
+def test_sizes_golden(golden, dataset):
+    usual, sizes = setting(dataset), golden["bic"]["sizes"][dataset]
+    made = method("bic", usual.tuning)
+    assert made.readout.holds(sizes["effective"]) == sizes["valid"]
+    assert made.capacity(usual.memory) == sizes["memory"]
+    assert usual.memory - made.pace.holds == sizes["effective"]
+
+
+def test_quotas_golden(golden, make_bench):
+    bench = make_bench(2, rows=10)
+    bench.budget = golden["bic"]["sizes"]["cifar10"]["effective"]
+    part = BiasCorrected().attach(bench)
+    assert [[c, part.quota(c)] for c in range(1, 11)] == golden["bic"]["valid_per_class_cifar10"]
+
+
+def walk(learner, samples, ends=(30,)):
+    for at, (image, label) in enumerate(samples, start=1):
+        learner.observe(image, label)
+        if at in ends:
+            learner.end_task()
+
+
+def test_the_validation_set_is_balanced_never_trained_on_and_cut_when_a_class_comes(samples):
+    learner = new_learner(bic(Tuning(batch=8), readout=BiasCorrected(share=0.4)), memory=30)
+    part = learner.method.readout
+    for image, label in samples:
+        offered, claimed = learner.bench.memory.offered + len(learner.gathered), part.owners.count(-1)
+        learner.observe(image, label)
+        known = learner.bench.network.known
+        counts = np.bincount([o for o in part.owners if o >= 0], minlength=known)
+        assert counts.max() <= part.quota(known) == part.size // known
+        kept = learner.bench.memory.offered + len(learner.gathered) == offered
+        assert kept == (part.owners.count(-1) < claimed) or label == learner.labels[-1]  # claimed, so not offered
+    assert part.size == round(0.4 * 26) == 10
+    assert part.is_full()
+    for place, owner in enumerate(part.owners):
+        assert int(part.labels[place]) == owner
+
+
+def test_the_correction_changes_the_newest_classes_only_and_helps_them(samples):
+    learner = new_learner(bic(Tuning(batch=8), readout=BiasCorrected(share=0.4)), memory=40, network="mlp")
+    walk(learner, samples)
+    part = learner.method.readout
+    part.settle()
+    newest = part.newest
+    assert newest == [3, 4]
+    others = [c for c in range(6) if c not in newest]
+    assert (part.now[others] == torch.tensor([1.0, 0.0])).all()
+    assert (part.now[newest] != torch.tensor([1.0, 0.0])).all()
+    assert len(part.now[newest].unique(dim=0)) == 1
+    images = torch.stack([torch.from_numpy(image) for image, _ in samples[:9]])
+    plain = learner.bench.logits(images)
+    torch.testing.assert_close(learner.logits(images)[:, newest], plain[:, newest] * part.now[3, 0] + part.now[3, 1])
+    assert torch.equal(learner.logits(images)[:, others], plain[:, others])
+    places = [place for place, owner in enumerate(part.owners) if owner >= 0]
+    held = part.images[places], part.labels[places]
+    before = F.cross_entropy(learner.bench.logits(held[0]), held[1])
+    assert F.cross_entropy(corrected(learner.bench.logits(held[0]), part.now), held[1]) < before
+
+
+def test_no_correction_in_the_first_task_nor_without_a_new_class(samples):
+    learner = new_learner(bic(Tuning(batch=8), readout=BiasCorrected(share=0.4)), memory=40, network="mlp")
+    walk(learner, samples[:29])
+    assert torch.equal(learner.method.readout._fitted(), learner.method.readout.identity())
+    walk(learner, samples[:29], ends=(1,))  # the same classes again, in a second task
+    assert learner.method.readout.task == 1
+    assert torch.equal(learner.method.readout._fitted(), learner.method.readout.identity())
+
+
+def test_the_fit_against_plain_numpy():
+    """Adam's first steps on (alpha, beta) move by the rate, against the gradient's sign."""
+    logits = torch.tensor([[1.0, 2.0, 0.5], [0.2, 1.5, 1.0]])
+    labels = torch.tensor([0, 2])
+    pairs = fit(logits, labels, newest=[1], epochs=1, batch=100, rate=1e-3)
+    p = np.exp(logits.numpy())
+    p /= p.sum(1, keepdims=True)
+    slope_beta, slope_alpha = p[:, 1].mean(), (p[:, 1] * logits.numpy()[:, 1]).mean()  # no label is class 1
+    expected = [1 - 1e-3 * np.sign(slope_alpha), -1e-3 * np.sign(slope_beta)]
+    np.testing.assert_allclose(pairs[1], expected, atol=1e-6)
+    assert pairs[[0, 2]].tolist() == [[1, 0], [1, 0]]
+
+
+def test_the_teacher_is_the_network_of_the_last_new_class_or_task_end(samples):
+    learner = new_learner(bic(Tuning(batch=8)), network="mlp")
+    term = learner.method.terms[1]
+    walk(learner, samples[:29])
+    assert not term.teaches
+    images = torch.rand(3, 1, 8, 8)
+    forward = Forward(images, torch.zeros(3, 6), torch.zeros(3), None, torch.ones(1))
+    assert float(term.loss(forward)) == 0
+    before = {name: value.clone() for name, value in learner.bench.network.state_dict().items()}
+    learner.end_task()
+    assert term.teaches
+    walk(learner, samples[29:31])
+    assert all(torch.equal(term.teacher[name], value) for name, value in before.items() if name != "open")
+    assert int(term.teacher["open"].sum()) == 3
+    learner.bench.network.train()
+    with torch.no_grad():
+        logits = learner.bench.network(images)
+    assert float(term.loss(forward._replace(logits=logits))) > 0
+    assert learner.bench.network.training
+
+
+def test_bad_fields():
+    with pytest.raises(InputError, match="temperature"):
+        Distil(temperature=0)
+    with pytest.raises(InputError, match="share"):
+        BiasCorrected(share=1.0)
+    assert Distil().released() == Distil(correct_mixed=False)
+    assert Distil().correct_mixed

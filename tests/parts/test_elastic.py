@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from iblurry.errors import InputError
+from iblurry.methods import Tuning, er, ewc
+from iblurry.parts import Elastic
+from iblurry.parts.workbench import Update
+from tests.laws.lawful import new_learner
+
+NO_ROWS = Update(torch.zeros(0, dtype=torch.int64), None)
+
+
+@pytest.fixture
+def two_numbers(make_bench):
+    """A bench whose network's body is two numbers."""
+    bench = make_bench(2)
+    bench.network.body = nn.Linear(2, 1, bias=False)
+    return bench
+
+
+@pytest.mark.parametrize(
+    "skip_first, key", [(True, "fisher_official_after_each"), (False, "fisher_without_first_skip")]
+)
+def test_golden(golden, two_numbers, skip_first, key):
+    case = golden["ewcpp"]
+    term = Elastic(strength=case["reg_coef"], decay=case["alpha"], skip_first=skip_first).attach(two_numbers)
+    theta = two_numbers.network.body.weight
+    for gradient, expected in zip(case["batch_gradients"], case[key], strict=True):
+        theta.grad = torch.tensor([gradient])
+        term.on_update(NO_ROWS)
+        np.testing.assert_allclose(term.fisher["weight"][0], expected or [0, 0], atol=1e-7)
+    if not skip_first:
+        return
+    with torch.no_grad():
+        theta.copy_(torch.tensor([case["anchor"]]))
+    term.on_boundary()
+    with torch.no_grad():
+        theta.copy_(torch.tensor([case["theta"]]))
+    theta.grad = None
+    loss = term.loss(None)
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(case["reg_loss"])
+    np.testing.assert_allclose(theta.grad[0], case["reg_grad"], rtol=1e-6)
+
+
+def test_no_penalty_before_the_first_boundary(two_numbers):
+    term = Elastic().attach(two_numbers)
+    two_numbers.network.body.weight.grad = torch.ones(1, 2)
+    term.on_update(NO_ROWS)
+    term.on_update(NO_ROWS)
+    assert float(term.loss(None).detach()) == 0
+
+
+def feed(learner, samples):
+    for at, (image, label) in enumerate(samples, start=1):
+        learner.observe(image, label)
+        if at == 30:
+            learner.end_task()
+            anchor = [p.detach().clone() for p in learner.bench.network.body_parameters()]
+    after = learner.bench.network.body_parameters()
+    return sum(float((a - b).detach().square().sum()) for a, b in zip(after, anchor, strict=True))
+
+
+def test_parameters_stay_closer_to_the_anchor_than_without(samples):
+    tuning = Tuning(batch=8)
+    learner = new_learner(ewc(tuning, terms=(er().terms[0], Elastic(strength=1e4))))
+    held = feed(learner, samples)
+    assert max(float(f.max()) for f in learner.method.terms[1].fisher.values()) > 0  # not silently zero
+    assert held < 0.9 * feed(new_learner(er(tuning)), samples)
+
+
+def test_bad_fields():
+    with pytest.raises(InputError, match="decay"):
+        Elastic(decay=1)

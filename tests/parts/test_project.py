@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from iblurry.errors import InputError
+from iblurry.methods import Tuning, agem
+from iblurry.parts import Project
+from iblurry.parts.gradient.project import project
+from iblurry.parts.workbench import Drawn
+from tests.laws.lawful import new_learner
+
+
+def test_golden(golden):
+    for case in golden["agem"]:
+        gradient = torch.tensor(case["g"], dtype=torch.float64)
+        reference = torch.tensor(case["ref"], dtype=torch.float64)
+        assert float(gradient @ reference) == case["dot"]
+        halves = [gradient[:2].clone(), gradient[2:].clone()]  # over all parameters together
+        project(halves, [reference[:2], reference[2:]])
+        np.testing.assert_allclose(torch.cat(halves), case["projected"], atol=1e-12)
+        assert float(torch.cat(halves) @ reference) >= -1e-12
+
+
+def test_the_step_never_raises_the_loss_of_the_reference_rows_to_first_order(samples):
+    learner = new_learner(agem(Tuning(batch=8), gradient=(Project(count=12),)), network="mlp")
+    rule, seen = learner.method.gradient[0], []
+
+    def watched(drawn, adjust=rule.adjust):
+        before = [p.grad.clone() for p in learner.bench.network.parameters()]
+        adjust(drawn)
+        if len(drawn.rows):
+            batch = learner.bench.memory.read(drawn.rows)
+            images = learner.bench.pipeline.vary(batch.images, drawn.throw)
+            reference = learner.bench.gradient(images, batch.labels)
+            after = [p.grad for p in learner.bench.network.parameters()]
+            dots = [sum(float((g * r).sum()) for g, r in zip(gs, reference, strict=True)) for gs in (before, after)]
+            seen.append(dots)
+
+    rule.adjust = watched
+    for image, label in samples:
+        learner.observe(image, label)
+    before, after = np.array(seen).T
+    assert (after >= -1e-5 * np.abs(before).max()).all()
+    assert (before < -1e-3).any()  # it had work to do
+    np.testing.assert_allclose(after[before > 0], before[before > 0], rtol=1e-4)  # and left the others alone
+
+
+def test_nothing_to_refer_to_changes_nothing(make_bench):
+    rule = Project().attach(make_bench(2))
+    for p in rule.bench.network.parameters():
+        p.grad = torch.ones_like(p)
+    rule.adjust(Drawn(torch.zeros(0, dtype=torch.int64), None))
+    assert all((p.grad == 1).all() for p in rule.bench.network.parameters())
+    with pytest.raises(InputError, match="at least 1"):
+        Project(count=0)
