@@ -9,7 +9,7 @@ demo: $(READY)  ## CLIB and ER on the embedded digits, three seeds each: a table
 	$(BIN)/iblurry run
 
 test: $(READY) lint  ## lint, format, types and every test
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 lint: $(READY)
 	$(BIN)/ruff check .

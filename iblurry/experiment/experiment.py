@@ -23,6 +23,7 @@ from iblurry.experiment.settings import setting
 from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.methods import method as method_named
+from iblurry.methods.recipe import Slots
 
 TYPES = {
     "method": (Method, "a Method, or its name to Experiment.of"),
@@ -58,12 +59,18 @@ class Experiment:
 
     @classmethod
     def of(cls, method: str | Method, dataset: str | os.PathLike[str] = "digits", **changes: Any) -> Experiment:
-        """The usual experiment with this method (its name, or a method of your own) on this data set."""
+        """The usual experiment with this method (its name, or a method of your own) on this data set.
+
+        A name is tuned to the data set, a method is taken as it is; `changes` are fields of the experiment or of the
+        method: `memory=200`, `admission=Balanced()`.
+        """
         dataset = os.fspath(dataset)
         usual = setting(dataset)
+        slots = {name: changes.pop(name) for name in Slots.__annotations__ if name in changes}
         _check_known(changes)
+        chosen = method_named(method, usual.tuning) if isinstance(method, str) else method
         values: dict[str, Any] = {
-            "method": method_named(method, usual.tuning) if isinstance(method, str) else method,
+            "method": dataclasses.replace(chosen, **slots),
             "dataset": dataset,
             "network": usual.network,
             "memory": usual.memory,

@@ -12,14 +12,14 @@ import pytest
 
 from iblurry.augment.pipeline import Augment
 from iblurry.data import published
-from iblurry.data.load import load
+from iblurry.data.load import SOURCES, load
 from iblurry.data.order import i_blurry
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import SETTINGS
 from iblurry.method import Head, Method, Pace
 from iblurry.methods import METHODS, Tuning, clib, er
-from iblurry.parts import Clip, Constant, Importance
+from iblurry.parts import Balanced, Clip, Constant, Importance
 from tests.experiment.small import DATA, small
 
 CHANGED = {  # every field, each to something else
@@ -215,3 +215,13 @@ def test_a_data_set_without_questions():
 def test_a_path_is_a_data_set(tmp_path):
     assert Experiment.of("er", tmp_path / "mine.npz").dataset == str(tmp_path / "mine.npz")
     assert Experiment.of(clib(), tmp_path / "mine.npz").name.startswith("clib-mine-1-")
+
+
+def test_of_takes_parts_of_the_method_too_and_keeps_the_tuning():
+    one = Experiment.of("clib", "cifar100", name="mine", admission=Balanced(), memory=100)
+    assert (one.method.name, one.method.admission, one.memory) == ("mine", Balanced(), 100)
+    assert one.method.pace.updates_per_sample == 3  # CIFAR-100's
+
+
+def test_every_setting_is_of_a_source():
+    assert set(SETTINGS) - {"imagenet"} <= set(SOURCES)

@@ -23,7 +23,7 @@ VARIANTS = {
 }
 LAWFUL: dict[str, Method] = {
     **{name: method(name, TUNING) for name in METHODS},
-    **{f"{name}-released": method(f"{name}-released", TUNING) for name in METHODS},
+    **{name: method(name, TUNING) for name in ("er-released", "clib-released", "clib-stream-released", "bic-released")},
     **VARIANTS,
 }
 BUDGET, SAMPLES = 24, 60

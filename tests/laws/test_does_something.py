@@ -10,7 +10,24 @@ import torch
 from iblurry.augment.pipeline import Augment
 from iblurry.method import Head
 from iblurry.methods import Tuning, clib, er, method
-from iblurry.parts import Adaptive, Balanced, Clip, Constant, Exponential, Importance, Nothing, Reservoir, Uniform
+from iblurry.parts import (
+    Adaptive,
+    Balanced,
+    BiasCorrected,
+    Clip,
+    Constant,
+    CrossEntropy,
+    Distil,
+    Diverse,
+    Elastic,
+    Exponential,
+    Importance,
+    Interfered,
+    Nothing,
+    Project,
+    Reservoir,
+    Uniform,
+)
 from tests.laws.lawful import new_learner
 
 TUNING = Tuning(batch=8)
@@ -31,6 +48,12 @@ PAIRS = {
     "rehearsal": (ER, er(TUNING, rehearsal=Nothing())),
     "rows rehearsed": (ER, er(TUNING, rehearsal=Uniform(count=6))),
     "clip": (er(TUNING, gradient=(Clip(norm=1e-3),)), ER),
+    "elastic": (ER, er(TUNING, terms=(CrossEntropy(), Elastic(strength=1e3)))),
+    "distil": (ER, er(TUNING, terms=(CrossEntropy(), Distil()))),
+    "interfered": (ER, er(TUNING, rehearsal=Interfered(count=4, candidates=12))),
+    "project": (er(TUNING, rehearsal=Nothing()), er(TUNING, rehearsal=Nothing(), gradient=(Project(count=12),))),
+    "diverse": (ER, er(TUNING, admission=Diverse(batches=3, size=4))),
+    "validation set": (ER, er(TUNING, readout=BiasCorrected(share=0.4))),
     "head moments": (ER, er(TUNING, head=Head(moments="keep"))),
     "redrawn bias": (ER, er(TUNING, head=Head(redraw_bias=True))),
     "released clib": (CLIB, dataclasses.replace(method("clib-released", TUNING), schedule=QUICK)),
@@ -38,8 +61,10 @@ PAIRS = {
 
 
 def weights(learner, samples):
-    for image, label in samples * 3:
+    for at, (image, label) in enumerate(samples * 3, start=1):
         learner.observe(image, label)
+        if at in (30, 90):
+            learner.end_task()
     return torch.cat([p.detach().flatten() for p in learner.bench.network.parameters()])
 
 
