@@ -7,14 +7,17 @@ import dataclasses
 import pytest
 
 from iblurry.method import Method
+from iblurry.parts import Adaptive, Diverse
 from tests.laws.lawful import LAWFUL
 
 
 @pytest.fixture(params=LAWFUL)
 def lawful(request: pytest.FixtureRequest) -> Method:
-    """Each method in turn, quick to adapt so that a short stream shows all of its rules."""
+    """Each method in turn, quick to adapt so that a short stream shows all of its rules, and not too costly."""
     chosen = LAWFUL[request.param]
-    if hasattr(chosen.schedule, "trial"):
+    if isinstance(chosen.admission, Diverse):
+        chosen = dataclasses.replace(chosen, admission=Diverse(batches=2, size=4))
+    if isinstance(chosen.schedule, Adaptive):
         chosen = dataclasses.replace(
             chosen, schedule=dataclasses.replace(chosen.schedule, trial=2, ignore=2, history=3)
         )
