@@ -8,9 +8,9 @@ from iblurry.augment.pipeline import Augment
 from iblurry.errors import DivergedError, InputError, UnknownLabelError
 from iblurry.experiment.settings import setting
 from iblurry.learner import Learner
-from iblurry.method import Head, Method, Pace, exact
+from iblurry.method import Head, exact
 from iblurry.methods import Tuning, clib, er
-from iblurry.parts import Constant, Exponential, Nothing, Uniform
+from iblurry.parts import Constant, Exponential
 
 RNG = np.random.default_rng(0)
 
@@ -288,23 +288,3 @@ def test_a_loss_that_is_no_number_is_found_and_said_where():
     feed(learner, [0, 1] * 2)
     with pytest.raises(DivergedError, match="The loss is nan after 8 updates, at sample 8"):
         learner.check()
-
-
-@pytest.mark.parametrize(
-    "make, words",
-    [
-        (lambda: Method(admission=Uniform()), "admission takes a Admission"),
-        (lambda: Method(terms=()), "terms is empty"),
-        (lambda: Method(pace=Pace(train_stream=False), rehearsal=Nothing()), "the batch would be empty"),
-        (lambda: Pace(gather=4, updates_per_sample="1/8"), "gather at least 8"),
-        (lambda: Pace(gather=0), "at least 1"),
-        (lambda: Pace(updates_per_sample="much"), "'much' is no fraction"),
-        (lambda: Pace(store="never"), "'before' or 'after'"),
-        (lambda: Head(moments="lose"), "'forget' or 'keep'"),
-        (lambda: clib(admision=Nothing()), "Did you mean 'admission'"),
-        (lambda: Method.from_json({"nmae": "x"}), "Did you mean 'name'"),
-    ],
-)
-def test_illegal_methods_are_refused(make, words):
-    with pytest.raises(InputError, match=words):
-        make()
