@@ -23,8 +23,9 @@ class Dice:
     True
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, scope: str = "") -> None:
         self.seed = int(seed)
+        self.scope = scope  # goes before every purpose
         self._keys: dict[str, NDArray[np.uint64]] = {}
         self._blocks: dict[tuple[str, int], tuple[int, NDArray[np.float64]]] = {}  # the block last used, per purpose
 
@@ -62,11 +63,15 @@ class Dice:
         """One whole number below `among`, uniformly."""
         return int(self.table(purpose, step, 1)[0] * among)
 
+    def scoped(self, scope: str) -> Dice:
+        """Dice for a work of its own: the same purposes and steps give other numbers."""
+        return Dice(self.seed, f"{self.scope}{scope}: ")
+
     def _draw(self, purpose: str, *, first: int, steps: int, n: int) -> NDArray[np.float64]:
         quads = -(-n // 4)
         key = self._keys.get(purpose)
         if key is None:
-            digest = hashlib.blake2b(purpose.encode(), digest_size=8).digest()
+            digest = hashlib.blake2b((self.scope + purpose).encode(), digest_size=8).digest()
             key = np.array([self.seed % 2**64, int.from_bytes(digest, "little")], dtype=np.uint64)
             self._keys[purpose] = key
         counter = np.array([first * quads, n, 0, 0], dtype=np.uint64)

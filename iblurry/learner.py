@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from iblurry.engine.optimizer import restore, state_of
 from iblurry.errors import DivergedError, InputError, UnknownLabelError
 from iblurry.memory import Batch, Memory, One
 from iblurry.method import Method
-from iblurry.network.build import build, fresh_bias, fresh_row
+from iblurry.network.build import build, fresh_bias, fresh_row, fresh_weight
 from iblurry.parts.workbench import Workbench
+from iblurry.refitter import Refitter
 from iblurry.trainer import Trainer
 
 Label = str | int
@@ -31,6 +32,7 @@ class Learner:
 
     `classes` is the number of head rows, or the labels that may come; `memory` is the budget K of samples kept. Images
     are cropped at random by up to an eighth of their side and not mirrored, unless `augment` says otherwise.
+    `boundaries=False` says that nobody will call `end_task`, so a method that needs it is refused.
 
     >>> from iblurry.methods.er import er
     >>> learner = Learner(er(), image=(1, 8, 8), classes=["cat", "dog"], memory=20, network="mlp")
@@ -51,12 +53,19 @@ class Learner:
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         seed: int = 1,
+        boundaries: bool = True,
         engine: Eager | None = None,
     ) -> None:
         self.announced = None if isinstance(classes, int) else frozenset(classes)
         rows = classes if isinstance(classes, int) else len(classes)
         if rows < 1:
             raise InputError(f"classes={classes!r}: a learner needs at least one class.")
+        if not boundaries and not method.task_free:
+            parts = ", ".join(type(part).__name__ for _, part in method.parts() if part.needs_boundaries)
+            raise InputError(
+                f"{method.name} must be told where tasks end ({parts}), and this stream has no task boundaries; "
+                "give it at least two tasks, or use a task-free method such as er or clib."
+            )
         self._check_budget(method, memory)
         self.engine = engine or Eager()
         device = self.engine.device
@@ -78,7 +87,10 @@ class Learner:
         )
         self.method = method.attach(self.bench)
         self.parts = dict(self.method.parts())
-        self.trainer = Trainer(self.method, self.bench, self.engine)
+        self.trainer = Trainer(self.method, self.bench, self.engine, measure_every=method.pace.measure_every)
+        self.on_refit: Callable[[int, int], None] = lambda done, total: None  # told after each update of a refit
+        self.refitter = Refitter(self.trainer, method.refit, tell=lambda *progress: self.on_refit(*progress))
+        self.bench.refit = self.refitter
         self.gathered: list[One] = []
         self.credit = 0  # updates owed, in units of 1 / denominator of updates_per_sample
         self.tasks = 0  # that ended
@@ -89,6 +101,7 @@ class Learner:
 
     def observe(self, image: Images, label: Label) -> None:
         """One labelled sample (uint8, (C, H, W)): meet its class, gather it, and take the updates that are due."""
+        self.method.readout.catch_up()
         one = self._one(image, label)
         self.bench.seen += 1
         self.credit += self.method.pace.updates_per_sample.numerator
@@ -105,6 +118,7 @@ class Learner:
         self.tasks += 1
         for part in self.parts.values():
             part.on_boundary()
+        self.method.readout.catch_up()
 
     def _one(self, image: Images, label: Label) -> One:
         pixels = self._pixels(image, self.image, "observe").clone()  # the caller may use the same array again
@@ -128,12 +142,17 @@ class Learner:
         if row < net.rows:  # a full head refuses in expose(), and nothing has changed then
             for part in self.parts.values():
                 part.on_class(row)
+        head = self.method.head
         weight, bias = fresh_row(dice, row, net.features)
-        if self.method.head.redraw_bias:
+        if head.redraw != "own":
             bias = fresh_bias(dice, row, net.rows, net.features)
+        if head.redraw == "all":
+            weight = fresh_weight(dice, row, net.rows, net.features)
         net.expose(label, weight, bias)
-        if self.method.head.moments == "forget":
+        if head.moments == "forget":
             self.trainer.forget_head()
+        elif head.moments == "rebuild":
+            self.trainer.forget()
         return row
 
     def _store(self, one: One) -> None:
@@ -163,6 +182,7 @@ class Learner:
         if not self.bench.network.known:
             raise InputError("Nothing was learnt yet, so there is nothing to answer; observe a sample first.")
         pixels = self._pixels(images, (-1, *self.image), "predict")
+        self.method.readout.catch_up()
         moment = (self.bench.seen, self.bench.updates, self.tasks)
         if moment != self._settled:
             self.method.readout.settle()
@@ -184,12 +204,13 @@ class Learner:
 
     def check(self) -> None:
         """Raises DivergedError where the loss is no number any more; it never becomes one again."""
-        if not self.trainer.loss.isfinite():
-            loss, bench, rate = float(self.trainer.loss), self.bench, self.method.schedule.now
-            raise DivergedError(
-                f"The loss is {loss} after {bench.updates} updates, at sample {bench.seen}; "
-                f"a lower learning rate (schedule.rate, now {rate:.3g}) usually helps."
-            )
+        for trainer, what, place in ((self.trainer, "", ""), (self.refitter.trainer, " of a refit", "refit.")):
+            if trainer is not None and not trainer.loss.isfinite():
+                loss, rate = float(trainer.loss), trainer.course.schedule.now
+                raise DivergedError(
+                    f"The loss is {loss} after {trainer.bench.updates} updates{what}, at sample {self.bench.seen}; "
+                    f"a lower learning rate ({place}schedule.rate, now {rate:.3g}) usually helps."
+                )
 
     # ------------------------------------------------------------------------------------------------ remembering
 
@@ -203,6 +224,7 @@ class Learner:
             "memory": self.bench.memory.state_dict(),
             "parts": {place: part.state_dict() for place, part in self.parts.items()},
             "gathered": {"images": pixels.images, "labels": pixels.labels},
+            "refit": self.refitter.state_dict(),
             "counters": {
                 "seen": self.bench.seen,
                 "updates": self.bench.updates,
@@ -224,6 +246,7 @@ class Learner:
         counters = state["counters"]
         self.bench.seen, self.bench.updates = counters["seen"], counters["updates"]
         self.credit, self.tasks, self._settled = counters["credit"], counters["tasks"], None
+        self.refitter.load_state_dict(state["refit"])
 
     # ------------------------------------------------------------------------------------------------ checking
 

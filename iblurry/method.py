@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from iblurry.engine.optimizer import Adam
-from iblurry.errors import InputError, UnknownNameError
-from iblurry.parts import (
-    Admission,
-    CrossEntropy,
-    Exponential,
-    GradientRule,
-    Plain,
-    Readout,
-    Rehearsal,
-    Reservoir,
-    Schedule,
-    Term,
-    Uniform,
-)
-from iblurry.parts.part import Part, part_from_json
-from iblurry.parts.workbench import Workbench
+from iblurry.course import Course
+from iblurry.errors import InputError
+from iblurry.parts import Admission, Plain, Readout, Reservoir
+from iblurry.parts.part import Part, declared
 
 
 def exact(value: Fraction | int | float | str) -> Fraction:
@@ -48,6 +34,7 @@ class Pace:
     updates_per_sample: Fraction = Fraction(1)
     store: Literal["before", "after"] = "after"  # when a sample is offered to the memory: before or after its round
     measure_every: int = 1  # updates between two measures of the memory's loss, where a part asks for it
+    counts: Literal["all", "half"] = "all"  # of the samples that wait, how many count against the budget
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "updates_per_sample", exact(self.updates_per_sample))
@@ -57,6 +44,8 @@ class Pace:
             raise InputError(f"{self}: updates_per_sample is not negative.")
         if self.store not in ("before", "after"):
             raise InputError(f"Pace(store={self.store!r}): store is 'before' or 'after'.")
+        if self.counts not in ("all", "half"):
+            raise InputError(f"Pace(counts={self.counts!r}): counts is 'all' or, as released for RM, 'half'.")
         if self.train_stream and self.updates_per_sample * self.gather < 1:
             enough = f"gather at least {-(-1 // self.updates_per_sample)} or " if self.updates_per_sample else ""
             raise InputError(
@@ -66,70 +55,64 @@ class Pace:
 
     @property
     def holds(self) -> int:
-        """Samples that wait outside the memory; they count against the budget."""
-        return self.gather if self.store == "after" else 0
+        """Samples that wait outside the memory and count against the budget."""
+        waiting = self.gather if self.store == "after" else 0
+        return waiting if self.counts == "all" else waiting // 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """What a new class does to the classifier and to its optimizer state, besides opening its row."""
+    """What a new class does to the classifier and to the optimizer's state, besides opening its row."""
 
-    moments: Literal["forget", "keep"] = "forget"  # the head's optimizer state: restart at step 0, or carry on
-    redraw_bias: bool = False  # released: the whole bias vector is drawn again, old classes included
+    moments: Literal["forget", "keep", "rebuild"] = "forget"  # the head's start again, carry on, or all start again
+    redraw: Literal["own", "bias", "all"] = "own"  # its own row only; the whole bias too (released); the whole head
 
     def __post_init__(self) -> None:
-        if self.moments not in ("forget", "keep"):
-            raise InputError(f"Head(moments={self.moments!r}): moments is 'forget' or 'keep'.")
+        if self.moments not in ("forget", "keep", "rebuild"):
+            raise InputError(f"Head(moments={self.moments!r}): moments is 'forget', 'keep' or 'rebuild'.")
+        if self.redraw not in ("own", "bias", "all"):
+            raise InputError(f"Head(redraw={self.redraw!r}): redraw is 'own', 'bias' or 'all'.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method:
+class Method(Course):
     """Experience replay, unless told otherwise: every other method is this with one to six fields changed."""
+
+    slots: ClassVar[dict[str, type[Part]]] = {"admission": Admission, **Course.slots, "readout": Readout}
 
     name: str = "er"
     pace: Pace = Pace()
     admission: Admission = Reservoir()
-    rehearsal: Rehearsal = Uniform()
-    terms: tuple[Term, ...] = (CrossEntropy(),)
-    gradient: tuple[GradientRule, ...] = ()
-    schedule: Schedule = Exponential()
     readout: Readout = Plain()
     head: Head = Head()
-    optimizer: Adam = Adam()
+    refit: Course | None = None  # how a readout that refits trains on the memory
 
     def __post_init__(self) -> None:
-        for slot, kind in KINDS.items():
-            for part in _as_tuple(getattr(self, slot)):
-                if not isinstance(part, kind):
-                    raise InputError(f"{slot} takes a {kind.__name__}, not {part!r}.")
-        if not self.terms:
-            raise InputError("terms is empty, so there is no loss to train on; the usual choice is (CrossEntropy(),).")
+        super().__post_init__()
         if self.pace.updates_per_sample and not self.pace.train_stream and not self.rehearsal.draws:
             raise InputError(
                 f"{self.name}: updates are owed but the batch would be empty: the stream is not trained on "
                 f"(pace.train_stream) and {type(self.rehearsal).__name__} rehearses no row."
             )
+        self._check_refit()
 
-    def parts(self) -> Iterator[tuple[str, Part]]:
-        """Every part with the name of its place: ("admission", ...), ("terms.0", ...), ..."""
-        for slot in KINDS:
-            value = getattr(self, slot)
-            if isinstance(value, tuple):
-                yield from ((f"{slot}.{i}", part) for i, part in enumerate(value))
-            else:
-                yield slot, value
-
-    def attach(self, bench: Workbench) -> Method:
-        """The same method with every part at work on that bench, none of its state shared with anyone."""
-        at_work = {place: part.attach(bench) for place, part in self.parts()}
-        slots = {
-            slot: tuple(at_work[f"{slot}.{i}"] for i in range(len(value)))
-            if isinstance(value, tuple)
-            else at_work[slot]
-            for slot in KINDS
-            for value in [getattr(self, slot)]
-        }
-        return dataclasses.replace(self, **slots)  # type: ignore[arg-type]
+    def _check_refit(self) -> None:
+        readout = type(self.readout).__name__
+        if self.refit is None:
+            if self.readout.refits:
+                raise InputError(f"{self.name}: {readout} trains on the memory but `refit` does not say how.")
+            return
+        if not self.readout.refits:
+            raise InputError(f"{self.name}: there is a `refit` but {readout} never trains; leave it out or use Refit.")
+        if not self.refit.rehearsal.draws:
+            nothing = type(self.refit.rehearsal).__name__
+            raise InputError(f"{self.name}: {nothing} rehearses no row, so a refit learns nothing; use Shuffled.")
+        for place, part in self.refit.parts():
+            if part.needs_boundaries or part.needs_losses or declared(type(part), "column"):
+                raise InputError(
+                    f"{self.name}: {type(part).__name__} at refit.{place} lives on the stream (it needs task "
+                    "boundaries, the memory's loss or a column of the memory), so it cannot serve a refit."
+                )
 
     def holds(self, budget: int) -> int:
         """Samples of a budget of K that are kept outside the memory: first those that wait, then what parts hold."""
@@ -145,52 +128,41 @@ class Method:
         """Memory rows out of a budget of K samples: what is held elsewhere counts."""
         return budget - self.holds(budget)
 
+    def released(self) -> Self:
+        """The method as the authors' released program runs it: parts' own variants, the bias redrawn, B/2 held."""
+        made = super().released()
+        stream_only = self.pace.train_stream and not any(part.draws for _, part in self.parts())
+        return dataclasses.replace(
+            made,
+            name=f"{self.name}-released",
+            head=dataclasses.replace(self.head, redraw="bias" if self.head.redraw == "own" else self.head.redraw),
+            pace=dataclasses.replace(self.pace, counts="half" if stream_only else self.pace.counts),
+            refit=self.refit and self.refit.released(),
+        )
+
     def to_json(self) -> dict[str, Any]:
-        parts = {
-            slot: [p.to_json() for p in v] if isinstance(v := getattr(self, slot), tuple) else v.to_json()
-            for slot in KINDS
-        }
         pace = dataclasses.asdict(self.pace) | {"updates_per_sample": str(self.pace.updates_per_sample)}
-        rest = {"head": dataclasses.asdict(self.head), "optimizer": dataclasses.asdict(self.optimizer)}
-        return {"name": self.name, "pace": pace, **parts, **rest}
+        own = {"name": self.name, "pace": pace, "head": dataclasses.asdict(self.head)}
+        return own | super().to_json() | {"refit": self.refit and self.refit.to_json()}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Method:
-        known = [f.name for f in dataclasses.fields(cls)]
-        for name in data:
-            if name not in known:
-                raise UnknownNameError("field of a method", name, known)
-        values: dict[str, Any] = dict(data)
-        for slot, kind in KINDS.items():
-            if slot in data:
-                value = data[slot]
-                made = [part_from_json(kind.kind, v) for v in (value if isinstance(value, list) else [value])]
-                values[slot] = tuple(made) if isinstance(value, list) else made[0]
-        for name, group in (("pace", Pace), ("head", Head), ("optimizer", Adam)):
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        values = dict(data)
+        for name, group in (("pace", Pace), ("head", Head)):
             if name in data:
                 values[name] = group(**data[name])
-        return cls(**values)
-
-
-KINDS: dict[str, type[Part]] = {
-    "admission": Admission,
-    "rehearsal": Rehearsal,
-    "terms": Term,
-    "gradient": GradientRule,
-    "schedule": Schedule,
-    "readout": Readout,
-}
+        if data.get("refit") is not None:
+            values["refit"] = Course.from_json(data["refit"])
+        return super().from_json(values)
 
 
 def released(method: Method) -> Method:
-    """The method as the authors' released program runs it: each part's own variant, and the bias drawn anew."""
-    changes: dict[str, Any] = {}
-    for slot in KINDS:
-        value = getattr(method, slot)
-        changes[slot] = tuple(p.released() for p in value) if isinstance(value, tuple) else value.released()
-    head = dataclasses.replace(method.head, redraw_bias=True)
-    return dataclasses.replace(method, name=f"{method.name}-released", head=head, **changes)
+    """The method as the authors' released program runs it.
+
+    >>> released(Method()).head.redraw
+    'bias'
+    """
+    return method.released()
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
+KINDS = Method.slots

@@ -8,23 +8,26 @@ import torch
 from torch import Tensor
 
 from iblurry.augment.pipeline import Throw
+from iblurry.course import Course
 from iblurry.engine.eager import Eager
 from iblurry.engine.optimizer import forget
 from iblurry.memory import Batch
-from iblurry.method import Method
 from iblurry.parts.part import Part
 from iblurry.parts.workbench import Drawn, Forward, Update, Workbench
 
 
 class Trainer:
-    """The same for every method: what differs is asked of the parts, in the order of the lines of `_on_device`."""
+    """The same for every course: what differs is asked of the parts, in the order of the lines of `_on_device`."""
 
-    def __init__(self, method: Method, bench: Workbench, engine: Eager) -> None:
-        self.method, self.bench, self.engine = method, bench, engine
-        self.parts = dict(method.parts())
+    def __init__(
+        self, course: Course, bench: Workbench, engine: Eager, *, measure_every: int = 1, frozen_norm: bool = False
+    ) -> None:
+        self.course, self.bench, self.engine = course, bench, engine
+        self.measure_every, self.frozen_norm = measure_every, frozen_norm
+        self.parts = dict(course.parts())
         self.measures = any(part.needs_losses for part in self.parts.values())
         body, head = bench.network.body_parameters(), bench.network.head_parameters()
-        self.optimizer = method.optimizer.build([body, head] if method.schedule.parts_head else [body + head])
+        self.optimizer = course.optimizer.build([body, head] if course.schedule.parts_head else [body + head])
         self.loss = torch.zeros((), device=engine.device)  # of the last update
         self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=engine.device), None)
         self._step = engine.compile(self._on_device)
@@ -33,25 +36,29 @@ class Trainer:
         """Starts the head's optimizer state again."""
         forget(self.optimizer, self.bench.network.head_parameters())
 
+    def forget(self) -> None:
+        """Starts the whole optimizer again."""
+        forget(self.optimizer, list(self.bench.network.parameters()))
+
     def update(self, stream: Batch, *, last_of_round: bool) -> None:
         """The host's half."""
-        bench, method = self.bench, self.method
-        size = bench.memory.size
+        bench, course = self.bench, self.course
         drawn = {place: self._draw(place, part, len(stream.labels)) for place, part in self.parts.items() if part.draws}
-        throw = bench.pipeline.throw(bench.dice, bench.updates, len(stream.labels) + method.rehearsal.joins(size))
-        rates = (method.schedule.now, method.schedule.head_now)
+        joins = course.rehearsal.joins(len(drawn.get("rehearsal", self._nothing).rows))
+        throw = bench.pipeline.throw(bench.dice, bench.updates, len(stream.labels) + joins)
+        rates = (course.schedule.now, course.schedule.head_now)
         for group, rate in zip(self.optimizer.param_groups, rates, strict=False):  # the second only where it is apart
             group["lr"] = rate
         bench.rate = rates[0]
         bench.updates += 1
-        measure = self.measures and bench.updates % method.pace.measure_every == 0
+        measure = self.measures and bench.updates % self.measure_every == 0
         rows, losses = self._step(stream, drawn, throw, measure)
-        method.schedule.advance(Update(rows, losses, last_of_round))
+        course.schedule.advance(Update(rows, losses, last_of_round))
 
     def _draw(self, place: str, part: Part, streamed: int) -> Drawn:
         """Rows for one part, and dice to vary them with where it wants that."""
-        bench, step, size = self.bench, self.bench.updates, self.bench.memory.size
-        rows = bench.dice.distinct(f"{place} draws", step, min(part.draws, size), among=size)
+        bench, step = self.bench, self.bench.updates
+        rows = part.draw(f"{place} draws", step, bench.memory.size)
         throw = bench.pipeline.throw(bench.dice, step, streamed + len(rows), f"{place} dice") if part.varies else None
         return Drawn(self.engine.stage(torch.tensor(rows, dtype=torch.int64)), throw)
 
@@ -59,17 +66,17 @@ class Trainer:
         self, stream: Batch, drawn: dict[str, Drawn], throw: Throw, measure: bool
     ) -> tuple[Tensor, Tensor | None]:
         """The device's half. Tensors only: no value is read, so it can run as a captured graph."""
-        bench, method, network = self.bench, self.method, self.bench.network
-        rows = method.rehearsal.choose(stream, drawn.get("rehearsal", self._nothing))
+        bench, course, network = self.bench, self.course, self.bench.network
+        rows = course.rehearsal.choose(stream, drawn.get("rehearsal", self._nothing))
         batch = _join(stream, bench.memory.read(rows))
         images = bench.pipeline.train(batch.images, throw)
         partners = batch.labels.index_select(0, throw.partner) if throw.mixes else None
-        network.train()
+        network.train(not self.frozen_norm)
         forward = Forward(images, network(images), batch.labels, partners, throw.lam)
-        loss = functools.reduce(torch.add, [term.loss(forward) for term in method.terms])
+        loss = functools.reduce(torch.add, [term.loss(forward) for term in course.terms])
         self.optimizer.zero_grad()
         loss.backward()
-        for i, rule in enumerate(method.gradient):
+        for i, rule in enumerate(course.gradient):
             rule.adjust(drawn.get(f"gradient.{i}", self._nothing))
         self.optimizer.step()
         self.loss = loss.detach()

@@ -165,7 +165,7 @@ def test_first_adam_step_of_a_new_row(moments, ratio):
 
 
 def test_released_head_draws_the_whole_bias_again():
-    learner = learner_of(er(Tuning(batch=8), head=Head(redraw_bias=True)), network="mlp")
+    learner = learner_of(er(Tuning(batch=8), head=Head(redraw="bias")), network="mlp")
     feed(learner, [0, 1] * 4)
     net = learner.bench.network
     weight, bias = net.head.weight.detach().clone(), net.head.bias.detach().clone()

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from iblurry.course import Course
+from iblurry.engine.optimizer import SGD
 from iblurry.errors import InputError
 from iblurry.method import Head, Method, Pace
-from iblurry.methods import clib
-from iblurry.parts import Nothing, Uniform
+from iblurry.methods import clib, gdumb
+from iblurry.parts import Adaptive, Elastic, Nothing, Refit, Uniform
 
 
 @pytest.mark.parametrize(
@@ -18,7 +20,23 @@ from iblurry.parts import Nothing, Uniform
         (lambda: Pace(gather=0), "at least 1"),
         (lambda: Pace(updates_per_sample="much"), "'much' is no fraction"),
         (lambda: Pace(store="never"), "'before' or 'after'"),
-        (lambda: Head(moments="lose"), "'forget' or 'keep'"),
+        (lambda: Head(moments="lose"), "'forget', 'keep' or 'rebuild'"),
+        (lambda: Head(redraw="some"), "'own', 'bias' or 'all'"),
+        (lambda: Pace(counts="none"), "'all' or"),
+        (lambda: Method(readout=Refit()), "Refit trains on the memory but `refit` does not say how"),
+        (lambda: Method(refit=Course()), "Plain never trains"),
+        (lambda: gdumb(refit=Course(rehearsal=Nothing())), "a refit learns nothing"),
+        (lambda: gdumb(refit=Course(schedule=Adaptive())), "Adaptive at refit.schedule lives on the stream"),
+        (lambda: gdumb(refit=Course(terms=(Elastic(),))), "Elastic at refit.terms.0 lives on the stream"),
+        (lambda: gdumb(readout=Refit(frozen_norm=True)), "a fresh network has no statistics"),
+        (lambda: gdumb(readout=Refit(at="dawn")), "'query', 'boundary' or 'end'"),
+        (lambda: gdumb(readout=Refit(epochs=0)), "at least 1 epoch"),
+        (lambda: SGD(momentum=1.0), "is no SGD"),
+        (lambda: SGD(momentum=0.0), "nesterov=False"),
+        (lambda: Method.from_json({"optimizer": {"Sgd": {}}}), "Did you mean 'SGD'"),
+        (lambda: Method.from_json({"optimizer": {"SGD": {"momentun": 0.5}}}), "Did you mean 'momentum'"),
+        (lambda: Method.from_json({"optimizer": "SGD"}), "An optimizer is written"),
+        (lambda: Method.from_json({"refit": {"pace": {}}}), "no field of a course|pace"),
         (lambda: clib(admision=Nothing()), "Did you mean 'admission'"),
         (lambda: Method.from_json({"nmae": "x"}), "Did you mean 'name'"),
     ],

@@ -57,15 +57,15 @@ class OneRun:
         self.watch, self.name = watch, name
 
     def begin(self, name: str, at: int, samples: int) -> None:
-        self.from_, self.samples = at, samples
+        self.from_, self.at, self.samples, self.right = at, at, samples, ""
         self.began = self.spoke = time.monotonic()
         self.bar = self.watch.bars.add_task(self.name, total=samples, completed=at, about="")
         if at:
             self.say(f"goes on from sample {at:,} of {samples:,}")
 
     def move(self, at: int, accuracy: float | None, rate: float) -> None:
-        now = time.monotonic()
-        right = "" if accuracy is None else f"{100 * accuracy:.1f} % "
+        now, self.at = time.monotonic(), at
+        self.right = right = "" if accuracy is None else f"{100 * accuracy:.1f} % "
         speed = (at - self.from_) / max(now - self.began, 1e-9)
         self.watch.bars.update(self.bar, completed=at, about=f"{right} lr {rate:.0e}  {speed:,.0f}/s")
         if at >= self.samples:
@@ -74,6 +74,13 @@ class OneRun:
         elif now - self.spoke > PAUSE and not self.watch.console.is_terminal:
             self.spoke = now
             self.say(f"{right}after {at:,} of {self.samples:,} samples, {speed:,.0f} a second")
+
+    def refit(self, done: int, updates: int) -> None:
+        now, share = time.monotonic(), 100 * done / updates
+        self.watch.bars.update(self.bar, about=f"{self.right} refit {share:.0f} % of {updates:,}")
+        if now - self.spoke > PAUSE and not self.watch.console.is_terminal:
+            self.spoke = now
+            self.say(f"after {self.at:,} of {self.samples:,} samples, {share:.0f} % of a refit's {updates:,} updates")
 
     def say(self, sentence: str) -> None:
         self.watch.say(f"{self.name}: {sentence}")

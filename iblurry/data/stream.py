@@ -38,7 +38,7 @@ class Stream:
             )
         self.dataset = dataset
         self.order = order
-        self._ends = order.ends
+        self._ends, self._indices = order.ends, order.indices
         self._position = 0
 
     @property
@@ -56,9 +56,15 @@ class Stream:
         return len(self.order)
 
     def __iter__(self) -> Iterator[Sample]:
-        train, classes, indices = self.dataset.train, self.dataset.classes, self.order.indices
-        while self._position < len(indices):
-            at = self._position
-            self._position = at + 1  # before handing over: whoever stops at this sample has had it
-            index, task = int(indices[at]), bisect_right(self._ends, at)
-            yield Sample(train.images[index], classes[train.labels[index]], index, task, at + 1 == self._ends[task])
+        while self._position < len(self):
+            self._position += 1  # before handing over: whoever stops at this sample has had it
+            yield self.last
+
+    @property
+    def last(self) -> Sample:
+        """The sample that was handed over last."""
+        assert self._position, "none was handed over yet"
+        train, at = self.dataset.train, self._position - 1
+        index, task = int(self._indices[at]), bisect_right(self._ends, at)
+        label = self.dataset.classes[train.labels[index]]
+        return Sample(train.images[index], label, index, task, at + 1 == self._ends[task])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from iblurry.errors import InputError
+from iblurry.errors import InputError, UnknownNameError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +35,61 @@ class Adam:
         return torch.optim.Adam(params, 0.0, betas, self.eps, self.weight_decay, fused=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SGD:
+    """Gradient descent with Nesterov's momentum, as GDumb and RM use it; the learning rate comes from the schedule."""
+
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.momentum < 1 and self.weight_decay >= 0):
+            raise InputError(f"{self} is no SGD: momentum lies in [0, 1), weight_decay is not negative.")
+        if self.nesterov and not self.momentum:
+            raise InputError(f"{self}: Nesterov's momentum needs a momentum above 0, or nesterov=False.")
+
+    def build(self, groups: Sequence[Sequence[Tensor]]) -> torch.optim.Optimizer:
+        params = [{"params": group} for group in groups]
+        return torch.optim.SGD(
+            params, 0.0, self.momentum, weight_decay=self.weight_decay, nesterov=self.nesterov, fused=True
+        )
+
+
+Optimizer = Adam | SGD
+OPTIMIZERS: dict[str, type[Optimizer]] = {"Adam": Adam, "SGD": SGD}
+
+
+def optimizer_to_json(optimizer: Optimizer) -> dict[str, dict[str, Any]]:
+    """Written like a part: {name: {field: value}}."""
+    return {type(optimizer).__name__: asdict(optimizer)}
+
+
+def optimizer_from_json(data: Any) -> Optimizer:
+    """What `optimizer_to_json` described."""
+    if not (isinstance(data, dict) and len(data) == 1):
+        raise InputError(f"An optimizer is written {{name: {{field: value}}}}, not {data!r}.")
+    ((name, values),) = data.items()
+    cls = optimizer_class(name)
+    for field in values:
+        if field not in (known := [f.name for f in fields(cls)]):
+            raise UnknownNameError(f"field of {name}", field, known)
+    return cls(**values)
+
+
+def optimizer_class(name: str) -> type[Optimizer]:
+    if name not in OPTIMIZERS:
+        raise UnknownNameError("optimizer", name, OPTIMIZERS)
+    return OPTIMIZERS[name]
+
+
 def state_of(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
     """The optimizer's buffers by the position of their parameter: all that a checkpoint needs."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    return {str(i): dict(optimizer.state[p]) for i, p in enumerate(parameters) if optimizer.state[p]}
+    found = {
+        str(i): {name: v for name, v in optimizer.state[p].items() if v is not None} for i, p in enumerate(parameters)
+    }
+    return {place: buffers for place, buffers in found.items() if buffers}
 
 
 def restore(optimizer: torch.optim.Optimizer, state: dict[str, dict[str, Tensor]]) -> None:
@@ -50,4 +102,5 @@ def forget(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> No
     """Starts these parameters' moments and step counters again, in place."""
     for p in parameters:
         for values in optimizer.state[p].values():
-            values.zero_()
+            if values is not None:  # SGD without momentum has a name but no buffer
+                values.zero_()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Literal
 
+from iblurry.engine.optimizer import OPTIMIZERS, optimizer_class
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.method import KINDS, exact
@@ -48,6 +49,8 @@ def _changed(owner: Any, names: list[str], text: str, path: str) -> Any:
         new = _changed(old, rest, text, path)
     elif isinstance(old, Part):
         new = _part(name, text)
+    elif type(old).__name__ in OPTIMIZERS:
+        new = optimizer_class(text.strip())()
     elif dataclasses.is_dataclass(old):
         inner = ", ".join(f"{path}.{field}" for field in _fields(old))
         raise InputError(f"{path}={text}: {name} has fields of its own; set one of {inner}.")
@@ -104,6 +107,7 @@ READERS: dict[Any, tuple[Callable[[str], Any], str]] = {
     bool: (lambda text: {"true": True, "false": False}[text.lower()], "true or false"),
     int: (int, "a whole number"),
     float: (_finite, "a number"),
+    tuple[int, ...]: (lambda text: tuple(map(int, text.split(","))), "whole numbers such as 30,60,80"),
     Fraction: (exact, "a fraction such as 3, 0.25 or 1/16"),
 }
 

@@ -24,7 +24,6 @@ class Examiner:
         """Right answers and questions of each class met, in the order they were met."""
         for label in learner.labels[len(self._totals) :]:
             self._meet(str(label))
-        learner.method.readout.settle()
         logits = learner.logits(self._images)[:, : len(self._totals)]
         if not logits.isfinite().all():  # the answers of a broken network are not worth counting
             raise DivergedError(

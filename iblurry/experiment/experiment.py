@@ -134,24 +134,29 @@ class Experiment:
 
     def learner(self, dataset: Dataset, engine: Eager | None = None) -> Learner:
         """A learner that has seen nothing yet."""
-        classes = len(dataset.classes)
-        if self.method.capacity(self.memory) < classes:
+        classes, budget = len(dataset.classes), self.budget(dataset)
+        if self.method.capacity(budget) < classes:
             raise InputError(
-                f"memory={self.memory} leaves {self.method.name} {max(0, self.method.capacity(self.memory))} rows for "
-                f"{classes} classes; give each class a row: at least {classes + self.method.holds(self.memory)}."
+                f"memory={budget} leaves {self.method.name} {max(0, self.method.capacity(budget))} rows for "
+                f"{classes} classes; give each class a row: at least {classes + self.method.holds(budget)}."
             )
         return Learner(
             self.method,
             image=dataset.shape,
             classes=dataset.classes,
-            memory=self.memory,
+            memory=budget,
             network=self.network,
             augment=self.augment,
             mean=dataset.mean,
             std=dataset.std,
             seed=self.seed,
+            boundaries=self.tasks > 1,
             engine=engine,
         )
+
+    def budget(self, dataset: Dataset) -> int:
+        """Samples that may be kept: `memory`, or the whole stream for a method that keeps everything."""
+        return len(self.order(dataset)) if self.method.admission.keeps_all else self.memory
 
     def to_json(self) -> dict[str, Any]:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

@@ -59,8 +59,9 @@ def a_auc(records: Sequence[Record]) -> float | None:
 
 
 def a_avg(records: Sequence[Record]) -> float | None:
-    """Mean accuracy at the ends of the tasks."""
-    return _mean(_task_accuracy(records))
+    """Mean accuracy at the ends of the tasks; None where one that has ended was not asked about."""
+    asked = [record.task for record in records if isinstance(record, TaskEnd)]
+    return _mean(_task_accuracy(records)) if asked == list(range(len(asked))) else None
 
 
 def a_last(records: Sequence[Record]) -> float | None:

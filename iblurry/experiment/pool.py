@@ -194,6 +194,9 @@ class _Reporter:
     def move(self, at: int, accuracy: float | None, rate: float) -> None:
         self.tell("move", at, accuracy, rate)
 
+    def refit(self, done: int, updates: int) -> None:
+        self.tell("refit", done, updates)
+
     def say(self, sentence: str) -> None:
         self.tell("say", sentence)
 

@@ -10,6 +10,7 @@ class Watcher(Protocol):
 
     def begin(self, name: str, at: int, samples: int) -> None: ...
     def move(self, at: int, accuracy: float | None, rate: float) -> None: ...
+    def refit(self, done: int, updates: int) -> None: ...
     def say(self, sentence: str) -> None: ...
 
 
@@ -18,6 +19,7 @@ class Silent:
 
     def __init__(self) -> None:
         self.at = 0
+        self.refits = (0, 0)  # updates done and to do, of the refit last heard of
         self.said: list[str] = []
 
     def begin(self, name: str, at: int, samples: int) -> None:
@@ -25,6 +27,9 @@ class Silent:
 
     def move(self, at: int, accuracy: float | None, rate: float) -> None:
         self.at = at
+
+    def refit(self, done: int, updates: int) -> None:
+        self.refits = done, updates
 
     def say(self, sentence: str) -> None:
         self.said.append(sentence)

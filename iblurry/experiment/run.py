@@ -19,11 +19,12 @@ from iblurry.experiment.environment import environment, moved, thread_count
 from iblurry.experiment.examiner import Examiner
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.interrupt import Stop, stopping_politely
+from iblurry.experiment.interrupt import stopping_politely
 from iblurry.experiment.journal import Journal, NewClass, Query, Record, Start, TaskEnd, read
 from iblurry.experiment.metrics import Metrics, metrics
 from iblurry.experiment.progress import Silent, Watcher
 
+Moment = tuple[int, int, int]  # samples met, bytes of the journal, updates of the refit under way
 GLANCE = 20  # samples between two looks at the loss and the progress bar; a second at most
 
 
@@ -92,14 +93,17 @@ class _Run:
         self.experiment, self.folder, self.dataset, self.watcher = experiment, folder, dataset, watcher
         self.often = often
         self.stream = Stream(dataset, experiment.order(dataset))
-        self.saved_at = 0  # the sample of the last checkpoint
+        self.saved: Moment = (0, 0, 0)  # of the last checkpoint
+        self.asked = {Query: 0, TaskEnd: 0}  # the sample after which each was answered last
         self.accuracy: float | None = None
 
     def go(self, threads: int | None) -> None:
         before = self.folder.environment() or {}
         threads = before.get("threads", threads or torch.get_num_threads())
         with thread_count(threads), stopping_politely() as stop:
+            self.stop = stop
             self.learner = self.experiment.learner(self.dataset)
+            self.learner.on_refit = self._refitting
             device = self.learner.engine.device
             self.examiner = Examiner(self.dataset, device)
             self.about = environment(self.stream, threads=threads, device=device)
@@ -110,8 +114,10 @@ class _Run:
                 self._resume()
                 self.watcher.begin(self._title(), self.stream.position, len(self.stream))
                 try:
-                    finished = self._walk(stop)
+                    finished = self._walk()
                     self._save()
+                except _StoppedInRefit:
+                    finished = False
                 except DivergedError as error:
                     raise DivergedError(f"{error} {self._kept()}") from None
             if finished:
@@ -150,56 +156,83 @@ class _Run:
         self.learner.load_state_dict(loaded.state["learner"])
         self.journal.truncate(loaded.state["journal"]["bytes"])
         self.stream.seek(loaded.at)
-        self.saved_at = loaded.at
+        for record in read(self.folder.journal):
+            if isinstance(record, Query | TaskEnd):
+                self.asked[type(record)] = record.at
+        self.saved = self._moment()
 
-    def _walk(self, stop: Stop) -> bool:
+    def _walk(self) -> bool:
         """Sample by sample; False where someone asked to stop before the end."""
-        saved = looked = time.monotonic()
+        self.looked = self.saved_when = time.monotonic()
+        if self.stream.position:
+            self._answer(self.stream.last)  # a checkpoint inside a refit lies before the answers it is made for
         for sample in self.stream:
             self._meet(sample)
+            self._answer(sample)
             at, now = self.stream.position, time.monotonic()
-            if at % GLANCE == 0 or at == len(self.stream) or now - looked > 1:
+            if at % GLANCE == 0 or at == len(self.stream) or now - self.looked > 1:
                 self.learner.check()
                 self.watcher.move(at, self.accuracy, self.learner.method.schedule.now)
-                looked = now
-            if stop.asked:
+                self.looked = now
+            if self.stop.asked:
                 return at == len(self.stream)
-            if now - saved > self.often.seconds or (self.often.samples and at % self.often.samples == 0):
+            if now - self.saved_when > self.often.seconds or (self.often.samples and at % self.often.samples == 0):
                 self._save()
-                saved = time.monotonic()
         return True
 
     def _meet(self, sample: Sample) -> None:
-        """Everything that happens because of one sample, in the order the journal has it."""
+        known = len(self.learner.labels)
+        self.learner.observe(sample.image, sample.label)
+        if len(self.learner.labels) > known:
+            self.journal.append(NewClass(self.stream.position, sample.label))
+
+    def _answer(self, sample: Sample) -> None:
+        """Everything that follows a sample, in the order the journal has it; what was done already is not repeated."""
         learner, at = self.learner, self.stream.position
-        known = len(learner.labels)
-        learner.observe(sample.image, sample.label)
-        if len(learner.labels) > known:
-            self.journal.append(NewClass(at, sample.label))
-        if at % self.experiment.query_every == 0:
+        waits = learner.method.readout.waits
+        if at % self.experiment.query_every == 0 and self.asked[Query] < at and not waits:
             self._query(Query, sample.task)
-        if sample.last_of_task:
-            learner.end_task()
-            self._query(TaskEnd, sample.task)
+        if sample.last_of_task and self.asked[TaskEnd] < at:
+            if learner.tasks == sample.task:
+                learner.end_task()
+            if not waits or at == len(self.stream):
+                self._query(TaskEnd, sample.task)
+
+    def _refitting(self, done: int, updates: int) -> None:
+        """Between two updates of a refit: time to look, to save, or to stop."""
+        now = time.monotonic()
+        if self.stop.asked or now - self.saved_when > self.often.seconds:
+            self._save()
+            if self.stop.asked:
+                raise _StoppedInRefit
+        if now - self.looked > 0.2 or done == updates:
+            self.learner.check()
+            self.watcher.refit(done, updates)
+            self.looked = now
 
     def _query(self, kind: type[Query | TaskEnd], task: int) -> None:
         self.learner.check()  # a broken network's answers are not worth a line
         correct, total = self.examiner.ask(self.learner)
         rate = float(self.learner.method.schedule.now)
         record = kind(self.stream.position, task, correct, total, rate, self.learner.bench.updates)
-        self.accuracy = record.accuracy
+        self.accuracy, self.asked[kind] = record.accuracy, record.at
         self.journal.append(record)
 
     def _save(self) -> None:
         self._check_sound()
-        at = self.stream.position
-        if at > self.saved_at:
+        if (moment := self._moment()) != self.saved:
             self.journal.sync()
             seal = _seal(self.folder.journal.read_bytes())
             state = {"experiment": self.experiment.digest, "learner": self.learner.state_dict(), "journal": seal}
-            checkpoint.save(self.folder.path, state, at=at)
-            self.saved_at = at
+            checkpoint.save(self.folder.path, state, at=self.stream.position)
+            self.saved = moment
         self.folder.write("environment.json", self.about | {"seconds": self._seconds()})
+        self.saved_when = time.monotonic()
+
+    def _moment(self) -> Moment:
+        """How far everything is that a checkpoint holds."""
+        refit = self.learner.refitter.trainer
+        return self.stream.position, self.folder.journal.stat().st_size, refit.bench.updates if refit else 0
 
     def _check_sound(self) -> None:
         """The loss is that of the last update before its step, so a good loss alone does not mean a good network."""
@@ -212,9 +245,9 @@ class _Run:
                 )
 
     def _kept(self) -> str:
-        if not self.saved_at:
+        if not self.saved[0]:
             return f"Nothing had been saved in {self.folder.path} yet."
-        return f"The last good checkpoint, at sample {self.saved_at}, is kept in {self.folder.path}."
+        return f"The last good checkpoint, at sample {self.saved[0]}, is kept in {self.folder.path}."
 
     def _finish(self) -> None:
         seconds = self._seconds()
@@ -233,6 +266,10 @@ class _Run:
 
     def _title(self) -> str:
         return f"{self.experiment.method.name} seed {self.experiment.seed}"
+
+
+class _StoppedInRefit(Exception):  # noqa: N818  no error: someone asked, and all is saved
+    """Unwinds a refit that is to be continued another time."""
 
 
 def _seal(journal: bytes) -> dict[str, Any]:

@@ -31,7 +31,14 @@ SETTINGS = {
         memory=20000,
         query_every=1000,
         tasks=10,
-        tuning=Tuning(batch=256, updates_per_sample="1/4", gamma=0.99995, measure_every=10),
+        tuning=Tuning(
+            batch=256,
+            updates_per_sample="1/4",
+            gamma=0.99995,
+            measure_every=10,
+            epochs=100,
+            milestones=(30, 60, 80, 90),
+        ),
     ),
     # Not in the paper: small enough for a laptop. A mirrored digit is none, and 8 pixels leave no room for a crop.
     "digits": Setting(network="mlp", memory=100, query_every=25, augment=Augment(pad=0, flip=False)),

@@ -5,9 +5,12 @@ from iblurry.methods.bic import bic
 from iblurry.methods.clib import clib, clib_balanced, clib_exponential, clib_reservoir, clib_stream
 from iblurry.methods.er import er, er_constant
 from iblurry.methods.ewc import ewc
+from iblurry.methods.gdumb import gdumb
 from iblurry.methods.gss import gss
+from iblurry.methods.joint import joint
 from iblurry.methods.mir import mir
 from iblurry.methods.recipe import METHODS, Recipe, Tuning, method
+from iblurry.methods.rm import rm
 
 __all__ = [
     "METHODS",
@@ -23,7 +26,10 @@ __all__ = [
     "er",
     "er_constant",
     "ewc",
+    "gdumb",
     "gss",
+    "joint",
     "method",
     "mir",
+    "rm",
 ]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypedDict, Unpack
 
-from iblurry.engine.optimizer import Adam
+from iblurry.course import Course
+from iblurry.engine.optimizer import Optimizer
 from iblurry.errors import UnknownNameError
 from iblurry.method import Head, Method, Pace, released
 from iblurry.parts import Admission, GradientRule, Readout, Rehearsal, Schedule, Term
@@ -22,6 +23,8 @@ class Tuning:
     updates_per_sample: Fraction | int | float | str = 1
     gamma: float = 0.9999  # decay of the exponential schedule
     measure_every: int = 1  # updates between two measures of the memory's loss; 10 on ImageNet
+    epochs: int = 256  # of a refit: one warm, then cosine cycles of 1, 2, 4, ..., 128; 100 on ImageNet
+    milestones: tuple[int, ...] = ()  # where RM's rate falls, instead of cosine cycles; on ImageNet only
 
 
 class Slots(TypedDict, total=False):
@@ -36,7 +39,8 @@ class Slots(TypedDict, total=False):
     schedule: Schedule
     readout: Readout
     head: Head
-    optimizer: Adam
+    optimizer: Optimizer
+    refit: Course | None
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,14 @@ class Network(nn.Module):
         self.labels.append(label)
         return row
 
+    @torch.no_grad()
+    def close(self) -> None:
+        """Closes every row again, in place: no class was met."""
+        self.head.weight.zero_()
+        self.head.bias.zero_()
+        self.open.fill_(False)
+        self.labels.clear()
+
     @property
     def rows(self) -> int:
         """How many classes the head could hold."""

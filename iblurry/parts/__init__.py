@@ -3,6 +3,7 @@
 from iblurry.parts.admission.admission import Admission
 from iblurry.parts.admission.balanced import Balanced
 from iblurry.parts.admission.diverse import Diverse
+from iblurry.parts.admission.everything import Everything
 from iblurry.parts.admission.importance import Importance
 from iblurry.parts.admission.reservoir import Reservoir
 from iblurry.parts.gradient.clip import Clip
@@ -12,13 +13,17 @@ from iblurry.parts.part import Part, column, state
 from iblurry.parts.readout.bias_corrected import BiasCorrected
 from iblurry.parts.readout.plain import Plain
 from iblurry.parts.readout.readout import Readout
+from iblurry.parts.readout.refit import Refit
 from iblurry.parts.rehearsal.interfered import Interfered
 from iblurry.parts.rehearsal.nothing import Nothing
 from iblurry.parts.rehearsal.rehearsal import Rehearsal
+from iblurry.parts.rehearsal.shuffled import Shuffled
 from iblurry.parts.rehearsal.uniform import Uniform
 from iblurry.parts.schedule.adaptive import Adaptive
 from iblurry.parts.schedule.constant import Constant
+from iblurry.parts.schedule.cosine import Cosine
 from iblurry.parts.schedule.exponential import Exponential
+from iblurry.parts.schedule.multistep import MultiStep
 from iblurry.parts.schedule.schedule import Schedule
 from iblurry.parts.terms.cross_entropy import CrossEntropy
 from iblurry.parts.terms.distil import Distil
@@ -32,22 +37,27 @@ __all__ = [
     "BiasCorrected",
     "Clip",
     "Constant",
+    "Cosine",
     "CrossEntropy",
     "Distil",
     "Diverse",
     "Elastic",
+    "Everything",
     "Exponential",
     "GradientRule",
     "Importance",
     "Interfered",
+    "MultiStep",
     "Nothing",
     "Part",
     "Plain",
     "Project",
     "Readout",
+    "Refit",
     "Rehearsal",
     "Reservoir",
     "Schedule",
+    "Shuffled",
     "Term",
     "Uniform",
     "column",

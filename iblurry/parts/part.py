@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import inspect
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
@@ -28,6 +28,12 @@ def state(make: Callable[[Any], T], *, init: Literal[False] = False) -> T:
     return field
 
 
+def scratch(make: Callable[[Any], T], *, init: Literal[False] = False) -> T:
+    """Declares a value that is made anew at the bench and after a resume: what can be worked out again is not saved."""
+    field: T = dataclasses.field(init=init, repr=False, compare=False, metadata={"scratch": make})
+    return field
+
+
 def column(name: str, *, fill: float = 0.0, init: Literal[False] = False) -> Tensor:
     """Declares a named column of the memory: one number per row, (capacity + 1,) float64, saved with the memory."""
     field: Tensor = dataclasses.field(
@@ -39,13 +45,12 @@ def column(name: str, *, fill: float = 0.0, init: Literal[False] = False) -> Ten
     return field
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field, state, column))
+@dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field, state, scratch, column))
 class Part(ABC):
     """One answer to one of the learner's six questions. A subclass is a keyword-only dataclass without further ado."""
 
     kind: ClassVar[str]
     needs_losses: ClassVar[bool] = False  # asks for the loss of every memory row after an update
-    needs_boundaries: ClassVar[bool] = False  # must be told where tasks end
     varies: ClassVar[bool] = False  # wants dice to vary the rows it draws, and the streamed samples
     bench: Workbench
     _known: ClassVar[dict[str, dict[str, type[Part]]]] = {}
@@ -57,9 +62,21 @@ class Part(ABC):
             Part._known.setdefault(cls.kind, {})[cls.__name__] = cls
 
     @property
+    def needs_boundaries(self) -> bool:
+        """Whether it must be told where tasks end."""
+        return False
+
+    @property
     def draws(self) -> int:
-        """How many memory rows, drawn at random without repetition, it wants for each update."""
+        """How many memory rows it wants for each update, at most."""
         return 0
+
+    def draw(self, purpose: str, step: int, size: int) -> Sequence[int]:
+        """The rows of this update out of the `size` filled ones: at random without repetition, unless it knows better.
+
+        On the host, from the dice of the bench under this purpose.
+        """
+        return self.bench.dice.distinct(purpose, step, min(self.draws, size), among=size)
 
     def holds(self, budget: int) -> int:
         """How many samples of a budget it keeps outside the memory."""
@@ -69,8 +86,9 @@ class Part(ABC):
         """A fresh copy of this part at work on that bench; the part itself stays a mere description."""
         part = copy.copy(self)
         part.bench = bench
-        for name, make in (declared(type(self), "state") | declared(type(self), "column")).items():
-            setattr(part, name, make(part))
+        for what in ("state", "column", "scratch"):
+            for name, make in declared(type(self), what).items():
+                setattr(part, name, make(part))
         return part
 
     def on_class(self, label: int) -> None:
@@ -99,13 +117,15 @@ class Part(ABC):
                     getattr(self, name)[key].copy_(tensor)
             else:
                 setattr(self, name, copy.copy(value))
+        for name, make in declared(type(self), "scratch").items():
+            setattr(self, name, make(self))
 
     def to_json(self) -> dict[str, dict[str, object]]:
         return {type(self).__name__: hyper_parameters(self)}
 
 
 def declared(cls: type[Part], what: str) -> dict[str, Callable[[Any], object]]:
-    """Name and start of each "state" or "column" a part class declares."""
+    """Name and start of each "state", "column" or "scratch" a part class declares."""
     return {f.name: f.metadata[what] for f in fields(cls) if what in f.metadata}  # type: ignore[arg-type]
 
 

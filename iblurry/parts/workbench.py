@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -44,6 +44,12 @@ class Update(NamedTuple):
     last_of_round: bool = False  # told to the schedule, which lives on the host
 
 
+class Refitting(Protocol):
+    """Trains on the memory alone, a fresh network or the learner's own; returns the bench with that network."""
+
+    def __call__(self, *, epochs: int, fresh: bool, frozen_norm: bool) -> Workbench: ...
+
+
 @dataclass
 class Workbench:
     """The network, the memory, the dice and the counters of one learner."""
@@ -54,6 +60,7 @@ class Workbench:
     dice: Dice
     budget: int  # samples to be shared between the memory and what parts hold
     correct: Callable[[Tensor], Tensor] = lambda logits: logits  # as the readout did at the end of the last task
+    refit: Refitting | None = None  # where the method says how
     seen: int = 0  # samples met
     updates: int = 0  # optimizer steps taken
     rate: float = 0.0  # the learning rate of this update

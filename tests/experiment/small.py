@@ -21,6 +21,8 @@ def small(name: str = "er", dataset: str = DATA, **changes: Any) -> Experiment:
     chosen = method(name, Tuning(batch=8))
     if isinstance(chosen.schedule, Adaptive):
         chosen = dataclasses.replace(chosen, schedule=Adaptive(trial=2, ignore=2, history=3))
+    if chosen.refit is not None:
+        chosen = dataclasses.replace(chosen, readout=dataclasses.replace(chosen.readout, epochs=3))
     options = {"tasks": 2, "memory": 24, "network": "mlp", "query_every": 7} | changes
     return Experiment.of(chosen, dataset, **options)
 

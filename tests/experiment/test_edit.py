@@ -43,7 +43,7 @@ def reach(experiment, path):
         ("pace.updates_per_sample=0.1", Fraction(1, 10)),
         ("pace.updates_per_sample=2", Fraction(2)),
         ("pace.store=after", "after"),
-        ("head.redraw_bias=true", True),
+        ("head.redraw=bias", "bias"),
         ("optimizer.weight_decay=1e-4", 1e-4),
         ("optimizer.eps=1", 1.0),
         ("admission=Balanced", Balanced()),
@@ -113,7 +113,7 @@ def test_changes_on_changes():
         ),
         (
             "head=keep",
-            "head=keep: head has fields of its own; set one of head.moments, head.redraw_bias.",
+            "head=keep: head has fields of its own; set one of head.moments, head.redraw.",
         ),
         ("memory=0", "memory=0 is too small; the least is 1."),  # the experiment's own checks
         ("admission.step=2", "Importance(step=2.0): the step lies in (0, 1]; 0.1 is the released program's."),

@@ -19,7 +19,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import SETTINGS
 from iblurry.method import Head, Method, Pace
 from iblurry.methods import METHODS, Tuning, clib, er
-from iblurry.parts import Balanced, Clip, Constant, Importance
+from iblurry.parts import Balanced, Clip, Constant, Cosine, Importance
 from tests.experiment.small import DATA, small
 
 CHANGED = {  # every field, each to something else
@@ -82,10 +82,20 @@ def test_every_field_of_a_method_changes_the_digest():
         "head": Head(moments="forget"),
         "optimizer": dataclasses.replace(base.optimizer, weight_decay=0.1),
     }
-    assert set(changes) | {"rehearsal", "terms", "readout"} == {f.name for f in dataclasses.fields(Method)}
+    assert set(changes) | {"rehearsal", "terms", "readout", "refit"} == {f.name for f in dataclasses.fields(Method)}
     digests = {small("clib").digest}
     digests |= {Experiment.of(dataclasses.replace(base, **{name: value})).digest for name, value in changes.items()}
     assert len(digests) == len(changes) + 1
+
+
+def test_every_field_of_a_refit_changes_the_digest():
+    base = small("rm").method
+    changes = {
+        "readout": dataclasses.replace(base.readout, epochs=4),
+        "refit": dataclasses.replace(base.refit, schedule=Cosine(floor=1e-5)),
+    }
+    digests = {Experiment.of(dataclasses.replace(base, **{name: value})).digest for name, value in changes.items()}
+    assert len(digests | {Experiment.of(base).digest}) == 3
 
 
 @pytest.mark.parametrize(

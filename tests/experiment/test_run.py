@@ -79,7 +79,8 @@ def test_parts_hear_of_the_end_of_a_task_before_it_is_asked_about(tmp_path, monk
     events = []
     append = run_module.Journal.append
     monkeypatch.setattr(run_module.Journal, "append", lambda self, r: (events.append(r.kind), append(self, r)))
-    monkeypatch.setattr(Learner, "end_task", lambda self: events.append(f"end at {self.bench.seen}"))
+    end = Learner.end_task
+    monkeypatch.setattr(Learner, "end_task", lambda self: (events.append(f"end at {self.bench.seen}"), end(self)))
     run(small(query_every=40), tmp_path)
     assert [event for event in events if event != "class"] == [
         "start", "query", "end at 40", "task", "query", "end at 80", "task",

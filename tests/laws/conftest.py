@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from iblurry.method import Method
-from iblurry.parts import Adaptive, Diverse
+from iblurry.parts import Adaptive, Diverse, Refit
 from tests.laws.lawful import LAWFUL
 
 
@@ -17,6 +17,8 @@ def lawful(request: pytest.FixtureRequest) -> Method:
     chosen = LAWFUL[request.param]
     if isinstance(chosen.admission, Diverse):
         chosen = dataclasses.replace(chosen, admission=Diverse(batches=2, size=4))
+    if isinstance(chosen.readout, Refit):
+        chosen = dataclasses.replace(chosen, readout=dataclasses.replace(chosen.readout, epochs=4))
     if isinstance(chosen.schedule, Adaptive):
         chosen = dataclasses.replace(
             chosen, schedule=dataclasses.replace(chosen.schedule, trial=2, ignore=2, history=3)

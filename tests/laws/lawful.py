@@ -21,9 +21,10 @@ VARIANTS = {
     "er-clipped": er(TUNING, gradient=(Clip(norm=0.5),), schedule=Constant(rate=1e-3)),
     "er-store-before": er(TUNING, pace=Pace(gather=4, store="before", updates_per_sample="1/4")),
 }
+RELEASED = ("er-released", "clib-released", "clib-stream-released", "bic-released", "rm-released")
 LAWFUL: dict[str, Method] = {
     **{name: method(name, TUNING) for name in METHODS},
-    **{name: method(name, TUNING) for name in ("er-released", "clib-released", "clib-stream-released", "bic-released")},
+    **{name: method(name, TUNING) for name in RELEASED},
     **VARIANTS,
 }
 BUDGET, SAMPLES = 24, 60
@@ -31,6 +32,8 @@ BUDGET, SAMPLES = 24, 60
 
 def new_learner(chosen: Method, seed: int = 1, **changes: Any) -> Learner:
     options = {"network": "convnet", "memory": BUDGET, "classes": 6, "augment": Augment(pad=1)} | changes
+    if chosen.admission.keeps_all:
+        options["memory"] = 8 * SAMPLES
     return Learner(chosen, image=(1, 8, 8), seed=seed, **options)
 
 

@@ -55,7 +55,7 @@ PAIRS = {
     "diverse": (ER, er(TUNING, admission=Diverse(batches=3, size=4))),
     "validation set": (ER, er(TUNING, readout=BiasCorrected(share=0.4))),
     "head moments": (ER, er(TUNING, head=Head(moments="keep"))),
-    "redrawn bias": (ER, er(TUNING, head=Head(redraw_bias=True))),
+    "redrawn bias": (ER, er(TUNING, head=Head(redraw="bias"))),
     "released clib": (CLIB, dataclasses.replace(method("clib-released", TUNING), schedule=QUICK)),
 }
 

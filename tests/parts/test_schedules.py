@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from iblurry.errors import InputError
-from iblurry.parts import Constant, Exponential
+from iblurry.parts import Constant, Cosine, Exponential, MultiStep
 from iblurry.parts.workbench import Update
 
 UPDATE = Update(torch.zeros(0, dtype=torch.int64), None, last_of_round=False)
@@ -60,4 +60,56 @@ def test_constant_stays(make_bench):
 )
 def test_bad_fields(make):
     with pytest.raises(InputError):
+        make()
+
+
+def by_epoch(schedule, epochs, updates_each=3):
+    """The rate of each epoch; it must not move inside one."""
+    rates = []
+    for _ in range(epochs):
+        rates.append(schedule.now)
+        for left in range(updates_each - 1, -1, -1):
+            assert schedule.now == rates[-1]
+            schedule.advance(UPDATE._replace(last_of_round=left == 0))
+    return rates
+
+
+@pytest.mark.parametrize("name", ["rm", "gdumb"])
+def test_cosine_restarts_are_golden(name, golden, make_bench):
+    case = golden["sgdr"]
+    schedule = Cosine(floor=case[f"{name}_eta_min"]).attach(make_bench(2))
+    rates = by_epoch(schedule, 256)
+    for epoch, expected in case[name]:
+        assert rates[epoch] == pytest.approx(expected, abs=1e-11), epoch
+    assert [epoch for epoch in range(1, 256) if rates[epoch] == 0.05] == case["restarts_at_epochs"]
+
+
+def test_cosine_cycles(make_bench):
+    rates = by_epoch(Cosine(rate=1.0, floor=0.0, warm=0.5, cycle=2, growth=3).attach(make_bench(2)), 10)
+    first, second = np.array([0, 1]) / 2, np.arange(6) / 6
+    expected = [0.5, *(1 + np.cos(np.pi * np.concatenate([first, second, [0]]))) / 2]
+    np.testing.assert_allclose(rates, expected, atol=1e-12)
+
+
+def test_multistep(make_bench):
+    rates = by_epoch(MultiStep().attach(make_bench(2)), 100)
+    assert rates[0] == pytest.approx(0.005)
+    for epochs, rate in ((range(1, 31), 0.05), (range(31, 61), 5e-3), (range(61, 81), 5e-4), (range(81, 91), 5e-5)):
+        assert [rates[epoch] for epoch in epochs] == pytest.approx([rate] * len(epochs))
+    assert rates[91:] == pytest.approx([5e-6] * 9)
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: Cosine(floor=0.1), "between 0 and the rate"),
+        (lambda: Cosine(cycle=0), "cycle and growth"),
+        (lambda: Cosine(warm=0), "first epoch's share"),
+        (lambda: MultiStep(milestones=(30, 30)), "that grow"),
+        (lambda: MultiStep(milestones=(0,)), "from 1"),
+        (lambda: MultiStep(factor=2), r"in \(0, 1\]"),
+    ],
+)
+def test_illegal_schedules_by_epoch(make, words):
+    with pytest.raises(InputError, match=words):
         make()

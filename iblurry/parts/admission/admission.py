@@ -15,6 +15,7 @@ class Admission(Part):
     """Decides whom a newcomer replaces. A memory with room left takes everyone and asks nobody."""
 
     kind: ClassVar[str] = "admission"
+    keeps_all: ClassVar[bool] = False  # needs a row for every sample of the stream, whatever the budget
 
     def consider(self, one: One) -> None:
         """A sample is offered; it is not in the memory yet."""

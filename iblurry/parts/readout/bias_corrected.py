@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from iblurry.errors import InputError
 from iblurry.memory import One
-from iblurry.parts.part import state
+from iblurry.parts.part import scratch, state
 from iblurry.parts.readout.readout import Readout
 from iblurry.parts.workbench import Workbench
 
@@ -42,6 +42,7 @@ class BiasCorrected(Readout):
     task: int = state(lambda part: 0)
     ended: bool = state(lambda part: False)  # between the end of a task and the next sample
     previous: Tensor = state(lambda part: part.identity())  # (rows, 2) the pair of each class at the last task end
+    now: Tensor = scratch(lambda part: part.identity())  # made anew before each query
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1 or self.epochs < 1 or self.batch < 1 or self.rate <= 0:
@@ -61,7 +62,6 @@ class BiasCorrected(Readout):
 
     def attach(self, bench: Workbench) -> Self:
         part = super().attach(bench)
-        part.now = part.identity()  # not state: made anew before each query
         bench.correct = lambda logits: corrected(logits, part.previous)
         return part
 

@@ -15,10 +15,19 @@ class Readout(Part):
     """Turns images into logits. It may change its own state when asked, never the learner's."""
 
     kind: ClassVar[str] = "readout"
+    refits: ClassVar[bool] = False  # trains on the memory, as `Method.refit` says
 
     def claims(self, one: One) -> bool:
         """Whether it keeps this sample for itself: then it is neither trained on nor stored."""
         return False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is worth asking only when the stream has ended."""
+        return False
+
+    def catch_up(self) -> None:
+        """Work that a boundary left to do, before the next sample or answer; a resume may fall into it."""
 
     def settle(self) -> None:
         """Makes itself ready for queries at this moment of the stream."""

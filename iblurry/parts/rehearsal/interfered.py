@@ -38,8 +38,8 @@ class Interfered(Rehearsal):
     def draws(self) -> int:
         return self.candidates
 
-    def joins(self, size: int) -> int:
-        return min(self.count, size)
+    def joins(self, drawn: int) -> int:
+        return min(self.count, drawn)
 
     def choose(self, stream: Batch, drawn: Drawn) -> Tensor:
         if not len(drawn.rows) or not len(stream.labels):  # known to the host: nothing stored, or nothing streamed
@@ -56,7 +56,7 @@ class Interfered(Rehearsal):
             images = bench.pipeline.test(batch.images)
             before = F.cross_entropy(network(images), batch.labels, reduction="none")
             after = F.cross_entropy(functional_call(network, moved, (images,)), batch.labels, reduction="none")
-            return drawn.rows.index_select(0, hurt_most(before, after, self.joins(bench.memory.size)))
+            return drawn.rows.index_select(0, hurt_most(before, after, self.joins(len(drawn.rows))))
 
 
 def hurt_most(before: Tensor, after: Tensor, count: int) -> Tensor:

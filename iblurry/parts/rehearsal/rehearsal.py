@@ -17,9 +17,9 @@ class Rehearsal(Part):
 
     kind: ClassVar[str] = "rehearsal"
 
-    def joins(self, size: int) -> int:
-        """How many rows join a batch while the memory holds `size`."""
-        return min(self.draws, size)
+    def joins(self, drawn: int) -> int:
+        """How many of so many drawn rows join the batch."""
+        return min(self.draws, drawn)
 
     @abstractmethod
     def choose(self, stream: Batch, drawn: Drawn) -> Tensor:

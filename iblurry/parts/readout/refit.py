@@ -1,0 +1,73 @@
+"""Refit: answers come from a network trained on the memory alone, for many epochs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, Literal, Self
+
+from torch import Tensor
+
+from iblurry.errors import InputError
+from iblurry.parts.part import scratch, state
+from iblurry.parts.readout.readout import Readout
+from iblurry.parts.workbench import Workbench
+
+
+class Refit(Readout):
+    """A fresh network for each query (GDumb), or the learner's own at each task end (RM).
+
+    `at="end"` is a fresh network too, but a run asks only when the stream has ended (joint training). How it is trained
+    is the method's `refit`. A fresh network belongs to the query: learning goes on as if nobody had asked.
+
+    Prabhu et al., "GDumb: A simple approach that questions our progress in continual learning", ECCV 2020.
+    Bang et al., "Rainbow memory: Continual learning with a memory of diverse samples", CVPR 2021.
+    """
+
+    refits: ClassVar[bool] = True
+
+    at: Literal["query", "boundary", "end"] = "query"
+    epochs: int = 256  # over the memory
+    frozen_norm: bool = False  # released RM: batch norm keeps the statistics of the stream, in training too
+
+    due: bool = state(lambda part: False)  # a task ended and its refit is not done yet
+    answering: Workbench = scratch(lambda part: part.bench)  # whose network answers
+    offered: int = scratch(lambda part: -1)  # samples the memory had been offered when that was trained
+
+    def __post_init__(self) -> None:
+        if self.at not in ("query", "boundary", "end"):
+            raise InputError(f"Refit(at={self.at!r}): at is 'query', 'boundary' or 'end'.")
+        if self.epochs < 1:
+            raise InputError(f"Refit(epochs={self.epochs}): at least 1 epoch.")
+        if self.frozen_norm and self.at != "boundary":
+            raise InputError("Refit(frozen_norm=True): a fresh network has no statistics to keep; use at='boundary'.")
+
+    def released(self) -> Self:
+        return dataclasses.replace(self, frozen_norm=self.at == "boundary")
+
+    @property
+    def needs_boundaries(self) -> bool:
+        return self.at == "boundary"
+
+    @property
+    def waits(self) -> bool:
+        return self.at == "end"
+
+    def on_boundary(self) -> None:
+        self.due = self.needs_boundaries
+
+    def catch_up(self) -> None:
+        if self.due:
+            self._train(fresh=False)
+            self.due = False
+
+    def settle(self) -> None:
+        if not self.needs_boundaries and self.offered != self.bench.memory.offered:
+            self.answering = self._train(fresh=True)
+            self.offered = self.bench.memory.offered
+
+    def logits(self, images: Tensor) -> Tensor:
+        return self.answering.logits(images)
+
+    def _train(self, *, fresh: bool) -> Workbench:
+        assert self.bench.refit is not None, "a method whose readout refits says how"
+        return self.bench.refit(epochs=self.epochs, fresh=fresh, frozen_norm=self.frozen_norm)
