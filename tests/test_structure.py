@@ -18,7 +18,7 @@ LAYERS = [  # imports only go up this list
     ["data", "augment", "network"],
     ["memory", "engine"],
     ["parts"],
-    ["method", "trainer", "learner"],
+    ["method", "trainer", "learner", "cost"],
     ["methods"],
     ["experiment"],
     ["cli", "__main__"],
