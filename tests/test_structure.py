@@ -18,7 +18,7 @@ LAYERS = [  # imports only go up this list
     ["data", "augment", "network"],
     ["memory", "engine"],
     ["parts"],
-    ["course", "method", "trainer", "refitter", "learner"],
+    ["course", "method", "trainer", "refitter", "learner", "cost"],
     ["methods"],
     ["experiment"],
     ["cli", "__main__"],

@@ -18,7 +18,7 @@ VERBS = {
     "show": "The table and the figure again, from journals alone.",
     "split": "Show, draw and export a stream: which class comes when.",
     "data": "List, fetch, import and look at data sets.",
-    "methods": "List the methods and what they are made of.",
+    "methods": "List the methods: what they are made of, store and cost.",
 }
 INTERRUPTED = 130  # what a shell reports for SIGINT
 

@@ -1,4 +1,4 @@
-"""`iblurry methods`: what there is to run, and what each is made of."""
+"""`iblurry methods`: what there is to run, what each is made of, and what it stores and costs."""
 
 from __future__ import annotations
 
@@ -6,56 +6,144 @@ import dataclasses
 import json
 import shutil
 import textwrap
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from iblurry.cli.own import import_option, import_own
 
+if TYPE_CHECKING:
+    from iblurry.cost import Total
+    from iblurry.method import Method
+    from iblurry.methods import Recipe
+
+USUAL = "cifar10"  # whose settings the figures are of
+CLASSES = 10
+WIDEST = 120  # columns; longer lines are hard to follow
+INDENT = "  "
+
 
 @click.command()
+@click.argument("names", nargs=-1, metavar="[METHOD]...")
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print every field of every method and part as JSON.")
-def methods(modules: tuple[str, ...], as_json: bool) -> None:
-    """List the methods: name, idea, parts. Any name also works with -released, as the authors' program runs it.
+def methods(names: tuple[str, ...], modules: tuple[str, ...], as_json: bool) -> None:
+    """List the methods: idea, cost, what they store, parts and paper. With METHODs: these alone, and their fields.
 
-    The fields that --json prints are those that `iblurry run --set` changes.
+    Any name also works with -released, as the authors' program runs it. The fields are those that `iblurry run --set`
+    changes. Costs are of the paper's tuning for CIFAR-10 with a memory of 500.
     """
     import_own(modules)
     if as_json:
-        click.echo(json.dumps(_everything(), indent=2))
+        click.echo(json.dumps(_everything(names), indent=2))
         return
-    from iblurry.methods import METHODS
-
-    margin = max(map(len, METHODS)) + 2
-    for name, recipe in METHODS.items():
-        parts = ", ".join(type(part).__name__ for _, part in recipe().parts())
-        click.echo(f"{name:<{margin}}" + _wrapped(recipe.idea, margin))
-        click.echo(" " * margin + click.style(_wrapped(parts, margin), dim=True))
-    click.echo("\nPapers and fields: iblurry methods --json.  Change a field: iblurry run --set")
-
-
-def _wrapped(text: str, margin: int) -> str:
-    lines = textwrap.wrap(text, max(20, shutil.get_terminal_size().columns - margin))
-    return ("\n" + " " * margin).join(lines)
+    margin = 12 if names else 8
+    for name, (recipe, method) in _chosen(names).items():
+        click.echo(click.style(name, bold=True) + click.style(f" - {_tasks(method)}", dim=True))
+        click.echo(_wrapped(recipe.idea, INDENT))
+        for label, text in _details(recipe, method, fields=bool(names)).items():
+            click.echo(click.style(_wrapped(text, f"{INDENT}{label:<{margin}}"), dim=True))
+        click.echo()
+    click.echo(_wrapped(_footer(), ""))
 
 
-def _everything() -> dict[str, Any]:
+def _chosen(names: Iterable[str]) -> dict[str, tuple[Recipe, Method]]:
+    """The methods of these names, or all, tuned as usual."""
+    from iblurry.experiment.settings import setting
+    from iblurry.methods import METHODS, method
+
+    tuned = {name: method(name, setting(USUAL).tuning) for name in names or METHODS}
+    return {name: (METHODS[name.removesuffix("-released")], made) for name, made in tuned.items()}
+
+
+def _details(recipe: Recipe, method: Method, *, fields: bool) -> dict[str, str]:
+    from iblurry.cost import stores
+
+    parts = {"parts": ", ".join(type(part).__name__ for _, part in method.parts())}
+    return {
+        "cost": _in_words(_cost(method)),
+        "stores": "; ".join(["samples", *stores(method)]),
+        **(_places(method) if fields else parts),
+        "paper": recipe.paper,
+    }
+
+
+def _places(method: Method) -> dict[str, str]:
+    """Each part with its fields, by the path that --set takes: {"admission": "Importance step=0.1 ..."}."""
+    lines = {}
+    for place, part in method.parts():
+        ((name, values),) = part.to_json().items()
+        lines[place] = " ".join([name, *_settable(values)])
+    rest = method.to_json()
+    return lines | {group: " ".join(_settable(rest[group])) for group in ("pace", "head", "optimizer")}
+
+
+def _settable(values: Mapping[str, object]) -> list[str]:
+    return [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()]
+
+
+def _tasks(method: Method) -> str:
+    return "task-free" if method.task_free else "needs task boundaries"
+
+
+def _cost(method: Method) -> Total:
+    from iblurry.cost import cost
+    from iblurry.experiment.settings import setting
+
+    return cost(method, setting(USUAL).memory, classes=CLASSES)
+
+
+def _in_words(total: Total) -> str:
+    """As in "32 forward, 16 backward a sample; 40 forward a query"; what is 0 is left out."""
+    each = {
+        moment: [f"{count:,.12g} {way}" for way, count in passes.items() if count]
+        for moment, passes in dataclasses.asdict(total).items()
+    }
+    return "; ".join(f"{', '.join(counts)} a {moment}" for moment, counts in each.items() if counts) or "none"
+
+
+def _footer() -> str:
+    from iblurry.experiment.settings import setting
+
+    return (
+        "Cost: images through a network, once the memory is full, besides those a query asks about; as the paper tunes "
+        f"for CIFAR-10, with a memory of {setting(USUAL).memory}. Fields: iblurry methods METHOD, or --json. "
+        "Change one: iblurry run --set PATH=VALUE"
+    )
+
+
+def _wrapped(text: str, label: str) -> str:
+    """As wide as the terminal, the lines after the first as far in as the label."""
+    width = max(40, min(WIDEST, shutil.get_terminal_size().columns))
+    return textwrap.fill(text, width, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False)
+
+
+def _everything(names: Sequence[str]) -> dict[str, Any]:
     from iblurry.experiment.experiment import Experiment
     from iblurry.method import KINDS
-    from iblurry.methods import METHODS
     from iblurry.parts.part import known_parts
 
     usual = Experiment.of("er").to_json()
     return {
-        "methods": {
-            name: {"idea": recipe.idea, "paper": recipe.paper, "fields": recipe().to_json()}
-            for name, recipe in METHODS.items()
-        },
+        "methods": {name: _about(recipe, method) for name, (recipe, method) in _chosen(names).items()},
         "parts": {
             slot: {name: _fields(part) for name, part in known_parts(kind.kind).items()} for slot, kind in KINDS.items()
         },
         "experiment": {name: value for name, value in usual.items() if name != "method"},
+    }
+
+
+def _about(recipe: Recipe, method: Method) -> dict[str, Any]:
+    from iblurry.cost import stores
+
+    return {
+        "idea": recipe.idea,
+        "paper": recipe.paper,
+        "task_free": method.task_free,
+        "stores": stores(method),
+        "cost": dataclasses.asdict(_cost(method)),
+        "fields": method.to_json(),
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 from torch import Tensor
 
 from iblurry.errors import InputError, UnknownNameError
+from iblurry.parts.cost import Cost, Load
 from iblurry.parts.workbench import Update, Workbench
 
 T = TypeVar("T")
@@ -52,6 +53,7 @@ class Part(ABC):
     kind: ClassVar[str]
     needs_losses: ClassVar[bool] = False  # asks for the loss of every memory row after an update
     varies: ClassVar[bool] = False  # wants dice to vary the rows it draws, and the streamed samples
+    stores: ClassVar[str] = ""  # what it keeps besides samples of the memory; may name its fields: "{share:.0%} of ..."
     bench: Workbench
     _known: ClassVar[dict[str, dict[str, type[Part]]]] = {}
 
@@ -81,6 +83,10 @@ class Part(ABC):
     def holds(self, budget: int) -> int:
         """How many samples of a budget it keeps outside the memory."""
         return 0
+
+    def cost(self, load: Load) -> Cost:
+        """The images it sends through a network, on top of the batch; measuring the memory's loss is not its own."""
+        return Cost()
 
     def attach(self, bench: Workbench) -> Self:
         """A fresh copy of this part at work on that bench; the part itself stays a mere description."""

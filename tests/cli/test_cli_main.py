@@ -32,7 +32,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry data import": ["NAME", "PATH", "--home"],
     "iblurry data list": ["--json", "--home"],
     "iblurry data show": ["SPEC", "--sheet", "--json", "--home"],
-    "iblurry methods": ["--import", "--json"],
+    "iblurry methods": ["[METHOD]...", "--import", "--json"],
 }
 
 

@@ -2,32 +2,111 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 
 import pytest
 
+from iblurry.cli.methods import _in_words
+from iblurry.cost import Total, stores
+from iblurry.cost import cost as price
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.method import KINDS
 from iblurry.methods import METHODS
+from iblurry.parts.cost import Passes
 from iblurry.parts.part import known_parts, part_class
 
+LABELS = ["cost", "stores", "parts", "paper", *KINDS, "terms.0", "terms.1", "gradient.0", "pace", "head", "optimizer"]
 
-@pytest.mark.parametrize("columns", [80, 60])
-def test_the_list_fits(call, monkeypatch, columns):
+
+def entries(out):
+    """Method by method: the line of its name, its idea, and its labelled lines, wrapping undone."""
+    found = {}
+    for block in out.split("\n\n")[:-1]:
+        title, *lines = block.splitlines()
+        assert all(line.startswith("  ") for line in lines)
+        facts, last = {"idea": []}, "idea"
+        for line in lines:
+            label = re.match(r"  (\S+)  +", line)
+            if label and label[1] in LABELS:
+                last, line = label[1], line[label.end() :]
+            facts.setdefault(last, []).append(line.strip())
+        name, _, tasks = title.partition(" - ")
+        found[name] = {label: " ".join(words) for label, words in facts.items()} | {"tasks": tasks}
+    return found
+
+
+@pytest.mark.parametrize("columns", [120, 80, 60])
+def test_the_list_fits_and_is_complete(call, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     said = call("methods")
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
-    assert max(map(len, lines[:-1])) <= columns
+    assert max(map(len, lines)) <= columns
     assert all(line == line.rstrip() for line in lines)
+    listed = entries(said.out)
+    assert list(listed) == list(METHODS)
     for name, recipe in METHODS.items():
-        start = next(at for at, line in enumerate(lines) if line.split(" ")[0] == name)
-        entry = [lines[start].removeprefix(name)]
-        entry += [line for line in lines[start + 1 : start + 6] if line.startswith(" ")]
-        text = " ".join(" ".join(entry).split())
-        parts = ", ".join(type(part).__name__ for _, part in recipe().parts())
-        assert text.startswith(f"{recipe.idea} {parts}")
+        made = recipe()
+        cost = listed[name].pop("cost")
+        assert listed[name] == {
+            "idea": recipe.idea,
+            "stores": "; ".join(["samples", *stores(made)]),
+            "parts": ", ".join(type(part).__name__ for _, part in made.parts()),
+            "paper": recipe.paper,
+            "tasks": "task-free" if made.task_free else "needs task boundaries",
+        }
+        numbers = [float(number.replace(",", "")) for number in re.findall(r"\d[\d,.]*", cost)]
+        total = dataclasses.asdict(price(made, 500))
+        assert numbers == [count for passes in total.values() for count in passes.values() if count]
+    assert "CIFAR-10, with a memory of 500." in " ".join(said.out.split())
+
+
+def test_costs_in_words(call):
+    listed = entries(call("methods").out)
+    assert listed["clib"]["cost"] == "516 forward, 16 backward a sample"
+    assert listed["bic"]["cost"] == "32 forward, 16 backward a sample; 40 forward a query; 40 forward a task"
+    assert listed["bic"]["tasks"] == "needs task boundaries"
+
+
+@pytest.mark.parametrize(
+    "passes, words",
+    [
+        ({}, "none"),
+        ({"sample": Passes(16.5, 0)}, "16.5 forward a sample"),
+        ({"query": Passes(128000, 128000)}, "128,000 forward, 128,000 backward a query"),
+        ({"sample": Passes(2, 1), "task": Passes(0, 1e6)}, "2 forward, 1 backward a sample; 1,000,000 backward a task"),
+    ],
+)
+def test_any_cost_in_words(passes, words):
+    assert _in_words(Total(**{"sample": Passes(), "query": Passes(), "task": Passes()} | passes)) == words
+
+
+def test_a_named_one_shows_every_field_as_set_takes_it(call):
+    said = call("methods", "bic", "clib-released")
+    assert max(map(len, said.out.splitlines())) <= 80
+    listed = entries(said.out)
+    assert list(listed) == ["bic", "clib-released"]
+    for name, facts in listed.items():
+        base = Experiment.of(name, "cifar10")
+        shown = base.method.to_json()
+        for place, part in base.method.parts():
+            kind, *changes = facts[place].split()
+            assert kind == type(part).__name__
+            assert len(changes) == len(part.to_json()[kind])
+            for change in changes:
+                assert edit(base, f"{place}.{change}") == base
+        for group in ("pace", "head", "optimizer"):
+            assert len(facts[group].split()) == len(shown[group])
+            for change in facts[group].split():
+                assert edit(base, f"{group}.{change}") == base
+    assert "rule=released" in listed["clib-released"]["admission"]
+
+
+def test_a_name_nobody_has(refused):
+    assert "no method called 'clbi'. Did you mean 'clib'?" in refused("methods", "clbi")
 
 
 def test_json_is_complete(call):
@@ -36,9 +115,17 @@ def test_json_is_complete(call):
     everything = json.loads(said.out)
     assert list(everything) == ["methods", "parts", "experiment"]
     assert everything["methods"] == {
-        name: {"idea": recipe.idea, "paper": recipe.paper, "fields": recipe().to_json()}
+        name: {
+            "idea": recipe.idea,
+            "paper": recipe.paper,
+            "task_free": recipe().task_free,
+            "stores": stores(recipe()),
+            "cost": dataclasses.asdict(price(recipe(), 500)),
+            "fields": recipe().to_json(),
+        }
         for name, recipe in METHODS.items()
     }
+    assert everything["methods"]["clib"]["cost"]["sample"] == {"forward": 516, "backward": 16}
     assert set(everything["parts"]) == set(KINDS)
     for slot, kind in KINDS.items():
         known = everything["parts"][slot]
@@ -48,6 +135,7 @@ def test_json_is_complete(call):
             assert fields == part_class(kind.kind, name)().to_json()[name]
         assert set(known) == set(known_parts(kind.kind))
     assert {"method", *everything["experiment"]} == set(Experiment.of("er").to_json())
+    assert list(json.loads(call("methods", "er", "--json").out)["methods"]) == ["er"]
 
 
 def test_every_field_it_lists_can_be_set(call):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -9,6 +11,7 @@ from torch.nn import functional as F
 from iblurry.errors import InputError
 from iblurry.memory import One
 from iblurry.parts.admission.admission import Admission
+from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import column, state
 
 
@@ -22,6 +25,8 @@ class Diverse(Admission):
     Aljundi et al., "Gradient based sample selection for online continual learning", NeurIPS 2019, Algorithm 2.
     """
 
+    stores: ClassVar[str] = "a similarity per row"
+
     batches: int = 10
     size: int = 10  # rows in each
 
@@ -31,6 +36,10 @@ class Diverse(Admission):
     def __post_init__(self) -> None:
         if self.batches < 1 or self.size < 1:
             raise InputError(f"{self}: at least one batch of at least one row.")
+
+    def cost(self, load: Load) -> Cost:
+        images = 1 + self.batches * min(self.size, load.capacity)
+        return Cost(sample=Passes(images, images))
 
     def consider(self, one: One) -> None:
         memory, dice = self.bench.memory, self.bench.dice

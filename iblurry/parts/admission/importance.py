@@ -11,6 +11,7 @@ from torch import Tensor
 from iblurry.errors import InputError
 from iblurry.memory import One
 from iblurry.parts.admission.fullest import Fullest
+from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import column, state
 from iblurry.parts.workbench import Update
 
@@ -32,6 +33,7 @@ class Importance(Fullest):
     """
 
     needs_losses: ClassVar[bool] = True
+    stores: ClassVar[str] = "an importance, a loss and a count of uses per row"
 
     step: float = 0.1  # lambda; the paper gives no value
     rule: Literal["paper", "released"] = "paper"  # released: H_i + step * (dl + mean(H_I) / |I|)
@@ -53,6 +55,9 @@ class Importance(Fullest):
 
     def released(self) -> Self:
         return dataclasses.replace(self, rule="released", decrease="untouched")
+
+    def cost(self, load: Load) -> Cost:
+        return Cost(sample=Passes(forward=1)) if self.decrease == "running" else Cost()
 
     def pick(self, label: int) -> Tensor:
         memory = self.bench.memory

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from iblurry.errors import InputError
+from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.gradient.rule import GradientRule
 from iblurry.parts.workbench import Drawn
 
@@ -32,6 +33,10 @@ class Project(GradientRule):
     @property
     def draws(self) -> int:
         return self.count
+
+    def cost(self, load: Load) -> Cost:
+        rows = min(self.count, load.capacity)
+        return Cost(update=Passes(rows, rows))
 
     def adjust(self, drawn: Drawn) -> None:
         if not len(drawn.rows):  # nothing stored yet, as the host knows

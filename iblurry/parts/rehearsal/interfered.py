@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from iblurry.errors import InputError
 from iblurry.memory import Batch
+from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.rehearsal.rehearsal import Rehearsal
 from iblurry.parts.workbench import Drawn
 
@@ -40,6 +41,12 @@ class Interfered(Rehearsal):
 
     def joins(self, drawn: int) -> int:
         return min(self.count, drawn)
+
+    def cost(self, load: Load) -> Cost:
+        if not load.streamed:
+            return Cost()
+        candidates = min(self.candidates, load.capacity)
+        return Cost(update=Passes(forward=load.streamed + 2 * candidates, backward=load.streamed))
 
     def choose(self, stream: Batch, drawn: Drawn) -> Tensor:
         if not len(drawn.rows) or not len(stream.labels):  # known to the host: nothing stored, or nothing streamed

@@ -30,6 +30,7 @@ class Adaptive(Schedule):
     """
 
     needs_losses: ClassVar[bool] = True
+    stores: ClassVar[str] = "each row's loss before the trial of a rate"
 
     gamma: float = 0.95  # LR step
     history: int = 10  # m

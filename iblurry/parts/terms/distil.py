@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from iblurry.errors import InputError
 from iblurry.network.network import FLOOR
+from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import Part, state
 from iblurry.parts.terms.term import Term
 from iblurry.parts.workbench import Forward
@@ -34,6 +35,7 @@ class Distil(Term):
     """
 
     needs_boundaries: ClassVar[bool] = True
+    stores: ClassVar[str] = "a copy of the network as a teacher"
 
     temperature: float = 2.0
     correct_mixed: bool = True  # released: a teacher is not corrected on mixed batches
@@ -49,6 +51,9 @@ class Distil(Term):
         changed = copy.copy(self)
         changed.correct_mixed = False
         return changed
+
+    def cost(self, load: Load) -> Cost:
+        return Cost(update=Passes(forward=load.batch))  # the teacher's; none in the first task
 
     def loss(self, forward: Forward) -> Tensor:
         if not self.teaches:  # known to the host: it is the first task

@@ -30,6 +30,7 @@ class Elastic(Term):
     """
 
     needs_boundaries: ClassVar[bool] = True
+    stores: ClassVar[str] = "an anchor and two Fisher values per weight of the body"
 
     strength: float = 100.0
     decay: float = 0.5

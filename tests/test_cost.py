@@ -1,0 +1,151 @@
+"""What a method says it costs and stores is what it costs and stores: counted on a learner at work."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from iblurry.cost import Total, cost, stores
+from iblurry.errors import InputError
+from iblurry.method import KINDS, Pace
+from iblurry.methods import METHODS, Tuning, bic, clib, er, mir
+from iblurry.network.network import Network
+from iblurry.parts import BiasCorrected, Importance, Interfered, Uniform
+from iblurry.parts.cost import Cost, Load, Passes
+from iblurry.parts.part import known_parts
+from tests.laws.lawful import LAWFUL, TUNING, new_learner
+
+BUDGET = 54  # 4 wait outside ER's memory; a tenth of the other 50 is one validation sample for each of 5 classes
+METERED = {
+    **LAWFUL,
+    "mir-few": mir(TUNING, rehearsal=Interfered(count=2, candidates=5)),
+    "mir-memory-only": mir(TUNING, pace=Pace(gather=1, train_stream=False, store="before")),
+    "er-thrice": er(Tuning(batch=6, updates_per_sample=3)),
+    "clib-all-rows": clib(TUNING, rehearsal=Uniform(count=BUDGET)),
+    "bic-more-aside": bic(TUNING, readout=BiasCorrected(share=0.3)),
+}
+PERIOD = 24  # samples: whole rounds and whole spans between two measures for all of the above
+
+
+@pytest.fixture
+def meter(monkeypatch):
+    """Counts the images through any network: forwards, and backwards where a gradient comes back to the answer."""
+    count = SimpleNamespace(forward=0, backward=0)
+    forward = Network.forward
+
+    def metered(self, images):
+        logits = forward(self, images)
+        count.forward += len(images)
+        if logits.requires_grad:
+            logits.register_hook(lambda _: setattr(count, "backward", count.backward + len(images)))
+        return logits
+
+    def since_last():
+        passes = Passes(count.forward, count.backward)
+        count.forward = count.backward = 0
+        return passes
+
+    monkeypatch.setattr(Network, "forward", metered)
+    return since_last
+
+
+@pytest.mark.parametrize("name", METERED)
+def test_declared_is_counted(name, meter, samples, questions):
+    method = METERED[name]
+    learner = new_learner(method, network="mlp", memory=BUDGET)
+    endless = itertools.cycle(samples)
+    for at in range(1, 97):  # memory full, five classes met, one of them in the third task
+        learner.observe(*next(endless))
+        if at in (20, 40):
+            learner.end_task()
+    assert learner.bench.memory.full
+    assert len(learner.labels) == 5
+    meter()
+
+    for _ in range(PERIOD):
+        learner.observe(*next(endless))
+    sample = meter() * (1 / PERIOD)
+    learner.predict(questions)
+    query = meter() + Passes(-len(questions))
+    learner.predict(questions)
+    again = meter() + Passes(-len(questions))
+    learner.end_task()
+    declared = cost(method, BUDGET, classes=5)
+    assert (sample.forward, sample.backward) == pytest.approx((declared.sample.forward, declared.sample.backward))
+    assert (query, meter()) == (declared.query, declared.task)
+    assert again == Passes()  # nothing was learnt in between
+
+
+def test_the_paper_s_methods_at_the_paper_s_size():
+    """By hand: batches of 16, one update per sample, K = 500 on CIFAR-10."""
+    counted = {name: cost(METHODS[name](), 500).sample for name in ("er", "ewc", "bic", "mir", "agem", "gss", "clib")}
+    assert counted == {
+        "er": Passes(16, 16),
+        "ewc": Passes(16, 16),
+        "bic": Passes(16 + 16, 16),
+        "mir": Passes(16 + 8 + 2 * 50, 16 + 8),
+        "agem": Passes(8 + 240, 8 + 240),
+        "gss": Passes(16 + 101, 16 + 101),
+        "clib": Passes(16 + 500, 16),
+    }
+    answered = Passes(40)  # a tenth of 492 is 49: four for each class
+    assert cost(bic(), 500) == Total(sample=Passes(32, 16), query=answered, task=answered)
+
+
+def test_the_pace_is_in_it():
+    slow = clib(Tuning(updates_per_sample="1/4", measure_every=10))
+    assert cost(slow, 500).sample == Passes((16 + 50) / 4, 16 / 4)
+    assert cost(dataclasses.replace(slow, admission=Importance(decrease="running")), 500).sample.forward == 66 / 4 + 1
+
+
+def test_costs_add_up():
+    one = Cost(update=Passes(1, 2), sample=Passes(3), query=Passes(4), task=Passes(5, 6))
+    assert one + one == Cost(update=Passes(2, 4), sample=Passes(6), query=Passes(8), task=Passes(10, 12))
+    assert Passes(3, 1) * 2 == Passes(6, 2)
+
+
+def test_no_row_no_cost():
+    with pytest.raises(InputError, match="memory=8 leaves er no row: 8 samples are kept outside"):
+        cost(er(), 8)
+
+
+PARTS = [part for kind in KINDS.values() for part in known_parts(kind.kind).values()]
+OURS = [part for part in PARTS if part.__module__.startswith("iblurry.")]
+
+
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
+def test_what_is_stored_is_said(kind, make_bench):
+    """A part that keeps more than single numbers names it, and no other does."""
+    bench = make_bench(40)
+    kept = vars(kind().attach(bench)).items()
+    assert any(size > 1 for name, value in kept if name != "bench" for size in sizes(value)) == bool(kind.stores)
+
+
+def sizes(value):
+    """How many numbers are in each tensor of it."""
+    if isinstance(value, torch.Tensor):
+        yield value.numel()
+    elif isinstance(value, nn.Module):
+        yield from sizes(value.state_dict())
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from sizes(part)
+
+
+def test_phrases_name_the_fields():
+    assert stores(er()) == []
+    quarter = stores(bic(readout=BiasCorrected(share=0.25)))
+    assert quarter == [
+        "a copy of the network as a teacher",
+        "25% of the budget as a validation set, never trained on",
+    ]
+
+
+def test_a_part_that_says_nothing_costs_nothing():
+    load = Load(streamed=8, batch=16, capacity=500, budget=500, classes=10)
+    assert er().rehearsal.cost(load) == Cost()
