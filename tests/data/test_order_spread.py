@@ -32,7 +32,7 @@ def test_flows_between_tasks(seed):
     assert len(np.unique(away)) > 5, "drawn, not fixed"
 
 
-# The deviation of a major count: k/b * ((1 - 1/T)^2 (1 - 1/b)(1 - M) + (1 - 1/T)/T) with b majors and k pooled per task.
+# The deviation of a major count, b majors and k pooled per task: k/b * ((1 - 1/T)^2 (1 - 1/b)(1 - M) + (1 - 1/T)/T).
 @pytest.mark.parametrize(
     "labels, disjoint, quoted, formula",
     [
