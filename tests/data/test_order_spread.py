@@ -1,6 +1,8 @@
 """How far the counts of an i-Blurry order may stray, over many seeds."""
 
+import json
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from iblurry.data import order as order_module
 from iblurry.data.order import i_blurry
 from iblurry.dice import Dice
 
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())["split_counts"]
 CIFAR10 = np.tile(np.arange(10), 5000)
 CIFAR100 = np.tile(np.arange(100), 500)
 
@@ -19,6 +22,22 @@ def test_a_task_gives_the_whole_part_of_its_share(size, blur, pooled):
     given, kept = order_module._give(own, Fraction(blur), Dice(1), 0)
     assert len(given) == pooled == blur * size // 100
     assert sorted([*given, *kept]) == own.tolist()
+
+
+@pytest.mark.parametrize("fact", GOLDEN, ids=lambda f: f"{f['C']}-{f['N']}-{f['M']}-{f['T']}")
+def test_pools_and_minor_counts_of_the_worked_numbers(fact):
+    C, T, M = fact["C"], fact["T"], fact["M"]
+    labels = np.tile(np.arange(C), fact["samples_per_class"])
+    order = i_blurry(labels, tasks=T, disjoint=fact["N"], blur=M, seed=6, mode="compatible")
+    assert C - len(order.classes) == fact["leftover_classes"]
+    blurry = order.counts(labels)[order.disjoint :]
+    pools = [len(order_module._give(np.arange(size), Fraction(M), Dice(6), 0)[0]) for size in blurry.sum(axis=0)]
+    assert pools == [fact["pooled_per_task"]] * T
+    assert sum(pools) == fact["pooled_total"]
+    if len(blurry):
+        minor = blurry[blurry < blurry.max(axis=1, keepdims=True)]
+        expected = fact["expected_minor_count_per_class_per_other_task"]
+        assert minor.mean() == pytest.approx(expected, abs=5 * np.sqrt(expected / len(minor)))
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
