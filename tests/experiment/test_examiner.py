@@ -61,6 +61,26 @@ def test_asking_changes_nothing(data):
     assert_same_state(learner.state_dict(), before)
 
 
+def test_asking_uses_running_statistics_and_leaves_the_network_bit_for_bit(data):
+    learner = small("clib", network="convnet").learner(data)
+    feed(learner, data, 30)
+    network, examiner = learner.bench.network, Examiner(data, torch.device("cpu"))
+    norms = [m for m in network.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    moods = []
+    handles = [m.register_forward_hook(lambda m, *_: moods.append(m.training)) for m in norms]
+    network.train()
+    right, total = examiner.ask(learner)
+    for handle in handles:
+        handle.remove()
+    assert moods
+    assert not any(moods)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert any("running_mean" in name for name in before)
+    assert (right, total) == by_hand(learner, data)  # one image at a time: the others in a batch do not matter
+    assert len(total) == len(learner.labels) < len(data.classes)  # only of classes met
+
+
 def test_a_class_without_test_images_has_no_questions(data):
     learner = small().learner(data)
     feed(learner, data, 30)

@@ -35,6 +35,8 @@ def test_a_auc_is_the_mean_of_the_curve() -> None:
     records = [query(period * (i + 1), accuracy) for i, accuracy in enumerate(golden["accuracies"])]
     area = a_auc(records)
     assert area == pytest.approx(golden["a_auc_fraction"], abs=1e-12)
+    assert area is not None
+    assert 100 * area == pytest.approx(golden["a_auc_percent"], abs=1e-9)
     assert area * golden["normaliser"] == pytest.approx(golden["paper_sum_times_dn"])
 
 

@@ -20,11 +20,12 @@ from tests.laws.lawful import new_learner
 
 def test_distillation_golden(golden):
     case = golden["bic"]
-    old, new = torch.tensor(case["old_logits"]), torch.tensor(case["new_logits"])
-    assert float(distillation(old, new, case["T"])) == pytest.approx(case["distill_loss"], abs=1e-6)
-    closed = torch.full((2, 2), FLOOR)  # classes the teacher did not know add nothing
+    old, new = (torch.tensor(case[key], dtype=torch.float64) for key in ("old_logits", "new_logits"))
+    assert float(distillation(old, new, case["T"])) == pytest.approx(case["distill_loss"], abs=1e-9)
+    closed = torch.full((2, 2), FLOOR, dtype=torch.float64)  # classes the teacher did not know add nothing
     wide = distillation(torch.cat([old, closed], 1), torch.cat([new, closed], 1), case["T"])
-    assert float(wide) == pytest.approx(case["distill_loss"], abs=1e-6)
+    assert float(wide) == pytest.approx(case["distill_loss"], abs=1e-9)
+    assert Distil().temperature == case["T"]
 
 
 @pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "tinyimagenet", "imagenet"])
@@ -95,6 +96,22 @@ def test_no_correction_in_the_first_task_nor_without_a_new_class(samples):
     walk(learner, samples[:29], ends=(1,))  # the same classes again, in a second task
     assert learner.method.readout.task == 1
     assert torch.equal(learner.method.readout._fitted(), learner.method.readout.identity())
+
+
+def test_without_new_classes_after_the_first_task_nothing_is_ever_fitted(samples, questions, golden, monkeypatch):
+    """i-Blurry with N = 0: every class is met in task 0."""
+    learner = new_learner(bic(Tuning(batch=8), readout=BiasCorrected(share=0.4)), memory=40, network="mlp")
+    monkeypatch.setattr("iblurry.parts.readout.bias_corrected.fit", lambda *_: pytest.fail("fitted"))
+    teaches = []
+    for task in range(3):
+        for image, label in samples:
+            learner.observe(image, label)
+        teaches.append(learner.method.terms[1].teaches)
+        assert learner.method.readout.is_full()
+        assert torch.equal(learner.logits(questions), learner.bench.logits(torch.from_numpy(questions)))
+        assert learner.method.readout.task == task
+        learner.end_task()
+    assert teaches == [task != golden["bic"]["distillation_excluded_in_task"] for task in range(3)]
 
 
 def test_the_fit_against_plain_numpy():

@@ -73,6 +73,19 @@ def test_parameters_stay_closer_to_the_anchor_than_without(samples):
     assert held < 0.9 * feed(new_learner(er(tuning)), samples)
 
 
+def test_the_fisher_really_grows(samples):
+    """A gradient that torch sets to None between two updates would leave it at zero, and EWC++ would be ER."""
+    learner = new_learner(ewc(Tuning(batch=8)))
+    for image, label in [*samples, *samples[:4]]:
+        learner.observe(image, label)
+    assert learner.bench.updates == 64
+    fisher = learner.method.terms[1].fisher
+    assert fisher.keys() == dict(learner.bench.network.body.named_parameters()).keys()
+    for name, values in fisher.items():
+        assert values.isfinite().all(), name
+        assert values.max() > 0, name
+
+
 def test_bad_fields():
     with pytest.raises(InputError, match="decay"):
         Elastic(decay=1)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +29,9 @@ def walk(capacity, samples, dice):
 
 def test_golden_walk(golden):
     case = golden["reservoir"]
-    draws = dict(zip(range(case["K"] + 1, case["n"] + 1), case["draws"], strict=True))
+    rng = np.random.RandomState(1)
+    draws = {seen: rng.randint(0, seen) for seen in range(case["K"] + 1, case["n"] + 1)}
+    assert list(draws.values()) == case["draws"]
 
     class Loaded(Dice):
         def below(self, purpose, step, among):
@@ -49,9 +52,18 @@ def test_every_sample_is_kept_equally_often(golden):
 
 
 def test_expected_number_of_insertions(golden):
-    capacity, samples = golden["reservoir"]["K"], golden["reservoir"]["n"]
-    expected = capacity + sum(capacity / n for n in range(capacity + 1, samples + 1))
-    assert abs(expected - golden["reservoir"]["expected_insertions"]) < 1e-9
+    capacity, samples, runs = golden["reservoir"]["K"], golden["reservoir"]["n"], 500
+    chances = [capacity / n for n in range(capacity + 1, samples + 1)]
+    expected = golden["reservoir"]["expected_insertions"]
+    assert expected == pytest.approx(capacity + sum(chances), abs=1e-9)
+    inserted = runs * capacity
+    part = Reservoir()
+    for seed in range(runs):
+        memory = Memory(capacity, (1, 1, 1))
+        part.bench = Workbench(network=None, memory=memory, pipeline=None, dice=Dice(seed), budget=capacity)
+        for memory.offered in range(capacity + 1, samples + 1):
+            inserted += int(part.place(None)) < capacity
+    assert abs(inserted / runs - expected) < 5 * np.sqrt(sum(p * (1 - p) for p in chances) / runs)
 
 
 @settings(max_examples=50)
