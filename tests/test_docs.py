@@ -19,7 +19,7 @@ def test_every_method_has_a_page_with_its_parts_and_their_fields(name):
     page = (PAGES / f"{name}.md").read_text()
     made, plain = METHODS[name](), METHODS["er"]()
     usual = set() if name == "er" else {repr(part) for _, part in plain.parts()}
-    for _, part in made.parts():
+    for part in [part for _, part in [*made.parts(), *(made.refit.parts() if made.refit else ())]]:
         if repr(part) in usual:
             continue
         row = next((line for line in page.splitlines() if line.startswith(f"| `{type(part).__name__}`")), None)
@@ -27,9 +27,10 @@ def test_every_method_has_a_page_with_its_parts_and_their_fields(name):
         for field in hyper_parameters(part):
             assert f"`{field}`" in row, f"{name}.md does not list {type(part).__name__}.{field}"
     assert "**Differs.**" in page
-    if name in ("er", "clib"):
-        row = next(line for line in page.splitlines() if line.startswith("| `Pace`"))
-        assert all(f"`{field.name}`" in row for field in fields(made.pace))
+    groups = [made.pace] * (name in ("er", "clib", "gdumb", "rm")) + [made.head] * (name == "rm")
+    for group in [*groups, *([made.refit.optimizer] if made.refit else [])]:
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{type(group).__name__}`"))
+        assert all(f"`{field.name}`" in row for field in fields(group))
 
 
 def test_no_page_without_a_method():

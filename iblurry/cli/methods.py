@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from iblurry.methods import Recipe
 
 USUAL = "cifar10"  # whose settings the figures are of
-CLASSES = 10
+CLASSES, SAMPLES = 10, 50_000  # of that data set
 WIDEST = 120  # columns; longer lines are hard to follow
 INDENT = "  "
 
@@ -38,11 +38,12 @@ def methods(names: tuple[str, ...], modules: tuple[str, ...], as_json: bool) -> 
     if as_json:
         click.echo(json.dumps(_everything(names), indent=2))
         return
-    margin = 12 if names else 8
     for name, (recipe, method) in _chosen(names).items():
         click.echo(click.style(name, bold=True) + click.style(f" - {_tasks(method)}", dim=True))
         click.echo(_wrapped(recipe.idea, INDENT))
-        for label, text in _details(recipe, method, fields=bool(names)).items():
+        details = _details(recipe, method, fields=bool(names))
+        margin = max(map(len, details)) + 2
+        for label, text in details.items():
             click.echo(click.style(_wrapped(text, f"{INDENT}{label:<{margin}}"), dim=True))
         click.echo()
     click.echo(_wrapped(_footer(), ""))
@@ -61,9 +62,12 @@ def _details(recipe: Recipe, method: Method, *, fields: bool) -> dict[str, str]:
     from iblurry.cost import stores
 
     parts = {"parts": ", ".join(type(part).__name__ for _, part in method.parts())}
+    if method.refit:
+        parts["refit"] = ", ".join(type(part).__name__ for _, part in method.refit.parts())
+    samples = "every sample of the stream" if method.admission.keeps_all else "samples"
     return {
         "cost": _in_words(_cost(method)),
-        "stores": "; ".join(["samples", *stores(method)]),
+        "stores": "; ".join([samples, *stores(method)]),
         **(_places(method) if fields else parts),
         "paper": recipe.paper,
     }
@@ -71,12 +75,20 @@ def _details(recipe: Recipe, method: Method, *, fields: bool) -> dict[str, str]:
 
 def _places(method: Method) -> dict[str, str]:
     """Each part with its fields, by the path that --set takes: {"admission": "Importance step=0.1 ..."}."""
-    lines = {}
-    for place, part in method.parts():
-        ((name, values),) = part.to_json().items()
-        lines[place] = " ".join([name, *_settable(values)])
+    lines = {place: _named(part.to_json()) for place, part in method.parts()}
     rest = method.to_json()
-    return lines | {group: " ".join(_settable(rest[group])) for group in ("pace", "head", "optimizer")}
+    lines |= {group: " ".join(_settable(rest[group])) for group in ("pace", "head")}
+    lines["optimizer"] = _named(rest["optimizer"])
+    if method.refit:
+        lines |= {f"refit.{place}": _named(part.to_json()) for place, part in method.refit.parts()}
+        lines["refit.optimizer"] = _named(rest["refit"]["optimizer"])
+    return lines
+
+
+def _named(described: Mapping[str, Mapping[str, object]]) -> str:
+    """{"Uniform": {"count": 8}} as "Uniform count=8"."""
+    ((name, values),) = described.items()
+    return " ".join([name, *_settable(values)])
 
 
 def _settable(values: Mapping[str, object]) -> list[str]:
@@ -91,7 +103,8 @@ def _cost(method: Method) -> Total:
     from iblurry.cost import cost
     from iblurry.experiment.settings import setting
 
-    return cost(method, setting(USUAL).memory, classes=CLASSES)
+    memory = SAMPLES if method.admission.keeps_all else setting(USUAL).memory
+    return cost(method, memory, classes=CLASSES)
 
 
 def _in_words(total: Total) -> str:

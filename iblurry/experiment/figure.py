@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.errors import InputError
-from iblurry.experiment.journal import NewClass, Record, Start
-from iblurry.experiment.metrics import a_auc, curve
+from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
+from iblurry.experiment.metrics import a_auc, a_last, curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +40,8 @@ def curves(
     """Draw the runs of each method to a PNG, SVG or PDF file; `arrivals` marks where classes were met.
 
     A line is the mean over seeds at the query points they share, its band one sample standard deviation either way.
+    Open markers at the ends of tasks: the answers after a boundary, where they are not those of the query before it.
+    A method that answers only once, when the stream has ended, is a level line.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -83,8 +85,15 @@ def shared_curve(
 
 
 def _draw_method(axes: Axes, number: int, method: str, runs: Sequence[Run]) -> None:
-    at, mean, std = shared_curve(method, runs)
     colour = COLOURS[number % len(COLOURS)]
+    if not any(isinstance(record, Query) for run in runs for record in run) and all(map(a_last, runs)):
+        finals = [100 * (a_last(run) or 0.0) for run in runs]
+        label = _label(method, r"A_{\mathrm{last}}", finals)
+        axes.axhline(
+            float(np.mean(finals)), color=colour, linestyle=LINES[number % len(LINES)], linewidth=1.0, label=label
+        )
+        return
+    at, mean, std = shared_curve(method, runs)
     step = max(1, round(len(at) / MARKERS_PER_LINE))
     axes.plot(
         at,
@@ -101,18 +110,33 @@ def _draw_method(axes: Axes, number: int, method: str, runs: Sequence[Run]) -> N
             (number * step // 3) % step,
             step,
         ),  # staggered, so that markers of near lines do not cover each other
-        label=_label(method, runs),
+        label=_label(method, r"A_{\mathrm{AUC}}", [100 * area for run in runs if (area := a_auc(run)) is not None]),
         zorder=3,
     )
+    _draw_task_ends(axes, colour, MARKERS[number % len(MARKERS)], runs)
     if std is not None:
         axes.fill_between(at, 100 * (mean - std), 100 * (mean + std), color=colour, alpha=0.18, linewidth=0, zorder=2)
 
 
-def _label(method: str, runs: Sequence[Run]) -> str:
-    areas = [100 * area for run in runs if (area := a_auc(run)) is not None]
-    spread = f" ± {np.std(areas, ddof=1):.1f}" if len(areas) > 1 else ""
+def _draw_task_ends(axes: Axes, colour: str, marker: str, runs: Sequence[Run]) -> None:
+    """What a boundary changed: open markers, the mean over seeds."""
+    gains: dict[int, list[tuple[float, float]]] = {}  # by task: samples seen and accuracy
+    changed = False
+    for run in runs:
+        queries = {record.at: record.accuracy for record in run if isinstance(record, Query)}
+        for end in (record for record in run if isinstance(record, TaskEnd)):
+            gains.setdefault(end.task, []).append((end.at, 100 * end.accuracy))
+            changed |= abs(end.accuracy - queries.get(end.at, end.accuracy)) > 0.01
+    if changed:
+        points = np.array([np.mean(values, axis=0) for values in gains.values()])  # (tasks, 2)
+        look: dict[str, Any] = {"markersize": 5, "markerfacecolor": "white", "markeredgewidth": 1.1}
+        axes.plot(*points.T, marker, color=colour, clip_on=False, zorder=4, **look)
+
+
+def _label(method: str, symbol: str, values: Sequence[float]) -> str:
+    spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
     name = method.replace("$", r"\$")
-    return rf"{name}  ($A_{{\mathrm{{AUC}}}}$ {np.mean(areas):.1f}{spread})"
+    return rf"{name}  (${symbol}$ {np.mean(values):.1f}{spread})"
 
 
 def _draw_tasks(axes: Axes, runs: Sequence[Run]) -> None:

@@ -109,7 +109,7 @@ REFUSALS = {  # a command line: words of its sentence
     "data show digits --sheet file/x.png --json": "cannot be written",
     "data fetch digits": "needs no download",
     "data import digits x": "it is built in",
-    "methods foo": "Got unexpected extra argument (foo). See `iblurry methods --help`.",
+    "methods foo": "There is no method called 'foo'",
     "methods --jso": "Did you mean '--json'?",
     "methods --import nowhere.py": "there is no such file",
 }

@@ -18,7 +18,8 @@ from iblurry.methods import METHODS
 from iblurry.parts.cost import Passes
 from iblurry.parts.part import known_parts, part_class
 
-LABELS = ["cost", "stores", "parts", "paper", *KINDS, "terms.0", "terms.1", "gradient.0", "pace", "head", "optimizer"]
+PLACES = [*KINDS, "terms.0", "terms.1", "gradient.0", "optimizer"]
+LABELS = ["cost", "stores", "parts", "paper", "pace", "head", "refit", *PLACES, *(f"refit.{place}" for place in PLACES)]
 
 
 def entries(out):
@@ -53,13 +54,14 @@ def test_the_list_fits_and_is_complete(call, monkeypatch, columns):
         cost = listed[name].pop("cost")
         assert listed[name] == {
             "idea": recipe.idea,
-            "stores": "; ".join(["samples", *stores(made)]),
+            "stores": "; ".join(["every sample of the stream" if name == "joint" else "samples", *stores(made)]),
             "parts": ", ".join(type(part).__name__ for _, part in made.parts()),
+            **({"refit": ", ".join(type(part).__name__ for _, part in made.refit.parts())} if made.refit else {}),
             "paper": recipe.paper,
             "tasks": "task-free" if made.task_free else "needs task boundaries",
         }
         numbers = [float(number.replace(",", "")) for number in re.findall(r"\d[\d,.]*", cost)]
-        total = dataclasses.asdict(price(made, 500))
+        total = dataclasses.asdict(price(made, 50_000 if name == "joint" else 500))
         assert numbers == [count for passes in total.values() for count in passes.values() if count]
     assert "CIFAR-10, with a memory of 500." in " ".join(said.out.split())
 
@@ -98,11 +100,23 @@ def test_a_named_one_shows_every_field_as_set_takes_it(call):
             assert len(changes) == len(part.to_json()[kind])
             for change in changes:
                 assert edit(base, f"{place}.{change}") == base
-        for group in ("pace", "head", "optimizer"):
+        assert facts["optimizer"] == "Adam beta1=0.9 beta2=0.999 eps=1e-08 weight_decay=0.0"
+        for group in ("pace", "head"):
             assert len(facts[group].split()) == len(shown[group])
             for change in facts[group].split():
                 assert edit(base, f"{group}.{change}") == base
     assert "rule=released" in listed["clib-released"]["admission"]
+
+
+def test_a_refit_shows_its_fields_too(call):
+    listed = entries(call("methods", "rm").out)["rm"]
+    base = Experiment.of("rm", "cifar10")
+    for place in ("refit.rehearsal", "refit.gradient.0", "refit.schedule", "refit.optimizer"):
+        kind, *changes = listed[place].split()
+        assert kind in ("Shuffled", "Clip", "Cosine", "SGD")
+        assert changes
+        for change in changes:
+            assert edit(base, f"{place}.{change}") == base
 
 
 def test_a_name_nobody_has(refused):
@@ -120,7 +134,7 @@ def test_json_is_complete(call):
             "paper": recipe.paper,
             "task_free": recipe().task_free,
             "stores": stores(recipe()),
-            "cost": dataclasses.asdict(price(recipe(), 500)),
+            "cost": dataclasses.asdict(price(recipe(), 50_000 if name == "joint" else 500)),
             "fields": recipe().to_json(),
         }
         for name, recipe in METHODS.items()
@@ -132,7 +146,7 @@ def test_json_is_complete(call):
         assert known
         for name, fields in known.items():
             assert part_class(kind.kind, name).__name__ == name
-            assert fields == part_class(kind.kind, name)().to_json()[name]
+            assert fields == json.loads(json.dumps(part_class(kind.kind, name)().to_json()))[name]
         assert set(known) == set(known_parts(kind.kind))
     assert {"method", *everything["experiment"]} == set(Experiment.of("er").to_json())
     assert list(json.loads(call("methods", "er", "--json").out)["methods"]) == ["er"]
@@ -141,15 +155,16 @@ def test_json_is_complete(call):
 def test_every_field_it_lists_can_be_set(call):
     """What --set says: `iblurry methods --json` lists the fields."""
     everything = json.loads(call("methods", "--json").out)
-    base = Experiment.of("er")
     for slot, parts in everything["parts"].items():
         for name, fields in parts.items():
+            base = Experiment.of("gdumb" if name == "Refit" else "er")
             with_part = edit(base, f"{slot}={name}")
             place = f"{slot}.0" if isinstance(getattr(base.method, slot), tuple) else slot
             for field, value in fields.items():
                 if value is not None:
-                    text = str(value).lower() if isinstance(value, bool) else str(value)
+                    text = str(value).lower() if isinstance(value, bool) else str(value).strip("[]")
                     assert edit(with_part, f"{place}.{field}={text}") == with_part
+    base = Experiment.of("er")
     for name, value in everything["experiment"].items():
         if isinstance(value, int | float | str):
             assert edit(base, f"{name}={value}") == base

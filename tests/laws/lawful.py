@@ -33,7 +33,7 @@ BUDGET, SAMPLES = 24, 60
 def new_learner(chosen: Method, seed: int = 1, **changes: Any) -> Learner:
     options = {"network": "convnet", "memory": BUDGET, "classes": 6, "augment": Augment(pad=1)} | changes
     if chosen.admission.keeps_all:
-        options["memory"] = 8 * SAMPLES
+        options["memory"] = max(options["memory"], 8 * SAMPLES)
     return Learner(chosen, image=(1, 8, 8), seed=seed, **options)
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 from torch import Tensor
 
 from iblurry.errors import InputError
+from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import scratch, state
 from iblurry.parts.readout.readout import Readout
 from iblurry.parts.workbench import Workbench
@@ -51,6 +52,10 @@ class Refit(Readout):
     @property
     def waits(self) -> bool:
         return self.at == "end"
+
+    def cost(self, load: Load) -> Cost:
+        study = Passes(load.capacity, load.capacity) * self.epochs
+        return Cost(task=study) if self.needs_boundaries else Cost(query=study)
 
     def on_boundary(self) -> None:
         self.due = self.needs_boundaries

@@ -1,0 +1,139 @@
+"""Runs with refits: left in the middle of one they go on inside it, and joint training stands beside the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from iblurry.errors import InputError
+from iblurry.experiment import figure, table
+from iblurry.experiment.checkpoint import load_latest
+from iblurry.experiment.journal import Query, TaskEnd, read
+from iblurry.experiment.metrics import metrics
+from iblurry.experiment.progress import Silent
+from iblurry.experiment.run import Often, run
+from tests.experiment.small import CrashError, checkpoints, kept, small
+
+REFITS = ("gdumb", "rm", "joint", "rm-released")
+
+
+class InRefit(Silent):
+    """Acts at the so manieth update of refits in this sitting."""
+
+    def __init__(self, number, act):
+        super().__init__()
+        self.number, self.act, self.told = number, act, []
+
+    def refit(self, done, updates):
+        super().refit(done, updates)
+        self.told.append(done)
+        if len(self.told) == self.number:
+            self.act()
+
+
+def stop():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def crash():
+    raise CrashError
+
+
+@pytest.fixture(autouse=True)
+def _looks_at_every_update(monkeypatch):
+    """A clock that leaps: every look is due."""
+    from iblurry.experiment import run as run_module
+
+    class Leaping:
+        now = 0.0
+
+        @classmethod
+        def monotonic(cls):
+            cls.now += 1.5
+            return cls.now
+
+    monkeypatch.setattr(run_module, "time", Leaping)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole")
+    return {name: kept(run(small(name), out).folder) for name in REFITS}
+
+
+@pytest.mark.parametrize("name", REFITS)
+def test_stopped_and_crashed_inside_refits(name, tmp_path, whole):
+    """A polite stop saves there; a crash falls back on a checkpoint that lies inside a refit, too."""
+    folder = tmp_path / small(name).name
+    inside = 0
+    for number, act in ((2, stop), (1, crash), (3, stop), (4, crash), (1, stop), (3, crash)):
+        watcher = InRefit(number, act)
+        try:
+            done = run(small(name), tmp_path, watcher=watcher, save=Often(seconds=4))
+        except CrashError:
+            assert act is crash
+        else:
+            assert done.summary is None
+            assert act is stop
+        refit = load_latest(folder).state["learner"]["refit"] if checkpoints(folder) else None
+        inside += refit is not None and refit["updates"] > 0
+    assert inside >= 2
+    assert run(small(name), tmp_path).summary is not None
+    assert kept(folder) == whole[name]
+
+
+def test_a_stop_inside_a_refit_loses_nothing(tmp_path, whole):
+    watcher = InRefit(3, stop)
+    assert run(small("rm"), tmp_path, watcher=watcher, save=Often(seconds=1e9)).summary is None
+    saved = load_latest(tmp_path / small("rm").name)
+    assert saved.at == 40  # the end of the first task, whose refit it is
+    assert saved.state["learner"]["refit"]["updates"] == 4  # the signal is heard after the next update
+    again = InRefit(0, stop)
+    run(small("rm"), tmp_path, watcher=again)
+    assert again.told == [5, 6, 1, 2, 3, 4, 5, 6]
+    assert kept(tmp_path / small("rm").name) == whole["rm"]
+
+
+def test_joint_answers_once(tmp_path, whole):
+    done = run(small("joint"), tmp_path)
+    assert [r.at for r in done.records if isinstance(r, Query | TaskEnd)] == [80]
+    assert isinstance(done.records[-1], TaskEnd)
+    assert (done.metrics.a_auc, done.metrics.a_avg, done.metrics.f_last) == (None, None, None)
+    assert done.metrics.a_last == done.records[-1].accuracy
+    assert done.summary["a_last"] == done.metrics.a_last
+
+
+def test_joint_beside_the_others(tmp_path):
+    records = {name: [run(small(name), tmp_path).records] for name in ("er", "joint", "rm")}
+    rows = table.rows({name: [metrics(run) for run in runs] for name, runs in records.items()})
+    assert rows[1].a_last is not None
+    assert rows[1].a_auc is None
+    assert "| joint | 1 | – | – |" in table.to_markdown(rows)
+    figure.curves(records, tmp_path / "all.svg")
+    drawn = (tmp_path / "all.svg").read_text()
+    assert "joint" in drawn
+    figure.curves({"joint": records["joint"]}, tmp_path / "alone.png")
+
+
+def test_boundaries_are_marked_where_they_change_the_answer(tmp_path):
+    rm, er = ([run(small(name, query_every=8), tmp_path).records] for name in ("rm", "er"))
+    figure.curves({"er": er}, tmp_path / "er.svg")
+    figure.curves({"rm": rm}, tmp_path / "rm.svg")
+    open_markers = 'style="fill: #ffffff; stroke: #0072b2'
+    assert open_markers in (tmp_path / "rm.svg").read_text()
+    assert open_markers not in (tmp_path / "er.svg").read_text()
+
+
+@pytest.mark.parametrize("name", ["ewc", "bic", "rm"])
+def test_one_task_has_no_boundary(name, tmp_path):
+    with pytest.raises(InputError, match=f"{name} must be told where tasks end"):
+        run(small(name, tasks=1), tmp_path)
+    assert run(small("gdumb", tasks=1, query_every=40), tmp_path).summary is not None
+
+
+def test_the_journal_of_a_refit_is_read_like_any_other(tmp_path):
+    done = run(small("gdumb"), tmp_path)
+    assert read(done.folder / "journal.jsonl") == done.records
+    assert {r.updates for r in done.records if isinstance(r, Query)} == {0}
