@@ -56,6 +56,7 @@ class Deeds:
     """
 
     def __init__(self, deeds: Sequence[Deed], shape: tuple[int, int, int], device: torch.device | str = "cpu") -> None:
+        self.list = tuple(deeds)
         channels, height, width = shape
         kinds = [KIND[deed.operation] for deed in deeds]
         idle = [kind for kind, never in (("colour", channels == 1), ("sharpness", min(height, width) < 3)) if never]

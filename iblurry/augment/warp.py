@@ -39,7 +39,7 @@ def sources(matrix: Matrix, height: int, width: int) -> NDArray[np.int64]:
     """(H*W,) the pixel that each output pixel shows; H*W is black.
 
     In double precision on the host, so all devices show the same pixels. A source exactly between two pixels is rounded
-    to the even one; torchvision leaves such a tie to the noise of float32. No bin in a policy has one at even sizes.
+    to the even one; torchvision leaves such a tie to the noise of float32. No step of a policy comes near one up to 64.
     """
     a, b, c, d, e, f = matrix
     y, x = np.mgrid[:height, :width].reshape(2, -1) + 0.5
