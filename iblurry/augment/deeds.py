@@ -41,7 +41,7 @@ class Deed(NamedTuple):
 class Groups(NamedTuple):
     """Which images share a kind; the host knows, so an eager step computes nothing it does not need."""
 
-    order: NDArray[np.int64]  # (n,) on the host: the images, those of one kind together, ascending
+    order: NDArray[np.int64]  # (n,) on the host: the images, those of one kind together
     rows: Tensor  # (n,) int64: the same where the step runs
     spans: tuple[tuple[str, int, int], ...]  # kinds, and where they begin and end in it
 
@@ -86,14 +86,12 @@ class Deeds:
 
     def grouped(self, images: Tensor, numbers: Tensor, groups: Groups) -> Tensor:
         """(B, C, H, W) uint8, (B,) the deed of each image -> (B, C, H, W) uint8; of larger groups the first B count."""
-        done, whole = images.clone(), len(groups.order) == len(images)
-        for kind, start, end in groups.spans:
-            stop = end if whole else start + int(np.searchsorted(groups.order[start:end], len(images)))
-            if start < stop:
-                rows = groups.rows[start:stop]
-                some = self._do(kind, images.index_select(0, rows), numbers.index_select(0, rows))
-                done.index_copy_(0, rows, some)
-        return done
+        if len(images) < len(groups.order):
+            groups = _first(groups, len(images))
+        done, numbers = images.index_select(0, groups.rows), numbers.index_select(0, groups.rows)
+        for kind, start, stop in groups.spans:
+            done[start:stop] = self._do(kind, done[start:stop], numbers[start:stop])
+        return torch.empty_like(images).index_copy_(0, groups.rows, done)
 
     def dense(self, images: Tensor, numbers: Tensor) -> Tensor:
         """The same at fixed shapes: one gather of pixels, one of grey levels, one blend."""
@@ -127,6 +125,15 @@ class Deeds:
 
     def _chosen(self, kind: str, numbers: Tensor, trailing: int) -> Tensor:
         return self._is[kind].index_select(0, numbers).view(-1, *(1,) * trailing)
+
+
+def _first(groups: Groups, n: int) -> Groups:
+    """The groups without the images from n on."""
+    kept = groups.order < n
+    before = [0, *kept.cumsum().tolist()]
+    order = groups.order[kept]
+    spans = tuple((kind, before[start], before[stop]) for kind, start, stop in groups.spans)
+    return Groups(order, torch.from_numpy(order).to(groups.rows.device), tuple(s for s in spans if s[1] < s[2]))
 
 
 def _sources(height: int, width: int, operation: str, magnitude: float) -> Tensor:
