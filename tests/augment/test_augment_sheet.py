@@ -5,7 +5,7 @@ import pytest
 
 from iblurry.augment.deeds import OPERATIONS
 from iblurry.augment.policies import POLICIES
-from iblurry.augment.sheet import MARGIN, contact_sheet
+from iblurry.augment.sheet import GAP, LABEL, MARGIN, contact_sheet
 from iblurry.dice import Dice
 from tests.augment.pictures import do, pictures
 
@@ -22,10 +22,11 @@ def test_a_row_for_each_operation_and_policy(shape):
 
 
 def test_the_cells_are_the_operation():
-    """The last cell of the row of rotations is the image turned by 30 degrees."""
+    """In the row of rotations: the image as it is, turned by -30 degrees, and in the last cell by 30."""
     images = pictures((3, 64, 64))[:1]
     sheet = np.asarray(contact_sheet(images, Dice(1)))
-    cell = do("Rotate", 30.0, images)[0].transpose(1, 2, 0)
     right = sheet.shape[1] - MARGIN
-    top = MARGIN + OPERATIONS.index("Rotate") * (sheet.shape[0] - 2 * MARGIN + 6) // 16
-    np.testing.assert_array_equal(sheet[top : top + 64, right - 64 : right], cell)
+    top = MARGIN + OPERATIONS.index("Rotate") * (sheet.shape[0] - 2 * MARGIN + GAP) // 16
+    for left, turn in ((MARGIN + LABEL, 0.0), (MARGIN + LABEL + 64 + GAP, -30.0), (right - 64, 30.0)):
+        cell = do("Rotate", turn, images)[0].transpose(1, 2, 0)
+        np.testing.assert_array_equal(sheet[top : top + 64, left : left + 64], cell)
