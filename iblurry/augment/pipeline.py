@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from iblurry.augment.autoaugment import DRAWS, AutoAugment
+from iblurry.augment.blocks import Blocks
 from iblurry.augment.cutmix import Box, Mix, box
+from iblurry.augment.deeds import Groups
 from iblurry.augment.geometry import CropFlip
+from iblurry.augment.policies import POLICIES
 from iblurry.dice import Dice
-from iblurry.errors import InputError
+from iblurry.errors import InputError, UnknownNameError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +27,7 @@ class Augment:
 
     pad: int = 4  # pixels of black border for the random crop
     flip: bool = True  # mirror half of the images
+    policy: Literal["cifar10", "imagenet"] | None = None  # of AutoAugment, after crop and flip; None = without it
     cutmix: float = 0.5  # probability that a batch is mixed; 0 = never
 
     def __post_init__(self) -> None:
@@ -30,6 +35,8 @@ class Augment:
             raise InputError(f"pad is {self.pad!r}, but it must be a whole number of pixels; 0 switches the crop off.")
         if not isinstance(self.flip, bool):
             raise InputError(f"flip is {self.flip!r}, but it must be True or False.")
+        if self.policy not in (None, *POLICIES):
+            raise UnknownNameError("AutoAugment policy", str(self.policy), [*POLICIES, "None"])
         if isinstance(self.cutmix, bool) or not isinstance(self.cutmix, int | float) or not 0 <= self.cutmix <= 1:
             raise InputError(f"cutmix is {self.cutmix!r}, but it must be a probability from 0 (never) to 1 (always).")
 
@@ -42,6 +49,8 @@ class Throw(NamedTuple):
     edges: Tensor  # (4,) int64: x1, y1, x2, y2 of the mixed box; all 0 = no box
     lam: Tensor  # (1,) float32: share of the own image, and of its label in the loss; 1 = not mixed
     mixes: bool  # whether there is a box at all; the host knows, so an eager step need not paste an empty one
+    deeds: Tensor  # (2, n) int64: what AutoAugment's two steps do to each image, 0 = nothing; (2, 0) without a policy
+    groups: tuple[Groups, Groups] | None  # the images that share a deed; None = all is computed, at fixed shapes
 
 
 class Pipeline:
@@ -68,24 +77,26 @@ class Pipeline:
             )
         self.augment = augment
         self._height, self._width = height, width
+        self._autoaugment = AutoAugment(augment.policy, shape, device) if augment.policy else None
         self._crop_flip = CropFlip(pad=augment.pad, flip=augment.flip, height=height, width=width, device=device)
+        self._no_deeds = torch.zeros(2, 0, dtype=torch.int64)
         self._mix = Mix(height=height, width=width, device=device)
         centre, spread = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (tuple(mean), tuple(std)))
-        self._thrown: dict[
-            str, tuple[NDArray[np.float64] | None, list[Throw]]
-        ] = {}  # a block of uniforms and its throws
+        self._thrown, self._drawn = Blocks(self._throw_all), Blocks(self._draw_all)
         # (x/255 - mean) / std = x * scale + shift, each (C, 1, 1)
         self._scale = (1 / (255 * spread)).to(device, torch.float32)
         self._shift = (-centre / spread).to(device, torch.float32)
 
     def throw(self, dice: Dice, step: int, n: int, purpose: str = "augment") -> Throw:
-        """Throw the dice for a training batch of n images, on the host; many steps are thrown at once."""
-        uniforms, row = dice.block(purpose, step, 4 * n + 4)
-        source, throws = self._thrown.get(purpose, (None, []))
-        if uniforms is not source:
-            throws = self._throw_all(uniforms, n)
-            self._thrown[purpose] = uniforms, throws
-        return throws[row]
+        """Throw the dice for a training batch of n images, on the host; many steps are thrown at once.
+
+        AutoAugment has dice of its own, so all else is the same with and without it.
+        """
+        throw = self._thrown.at(dice, purpose, step, n=n, uniforms=4 * n + 4)
+        if self._autoaugment is None:
+            return throw
+        deeds, groups = self._drawn.at(dice, f"{purpose} policy", step, n=n, uniforms=DRAWS * n)
+        return throw._replace(deeds=deeds, groups=groups)
 
     def _throw_all(self, uniforms: NDArray[np.float64], n: int) -> list[Throw]:
         """(steps, 4n + 4) uniforms -> what they mean, step by step."""
@@ -97,7 +108,16 @@ class Pipeline:
         lams = torch.tensor([[box.lam] for box in boxes], dtype=torch.float32)
         mixes = [box.lam < 1 for box in boxes]
         parts = (torch.from_numpy(places), torch.from_numpy(partners), edges, lams)
-        return [Throw(*row) for row in zip(*(part.unbind() for part in parts), mixes, strict=True)]
+        deeds, groups = [self._no_deeds] * steps, [None] * steps
+        return [Throw(*row) for row in zip(*(part.unbind() for part in parts), mixes, deeds, groups, strict=True)]
+
+    def _draw_all(self, uniforms: NDArray[np.float64], n: int) -> list[tuple[Tensor, tuple[Groups, Groups]]]:
+        """(steps, 5n) uniforms -> the deeds of both steps and who shares them, update by update."""
+        assert self._autoaugment is not None
+        steps = len(uniforms)
+        deeds = self._autoaugment.draw(uniforms.reshape(steps, DRAWS, n))
+        groups = iter(self._autoaugment.deeds.groups(deeds.reshape(steps * 2, n)))
+        return list(zip(torch.from_numpy(deeds).unbind(), zip(groups, groups, strict=True), strict=True))
 
     def _box(self, mixed: float, share: float, cx: float, cy: float) -> Box:
         if mixed >= self.augment.cutmix:
@@ -110,8 +130,12 @@ class Pipeline:
         return self._mix(images, throw.partner, throw.edges) if throw.mixes else images
 
     def vary(self, images: Tensor, throw: Throw) -> Tensor:
-        """(B, C, H, W) uint8 -> float32, cropped and mirrored but not mixed; of a larger throw the first B count."""
-        return self._normalise(self._crop_flip(images, throw.places[:, : len(images)]))
+        """(B, C, H, W) uint8 -> float32, varied but not mixed; of a larger throw the first B count."""
+        n = len(images)
+        images = self._crop_flip(images, throw.places[:, :n])
+        if self._autoaugment is not None:
+            images = self._autoaugment(images, throw.deeds[:, :n], throw.groups)
+        return self._normalise(images)
 
     def test(self, images: Tensor) -> Tensor:
         """(B, C, H, W) uint8 -> float32, as they are."""

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from iblurry.augment.autoaugment import AutoAugment
 from iblurry.augment.cutmix import box
+from iblurry.augment.geometry import CropFlip
 from iblurry.augment.pipeline import Augment, Pipeline
+from iblurry.augment.policies import POLICIES
 from iblurry.dice import Dice
-from iblurry.errors import InputError
+from iblurry.errors import InputError, UnknownNameError
 from tests.no_sync import NoSync
 
 SHAPE = (3, 12, 10)
@@ -58,6 +61,53 @@ def test_training_crops_flips_normalises_and_mixes(images):
     assert 0 < mixes < 20
 
 
+@pytest.mark.parametrize("policy", ["cifar10", "imagenet"])
+def test_a_policy_comes_after_the_flip_and_before_the_mix(images, policy):
+    """Recomputed from the same uniforms: the deeds on the cropped and mirrored bytes, then the mix of the result."""
+    made, dice, auto, mixes = pipeline(policy=policy), Dice(4), AutoAugment(policy, SHAPE), 0
+    crop_flip = CropFlip(pad=4, flip=True, height=12, width=10)
+    for step in range(15):
+        throw, plain = made.throw(dice, step, 16), pipeline().throw(Dice(4), step, 16)
+        assert all(torch.equal(a, b) for a, b in zip(throw[:4], plain[:4], strict=True))  # all else is the same
+        numbers = torch.from_numpy(auto.draw(Dice(4).table("augment policy", step, 80).reshape(5, 16)))
+        assert torch.equal(throw.deeds, numbers)
+        varied = normalised(auto(crop_flip(images, throw.places), numbers, None))
+        np.testing.assert_allclose(made.vary(images, throw).numpy(), varied, atol=1e-6)
+        (x1, y1, x2, y2), order = throw.edges.tolist(), throw.partner.numpy()
+        expected = varied.copy()
+        expected[:, :, x1:x2, y1:y2] = varied[order][:, :, x1:x2, y1:y2]
+        np.testing.assert_allclose(made.train(images, throw).numpy(), expected, atol=1e-6)
+        mixes += throw.mixes
+    assert 0 < mixes < 15
+
+
+@pytest.mark.parametrize("policy", ["cifar10", "imagenet"])
+def test_fixed_shapes_give_the_same_bytes(images, policy):
+    made, dice = pipeline(policy=policy), Dice(5)
+    for step in range(40):
+        throw = made.throw(dice, step, 16)
+        dense = throw._replace(groups=None)
+        assert torch.equal(made.train(images, throw), made.train(images, dense))
+        for first in (1, 9):
+            some = made.vary(images[:first], throw)
+            assert torch.equal(some, made.vary(images[:first], dense))
+            assert torch.equal(some, made.vary(images, throw)[:first])
+
+
+def test_alternating_batch_sizes_do_not_throw_again(monkeypatch):
+    """120 updates of 16 and of 50 images lie in 2 + 6 blocks of crops, and in 3 + 8 of deeds."""
+    thrown, drawn = [], []
+    places, draw = CropFlip.places, AutoAugment.draw
+    monkeypatch.setattr(CropFlip, "places", lambda self, u: thrown.append(u.shape[-1]) or places(self, u))
+    monkeypatch.setattr(AutoAugment, "draw", lambda self, u: drawn.append(u.shape[-1]) or draw(self, u))
+    made, dice = pipeline(policy="cifar10"), Dice(1)
+    for step in range(120):
+        made.throw(dice, step, 16)
+        made.throw(dice, step, 50)
+    assert (thrown.count(16), thrown.count(50)) == (2, 6)
+    assert (drawn.count(16), drawn.count(50)) == (3, 8)
+
+
 def test_nothing_switched_on_is_testing(images):
     plain = pipeline(pad=0, flip=False, cutmix=0)
     throw = plain.throw(Dice(1), 3, 16)
@@ -97,6 +147,9 @@ def test_shapes_and_types_of_a_throw():
             ((1,), torch.float32),
         ]
         assert throw.mixes == (float(throw.lam) < 1)
+        assert throw.groups is None
+        assert throw.deeds.shape == (2, 0)
+        assert pipeline(policy="imagenet").throw(Dice(1), 0, n).deeds.shape == (2, n)
         assert sorted(throw.partner.tolist()) == list(range(n))
 
 
@@ -129,9 +182,14 @@ def test_always_mixing_mixes_always():
 def test_no_hidden_sync(images):
     made = pipeline(cutmix=1.0)
     throw = made.throw(Dice(1), 0, 16)
+    with_policy = {name: (one, one.throw(Dice(1), 0, 16)) for name in POLICIES for one in [pipeline(policy=name)]}
     with NoSync():
         made.train(images, throw)
         made.test(images)
+        for varied, drawn in with_policy.values():
+            varied.train(images, drawn)
+            varied.train(images, drawn._replace(groups=None))
+            varied.vary(images[:5], drawn)
         for slip in (lambda: images[images > 3], lambda: images.max().item(), lambda: images[throw.partner[0]]):
             with pytest.raises(AssertionError, match="hidden sync"):  # the guard does guard
                 slip()
@@ -152,6 +210,25 @@ def test_no_hidden_sync(images):
 def test_fields_are_checked(fields, message):
     with pytest.raises(InputError, match=message):
         Augment(**fields)
+
+
+@pytest.mark.parametrize("name", ["cifar", "CIFAR10", "imagenett"])
+def test_a_policy_that_does_not_exist(name):
+    with pytest.raises(
+        UnknownNameError, match=f"no AutoAugment policy called '{name}'. Did you mean '.*Known: None, cifar10"
+    ):
+        Augment(policy=name)
+
+
+@pytest.mark.parametrize("policy", [3, ["cifar10"], True])
+def test_a_policy_is_a_name(policy):
+    with pytest.raises(InputError, match="no AutoAugment policy"):
+        Augment(policy=policy)
+
+
+def test_a_policy_needs_grey_or_colour():
+    with pytest.raises(InputError, match="4 channels; use policy=None"):
+        Pipeline(Augment(policy="cifar10"), (4, 8, 8), (0.5,) * 4, (0.2,) * 4)
 
 
 def test_the_pipeline_checks_that_its_numbers_fit_the_images():

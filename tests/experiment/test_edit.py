@@ -109,7 +109,8 @@ def test_changes_on_changes():
         ),
         (
             "augment=none",
-            "augment=none: augment has fields of its own; set one of augment.pad, augment.flip, augment.cutmix.",
+            "augment=none: augment has fields of its own; set one of augment.pad, augment.flip, augment.policy, "
+            "augment.cutmix.",
         ),
         (
             "head=keep",

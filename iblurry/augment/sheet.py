@@ -1,0 +1,92 @@
+"""A contact sheet of AutoAugment: every operation at ten magnitudes, and draws from both policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from iblurry.augment.autoaugment import DRAWS, AutoAugment
+from iblurry.augment.deeds import OPERATIONS, Deed, Deeds
+from iblurry.augment.policies import BINS, POLICIES, SIGNED, magnitudes
+from iblurry.dice import Dice
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageFont import FreeTypeFont
+
+PAPER, INK, FAINT = "#ffffff", "#1c2024", "#80868b"
+MARGIN, GAP, LABEL, CAPTION = 24, 6, 132, 16
+Images = NDArray[np.uint8]  # (n, C, H, W)
+
+
+class Row(NamedTuple):
+    """One line of the sheet."""
+
+    name: str
+    images: Images
+    captions: list[str]
+
+
+def contact_sheet(images: Images, dice: Dice) -> Image:
+    """(N, C, H, W) uint8, grey or colour -> a picture; the dice choose the images and what the policies do to them.
+
+    Signed operations are shown from strongly negative to strongly positive, after the image as it is; operations
+    without a magnitude as pairs, before and after.
+    """
+    from PIL import Image, ImageDraw
+
+    rows = [_operation(name, images, dice) for name in OPERATIONS] + [_policy(name, images, dice) for name in POLICIES]
+    height, width = images.shape[2:]
+    factor = max(1, round(64 / max(height, width)))
+    across, down = width * factor + GAP, height * factor + CAPTION + GAP
+    size = (2 * MARGIN + LABEL + (BINS + 1) * across - GAP, 2 * MARGIN + len(rows) * down - GAP)
+    sheet = Image.new("RGB", size, PAPER)
+    pen, big, small = ImageDraw.Draw(sheet), _font(15), _font(11)
+    for at, row in enumerate(rows):
+        y = MARGIN + at * down
+        pen.text((MARGIN, y + height * factor // 2), row.name, font=big, fill=INK, anchor="lm")
+        for column, (image, caption) in enumerate(zip(row.images, row.captions, strict=True)):
+            x = MARGIN + LABEL + column * across
+            shown = Image.fromarray(np.ascontiguousarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0)))
+            sheet.paste(
+                shown.resize((width * factor, height * factor), Image.Resampling.NEAREST).convert("RGB"), (x, y)
+            )
+            pen.text((x + width * factor // 2, y + height * factor + 2), caption, font=small, fill=FAINT, anchor="ma")
+    return sheet
+
+
+def _operation(name: str, images: Images, dice: Dice) -> Row:
+    strengths = magnitudes(*images.shape[2:]).get(name)
+    if strengths is None:
+        chosen = images[[dice.below(f"sheet {name}", i, len(images)) for i in range(BINS // 2)]].repeat(2, axis=0)
+        captions = ["before", "after"] * (BINS // 2)
+        deeds = [Deed("Identity"), Deed(name)] * (BINS // 2)
+    else:
+        chosen = images[[dice.below(f"sheet {name}", 0, len(images))] * (BINS + 1)]
+        signs = range(1 - BINS, BINS, 2) if name in SIGNED else range(BINS)
+        values = [strengths[abs(at)] * (-1 if at < 0 else 1) for at in signs]
+        captions = ["", *(f"{value:.3g}" for value in values)]
+        deeds = [Deed("Identity"), *(Deed(name, value) for value in values)]
+    numbers = torch.arange(len(deeds))
+    done = Deeds(deeds, images.shape[1:]).dense(torch.from_numpy(chosen), numbers)
+    return Row(name, done.numpy(), captions)
+
+
+def _policy(name: str, images: Images, dice: Dice) -> Row:
+    """Ten draws for one image."""
+    chosen = images[[dice.below(f"sheet {name}", 0, len(images))] * (BINS + 1)]
+    auto = AutoAugment(name, images.shape[1:])
+    numbers = auto.draw(dice.table(f"sheet draws {name}", 0, DRAWS * BINS).reshape(DRAWS, BINS))
+    numbers = np.concatenate([np.zeros((2, 1), dtype=np.int64), numbers], axis=1)
+    return Row(name, auto(torch.from_numpy(chosen), torch.from_numpy(numbers), None).numpy(), [""] * (BINS + 1))
+
+
+def _font(size: int) -> FreeTypeFont:
+    import matplotlib
+    from PIL import ImageFont
+
+    return ImageFont.truetype(str(Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")), size)
