@@ -88,10 +88,8 @@ def _draw_method(axes: Axes, number: int, method: str, runs: Sequence[Run]) -> N
     colour = COLOURS[number % len(COLOURS)]
     if not any(isinstance(record, Query) for run in runs for record in run) and all(map(a_last, runs)):
         finals = [100 * (a_last(run) or 0.0) for run in runs]
-        label = _label(method, r"A_{\mathrm{last}}", finals)
-        axes.axhline(
-            float(np.mean(finals)), color=colour, linestyle=LINES[number % len(LINES)], linewidth=1.0, label=label
-        )
+        level = axes.axhline(float(np.mean(finals)), color=colour, linestyle=LINES[number % len(LINES)], linewidth=1.0)
+        level.set_label(_label(method, r"A_{\mathrm{last}}", finals))
         return
     at, mean, std = shared_curve(method, runs)
     step = max(1, round(len(at) / MARKERS_PER_LINE))

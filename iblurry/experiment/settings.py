@@ -20,11 +20,16 @@ class Setting:
     augment: Augment = field(default_factory=Augment)
 
 
+CIFAR = Augment(policy="cifar10")  # for both CIFARs, as released
+IMAGENET = Augment(policy="imagenet")
 SETTINGS = {
-    "cifar10": Setting(network="resnet18", memory=500),
-    "cifar100": Setting(network="resnet34", memory=2000, tuning=Tuning(updates_per_sample=3)),
+    "cifar10": Setting(network="resnet18", memory=500, augment=CIFAR),
+    "cifar100": Setting(network="resnet34", memory=2000, tuning=Tuning(updates_per_sample=3), augment=CIFAR),
     "tinyimagenet": Setting(
-        network="resnet34", memory=4000, tuning=Tuning(batch=32, updates_per_sample=3, gamma=0.99995)
+        network="resnet34",
+        memory=4000,
+        tuning=Tuning(batch=32, updates_per_sample=3, gamma=0.99995),
+        augment=IMAGENET,
     ),
     "imagenet": Setting(
         network="resnet34",
@@ -39,6 +44,7 @@ SETTINGS = {
             epochs=100,
             milestones=(30, 60, 80, 90),
         ),
+        augment=IMAGENET,
     ),
     # Not in the paper: small enough for a laptop. A mirrored digit is none, and 8 pixels leave no room for a crop.
     "digits": Setting(network="mlp", memory=100, query_every=25, augment=Augment(pad=0, flip=False)),
