@@ -35,7 +35,7 @@ PHASES = ("running", "finishing", "starting")
 def command(methods: list[str], out: Path, jobs: int) -> list[str]:
     program = [sys.executable, "-c", "from iblurry.cli.main import main; main()"]
     fields = [word for name, value in FIELDS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    saving = ["--save-samples", "7", "--jobs", str(jobs), "--out", str(out)]
+    saving = ["--save-samples", "7", "--save-seconds", "0.2", "--jobs", str(jobs), "--out", str(out)]
     return [*program, "run", *methods, "--dataset", DATA, "--seeds", "1", *fields, *saving]
 
 
@@ -43,11 +43,15 @@ def command(methods: list[str], out: Path, jobs: int) -> list[str]:
 def in_peace(tmp_path_factory) -> dict[str, Path]:
     """The folders of uninterrupted runs, by the name of the run."""
     out = tmp_path_factory.mktemp("in_peace")
-    experiments = [Experiment.of(method, DATA, **FIELDS) for method in ("er", "clib")]
+    experiments = [Experiment.of(method, DATA, **FIELDS) for method in ("er", "clib", "gdumb", "rm")]
     return {one.name: run(one, out, threads=1).folder for one in experiments}
 
 
-@pytest.mark.parametrize("methods, jobs", [(["clib"], 1), (["clib", "er"], 2)], ids=["alone", "two workers"])
+@pytest.mark.parametrize(
+    "methods, jobs",
+    [(["clib"], 1), (["clib", "er"], 2), (["gdumb", "rm"], 2)],
+    ids=["alone", "two workers", "inside refits"],
+)
 def test_killed_at_random_moments(methods, jobs, tmp_path, in_peace):
     rng = random.Random(f"{SEED} {jobs}")
     mine = {name: folder for name, folder in in_peace.items() if name.split("-")[0] in methods}

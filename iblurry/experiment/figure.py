@@ -24,6 +24,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E
 LINES = ("-", (0, (6, 2)), (0, (6, 2, 1.5, 2)), (0, (1.5, 1.5)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")  # line styles and markers carry it in black and white
 MARKERS_PER_LINE = 12
+OPEN: dict[str, Any] = {"markersize": 5, "markerfacecolor": "white", "markeredgewidth": 1.1}
 METADATA: dict[str, dict[str, None]] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -56,12 +57,15 @@ def curves(
         matplotlib.rcdefaults()  # the same figure whatever the reader's own settings
         matplotlib.rcParams.update(STYLE)
         columns = min(3, max(1, 112 // (26 + max(map(len, groups)))))  # 112 characters fit below the axes
-        legend_rows = -(-(len(groups) + arrivals) // columns)
+        legend_rows = -(-(len(groups) + arrivals + 1) // columns)
         figure = Figure(figsize=(6.6, 3.5 + 0.18 * legend_rows), layout="constrained")
         axes = figure.add_subplot()
         for number, (method, runs) in enumerate(groups.items()):
             _draw_method(axes, number, method, runs)
         everything = [run for runs in groups.values() for run in runs]
+        boundaries = [_draw_task_ends(axes, number, runs) for number, runs in enumerate(groups.values())]
+        if any(boundaries):
+            axes.plot([], [], "o", color="0.4", label="after the end of a task", **OPEN)
         _draw_tasks(axes, everything)
         if arrivals:
             _draw_arrivals(axes, everything)
@@ -111,13 +115,12 @@ def _draw_method(axes: Axes, number: int, method: str, runs: Sequence[Run]) -> N
         label=_label(method, r"A_{\mathrm{AUC}}", [100 * area for run in runs if (area := a_auc(run)) is not None]),
         zorder=3,
     )
-    _draw_task_ends(axes, colour, MARKERS[number % len(MARKERS)], runs)
     if std is not None:
         axes.fill_between(at, 100 * (mean - std), 100 * (mean + std), color=colour, alpha=0.18, linewidth=0, zorder=2)
 
 
-def _draw_task_ends(axes: Axes, colour: str, marker: str, runs: Sequence[Run]) -> None:
-    """What a boundary changed: open markers, the mean over seeds."""
+def _draw_task_ends(axes: Axes, number: int, runs: Sequence[Run]) -> bool:
+    """What a boundary changed, the mean over seeds; whether it changed anything."""
     gains: dict[int, list[tuple[float, float]]] = {}  # by task: samples seen and accuracy
     changed = False
     for run in runs:
@@ -127,8 +130,9 @@ def _draw_task_ends(axes: Axes, colour: str, marker: str, runs: Sequence[Run]) -
             changed |= abs(end.accuracy - queries.get(end.at, end.accuracy)) > 0.01
     if changed:
         points = np.array([np.mean(values, axis=0) for values in gains.values()])  # (tasks, 2)
-        look: dict[str, Any] = {"markersize": 5, "markerfacecolor": "white", "markeredgewidth": 1.1}
-        axes.plot(*points.T, marker, color=colour, clip_on=False, zorder=4, **look)
+        marker, colour = MARKERS[number % len(MARKERS)], COLOURS[number % len(COLOURS)]
+        axes.plot(*points.T, marker, color=colour, clip_on=False, zorder=4, **OPEN)
+    return changed
 
 
 def _label(method: str, symbol: str, values: Sequence[float]) -> str:

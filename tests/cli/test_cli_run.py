@@ -211,6 +211,30 @@ def test_bars_fit_80_columns(screen, name):
     assert f"{name}: 50.0 % after 1,281,167 samples" in screen.getvalue()  # but a line
 
 
+def test_a_refit_shows_on_its_bar(screen):
+    with Watch() as watch:
+        run = watch.watcher("gdumb seed 1")
+        run.begin("ignored", 0, 1400)
+        run.move(300, 0.5, 0.05)
+        run.refit(12_750, 127_500)
+        (line,) = picture(watch.bars).splitlines()
+    assert len(line) <= 80
+    assert "50.0 %  refit 10 % of 127,500" in line
+
+
+def test_a_long_refit_says_so_now_and_then(capsys, monkeypatch):
+    clock = iter(range(0, 10_000, 25))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    with Watch() as watch:
+        run = watch.watcher("rm seed 1")
+        run.begin("ignored", 0, 300)
+        run.move(60, None, 0.1)
+        for done in range(10, 100, 10):
+            run.refit(done, 100)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"rm seed 1: after 60 of 300 samples, {done} % of a refit's 100 updates" for done in (20, 50, 80)]
+
+
 def picture(bars):
     paper = io.StringIO()
     Console(file=paper, width=80).print(bars.get_renderable())

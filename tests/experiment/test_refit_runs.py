@@ -10,10 +10,12 @@ import pytest
 from iblurry.errors import InputError
 from iblurry.experiment import figure, table
 from iblurry.experiment.checkpoint import load_latest
+from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Query, TaskEnd, read
 from iblurry.experiment.metrics import metrics
 from iblurry.experiment.progress import Silent
 from iblurry.experiment.run import Often, run
+from iblurry.methods import Tuning, method
 from tests.experiment.small import CrashError, checkpoints, kept, small
 
 REFITS = ("gdumb", "rm", "joint", "rm-released")
@@ -114,6 +116,20 @@ def test_joint_beside_the_others(tmp_path):
     drawn = (tmp_path / "all.svg").read_text()
     assert "joint" in drawn
     figure.curves({"joint": records["joint"]}, tmp_path / "alone.png")
+
+
+def test_the_shapes_the_paper_describes(tmp_path):
+    """RM: low between boundaries, high at them. GDumb: as good at any time as at the ends. Joint: above them all."""
+    data = "shapes:classes=6,train=60,test=20,size=8,channels=1"
+    done = {}
+    for name in ("rm", "gdumb", "joint"):
+        chosen = method(name, Tuning(batch=8, epochs=16))
+        one = Experiment.of(chosen, data, tasks=3, memory=60, network="mlp", query_every=15, disjoint=50, blur=10)
+        done[name] = run(one, tmp_path).metrics
+    assert done["rm"].a_avg > done["rm"].a_auc + 0.25
+    assert abs(done["gdumb"].a_avg - done["gdumb"].a_auc) < 0.1
+    assert done["gdumb"].a_auc > done["rm"].a_auc + 0.2
+    assert done["joint"].a_last > max(done["gdumb"].a_last, done["rm"].a_last)
 
 
 def test_boundaries_are_marked_where_they_change_the_answer(tmp_path):

@@ -8,14 +8,16 @@ import pytest
 import torch
 
 from iblurry.augment.pipeline import Augment
+from iblurry.engine.optimizer import SGD, Adam
 from iblurry.method import Head
-from iblurry.methods import Tuning, clib, er, method
+from iblurry.methods import Tuning, clib, er, gdumb, joint, method, rm
 from iblurry.parts import (
     Adaptive,
     Balanced,
     BiasCorrected,
     Clip,
     Constant,
+    Cosine,
     CrossEntropy,
     Distil,
     Diverse,
@@ -23,9 +25,13 @@ from iblurry.parts import (
     Exponential,
     Importance,
     Interfered,
+    MultiStep,
     Nothing,
+    Plain,
     Project,
+    Refit,
     Reservoir,
+    Shuffled,
     Uniform,
 )
 from tests.laws.lawful import new_learner
@@ -33,6 +39,7 @@ from tests.laws.lawful import new_learner
 TUNING = Tuning(batch=8)
 QUICK = Adaptive(trial=2, ignore=2, history=3)
 CLIB, ER = clib(TUNING, schedule=QUICK), er(TUNING)
+RM = rm(TUNING, readout=Refit(at="boundary", epochs=2))
 PAIRS = {
     "importance against balanced": (CLIB, clib(TUNING, schedule=QUICK, admission=Balanced())),
     "importance against reservoir": (CLIB, clib(TUNING, schedule=QUICK, admission=Reservoir())),
@@ -54,6 +61,22 @@ PAIRS = {
     "project": (er(TUNING, rehearsal=Nothing()), er(TUNING, rehearsal=Nothing(), gradient=(Project(count=12),))),
     "diverse": (ER, er(TUNING, admission=Diverse(batches=3, size=4))),
     "validation set": (ER, er(TUNING, readout=BiasCorrected(share=0.4))),
+    "optimizer": (ER, er(TUNING, optimizer=SGD())),
+    "shuffled": (ER, er(TUNING, rehearsal=Shuffled(count=4))),
+    "cosine": (er(TUNING, schedule=Constant(rate=0.01)), er(TUNING, schedule=Cosine(rate=0.01))),
+    "multistep": (
+        er(TUNING, schedule=MultiStep(rate=0.01)),
+        er(TUNING, schedule=MultiStep(rate=0.01, milestones=(2, 4))),
+    ),
+    "refit at a boundary": (RM, rm(TUNING, readout=Plain(), refit=None)),
+    "refit's epochs": (RM, rm(TUNING, readout=Refit(at="boundary", epochs=3))),
+    "refit's clipping": (RM, rm(TUNING, refit=dataclasses.replace(RM.refit, gradient=(Clip(norm=1e-3),)))),
+    "refit's schedule": (RM, rm(TUNING, refit=dataclasses.replace(RM.refit, schedule=MultiStep()))),
+    "refit's optimizer": (RM, rm(TUNING, refit=dataclasses.replace(RM.refit, optimizer=Adam()))),
+    "refit's rows": (RM, rm(TUNING, refit=dataclasses.replace(RM.refit, rehearsal=Shuffled(count=5)))),
+    "redrawn head": (RM, rm(TUNING, head=Head(moments="rebuild"))),
+    "rebuilt optimizer": (RM, rm(TUNING, head=Head(moments="keep", redraw="all"))),
+    "released rm": (RM, RM.released()),
     "head moments": (ER, er(TUNING, head=Head(moments="keep"))),
     "redrawn bias": (ER, er(TUNING, head=Head(redraw="bias"))),
     "released clib": (CLIB, dataclasses.replace(method("clib-released", TUNING), schedule=QUICK)),
@@ -74,6 +97,27 @@ def test_the_part_makes_a_difference(pair, samples):
     assert not torch.equal(
         weights(new_learner(one, network="mlp"), samples), weights(new_learner(other, network="mlp"), samples)
     )
+
+
+ANSWERS = {
+    "fresh networks": (gdumb(TUNING, readout=Refit(epochs=2)), gdumb(TUNING, readout=Refit(epochs=3))),
+    "cosine floor": (
+        gdumb(TUNING, readout=Refit(epochs=4)),
+        gdumb(TUNING, readout=Refit(epochs=4), refit=rm(TUNING).refit),
+    ),
+    "everything": (gdumb(TUNING, readout=Refit(epochs=2)), joint(TUNING, readout=Refit(at="end", epochs=2))),
+}
+
+
+@pytest.mark.parametrize("pair", ANSWERS)
+def test_the_readout_makes_a_difference(pair, samples, questions):
+    answers = []
+    for one in ANSWERS[pair]:
+        learner = new_learner(one, network="mlp")
+        for image, label in samples:
+            learner.observe(image, label)
+        answers.append(learner.logits(questions))
+    assert not torch.equal(*answers)
 
 
 @pytest.mark.parametrize(
