@@ -157,7 +157,7 @@ def _refuse_twins(experiments: Sequence[Experiment], methods: Sequence[str]) -> 
 def _check(experiments: Sequence[Experiment], data: Dataset) -> None:
     """Raises now what would otherwise come up in the middle of the work."""
     for experiment in {one.method: one for one in experiments}.values():
-        _check_room(experiment.memory, data)
+        _check_room(experiment.budget(data), data)
         experiment.check(data)
     for experiment in {one.seed: one for one in experiments}.values():
         samples = len(experiment.order(data))
