@@ -73,7 +73,7 @@ class Learner:
         self.image = image
         crop = min(4, min(image[1:]) // 8)
         self.bench = Workbench(
-            network=build(network, image, rows, dice=dice).to(device).eval(),
+            network=self.engine.prepare(build(network, image, rows, dice=dice)).eval(),
             memory=Memory(method.capacity(memory), image, device),
             pipeline=Pipeline(
                 augment or Augment(pad=crop, flip=False),
@@ -242,7 +242,8 @@ class Learner:
         for place, part in self.parts.items():
             part.load_state_dict(state["parts"][place])
         images, labels = state["gathered"]["images"], state["gathered"]["labels"]
-        self.gathered = [One(i[None], n[None], int(n)) for i, n in zip(images, labels, strict=True)]
+        stage = self.engine.stage
+        self.gathered = [One(stage(i[None]), stage(n[None]), int(n)) for i, n in zip(images, labels, strict=True)]
         counters = state["counters"]
         self.bench.seen, self.bench.updates = counters["seen"], counters["updates"]
         self.credit, self.tasks, self._settled = counters["credit"], counters["tasks"], None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from iblurry.augment.pipeline import Throw
 from iblurry.course import Course
 from iblurry.engine.eager import Eager
-from iblurry.engine.optimizer import forget
+from iblurry.engine.optimizer import forget, set_rate
 from iblurry.memory import Batch
 from iblurry.parts.part import Part
 from iblurry.parts.workbench import Drawn, Forward, Update, Workbench
@@ -30,7 +31,7 @@ class Trainer:
         self.optimizer = course.optimizer.build([body, head] if course.schedule.parts_head else [body + head])
         self.loss = torch.zeros((), device=engine.device)  # of the last update
         self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=engine.device), None)
-        self._step = engine.compile(self._on_device)
+        self._step = engine.compile(self._on_device, self._phase)
 
     def forget_head(self) -> None:
         """Starts the head's optimizer state again."""
@@ -48,11 +49,11 @@ class Trainer:
         throw = bench.pipeline.throw(bench.dice, bench.updates, len(stream.labels) + joins)
         rates = (course.schedule.now, course.schedule.head_now)
         for group, rate in zip(self.optimizer.param_groups, rates, strict=False):  # the second only where it is apart
-            group["lr"] = rate
-        bench.rate = rates[0]
+            set_rate(group, rate)
+        bench.rate = self.optimizer.param_groups[0]["lr"]
         bench.updates += 1
         measure = self.measures and bench.updates % self.measure_every == 0
-        rows, losses = self._step(stream, drawn, throw, measure)
+        rows, losses, self.loss = self._step(stream, drawn, throw, measure)
         course.schedule.advance(Update(rows, losses, last_of_round))
 
     def _draw(self, place: str, part: Part, streamed: int) -> Drawn:
@@ -64,7 +65,7 @@ class Trainer:
 
     def _on_device(
         self, stream: Batch, drawn: dict[str, Drawn], throw: Throw, measure: bool
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
         """The device's half. Tensors only: no value is read, so it can run as a captured graph."""
         bench, course, network = self.bench, self.course, self.bench.network
         rows = course.rehearsal.choose(stream, drawn.get("rehearsal", self._nothing))
@@ -79,12 +80,16 @@ class Trainer:
         for i, rule in enumerate(course.gradient):
             rule.adjust(drawn.get(f"gradient.{i}", self._nothing))
         self.optimizer.step()
-        self.loss = loss.detach()
         with torch.no_grad():
             losses = bench.memory_losses() if measure else None
             for part in self.parts.values():
                 part.on_update(Update(rows, losses))
-        return rows, losses
+        return rows, losses, loss.detach()
+
+    def _phase(self) -> Hashable:
+        """What of the host's knowledge is in the device's half, besides its arguments."""
+        filled = self.bench.memory.size if self.measures else None  # the memory's loss is that of so many rows
+        return filled, *(part.phase for part in self.parts.values())
 
 
 def _join(stream: Batch, memory: Batch) -> Batch:

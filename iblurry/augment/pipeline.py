@@ -79,7 +79,8 @@ class Pipeline:
         self._height, self._width = height, width
         self._autoaugment = AutoAugment(augment.policy, shape, device) if augment.policy else None
         self._crop_flip = CropFlip(pad=augment.pad, flip=augment.flip, height=height, width=width, device=device)
-        self._no_deeds = torch.zeros(2, 0, dtype=torch.int64)
+        self._device = torch.device(device)
+        self._no_deeds = torch.zeros(2, 0, dtype=torch.int64, device=device)
         self._mix = Mix(height=height, width=width, device=device)
         centre, spread = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (tuple(mean), tuple(std)))
         self._thrown, self._drawn = Blocks(self._throw_all), Blocks(self._draw_all)
@@ -109,15 +110,19 @@ class Pipeline:
         mixes = [box.lam < 1 for box in boxes]
         parts = (torch.from_numpy(places), torch.from_numpy(partners), edges, lams)
         deeds, groups = [self._no_deeds] * steps, [None] * steps
-        return [Throw(*row) for row in zip(*(part.unbind() for part in parts), mixes, deeds, groups, strict=True)]
+        there = [part.to(self._device).unbind() for part in parts]
+        return [Throw(*row) for row in zip(*there, mixes, deeds, groups, strict=True)]
 
-    def _draw_all(self, uniforms: NDArray[np.float64], n: int) -> list[tuple[Tensor, tuple[Groups, Groups]]]:
+    def _draw_all(self, uniforms: NDArray[np.float64], n: int) -> list[tuple[Tensor, tuple[Groups, Groups] | None]]:
         """(steps, 5n) uniforms -> the deeds of both steps and who shares them, update by update."""
         assert self._autoaugment is not None
         steps = len(uniforms)
         deeds = self._autoaugment.draw(uniforms.reshape(steps, DRAWS, n))
+        there = torch.from_numpy(deeds).to(self._device).unbind()
+        if self._device.type != "cpu":  # many small kernels would cost more than computing what is not needed
+            return [(one, None) for one in there]
         groups = iter(self._autoaugment.deeds.groups(deeds.reshape(steps * 2, n)))
-        return list(zip(torch.from_numpy(deeds).unbind(), zip(groups, groups, strict=True), strict=True))
+        return list(zip(there, zip(groups, groups, strict=True), strict=True))
 
     def _box(self, mixed: float, share: float, cx: float, cy: float) -> Box:
         if mixed >= self.augment.cutmix:

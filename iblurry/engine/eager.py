@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Literal, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
+from iblurry.errors import InputError
+from iblurry.network.network import Network
+
 P = ParamSpec("P")
 R = TypeVar("R")
+Precision = Literal["float32", "bfloat16"]
 
 
 class Eager:
-    """Hands tensors of the host to the device and leaves a step as it is."""
+    """Hands tensors of the host to the device and leaves a step as it is.
 
-    def __init__(self, device: torch.device | str = "cpu") -> None:
+    `precision` is that of convolutions and matrix products; losses, batch norm's statistics and weights stay float32.
+    """
+
+    def __init__(self, device: torch.device | str = "cpu", precision: Precision = "float32") -> None:
         self.device = torch.device(device)
+        if precision not in ("float32", "bfloat16"):
+            raise InputError(f"precision={precision!r} is neither 'float32' nor 'bfloat16'.")
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            raise InputError(f"device={str(device)!r}: no GPU can be used here; use 'cpu'.")
+        self.precision = precision
+
+    def prepare(self, network: Network) -> Network:
+        """The network where steps run, in this engine's precision."""
+        if self.precision == "bfloat16":
+            network.precision = torch.bfloat16
+            if self.device.type == "cuda":
+                network.layout = torch.channels_last
+                network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return network.to(self.device)
 
     def stage(self, values: Tensor) -> Tensor:
         """The same numbers where the step runs."""
         return values.to(self.device)
 
-    def compile(self, step: Callable[P, R]) -> Callable[P, R]:
-        """The step itself: nothing to prepare."""
+    def compile(self, step: Callable[P, R], phase: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
+        """The step itself: nothing to prepare. `phase` is what else than its arguments it depends on."""
         return step

@@ -31,8 +31,8 @@ class Adam:
     def build(self, groups: Sequence[Sequence[Tensor]]) -> torch.optim.Optimizer:
         """One set of calls per group: more than one only where they have rates of their own."""
         betas = (self.beta1, self.beta2)
-        params = [{"params": group} for group in groups]
-        return torch.optim.Adam(params, 0.0, betas, self.eps, self.weight_decay, fused=True)
+        on_gpu = groups[0][0].is_cuda
+        return torch.optim.Adam(_rated(groups), 0.0, betas, self.eps, self.weight_decay, fused=True, capturable=on_gpu)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +50,8 @@ class SGD:
             raise InputError(f"{self}: Nesterov's momentum needs a momentum above 0, or nesterov=False.")
 
     def build(self, groups: Sequence[Sequence[Tensor]]) -> torch.optim.Optimizer:
-        params = [{"params": group} for group in groups]
         return torch.optim.SGD(
-            params, 0.0, self.momentum, weight_decay=self.weight_decay, nesterov=self.nesterov, fused=True
+            _rated(groups), 0.0, self.momentum, weight_decay=self.weight_decay, nesterov=self.nesterov, fused=True
         )
 
 
@@ -83,6 +82,22 @@ def optimizer_class(name: str) -> type[Optimizer]:
     return OPTIMIZERS[name]
 
 
+def _rated(groups: Sequence[Sequence[Tensor]]) -> list[dict[str, Any]]:
+    """Groups with a rate each; on a GPU it is a tensor, so that a captured step reads what was set last."""
+    return [
+        {"params": group, "lr": torch.zeros((), device=group[0].device) if group[0].is_cuda else 0.0}
+        for group in groups
+    ]
+
+
+def set_rate(group: dict[str, Any], rate: float) -> None:
+    """The learning rate of the next step."""
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
+
+
 def state_of(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
     """The optimizer's buffers by the position of their parameter: all that a checkpoint needs."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -95,7 +110,17 @@ def state_of(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
 def restore(optimizer: torch.optim.Optimizer, state: dict[str, dict[str, Tensor]]) -> None:
     """Puts back what `state_of` gave."""
     for i, p in enumerate(p for group in optimizer.param_groups for p in group["params"]):
-        optimizer.state[p] = {name: values.clone() for name, values in state.get(str(i), {}).items()}
+        optimizer.state[p] = {name: _beside(p, values) for name, values in state.get(str(i), {}).items()}
+
+
+def _beside(p: Tensor, values: Tensor) -> Tensor:
+    """The values where the parameter is and laid out as it is."""
+    there = (
+        torch.empty_like(p, dtype=values.dtype)
+        if values.shape == p.shape
+        else torch.empty_like(values, device=p.device)
+    )
+    return there.copy_(values)
 
 
 def forget(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> None:

@@ -36,10 +36,18 @@ class Network(nn.Module):
         self.register_buffer("open", torch.zeros(rows, dtype=torch.bool))  # (rows,)
         self._moody = [m for m in body.modules() if isinstance(m, _NormBase | _DropoutNd)]  # these have two moods
         self.labels: list[str | int] = []  # in order of exposure: labels[row]; not part of the state_dict
+        self.precision: torch.dtype | None = None  # of convolutions and products, where it is not float32
+        self.layout = torch.contiguous_format  # of images and convolutions in memory
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) float -> (B, rows) logits."""
-        logits: Tensor = self.head(self.body(images))
+        if self.precision is None:
+            logits: Tensor = self.head(self.body(images))
+        else:
+            images = images.contiguous(memory_format=self.layout)
+            with torch.autocast(images.device.type, self.precision, cache_enabled=False):
+                logits = self.head(self.body(images))
+            logits = logits.float()
         return logits.masked_fill(~self.open, FLOOR)  # torch.where would make a tensor of the scalar at every call
 
     def train(self, mode: bool = True) -> Self:

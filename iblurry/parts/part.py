@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import inspect
 from abc import ABC
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
@@ -67,6 +67,11 @@ class Part(ABC):
     def needs_boundaries(self) -> bool:
         """Whether it must be told where tasks end."""
         return False
+
+    @property
+    def phase(self) -> Hashable:
+        """What the host knows that changes what is computed in an update: a captured one holds for one phase."""
+        return None
 
     @property
     def draws(self) -> int:

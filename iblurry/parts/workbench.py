@@ -63,7 +63,7 @@ class Workbench:
     refit: Refitting | None = None  # where the method says how
     seen: int = 0  # samples met
     updates: int = 0  # optimizer steps taken
-    rate: float = 0.0  # the learning rate of this update
+    rate: float | Tensor = 0.0  # the learning rate of this update; on a GPU where a captured update finds it
 
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:

@@ -87,7 +87,7 @@ def test_no_hidden_sync(lawful, samples, questions):
     calls = {"step": 0, "store": 0, "refit": 0}
 
     class Watching(Eager):
-        def compile(self, step):
+        def compile(self, step, phase):
             def watched(*args):
                 calls["step"] += 1
                 with NoSync():

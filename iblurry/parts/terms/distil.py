@@ -55,6 +55,10 @@ class Distil(Term):
     def cost(self, load: Load) -> Cost:
         return Cost(update=Passes(forward=load.batch))  # the teacher's; none in the first task
 
+    @property
+    def phase(self) -> bool:
+        return self.teaches
+
     def loss(self, forward: Forward) -> Tensor:
         if not self.teaches:  # known to the host: it is the first task
             return forward.logits.new_zeros(())

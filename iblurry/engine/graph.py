@@ -1,0 +1,91 @@
+"""Captures a step as a CUDA graph once its shapes are steady, and replays it: one launch instead of hundreds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from iblurry.engine.eager import Eager, Precision
+
+P = ParamSpec("P")
+R = TypeVar("R")
+STEADY = 50  # times a step ran eagerly in the same form; a memory that fills changes its form with every sample
+
+
+class Graph(Eager):
+    """Eager until a step is steady, captured from then on; the same kernels in the same order either way.
+
+    A step is of one form while its arguments' shapes and plain values, and its phase, stay the same.
+    """
+
+    def __init__(self, device: torch.device | str = "cuda", precision: Precision = "bfloat16") -> None:
+        super().__init__(device, precision)
+        self.pool = torch.cuda.graph_pool_handle()  # shared: one step runs at a time
+
+    def compile(self, step: Callable[P, R], phase: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
+        return cast(Callable[P, R], Replayed(step, phase, self))
+
+
+class Capture(NamedTuple):
+    """A captured step: where its arguments are expected and where its results lie."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: list[Tensor]
+    result: Any
+
+
+class Replayed:
+    """One step in all the forms it was met in."""
+
+    def __init__(self, step: Callable[..., Any], phase: Callable[[], Hashable], engine: Graph) -> None:
+        self.step, self.phase, self.engine = step, phase, engine
+        self.met: dict[Hashable, int] = {}
+        self.captured: dict[Hashable, Capture] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        tensors: list[Tensor] = []
+        form = (self.phase(), _form(args, tensors))
+        capture = self.captured.get(form)
+        if capture is None:
+            self.met[form] = self.met.get(form, 0) + 1
+            if self.met[form] <= STEADY:
+                return self.step(*args)
+            capture = self.captured[form] = self._capture(args, tensors)
+        torch._foreach_copy_(capture.inputs, tensors)
+        capture.graph.replay()
+        return capture.result
+
+    def _capture(self, args: tuple[Any, ...], tensors: list[Tensor]) -> Capture:
+        inputs = [tensor.clone() for tensor in tensors]
+        with_inputs = _filled(args, iter(inputs))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.engine.pool):
+            result = self.step(*with_inputs)
+        return Capture(graph, inputs, result)
+
+
+def _form(value: Any, tensors: list[Tensor]) -> Hashable:
+    """Everything about a value but the numbers in its tensors, which are put into the list."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return value.shape, value.dtype
+    if isinstance(value, tuple):
+        return tuple([_form(one, tensors) for one in value])
+    if isinstance(value, dict):
+        return tuple([(name, _form(one, tensors)) for name, one in value.items()])
+    return cast(Hashable, value)
+
+
+def _filled(value: Any, tensors: Any) -> Any:
+    """The same with other tensors, in the order `_form` lists them."""
+    if isinstance(value, Tensor):
+        return next(tensors)
+    if isinstance(value, tuple):
+        made = [_filled(one, tensors) for one in value]
+        return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
+    if isinstance(value, dict):
+        return {name: _filled(one, tensors) for name, one in value.items()}
+    return value
