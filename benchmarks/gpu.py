@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=1000, help="samples timed, after the memory is full")
     parser.add_argument("--memory", type=int, default=500)
     parser.add_argument("--precision", choices=("bfloat16", "float32"), default="bfloat16")
+    parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--only", choices=("equal", "time"))
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -54,10 +55,14 @@ def experiment(name: str, given: argparse.Namespace, **changes: Any) -> Experime
     return one
 
 
+def graph(given: argparse.Namespace) -> Graph:
+    return Graph("cuda", given.precision, compiles=not given.no_compile)
+
+
 def equal(name: str, data: Any, given: argparse.Namespace) -> dict[str, Any]:
     """The largest difference of the loss, and of any weight, over the same samples in both engines."""
     courses = []
-    for engine in (Eager("cuda", given.precision), Graph("cuda", given.precision)):
+    for engine in (Eager("cuda", given.precision), graph(given)):
         one = experiment(name, given, memory=64, samples=given.steps)
         learner = one.learner(data, engine)
         losses = []
@@ -82,7 +87,7 @@ def equal(name: str, data: Any, given: argparse.Namespace) -> dict[str, Any]:
 
 def timed(name: str, data: Any, given: argparse.Namespace) -> dict[str, Any]:
     one = experiment(name, given, memory=given.memory)
-    learner = one.learner(data, Graph("cuda", given.precision))
+    learner = one.learner(data, graph(given))
     stream = iter(Stream(data, one.order(data)))
     start = time.perf_counter()
     for _ in range(given.memory + 120):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Hashable
 
 import torch
@@ -21,7 +22,14 @@ class Trainer:
     """The same for every course: what differs is asked of the parts, in the order of the lines of `_on_device`."""
 
     def __init__(
-        self, course: Course, bench: Workbench, engine: Eager, *, measure_every: int = 1, frozen_norm: bool = False
+        self,
+        course: Course,
+        bench: Workbench,
+        engine: Eager,
+        *,
+        streamed: int = 0,  # samples of the stream in each batch
+        measure_every: int = 1,
+        frozen_norm: bool = False,
     ) -> None:
         self.course, self.bench, self.engine = course, bench, engine
         self.measure_every, self.frozen_norm = measure_every, frozen_norm
@@ -32,6 +40,7 @@ class Trainer:
         self.loss = torch.zeros((), device=engine.device)  # of the last update
         self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=engine.device), None)
         self._step = engine.compile(self._on_device, self._phase)
+        engine.expect(bench.network, bench.pipeline, streamed + course.rehearsal.joins(sys.maxsize))
 
     def forget_head(self) -> None:
         """Starts the head's optimizer state again."""
@@ -70,7 +79,8 @@ class Trainer:
         bench, course, network = self.bench, self.course, self.bench.network
         rows = course.rehearsal.choose(stream, drawn.get("rehearsal", self._nothing))
         batch = _join(stream, bench.memory.read(rows))
-        images = bench.pipeline.train(batch.images, throw)
+        train = bench.pipeline.quick.get(len(batch.labels), bench.pipeline.train)
+        images = train(batch.images, throw)
         partners = batch.labels.index_select(0, throw.partner) if throw.mixes else None
         network.train(not self.frozen_norm)
         forward = Forward(images, network(images), batch.labels, partners, throw.lam)
@@ -88,8 +98,7 @@ class Trainer:
 
     def _phase(self) -> Hashable:
         """What of the host's knowledge is in the device's half, besides its arguments."""
-        filled = self.bench.memory.size if self.measures else None  # the memory's loss is that of so many rows
-        return filled, *(part.phase for part in self.parts.values())
+        return tuple([part.phase for part in self.parts.values()])
 
 
 def _join(stream: Batch, memory: Batch) -> Batch:

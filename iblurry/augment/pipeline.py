@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -83,6 +83,7 @@ class Pipeline:
         self._no_deeds = torch.zeros(2, 0, dtype=torch.int64, device=device)
         self._mix = Mix(height=height, width=width, device=device)
         centre, spread = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (tuple(mean), tuple(std)))
+        self.quick: dict[int, Callable[[Tensor, Throw], Tensor]] = {}  # `train` compiled for batches of this size
         self._thrown, self._drawn = Blocks(self._throw_all), Blocks(self._draw_all)
         # (x/255 - mean) / std = x * scale + shift, each (C, 1, 1)
         self._scale = (1 / (255 * spread)).to(device, torch.float32)

@@ -8,6 +8,7 @@ from typing import Literal, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
+from iblurry.augment.pipeline import Pipeline
 from iblurry.errors import InputError
 from iblurry.network.network import Network
 
@@ -38,6 +39,9 @@ class Eager:
                 network.layout = torch.channels_last
                 network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network.to(self.device)
+
+    def expect(self, network: Network, pipeline: Pipeline, batch: int) -> None:
+        """Training batches will mostly be of this size; whatever the engine can do about it."""
 
     def stage(self, values: Tensor) -> Tensor:
         """The same numbers where the step runs."""

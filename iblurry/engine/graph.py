@@ -8,11 +8,13 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 import torch
 from torch import Tensor
 
+from iblurry.augment.pipeline import Pipeline
 from iblurry.engine.eager import Eager, Precision
+from iblurry.network.network import Network
 
 P = ParamSpec("P")
 R = TypeVar("R")
-STEADY = 50  # times a step ran eagerly in the same form; a memory that fills changes its form with every sample
+STEADY = 10  # times a step ran eagerly in the same form; one that holds for a sample or two is not worth a capture
 
 
 class Graph(Eager):
@@ -21,9 +23,18 @@ class Graph(Eager):
     A step is of one form while its arguments' shapes and plain values, and its phase, stay the same.
     """
 
-    def __init__(self, device: torch.device | str = "cuda", precision: Precision = "bfloat16") -> None:
+    def __init__(
+        self, device: torch.device | str = "cuda", precision: Precision = "bfloat16", *, compiles: bool = True
+    ) -> None:
         super().__init__(device, precision)
+        self.compiles = compiles
         self.pool = torch.cuda.graph_pool_handle()  # shared: one step runs at a time
+
+    def expect(self, network: Network, pipeline: Pipeline, batch: int) -> None:
+        """Which code runs depends on a batch's size alone, so a run that goes on takes the same course."""
+        if self.compiles:
+            network.quick[batch] = torch.compile(network.body, dynamic=False)
+            pipeline.quick[batch] = torch.compile(pipeline.train, dynamic=False)
 
     def compile(self, step: Callable[P, R], phase: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
         return cast(Callable[P, R], Replayed(step, phase, self))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from iblurry.errors import InputError, UnknownLabelError
+from iblurry.network.folded import Folded
 
 # The logit of a closed row: its exp is 0 beside any open row, and unlike -inf it survives a product with 0.
 FLOOR = -1e4
@@ -38,16 +40,36 @@ class Network(nn.Module):
         self.labels: list[str | int] = []  # in order of exposure: labels[row]; not part of the state_dict
         self.precision: torch.dtype | None = None  # of convolutions and products, where it is not float32
         self.layout = torch.contiguous_format  # of images and convolutions in memory
+        self.quick: dict[int, Callable[[Tensor], Tensor]] = {}  # the body compiled for training batches of this size
+        self.folded: Folded | None = None  # made when first asked, where convolutions are not float32 on a GPU
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) float -> (B, rows) logits."""
+        body = self.quick.get(len(images), self.body) if self.training else self.body
+        return self._closed(self._precisely(body, images))
+
+    @torch.no_grad()
+    def answering(self) -> Callable[[Tensor], Tensor]:
+        """What maps images to logits in eval mode, for as long as no weight changes."""
+        self.eval()
+        if self.precision is None or not self.open.is_cuda:
+            return self
+        if self.folded is None:
+            self.folded = Folded(self.body, self.precision)
+        self.folded.refresh()
+        body = self.folded
+        return lambda images: self._closed(self._precisely(body, images))
+
+    def _precisely(self, body: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
         if self.precision is None:
-            logits: Tensor = self.head(self.body(images))
-        else:
-            images = images.contiguous(memory_format=self.layout)
-            with torch.autocast(images.device.type, self.precision, cache_enabled=False):
-                logits = self.head(self.body(images))
-            logits = logits.float()
+            logits: Tensor = self.head(body(images))
+            return logits
+        images = images.contiguous(memory_format=self.layout)
+        with torch.autocast(images.device.type, self.precision, cache_enabled=False):
+            logits = self.head(body(images))
+        return logits.float()
+
+    def _closed(self, logits: Tensor) -> Tensor:
         return logits.masked_fill(~self.open, FLOOR)  # torch.where would make a tensor of the scalar at every call
 
     def train(self, mode: bool = True) -> Self:

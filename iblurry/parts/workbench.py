@@ -18,6 +18,8 @@ from iblurry.network.network import Network
 
 PIXELS = 2**17  # of one forward pass outside training: 64 images of 3x32x32, where larger chunks are slower on a CPU
 
+CHUNK = 2500  # images of such a pass on a GPU
+
 
 class Forward(NamedTuple):
     """One training forward pass, as the terms of the loss see it."""
@@ -68,9 +70,9 @@ class Workbench:
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:
         """What the network answers to plain images (uint8), in eval mode; nothing is changed by asking."""
-        self.network.eval()
-        chunk = min(512, max(64, PIXELS // math.prod(images.shape[1:])))
-        parts = [self.network(self.pipeline.test(part)) for part in images.split(chunk)]
+        chunk = CHUNK if images.is_cuda else min(512, max(64, PIXELS // math.prod(images.shape[1:])))
+        answer = self.network.answering()
+        parts = [answer(self.pipeline.test(part)) for part in images.split(chunk)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def gradient(self, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
@@ -85,6 +87,11 @@ class Workbench:
 
     def memory_losses(self) -> Tensor:
         """The loss of every memory row, (capacity,) float64; rows never written are 0."""
+        if (
+            self.memory.device.type == "cuda"
+        ):  # always of one shape, so that it can be captured before the memory is full
+            losses = self.losses(self.memory.images[:-1], self.memory.labels[:-1].clamp(min=0)).double()
+            return losses * self.memory.filled()
         size = self.memory.size
         losses = self.losses(self.memory.images[:size], self.memory.labels[:size]).double()
         return F.pad(losses, (0, self.memory.capacity - size))
