@@ -84,7 +84,7 @@ class Refitter:
         """Drawn anew in place, with a row open for each class met."""
         known = self.online.bench.network
         if self._network is None:
-            self._network = copy.deepcopy(known)
+            self._network = known.twin()
         network = self._network
         initialise(network.body, dice)
         network.close()

@@ -111,7 +111,7 @@ class Pipeline:
         mixes = [box.lam < 1 for box in boxes]
         parts = (torch.from_numpy(places), torch.from_numpy(partners), edges, lams)
         deeds, groups = [self._no_deeds] * steps, [None] * steps
-        there = [part.to(self._device).unbind() for part in parts]
+        there = [self._stage(part).unbind() for part in parts]
         return [Throw(*row) for row in zip(*there, mixes, deeds, groups, strict=True)]
 
     def _draw_all(self, uniforms: NDArray[np.float64], n: int) -> list[tuple[Tensor, tuple[Groups, Groups] | None]]:
@@ -119,11 +119,15 @@ class Pipeline:
         assert self._autoaugment is not None
         steps = len(uniforms)
         deeds = self._autoaugment.draw(uniforms.reshape(steps, DRAWS, n))
-        there = torch.from_numpy(deeds).to(self._device).unbind()
+        there = self._stage(torch.from_numpy(deeds)).unbind()
         if self._device.type != "cpu":  # many small kernels would cost more than computing what is not needed
             return [(one, None) for one in there]
         groups = iter(self._autoaugment.deeds.groups(deeds.reshape(steps * 2, n)))
         return list(zip(there, zip(groups, groups, strict=True), strict=True))
+
+    def _stage(self, values: Tensor) -> Tensor:
+        """Where the images are; the host does not wait for them to arrive there."""
+        return values.pin_memory().to(self._device, non_blocking=True) if self._device.type == "cuda" else values
 
     def _box(self, mixed: float, share: float, cx: float, cy: float) -> Box:
         if mixed >= self.augment.cutmix:

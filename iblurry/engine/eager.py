@@ -44,8 +44,10 @@ class Eager:
         """Training batches will mostly be of this size; whatever the engine can do about it."""
 
     def stage(self, values: Tensor) -> Tensor:
-        """The same numbers where the step runs."""
-        return values.to(self.device)
+        """The same numbers where the step runs; the host does not wait for them to arrive there."""
+        if self.device.type == "cpu":
+            return values
+        return values.pin_memory().to(self.device, non_blocking=True) if values.device.type == "cpu" else values
 
     def compile(self, step: Callable[P, R], phase: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
         """The step itself: nothing to prepare. `phase` is what else than its arguments it depends on."""

@@ -32,7 +32,7 @@ class Graph(Eager):
 
     def expect(self, network: Network, pipeline: Pipeline, batch: int) -> None:
         """Which code runs depends on a batch's size alone, so a run that goes on takes the same course."""
-        if self.compiles:
+        if self.compiles and batch not in network.quick:
             network.quick[batch] = torch.compile(network.body, dynamic=False)
             pipeline.quick[batch] = torch.compile(pipeline.train, dynamic=False)
 

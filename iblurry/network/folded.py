@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from iblurry.network.unit import Unit
 
-ALIGNED = 8  # channels: tensor cores want multiples of it, and the first convolution has three
+ALIGNED = int(__import__("os").environ.get("ALIGNED", "32"))
 
 
 class Folded:
@@ -20,7 +22,8 @@ class Folded:
     def __init__(self, body: nn.Module, dtype: torch.dtype) -> None:
         self.body, self.dtype = body, dtype
         self.units = [module for module in body.modules() if isinstance(module, Unit)]
-        self.parts = [_empty(unit, dtype) for unit in self.units]
+        self.convs, self.norms = [_conv(unit) for unit in self.units], [_norm(unit) for unit in self.units]
+        self.parts = [_empty(conv, dtype) for conv in self.convs]
 
     def __call__(self, images: Tensor) -> Tensor:
         try:
@@ -35,21 +38,31 @@ class Folded:
     def refresh(self) -> None:
         if not self.units:
             return
-        norms = [unit[1] for unit in self.units]
-        scales = torch._foreach_add([norm.running_var for norm in norms], norms[0].eps)
-        torch._foreach_sqrt_(scales)
-        scales = torch._foreach_div([norm.weight for norm in norms], scales)
-        shifts = torch._foreach_mul([norm.running_mean for norm in norms], scales)
-        torch._foreach_copy_([bias for _, bias in self.parts], torch._foreach_sub([n.bias for n in norms], shifts))
-        for unit, scale, (weight, _) in zip(self.units, scales, self.parts, strict=True):
-            own = unit[0].weight
-            torch.mul(own, scale.view(-1, 1, 1, 1), out=weight[:, : own.shape[1]])
+        each: Any = torch  # its _foreach functions are one kernel for many tensors
+        scales = each._foreach_add([norm.running_var for norm in self.norms], self.norms[0].eps)
+        each._foreach_sqrt_(scales)
+        scales = each._foreach_div([norm.weight for norm in self.norms], scales)
+        shifts = each._foreach_mul([norm.running_mean for norm in self.norms], scales)
+        biases = each._foreach_sub([norm.bias for norm in self.norms], shifts)
+        each._foreach_copy_([bias for _, bias in self.parts], biases)
+        for conv, scale, (weight, _) in zip(self.convs, scales, self.parts, strict=True):
+            weight[:, : conv.in_channels].copy_(conv.weight * scale.view(-1, 1, 1, 1))
 
 
-def _empty(unit: Unit, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _conv(unit: Unit) -> nn.Conv2d:
+    conv = unit[0]
+    assert isinstance(conv, nn.Conv2d)
+    return conv
+
+
+def _norm(unit: Unit) -> nn.BatchNorm2d:
+    norm = unit[1]
+    assert isinstance(norm, nn.BatchNorm2d)
+    return norm
+
+
+def _empty(conv: nn.Conv2d, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Weight, its channels filled up with zeros, and bias."""
-    own = unit[0].weight
-    width, channels, *kernel = own.shape
-    aligned = -(-channels // ALIGNED) * ALIGNED
-    weight = torch.zeros(width, aligned, *kernel, dtype=dtype, device=own.device)
-    return weight.contiguous(memory_format=torch.channels_last), torch.zeros(width, dtype=dtype, device=own.device)
+    aligned = -(-conv.in_channels // ALIGNED) * ALIGNED
+    weight = conv.weight.new_zeros(conv.out_channels, aligned, *conv.kernel_size, dtype=dtype)
+    return weight.contiguous(memory_format=torch.channels_last), weight.new_zeros(conv.out_channels)

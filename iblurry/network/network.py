@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Self
 
@@ -56,7 +57,8 @@ class Network(nn.Module):
             return self
         if self.folded is None:
             self.folded = Folded(self.body, self.precision)
-        self.folded.refresh()
+            self.refold = torch.compile(self.folded.refresh, dynamic=False) if self.quick else self.folded.refresh
+        self.refold()
         body = self.folded
         return lambda images: self._closed(self._precisely(body, images))
 
@@ -109,6 +111,14 @@ class Network(nn.Module):
         self.open[row] = True
         self.labels.append(label)
         return row
+
+    def twin(self) -> Network:
+        """A network like this one that shares nothing with it, nor what was prepared for this one's weights."""
+        prepared = self.quick, self.folded
+        self.quick, self.folded = {}, None
+        twin = copy.deepcopy(self)
+        self.quick, self.folded = prepared
+        return twin
 
     @torch.no_grad()
     def close(self) -> None:

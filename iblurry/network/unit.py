@@ -10,9 +10,7 @@ from torch.nn import functional as F
 class Unit(nn.Sequential):
     """A convolution without bias that keeps the side (over the stride), batch norm with eps 1e-6, ReLU."""
 
-    folded: tuple[Tensor, Tensor] | None = (
-        None  # weight and bias of the one convolution that does the same in eval mode
-    )
+    folded: tuple[Tensor, Tensor] | None = None  # weight and bias of one convolution that does the same in eval mode
 
     def __init__(self, channels: int, width: int, *, kernel: int = 3, stride: int = 1) -> None:
         super().__init__(
@@ -23,11 +21,12 @@ class Unit(nn.Sequential):
 
     def forward(self, maps: Tensor) -> Tensor:
         if self.folded is None:
-            plain: Tensor = super().forward(maps)
+            plain: Tensor = super().forward(maps)  # type: ignore[no-untyped-call]
             return plain
         weight, bias = self.folded
         if weight.shape[1] > maps.shape[1]:
             maps = F.pad(maps, (0, 0, 0, 0, 0, weight.shape[1] - maps.shape[1]))
         conv = self[0]
+        assert isinstance(conv, nn.Conv2d)
         done: Tensor = torch.cudnn_convolution_relu(maps, weight, bias, conv.stride, conv.padding, conv.dilation, 1)
         return done

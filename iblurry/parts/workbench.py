@@ -87,9 +87,7 @@ class Workbench:
 
     def memory_losses(self) -> Tensor:
         """The loss of every memory row, (capacity,) float64; rows never written are 0."""
-        if (
-            self.memory.device.type == "cuda"
-        ):  # always of one shape, so that it can be captured before the memory is full
+        if self.memory.device.type == "cuda":  # of one shape always: it can be captured before the memory is full
             losses = self.losses(self.memory.images[:-1], self.memory.labels[:-1].clamp(min=0)).double()
             return losses * self.memory.filled()
         size = self.memory.size
