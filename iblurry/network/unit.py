@@ -28,5 +28,9 @@ class Unit(nn.Sequential):
             maps = F.pad(maps, (0, 0, 0, 0, 0, weight.shape[1] - maps.shape[1]))
         conv = self[0]
         assert isinstance(conv, nn.Conv2d)
+        assert not isinstance(conv.padding, str)
+        if conv.kernel_size == (1, 1) and conv.stride != (1, 1):  # of 1x1 with a stride, cuDNN makes 222 us, not 30
+            maps = maps[:, :, :: conv.stride[0], :: conv.stride[1]].contiguous(memory_format=torch.channels_last)
+            return torch.cudnn_convolution_relu(maps, weight, bias, (1, 1), (0, 0), conv.dilation, 1)
         done: Tensor = torch.cudnn_convolution_relu(maps, weight, bias, conv.stride, conv.padding, conv.dilation, 1)
         return done
