@@ -24,7 +24,7 @@ NOT_RUN, NOT_PAPER = "not run yet", "not in the paper"
 class Comparison:
     """One method, one metric."""
 
-    method: str  # our name for the paper's row, or ours alone
+    method: str | None  # our name for the paper's row; None where our row is none of its
     row: str | None  # our row; None where there is no run
     n: int
     paper: Number | None
@@ -111,33 +111,34 @@ def _block(where: Configuration, runs: Sequence[Finished]) -> Block:
 
 def _comparisons(metric: str, block: Block) -> list[Comparison]:
     """The paper's rows in its order, each with our runs of it; then what only we have."""
-    where, table = block.configuration, {row.method: row for row in block.table}
-    first = {name: group[0].result.experiment for name, group in block.groups.items()}
-    is_row = {name: counterpart(experiment) or name for name, experiment in first.items()}
-    found = []
-    for method in dict.fromkeys([*paper_rows(where), *is_row.values()]):
+    where, first = block.configuration, {name: group[0].result.experiment for name, group in block.groups.items()}
+    is_row = {name: counterpart(experiment) for name, experiment in first.items()}
+    table = {row.method: (row, getattr(row, FIELDS[metric])) for row in block.table}
+    found, own = [], []
+    for method in dict.fromkeys([*paper_rows(where), *filter(None, is_row.values())]):
         number = paper_number(method, metric, where)
         target = TARGETS.get(method) if where == MAIN and metric in ("A_AUC", "A_avg") else None
         mine = [table[name] for name in table if is_row[name] == method]
         if number is not None and not mine:
             found.append(Comparison(method, None, 0, number, None, NOT_RUN))
-        for row in mine:
-            ours = getattr(row, FIELDS[metric])
-            if ours is None or (number is None and metric == "final_accuracy"):  # that is joint training's alone
-                continue
-            words = verdict(number, ours, row.n, target=target) if number else _why_not(first[row.method])
-            found.append(Comparison(method, row.method, row.n, number, ours, words))
-    return found
+        for row, ours in mine:
+            if number is not None and ours is not None:
+                words = verdict(number, ours, row.n, target=target)
+                found.append(Comparison(method, row.method, row.n, number, ours, words))
+            elif ours is not None:
+                own.append(Comparison(method, row.method, row.n, None, ours, NOT_PAPER))
+    for name, (row, ours) in table.items():
+        if is_row[name] is None and ours is not None:
+            own.append(Comparison(None, name, row.n, None, ours, _why_not(first[name])))
+    return found + own if metric != "final_accuracy" else found  # the paper has that for joint training alone
 
 
 def _why_not(experiment: Experiment) -> str:
-    """Why there is nothing to compare with."""
-    name = experiment.method.name.removesuffix("-released")
-    if name not in METHODS or counterpart(experiment) is not None:
+    """Why a run has no counterpart: the paper has no such method, or this is not quite that method."""
+    if experiment.method.name.removesuffix("-released") not in METHODS:
         return NOT_PAPER
     changes = departures(experiment, _usual(experiment))
-    words = " ".join(f"{path}={value}" for path, value in changes.items())
-    return f"{NOT_PAPER}: {words}" if words else NOT_PAPER
+    return f"{NOT_PAPER}: " + " ".join(f"{path}={value}" for path, value in changes.items()) if changes else NOT_PAPER
 
 
 def _usual(experiment: Experiment) -> Experiment:

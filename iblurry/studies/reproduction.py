@@ -62,8 +62,8 @@ def _head() -> str:
         the two means are no further apart. *Within the spreads*: no further apart than the paper's spread and ours
         together; *beyond* says that a target was missed nevertheless. Otherwise *above* or *below* the paper. Three
         seeds bound a mean loosely, so within the spreads is no proof of being equal; with fewer than {SEEDS} a verdict
-        is *provisional*. Numbers of the paper that are probably copy errors are shown (⚠) and not judged. A method is
-        set beside the paper's only if it has the paper's settings in every field."""
+        is *provisional*. Numbers of the paper that are probably copy errors are shown (⚠) and not judged. A run is set
+        beside the paper's only if every field of its method and its settings is the usual one."""
     paragraphs = [textwrap.fill(" ".join(text.split()), 120) for text in (made, numbers, verdict)]
     return "\n\n".join(["# The paper's tables, run again", *paragraphs])
 
@@ -86,7 +86,7 @@ def _block(block: Block, stem: str) -> str:
 def _table(comparisons: Sequence[Comparison]) -> str:
     lines = [
         [
-            COUNTERPARTS.get(one.method, "–"),
+            COUNTERPARTS[one.method] if one.method else "–",
             f"`{one.row or one.method}`",
             str(one.n) if one.n else "–",
             _number(one.paper) + (" ⚠" if one.paper and one.paper.warning else ""),
