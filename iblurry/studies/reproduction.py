@@ -105,7 +105,7 @@ def _runs(block: Block) -> str:
     lines, commands = [], []
     for name, runs in block.groups.items():
         seconds = [run.environment["seconds"] for run in runs]
-        seeds = ", ".join(str(run.result.experiment.seed) for run in runs)
+        seeds = ", ".join(map(str, sorted(run.result.experiment.seed for run in runs)))
         spent = f"{sum(seconds) / len(seconds):,.0f}" + (
             f" ({min(seconds):,.0f} to {max(seconds):,.0f})" * (len(runs) > 1)
         )
