@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench reproduction clean
 
 demo: $(READY)  ## CLIB and ER on the embedded digits, three seeds each: a table and a figure
 	$(BIN)/iblurry run
@@ -18,6 +18,9 @@ lint: $(READY)
 
 bench: $(READY)  ## cost per sample over a long stream, and an update against the bare PyTorch loop
 	$(BIN)/python -m benchmarks.cost
+
+reproduction: $(READY)  ## docs/reproduction.md from the collected journals and the paper's numbers; needs no GPU
+	$(BIN)/iblurry reproduction
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("iblurry needs Python 3.11 or newer; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'

@@ -19,6 +19,8 @@ VERBS = {
     "split": "Show, draw and export a stream: which class comes when.",
     "data": "List, fetch, import and look at data sets.",
     "methods": "List the methods: what they are made of, store and cost.",
+    "collect": "Keep finished runs as a few small texts each.",
+    "reproduction": "The page that sets collected runs beside the paper's tables.",
 }
 INTERRUPTED = 130  # what a shell reports for SIGINT
 

@@ -1,8 +1,9 @@
-"""Places to write to, looked at before the work instead of after it."""
+"""Places to read from and to write to, looked at before the work instead of after it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from iblurry.errors import InputError
@@ -28,3 +29,20 @@ def check_figure(path: Path, given: str) -> None:
     if path.exists() and not os.access(path, os.W_OK):
         raise InputError(f"{given} is not yours to write to; give another file.")
     check_folder(path.parent, given)
+
+
+def run_folders(places: Iterable[Path]) -> list[Path]:
+    """The folders of runs that are meant by their names, or by those of folders of them; each once."""
+    first: dict[Path, Path] = {}
+    for place in places:
+        found = [place] if (place / "experiment.json").exists() else _inside(place)
+        for folder in found:
+            first.setdefault(folder.resolve(), folder)
+    return list(first.values())
+
+
+def _inside(path: Path) -> list[Path]:
+    found = sorted(child.parent for child in path.glob("*/experiment.json"))
+    if not found:
+        raise InputError(f"{path} is no run's folder and holds none; name a folder that `iblurry run` wrote.")
+    return found

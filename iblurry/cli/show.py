@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from iblurry.cli.own import import_option, import_own
-from iblurry.cli.places import check_figure
+from iblurry.cli.places import check_figure, run_folders
 from iblurry.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def show(runs: tuple[Path, ...], figure: Path | None, modules: tuple[str, ...], 
     Runs that differ only in their seed make one row. Unfinished ones count as far as they got.
     """
     places = runs or (Path("runs"),)
-    folders = _distinct([folder for path in places for folder in _folders(path)])
+    folders = run_folders(places)
     beside = folders[0].parent / "accuracy.png"
     figures = [figure] if figure is not None else [beside, beside.with_suffix(".svg")]
     for path in figures:
@@ -51,23 +51,6 @@ def show(runs: tuple[Path, ...], figure: Path | None, modules: tuple[str, ...], 
             f"No run in {', '.join(map(str, places))} has come to a query yet; let `iblurry run` go on first."
         )
     show_results(results, figures, as_json=as_json)
-
-
-def _folders(path: Path) -> list[Path]:
-    if (path / "experiment.json").exists():
-        return [path]
-    found = sorted(child.parent for child in path.glob("*/experiment.json"))
-    if not found:
-        raise InputError(f"{path} is no run's folder and holds none; name a folder that `iblurry run` wrote.")
-    return found
-
-
-def _distinct(folders: list[Path]) -> list[Path]:
-    """Each folder once, whatever ways it was named."""
-    first: dict[Path, Path] = {}
-    for folder in folders:
-        first.setdefault(folder.resolve(), folder)
-    return list(first.values())
 
 
 def _result(folder: Path) -> Result | None:

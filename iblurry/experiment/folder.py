@@ -29,7 +29,9 @@ class RunFolder:
 
     @property
     def journal(self) -> Path:
-        return self.path / "journal.jsonl"
+        """Packed only in results that were collected."""
+        plain, packed = self.path / "journal.jsonl", self.path / "journal.jsonl.gz"
+        return packed if packed.exists() and not plain.exists() else plain
 
     def summary(self) -> dict[str, Any] | None:
         """What the finished run amounted to; None while it is not finished."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
+import zlib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -142,10 +144,12 @@ class Journal:
 
 
 def read(path: Path | str, *, partial: bool = False) -> list[Record]:
-    """All records of a journal; with `partial`, a last line that is still being written is left out."""
+    """All records of a journal, also a packed one; with `partial`, a last line still being written is left out."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be unpacked: {error}. Put back a good copy.") from error
     except FileNotFoundError:
         raise DataError(f"There is no journal at {path}; name the folder of a run that has started.") from None
     *lines, torn = data.split(b"\n")

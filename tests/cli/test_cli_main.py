@@ -33,6 +33,8 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry data list": ["--json", "--home"],
     "iblurry data show": ["SPEC", "--sheet", "--json", "--home"],
     "iblurry methods": ["[METHOD]...", "--import", "--json"],
+    "iblurry collect": ["[RUN]...", "--out", "--import", "--json"],
+    "iblurry reproduction": ["[RESULTS]", "--out", "--notes", "--import", "--json"],
 }
 
 

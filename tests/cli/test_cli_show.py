@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from iblurry.cli.rows import names, settings
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.rows import names, settings
 from tests.cli.conftest import QUICK
 
 
@@ -163,7 +163,7 @@ def test_long_names_are_folded_in_the_figure(runs, call, monkeypatch):
         path.touch()
 
     monkeypatch.setattr("iblurry.experiment.figure.curves", curves)
-    monkeypatch.setattr("iblurry.cli.rows.names", lambda kinds: ["a " * 50, "b"])
+    monkeypatch.setattr("iblurry.experiment.rows.names", lambda kinds: ["a " * 50, "b"])
     assert call("show").code == 0
     assert list(drawn) == [" ".join("a" * 40) + "\n" + " ".join("a" * 10), "b"]
     assert [len(group) for group in drawn.values()] == [2, 2]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
+    from iblurry.course import Course
     from iblurry.experiment.experiment import Experiment
     from iblurry.experiment.run import Result
 
@@ -59,6 +60,11 @@ def settings(kinds: Sequence[Experiment]) -> str:
     return ", ".join(words)
 
 
+def departures(experiment: Experiment, usual: Experiment) -> Facts:
+    """What an experiment has otherwise than another, by the paths that --set takes; the seed aside."""
+    return _differing([_settings(one) | _parts(one) for one in (experiment, usual)])[0]
+
+
 def _without(facts: Facts, unsaid: Facts) -> Facts:
     return {path: value for path, value in facts.items() if path not in unsaid or unsaid[path] != value}
 
@@ -93,23 +99,27 @@ def _settings(experiment: Experiment) -> Facts:
 
 def _parts(experiment: Experiment) -> Facts:
     """The method, field by field; a slot is the names of its parts, and their fields come after it."""
-    from iblurry.method import KINDS
-
     method = experiment.method
-    facts: Facts = dict.fromkeys(KINDS, "")
-    for place, part in method.parts():
-        slot = place.partition(".")[0]
+    facts = _course(method, "")
+    for group in ("pace", "head"):
+        facts |= {f"{group}.{field}": value for field, value in asdict(getattr(method, group)).items()}
+    return facts | (_course(method.refit, "refit.") if method.refit else {})
+
+
+def _course(course: Course, prefix: str) -> Facts:
+    facts: Facts = {f"{prefix}{slot}": "" for slot in course.slots}
+    for place, part in course.parts():
+        slot = prefix + place.partition(".")[0]
         ((name, fields),) = part.to_json().items()
         facts[slot] = f"{facts[slot]},{name}".strip(",")
-        facts |= {f"{place}.{field}": value for field, value in fields.items()}
-    for group in ("pace", "head", "optimizer"):
-        facts |= {f"{group}.{field}": value for field, value in asdict(getattr(method, group)).items()}
-    return facts
+        facts |= {f"{prefix}{place}.{field}": value for field, value in fields.items()}
+    ((name, fields),) = course.to_json()["optimizer"].items()
+    return facts | {f"{prefix}optimizer": name} | {f"{prefix}optimizer.{field}": fields[field] for field in fields}
 
 
 def _differing(table: Sequence[Facts]) -> list[Facts]:
     """Of each, what is not the same in all; fields of parts only where the parts are the same."""
     paths = list(dict.fromkeys(path for facts in table for path in facts))
     odd = [path for path in paths if any(facts.get(path) != table[0].get(path) for facts in table)]
-    told = [path for path in odd if "." not in path or path.partition(".")[0] not in odd]
+    told = [path for path in odd if not any(path.startswith(f"{other}.") for other in odd)]
     return [{path: facts[path] for path in told if path in facts} for facts in table]

@@ -1,0 +1,73 @@
+"""`iblurry reproduction`: the page that sets collected runs beside the paper's numbers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iblurry.cli.own import import_option, import_own
+from iblurry.cli.places import check_folder
+from iblurry.errors import InputError
+
+if TYPE_CHECKING:
+    from iblurry.studies.compare import Block
+
+PLACE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("results", required=False, metavar="[RESULTS]", type=PLACE, default="results")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=PLACE,
+    default="docs/reproduction.md",
+    show_default=True,
+    help="The page; its figures go to images/ beside it.",
+)
+@click.option("--notes", metavar="FILE", type=PLACE, help="Reasons, written by people.  [default: <out>-notes.md]")
+@import_option
+@click.option("--json", "as_json", is_flag=True, help="Print the comparisons as JSON too.")
+def reproduction(results: Path, out: Path, notes: Path | None, modules: tuple[str, ...], as_json: bool) -> None:
+    """Set the runs that `iblurry collect` put into RESULTS (default: results) beside the paper's tables.
+
+    Paper, ours, difference and verdict per method, the curves, and the command of every run. Needs no GPU.
+    """
+    if out.suffix != ".md":
+        raise InputError(f"--out {out}: the page is Markdown; end its name in .md.")
+    check_folder(out.parent, f"--out {out}")
+    if notes is not None and not notes.is_file():
+        raise InputError(f"--notes {notes}: there is no such file; write it, or leave --notes out.")
+    import_own(modules)
+
+    from iblurry.data.sources.writing import replacing
+    from iblurry.studies.collect import collected
+    from iblurry.studies.compare import compare
+    from iblurry.studies.reproduction import draw, page
+
+    beside = notes or out.with_name(f"{out.stem}-notes.md")
+    blocks = compare(collected(results))
+    text = page(blocks, notes=beside.read_text("utf-8") if beside.is_file() else None, stem=out.stem)
+    figures = draw(blocks, out.parent / "images", stem=out.stem)
+    with replacing(out) as part:
+        part.write_text(text, "utf-8")
+    if as_json:
+        click.echo(json.dumps({"page": str(out), "figures": list(map(str, figures)), "rows": _rows(blocks)}, indent=2))
+        return
+    runs = sum(len(group) for block in blocks for group in block.groups.values())
+    click.echo(f"{out}: {runs} runs beside the paper")
+    for path in figures:
+        click.echo(f"Figure: {path}")
+
+
+def _rows(blocks: list[Block]) -> list[dict[str, Any]]:
+    return [
+        {"configuration": asdict(block.configuration), "metric": metric, "difference": one.difference} | asdict(one)
+        for block in blocks
+        for metric, comparisons in block.comparisons.items()
+        for one in comparisons
+    ]

@@ -1,0 +1,79 @@
+"""Collected results: of each finished run the few small texts that its numbers come from, never a checkpoint."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from iblurry.errors import DataError, InputError
+from iblurry.experiment.disk import replace_file
+from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.journal import Record, Start, TaskEnd
+from iblurry.experiment.run import Result, result
+
+TEXTS = ("experiment.json", "environment.json", "summary.json")
+LARGEST = 200_000  # bytes of a journal that is kept as it is; a larger one is packed
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run, and where it happened."""
+
+    result: Result
+    environment: dict[str, Any]  # versions, device, seconds
+
+
+def collect(folder: Path, results: Path) -> tuple[Path, str]:
+    """Copies a finished run to results/<data set>/<run>; that place, and whether it is new, the same or replaced."""
+    experiment = read(folder).result.experiment
+    place = results / Path(experiment.dataset.partition(":")[0]).stem / folder.name
+    files = _texts(folder)
+    before = {path.name: path.read_bytes() for path in place.glob("*")}
+    if before == files:
+        return place, "the same"
+    place.mkdir(parents=True, exist_ok=True)
+    for name in before.keys() - files.keys():
+        (place / name).unlink()
+    for name, data in files.items():
+        replace_file(place / name, data)
+    return place, "replaced" if before else "new"
+
+
+def collected(results: Path) -> list[Finished]:
+    """Every run under results/<data set>/, by the names of their folders."""
+    if not results.is_dir():
+        raise InputError(f"There is no folder {results}; name the one that `iblurry collect` wrote to.")
+    return [read(path.parent) for path in sorted(results.glob("*/*/experiment.json"))]
+
+
+def read(folder: Path) -> Finished:
+    """A finished run from its texts alone; raises for one that is not, or whose texts do not belong together."""
+    place = RunFolder(folder)
+    found, environment = result(place), place.environment()
+    if found.summary is None or environment is None:
+        raise InputError(f"{folder} holds no finished run; let `iblurry run` come to its end first.")
+    digest = json.loads((folder / "experiment.json").read_bytes()).get("digest")
+    if not _is_whole(found.records, digest):
+        raise DataError(f"The journal in {folder} is not that of the whole experiment {digest}; collect the run again.")
+    return Finished(found, environment)
+
+
+def _is_whole(records: list[Record], digest: str) -> bool:
+    start, last = records[0], records[-1]
+    return (
+        isinstance(start, Start)
+        and start.experiment == digest
+        and isinstance(last, TaskEnd)
+        and last.at == start.samples
+    )
+
+
+def _texts(folder: Path) -> dict[str, bytes]:
+    journal = RunFolder(folder).journal
+    files = {name: (folder / name).read_bytes() for name in TEXTS} | {journal.name: journal.read_bytes()}
+    if len(files.get("journal.jsonl", b"")) > LARGEST:
+        files["journal.jsonl.gz"] = gzip.compress(files.pop("journal.jsonl"), mtime=0)  # no date: the same bytes again
+    return files

@@ -1,0 +1,177 @@
+"""The page that sets our runs beside the paper's tables: a pure function of collected results and its numbers."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from iblurry.data.sources.writing import replacing
+from iblurry.experiment.figure import curves
+from iblurry.experiment.table import Spread, to_markdown
+from iblurry.studies.collect import Finished
+from iblurry.studies.command import command
+from iblurry.studies.compare import MAIN, NOT_RUN, SEEDS, TARGETS, Block, Comparison
+from iblurry.studies.paper import COUNTERPARTS, Configuration, Number, about, configurations, paper_number, paper_rows
+
+HEADINGS = {
+    "A_AUC": "A_AUC",
+    "A_avg": "A_avg",
+    "F_last": "F_last (less is better)",
+    "final_accuracy": "Final accuracy of joint training",
+}
+
+
+def page(blocks: Sequence[Block], *, notes: str | None = None, stem: str = "reproduction") -> str:
+    """The whole page in Markdown; `notes` are written by people and included as they are."""
+    sections = [_head(), *(_block(block, stem) for block in blocks), _notes(blocks, notes), _rest(blocks), _text()]
+    return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
+
+
+def draw(blocks: Sequence[Block], folder: Path, *, stem: str = "reproduction") -> list[Path]:
+    """The figure of each configuration that has runs, where the page beside `folder` looks for it."""
+    drawn = []
+    for block in (block for block in blocks if block.groups):
+        path = folder / figure(block.configuration, stem)
+        runs = {name: [run.result.records for run in group] for name, group in block.groups.items()}
+        with replacing(path) as part:
+            curves({textwrap.fill(name, 80): run for name, run in runs.items()}, part, title=str(block.configuration))
+        drawn.append(path)
+    return drawn
+
+
+def figure(where: Configuration, stem: str) -> str:
+    """The name of a configuration's figure; the plain one for that of Table 1."""
+    first = next((one for one in configurations() if one.dataset == where.dataset), None)
+    data = re.sub("[^A-Za-z0-9]+", "-", where.dataset).strip("-")
+    rest = "" if where == first else f"-n{where.disjoint:g}-m{where.blur:g}-k{where.memory}-t{where.tasks}"
+    return f"{stem}-{data}{rest}.png"
+
+
+def _head() -> str:
+    targets = ", ".join(f"{points:g} points for {COUNTERPARTS[name]}" for name, points in TARGETS.items())
+    made = """
+        Made by `iblurry reproduction` from the journals under `results/` and from the numbers of the paper's tables; it
+        needs no GPU. Nothing here is typed by hand but the notes, which come from a file of their own."""
+    numbers = f"""
+        The paper: {about()["paper"]}. Its numbers: {about()["units"]}. Ours: percent, mean ± sample standard deviation
+        (n - 1) over n seeds; the commands of the runs stand below."""
+    verdict = f"""
+        **Verdict.** The project set itself targets for A_AUC and A_avg on {MAIN}: {targets}. *Within* such a number:
+        the two means are no further apart. *Within the spreads*: no further apart than the paper's spread and ours
+        together; *beyond* says that a target was missed nevertheless. Otherwise *above* or *below* the paper. Three
+        seeds bound a mean loosely, so within the spreads is no proof of being equal; with fewer than {SEEDS} a verdict
+        is *provisional*. Numbers of the paper that are probably copy errors are shown (⚠) and not judged. A run is set
+        beside the paper's only if every field of its method and its settings is the usual one."""
+    paragraphs = [textwrap.fill(" ".join(text.split()), 120) for text in (made, numbers, verdict)]
+    return "\n\n".join(["# The paper's tables, run again", *paragraphs])
+
+
+def _block(block: Block, stem: str) -> str:
+    parts = [f"## {block.configuration}"]
+    if not block.groups:
+        parts.append("No run has been collected for this configuration yet.")
+    for metric, comparisons in block.comparisons.items():
+        if comparisons:
+            parts += [f"### {HEADINGS[metric]}", _table(comparisons)]
+    if block.groups:
+        image = f"images/{figure(block.configuration, stem)}"
+        parts += ["### Curves", f"![Accuracy to samples seen, {block.configuration}]({image})"]
+        parts += ["### All numbers of our runs", to_markdown(block.table).strip()]
+        parts += ["### The runs", _runs(block)]
+    return "\n\n".join(parts)
+
+
+def _table(comparisons: Sequence[Comparison]) -> str:
+    lines = [
+        [
+            COUNTERPARTS[one.method] if one.method else "–",
+            f"`{one.row or one.method}`",
+            str(one.n) if one.n else "–",
+            _number(one.paper) + (" ⚠" if one.paper and one.paper.warning else ""),
+            _number(one.ours),
+            "–" if one.difference is None else f"{one.difference:+z.2f}",
+            one.verdict,
+        ]
+        for one in comparisons
+    ]
+    warnings = dict.fromkeys(one.paper.warning for one in comparisons if one.paper and one.paper.warning)
+    table = _markdown(["paper's row", "our method", "n", "paper", "ours", "difference", "verdict"], "llrrrrl", lines)
+    return "\n\n".join([table, *(f"⚠ {warning}." for warning in warnings)])
+
+
+def _runs(block: Block) -> str:
+    lines, commands = [], []
+    for name, runs in block.groups.items():
+        seconds = [run.environment["seconds"] for run in runs]
+        seeds = ", ".join(map(str, sorted(run.result.experiment.seed for run in runs)))
+        spent = f"{sum(seconds) / len(seconds):,.0f}" + (
+            f" ({min(seconds):,.0f} to {max(seconds):,.0f})" * (len(runs) > 1)
+        )
+        lines.append([f"`{name}`", seeds, spent, _all(runs, "device"), _all(runs, "machine"), _versions(runs)])
+        commands.append(
+            command([run.result.experiment for run in runs])
+            or f"# {name} was built in Python: experiment.json of its runs has every field"
+        )
+    table = _markdown(["row", "seeds", "seconds a run", "device", "machine", "versions"], "llrlll", lines)
+    return f"{table}\n\n```console\n" + "\n".join(commands) + "\n```"
+
+
+def _versions(runs: Sequence[Finished]) -> str:
+    return ", ".join(f"{name} {_all(runs, name)}" for name in ("iblurry", "torch", "numpy", "python"))
+
+
+def _all(runs: Sequence[Finished], name: str) -> str:
+    return " / ".join(sorted({str(run.environment[name]) for run in runs}))
+
+
+def _notes(blocks: Sequence[Block], notes: str | None) -> str:
+    misses = [
+        f"- {block.configuration}: `{one.row}`, {metric} {one.difference:+z.2f}, {one.verdict}"
+        for block in blocks
+        for metric, comparisons in block.comparisons.items()
+        for one in comparisons
+        if one.misses
+    ]
+    heading = "## What differs, and why"
+    if misses:
+        heading += "\n\nThe misses, all of them:\n\n" + "\n".join(misses)
+        notes = notes or "No reason has been written down yet."
+    return f"{heading}\n\n{notes.strip()}" if notes else ""
+
+
+def _rest(blocks: Sequence[Block]) -> str:
+    """Rows of the paper without a run, outside the configurations shown."""
+    shown = [block.configuration for block in blocks]
+    lines = []
+    for where in configurations():
+        methods = paper_rows(where)
+        if where not in shown:
+            tables = sorted({table for method in methods for table in _tables(method, where)})
+            rows = "; ".join(COUNTERPARTS[method] for method in methods)
+            lines.append([str(where), ", ".join(map(str, tables)), rows, NOT_RUN])
+    return "## The rest of the tables\n\n" + _markdown(["configuration", "tables", "rows", ""], "llll", lines)
+
+
+def _tables(method: str, where: Configuration) -> Iterable[int]:
+    numbers = [paper_number(method, metric, where) for metric in HEADINGS]
+    return (table for number in numbers if number for table in number.tables)
+
+
+def _text() -> str:
+    lines = [[one["claim"], one["table"]] for one in about()["contradictions"]]
+    table = _markdown(["the paper's text", "its tables"], "ll", lines)
+    return f"## Where the paper's text and its tables disagree\n\nThe tables are what we compare with.\n\n{table}"
+
+
+def _number(number: Number | Spread | None) -> str:
+    if number is None:
+        return "–"
+    return f"{number.mean:z.2f}" + (f" ± {number.std:.2f}" if number.std is not None else "")
+
+
+def _markdown(heads: Sequence[str], sides: str, lines: Sequence[Sequence[str]]) -> str:
+    rule = ["---:" if side == "r" else "---" for side in sides]
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [list(heads), rule, *cells])

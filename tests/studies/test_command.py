@@ -1,0 +1,86 @@
+"""The command of an experiment: given to the program, it makes that experiment again."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from iblurry.cli.run import _experiments, run
+from iblurry.experiment.edit import edit
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.rows import names
+from iblurry.parts import Elastic
+from iblurry.studies.command import command
+
+
+def edited(experiment, *changes):
+    for change in changes:
+        experiment = edit(experiment, change)
+    return experiment
+
+
+def parsed(text):
+    """The experiments that `iblurry run` would make of it."""
+    program, verb, *words = shlex.split(text)
+    assert (program, verb) == ("iblurry", "run")
+    values = run.make_context("run", words).params
+    fields = ("disjoint", "blur", "tasks", "mode", "samples", "memory", "network", "query_every", "published")
+    given = {name: str(v) if name == "published" else v for name in fields if (v := values[name]) is not None}
+    return _experiments(values["methods"], values["dataset"], values["seeds"], given, values["changes"])
+
+
+@pytest.mark.parametrize(
+    "experiment, text",
+    [
+        (Experiment.of("clib", "cifar10"), "iblurry run clib --dataset cifar10 --seeds 1"),
+        (Experiment.of("rm-released", "cifar10"), "iblurry run rm-released --dataset cifar10 --seeds 1"),
+        (
+            Experiment.of("er", "cifar10", disjoint=0, blur=30, memory=200, published="a b"),
+            "iblurry run er --dataset cifar10 --seeds 1 --memory 200 --disjoint 0 --blur 30 --published 'a b'",
+        ),
+        (
+            edited(Experiment.of("ewc"), "schedule=Constant"),
+            "iblurry run ewc --dataset digits --seeds 1 --set schedule=Constant",
+        ),
+        (
+            edited(Experiment.of("er"), "admission=Importance", "admission.step=0.5", "augment.flip=true"),
+            "iblurry run er --dataset digits --seeds 1 --set augment.flip=true --set admission=Importance "
+            "--set admission.step=0.5",
+        ),
+        (
+            edited(Experiment.of("gdumb"), "refit.optimizer.momentum=0.5", "readout.epochs=3"),
+            "iblurry run gdumb --dataset digits --seeds 1 --set readout.epochs=3 --set refit.optimizer.momentum=0.5",
+        ),
+        (
+            edited(Experiment.of("er", samples=90), "gradient=Clip", "pace.updates_per_sample=1/2", "optimizer=SGD"),
+            None,
+        ),
+    ],
+)
+def test_it_makes_the_experiment_again(experiment, text):
+    made = command([experiment])
+    assert text is None or made == text
+    assert parsed(made) == [experiment]
+
+
+def test_all_seeds_in_one():
+    experiments = [Experiment.of("er", seed=seed) for seed in (3, 1, 2)]
+    assert command(experiments) == "iblurry run er --dataset digits --seeds 1,2,3"
+
+
+def test_what_only_python_can_build():
+    experiment = Experiment.of("er")
+    mine = replace(experiment, method=replace(experiment.method, name="mine"))
+    assert command([mine]) is None
+    many = replace(experiment, method=replace(experiment.method, terms=(Elastic(),)))
+    refit = Experiment.of("gdumb").method
+    odd = replace(experiment, method=replace(experiment.method, readout=refit.readout, refit=refit.refit))
+    assert parsed(command([many])) == [many]
+    assert command([odd]) is None  # a readout that refits is none before it is told how
+
+
+def test_rows_that_differ_in_the_refit_alone_have_names():
+    kinds = [Experiment.of("gdumb"), edited(Experiment.of("gdumb"), "refit.optimizer.momentum=0.5")]
+    assert names(kinds) == ["gdumb", "gdumb refit.optimizer.momentum=0.5"]

@@ -1,0 +1,58 @@
+"""Finished runs that nobody ran: folders as a run leaves them, with right answers of our choice."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd, read
+from iblurry.experiment.metrics import metrics
+
+SAMPLES, EVERY, ENDS = 100, 10, (20, 40, 60, 80, 100)
+ASKED = 10_000
+ENVIRONMENT = {
+    "iblurry": "0.1.0",
+    "python": "3.11.9",
+    "torch": "2.13.0",
+    "numpy": "2.4.0",
+    "machine": "Linux x86_64, 16 cores",
+    "device": "Some GPU",
+    "threads": 1,
+    "data": "d",
+    "order": "o",
+}
+
+
+def write_run(out: Path, experiment: Experiment, level: float, *, seconds: float = 100.0) -> tuple[Path, float, float]:
+    """A run whose accuracy wobbles around `level` percent; its folder and what A_AUC and A_avg (percent) must be."""
+    rng = np.random.default_rng(experiment.seed)
+    folder = RunFolder(out / experiment.name)
+    folder.path.mkdir(parents=True)
+    folder.claim(experiment)
+    curve, ends = [], []
+    waits = experiment.method.readout.waits
+    with Journal(folder.journal) as journal:
+        journal.append(Start(experiment.digest, SAMPLES, ENDS, EVERY))
+        journal.append(NewClass(1, "ship"))
+        for at in range(EVERY, SAMPLES + 1, EVERY):
+            right = int(ASKED * level / 100 + rng.integers(-200, 200))
+            facts = (at, (at - 1) // 20, (right,), (ASKED,), 0.1, at)
+            if not waits:
+                journal.append(Query(*facts))
+                curve.append(100 * right / ASKED)
+            if at in ENDS and (not waits or at == SAMPLES):
+                journal.append(TaskEnd(*facts))
+                ends.append(100 * right / ASKED)
+    folder.write("environment.json", ENVIRONMENT | {"seconds": seconds})
+    folder.write("summary.json", asdict(metrics(read(folder.journal))) | {"seconds": seconds})
+    (folder.path / "checkpoint-100.safetensors").write_bytes(b"large")
+    (folder.path / "lock").touch()
+    return folder.path, sum(curve) / max(1, len(curve)), sum(ends) / len(ends)
+
+
+def usual(method: str, seed: int = 1, **changes: object) -> Experiment:
+    return Experiment.of(method, "cifar10", seed=seed, **changes)
