@@ -27,7 +27,9 @@ SECTIONS = {
     "Stream": ("dataset", "seeds", "disjoint", "blur", "tasks", "mode", "samples", "published"),
     "Learning (defaults are the paper's for the data set)": ("memory", "network", "query_every", "changes", "modules"),
     "Places": ("out", "figure", "data_home", "as_json"),
-    "Machine (nothing here is part of the experiment)": ("jobs", "threads", "save_seconds", "save_samples"),
+    "Machine (nothing here is part of the experiment)": (
+        *("device", "precision", "jobs", "threads", "save_seconds", "save_samples"),
+    ),
 }
 EXAMPLES = """\b
 Examples:
@@ -62,6 +64,10 @@ Examples:
 @click.option("--out", metavar="FOLDER", type=PLACE, default="runs", show_default=True, help="Where runs live.")
 @click.option("--figure", metavar="FILE", type=PLACE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
+@click.option(
+    "--device", metavar="NAME", default="auto", help="cpu, cuda.  [default: a GPU for a ResNet if there is one]"
+)
+@click.option("--precision", metavar="NAME", help="float32 or bfloat16.  [default: float32; bfloat16 on a GPU]")
 @click.option("--jobs", metavar="J", type=Whole(1), help="Runs at a time.  [default: one per core]")
 @click.option("--threads", metavar="T", type=Whole(1), help="Threads of each run.  [default: its share; 1 if small]")
 @click.option(
@@ -84,6 +90,8 @@ def run(
     figure: Path | None,
     data_home: Path | None,
     jobs: int | None,
+    device: str,
+    precision: Any,
     threads: int | None,
     save_seconds: float,
     save_samples: int | None,
@@ -113,7 +121,9 @@ def run(
 
     _check(experiments, load(dataset, data_home))
     often = Often(seconds=save_seconds, samples=save_samples)
-    plan = Plan(out=out, data_home=data_home, save=often, jobs=jobs, threads=threads)
+    plan = Plan(
+        out=out, data_home=data_home, save=often, jobs=jobs, threads=threads, device=device, precision=precision
+    )
     with Watch() as watch:
         watchers = [watch.watcher(f"{one.method.name} seed {one.seed}") for one in experiments]
         results = run_all(experiments, plan, watchers)

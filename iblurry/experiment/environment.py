@@ -8,19 +8,31 @@ import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from iblurry.data.stream import Stream
+from iblurry.engine.eager import Eager, Precision
 from iblurry.version import __version__
 
-LAST_BITS = ("torch", "numpy", "machine", "device")  # another one of these may round otherwise
+LAST_BITS = ("torch", "numpy", "machine", "device", "precision")  # another one of these may round otherwise
 
 
-def environment(stream: Stream, *, threads: int, device: torch.device) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """What a run is run on; none of it is part of the experiment."""
+
+    threads: int | None = None  # torch's; None: as many as it has. A run that goes on keeps the number it began with
+    device: str = "cpu"
+    precision: Precision | None = None  # of convolutions and products; None: float32 on a CPU, bfloat16 on a GPU
+
+
+def environment(stream: Stream, *, threads: int, engine: Eager) -> dict[str, Any]:
     """What to write beside a run."""
+    device = engine.device
     order = stream.order
     ends = np.array(order.ends, dtype="<i8").tobytes()
     return {
@@ -30,6 +42,7 @@ def environment(stream: Stream, *, threads: int, device: torch.device) -> dict[s
         "numpy": np.__version__,
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
+        "precision": engine.precision,
         "threads": threads,
         "data": stream.dataset.fingerprint(),
         "order": hashlib.sha256(ends + order.indices.astype("<i8").tobytes()).hexdigest(),

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.errors import IblurryError, StoppedError
+from iblurry.experiment.environment import Where
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.interrupt import stopping_politely
 from iblurry.experiment.progress import Watcher
@@ -28,7 +29,7 @@ class Task(NamedTuple):
     """One run still to be done or continued."""
 
     experiment: Experiment
-    threads: int  # of torch, unless it was begun with another number
+    where: Where
     watcher: Watcher
 
 
@@ -44,7 +45,7 @@ class Runner:
         if self._loaded is None or self._loaded[0] != spec:
             self._loaded = spec, load(spec, self.data_home)
         data = self._loaded[1]
-        run(task.experiment, self.out, dataset=data, watcher=task.watcher, save=self.save, threads=task.threads)
+        run(task.experiment, self.out, dataset=data, watcher=task.watcher, save=self.save, where=task.where)
 
 
 class Pool:
@@ -87,7 +88,7 @@ class Pool:
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")  # torch and fork do not go together
         resource_tracker.ensure_running()  # its own start would undo the deafness to Ctrl-C
-        threads = max(task.threads for task in self.tasks)
+        threads = max(task.where.threads or 1 for task in self.tasks)
         with _environment(OMP_NUM_THREADS=str(threads)), _deaf_to_ctrl_c():
             for _ in range(self.jobs):
                 mine, theirs = context.Pipe()
@@ -115,7 +116,7 @@ class Pool:
         if self.waiting:
             self.at_work[pipe] = self.waiting.pop(0)
             task = self.tasks[self.at_work[pipe]]
-            message = (task.experiment, task.threads)
+            message = (task.experiment, task.where)
         with suppress(ConnectionError):  # it has gone meanwhile: the next thing heard of it is that
             pipe.send(message)
 
@@ -173,11 +174,11 @@ class _Reporter:
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
 
-    def next(self) -> tuple[Experiment, int] | None:
-        """The next experiment and its threads, or None when there is no more to do."""
+    def next(self) -> tuple[Experiment, Where] | None:
+        """The next experiment and what to run it on, or None when there is no more to do."""
         self.tell("next")
         try:
-            given: tuple[Experiment, int] | None = self.pipe.recv()
+            given: tuple[Experiment, Where] | None = self.pipe.recv()
         except (EOFError, ConnectionError) as error:
             raise SystemExit(1) from error
         return given

@@ -13,9 +13,10 @@ import torch
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.data.stream import Sample, Stream
+from iblurry.engine.choose import engine
 from iblurry.errors import DivergedError, FolderError, InputError
 from iblurry.experiment import checkpoint
-from iblurry.experiment.environment import environment, moved, thread_count
+from iblurry.experiment.environment import Where, environment, moved, thread_count
 from iblurry.experiment.examiner import Examiner
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
@@ -61,18 +62,18 @@ def run(
     data_home: Path | None = None,
     watcher: Watcher | None = None,
     save: Often = Often(),  # noqa: B008  frozen
-    threads: int | None = None,
+    where: Where = Where(),  # noqa: B008  frozen
 ) -> Result:
     """Runs or continues `experiment` in its own folder under `out`; a finished one is only read.
 
-    `threads` is torch's; a resumed run keeps the number it began with, because it changes the last bits.
+    `where` is the machine's part: device, precision, threads.
     """
     folder = RunFolder(Path(out) / experiment.name)
     with folder.held():
         folder.claim(experiment)
         if folder.summary() is None:
             data = dataset or load(experiment.dataset, data_home)
-            _Run(experiment, folder, data, watcher or Silent(), save).go(threads)
+            _Run(experiment, folder, data, watcher or Silent(), save).go(where)
         return result(folder, experiment)
 
 
@@ -97,16 +98,15 @@ class _Run:
         self.asked = {Query: 0, TaskEnd: 0}  # the sample after which each was answered last
         self.accuracy: float | None = None
 
-    def go(self, threads: int | None) -> None:
+    def go(self, where: Where) -> None:
         before = self.folder.environment() or {}
-        threads = before.get("threads", threads or torch.get_num_threads())
+        threads = before.get("threads", where.threads or torch.get_num_threads())
         with thread_count(threads), stopping_politely() as stop:
             self.stop = stop
-            self.learner = self.experiment.learner(self.dataset)
+            self.learner = self.experiment.learner(self.dataset, engine(where.device, where.precision))
             self.learner.on_refit = self._refitting
-            device = self.learner.engine.device
-            self.examiner = Examiner(self.dataset, device)
-            self.about = environment(self.stream, threads=threads, device=device)
+            self.examiner = Examiner(self.dataset, self.learner.engine.device)
+            self.about = environment(self.stream, threads=threads, engine=self.learner.engine)
             self._check_same(before)
             self.seconds, self.clock = float(before.get("seconds", 0.0)), time.monotonic()
             self.folder.write("environment.json", self.about | {"seconds": self.seconds})

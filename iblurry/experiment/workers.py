@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from iblurry.engine.choose import usual_device
+from iblurry.engine.eager import Precision
 from iblurry.errors import InputError
+from iblurry.experiment.environment import Where
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.interrupt import stopping_politely
@@ -27,6 +30,8 @@ class Plan:
     save: Often = Often()
     jobs: int | None = None  # runs at a time; None: as many as there are cores
     threads: int | None = None  # torch threads of each; None: its share of the cores, or 1 for a small network
+    device: str = "cpu"  # or cuda; auto is a GPU for a heavy network where there is one
+    precision: Precision | None = None  # None: the device's usual one
 
     def __post_init__(self) -> None:
         for name, value in (("jobs", self.jobs), ("threads", self.threads)):
@@ -34,10 +39,21 @@ class Plan:
                 raise InputError(f"{name}={value} is too small; the least is 1.")
 
     def jobs_for(self, experiments: Sequence[Experiment]) -> int:
-        return max(1, min(self.jobs or cores(), len(experiments)))
+        on_gpu = any(self.device_for(one) != "cpu" for one in experiments)  # where processes only take turns
+        return max(1, min(self.jobs or (1 if on_gpu else cores()), len(experiments)))
 
-    def threads_for(self, experiment: Experiment, jobs: int) -> int:
-        return self.threads or (max(1, cores() // jobs) if experiment.network.startswith(HEAVY) else 1)
+    def where(self, experiment: Experiment, jobs: int) -> Where:
+        threads = self.threads or (max(1, cores() // jobs) if _is_heavy(experiment) else 1)
+        return Where(threads=threads, device=self.device_for(experiment), precision=self.precision)
+
+    def device_for(self, experiment: Experiment) -> str:
+        if self.device != "auto":
+            return self.device
+        return usual_device(heavy=_is_heavy(experiment))
+
+
+def _is_heavy(experiment: Experiment) -> bool:
+    return experiment.network.startswith(HEAVY)
 
 
 def cores() -> int:
@@ -57,7 +73,7 @@ def run_all(experiments: Sequence[Experiment], plan: Plan, watchers: Sequence[Wa
     todo = []
     for experiment, folder, watcher in zip(experiments, folders, watchers, strict=True):
         if folder.summary() is None:
-            todo.append(Task(experiment, plan.threads_for(experiment, jobs), watcher))
+            todo.append(Task(experiment, plan.where(experiment, jobs), watcher))
         else:
             folder.claim(experiment)
     runner = Runner(plan.out, plan.data_home, plan.save)

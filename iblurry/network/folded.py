@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,11 +20,12 @@ class Folded:
     Fixed addresses: it can be refreshed and used in a captured graph.
     """
 
-    def __init__(self, body: nn.Module, dtype: torch.dtype) -> None:
+    def __init__(self, body: nn.Module, dtype: torch.dtype, *, compiles: bool = False) -> None:
         self.body, self.dtype = body, dtype
         self.units = [module for module in body.modules() if isinstance(module, Unit)]
         self.convs, self.norms = [_conv(unit) for unit in self.units], [_norm(unit) for unit in self.units]
         self.parts = [_empty(conv, dtype) for conv in self.convs]
+        self.refresh: Callable[[], None] = torch.compile(self._refresh, dynamic=False) if compiles else self._refresh
 
     def __call__(self, images: Tensor) -> Tensor:
         try:
@@ -35,7 +37,7 @@ class Folded:
                 unit.folded = None
         return features
 
-    def refresh(self) -> None:
+    def _refresh(self) -> None:
         if not self.units:
             return
         each: Any = torch  # its _foreach functions are one kernel for many tensors

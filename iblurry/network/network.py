@@ -56,9 +56,8 @@ class Network(nn.Module):
         if self.precision is None or not self.open.is_cuda:
             return self
         if self.folded is None:
-            self.folded = Folded(self.body, self.precision)
-            self.refold = torch.compile(self.folded.refresh, dynamic=False) if self.quick else self.folded.refresh
-        self.refold()
+            self.folded = Folded(self.body, self.precision, compiles=bool(self.quick))
+        self.folded.refresh()
         body = self.folded
         return lambda images: self._closed(self._precisely(body, images))
 

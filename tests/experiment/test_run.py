@@ -15,6 +15,7 @@ from iblurry.data.load import load
 from iblurry.errors import DivergedError, FolderError, InputError
 from iblurry.experiment import run as run_module
 from iblurry.experiment.checkpoint import load_latest
+from iblurry.experiment.environment import Where
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd, read
 from iblurry.experiment.metrics import curve
@@ -165,12 +166,12 @@ def test_the_environment_is_recorded_and_its_threads_come_back(tmp_path):
     data = load(DATA)
     seen = []
     asking = At(20, lambda: (seen.append(torch.get_num_threads()), os.kill(os.getpid(), signal.SIGTERM)))
-    folder = run(small(), tmp_path, watcher=asking, threads=2).folder
+    folder = run(small(), tmp_path, watcher=asking, where=Where(threads=2)).folder
     about = json.loads((folder / "environment.json").read_text())
     assert about["threads"] == 2
     assert about["torch"] == torch.__version__
     assert about["data"] == data.fingerprint()
-    run(small(), tmp_path, watcher=At(40, lambda: seen.append(torch.get_num_threads())), threads=1)
+    run(small(), tmp_path, watcher=At(40, lambda: seen.append(torch.get_num_threads())), where=Where(threads=1))
     assert seen == [2, 2]
     assert torch.get_num_threads() == 1  # as before the run
     after = json.loads((folder / "environment.json").read_text())

@@ -199,12 +199,12 @@ def test_threads_do_not_depend_on_what_is_left_to_do(tmp_path, monkeypatch):
     heavy = [dataclasses.replace(one, network="resnet18") for one in SOME]
     plan = Plan(out=tmp_path)
     assert plan.jobs_for(heavy) == 3
-    assert plan.threads_for(heavy[0], 3) == 2
-    assert plan.threads_for(SOME[0], 3) == 1  # a small network only loses
-    assert Plan(out=tmp_path, threads=5, jobs=2).threads_for(heavy[0], 2) == 5
+    assert plan.where(heavy[0], 3).threads == 2
+    assert plan.where(SOME[0], 3).threads == 1  # a small network only loses
+    assert Plan(out=tmp_path, threads=5, jobs=2).where(heavy[0], 2).threads == 5
     assert Plan(out=tmp_path, jobs=20).jobs_for(SOME) == 3
     given = []
-    monkeypatch.setattr(pool.Runner, "run", lambda self, task: given.append(task.threads))
+    monkeypatch.setattr(pool.Runner, "run", lambda self, task: given.append(task.where.threads))
     finished = tmp_path / heavy[0].name
     finished.mkdir()
     (finished / "summary.json").write_text("{}")

@@ -1,0 +1,30 @@
+"""Which engine runs an experiment on which device, by their names."""
+
+from __future__ import annotations
+
+import torch
+
+from iblurry.engine.eager import Eager, Precision
+from iblurry.engine.graph import Graph
+from iblurry.errors import InputError
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def engine(device: str = "cpu", precision: Precision | None = None) -> Eager:
+    """Eager in float32 on the CPU; captured graphs in bfloat16 on a GPU, unless another precision is asked for.
+
+    >>> engine("cpu").precision
+    'float32'
+    """
+    kind = device.split(":", 1)[0]
+    if kind == "cpu":
+        return Eager(device, precision or "float32")
+    if kind == "cuda":
+        return Graph(device, precision or "bfloat16")
+    raise InputError(f"device={device!r} is neither 'cpu' nor 'cuda' (or one of several, as 'cuda:1').")
+
+
+def usual_device(*, heavy: bool) -> str:
+    """What "auto" means: a GPU for a heavy network where there is one; a small one is quicker on the CPU."""
+    return "cuda" if heavy and torch.cuda.is_available() else "cpu"

@@ -1,0 +1,142 @@
+"""Engines: what they refuse, what they prepare, and how a captured step is told from another."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from iblurry.dice import Dice
+from iblurry.engine.choose import engine, usual_device
+from iblurry.engine.eager import Eager
+from iblurry.engine.graph import _filled, _form
+from iblurry.engine.optimizer import SGD, Adam, restore, set_rate, state_of
+from iblurry.errors import InputError
+from iblurry.memory import Batch
+from iblurry.methods import Tuning, bic, er
+from iblurry.network.build import build, fresh_row
+from iblurry.network.folded import Folded
+from iblurry.network.unit import Unit
+from tests.laws.lawful import new_learner
+
+NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="says what is said where there is no GPU")
+
+
+def test_names_of_devices():
+    assert type(engine("cpu")) is Eager
+    assert engine("cpu", "bfloat16").precision == "bfloat16"
+    with pytest.raises(InputError, match="neither 'cpu' nor 'cuda'"):
+        engine("tpu")
+    with pytest.raises(InputError, match="neither 'float32' nor 'bfloat16'"):
+        engine("cpu", "float16")
+    assert usual_device(heavy=False) == "cpu"
+
+
+@NO_GPU
+def test_no_gpu_is_said():
+    assert usual_device(heavy=True) == "cpu"
+    with pytest.raises(InputError, match="no GPU can be used here; use 'cpu'"):
+        engine("cuda")
+
+
+def test_another_precision_is_another_course(samples, questions):
+    courses = []
+    for precision in ("float32", "bfloat16"):
+        learner = new_learner(er(Tuning(batch=8)), engine=Eager("cpu", precision))
+        for image, label in samples:
+            learner.observe(image, label)
+        courses.append(learner.logits(questions))
+    assert courses[1].dtype is torch.float32
+    assert not torch.equal(*courses)
+    known = slice(0, 5)
+    torch.testing.assert_close(courses[0][:, known], courses[1][:, known], rtol=0, atol=0.3)  # bfloat16 has 8 bits
+
+
+def test_a_form_is_everything_but_the_numbers():
+    def form(*args):
+        tensors = []
+        return _form(args, tensors), tensors
+
+    batch = Batch(torch.ones(2, 3), torch.zeros(2))
+    same, tensors = form(batch, {"a": batch}, True, None)
+    assert len(tensors) == 4
+    assert same == form(Batch(torch.zeros(2, 3), torch.ones(2)), {"a": batch}, True, None)[0]
+    others = [
+        (Batch(torch.ones(1, 3), torch.zeros(2)), {"a": batch}, True, None),
+        (Batch(torch.ones(2, 3).byte(), torch.zeros(2)), {"a": batch}, True, None),
+        (batch, {"b": batch}, True, None),
+        (batch, {"a": batch}, False, None),
+    ]
+    assert len({same, *(form(*other)[0] for other in others)}) == 5
+    again = _filled((batch, {"a": batch}, True, None), iter(range(4)))
+    assert again == (Batch(0, 1), {"a": Batch(2, 3)}, True, None)
+
+
+def test_the_phase_of_a_step_changes_when_the_teacher_begins(samples):
+    learner = new_learner(bic(Tuning(batch=8)))
+    before = learner.trainer._phase()
+    for image, label in samples[:20]:
+        learner.observe(image, label)
+    assert learner.trainer._phase() == before
+    learner.end_task()
+    assert learner.trainer._phase() != before
+
+
+def test_folded_answers_are_the_body_s(monkeypatch):
+    """The arithmetic, with a stand-in for the kernel that only a GPU has."""
+    fused = torch.cudnn_convolution_relu
+    monkeypatch.setattr(torch, "cudnn_convolution_relu", lambda x, w, b, *rest: F.relu(F.conv2d(x, w, b, *rest)))
+    assert torch.cudnn_convolution_relu is not fused
+    network = build("resnet18", (3, 16, 16), 4, dice=Dice(1)).eval()
+    generator = torch.Generator().manual_seed(1)
+    for norm in network.body.modules():
+        if isinstance(norm, torch.nn.BatchNorm2d):
+            for values in (norm.running_var, norm.weight.data):
+                values.uniform_(0.5, 1.5, generator=generator)
+            for values in (norm.running_mean, norm.bias.data):
+                values.normal_(generator=generator)
+    folded, images = Folded(network.body, torch.float32), torch.randn(3, 3, 16, 16, generator=generator)
+    with torch.no_grad():
+        folded.refresh()
+        torch.testing.assert_close(folded(images), network.body(images), rtol=1e-4, atol=1e-2)
+        network.body.layers[0][0].weight.mul_(2.0)
+        stale = folded(images)
+        folded.refresh()
+        assert not torch.allclose(stale, folded(images), rtol=1e-2)
+    assert all(unit.folded is None for unit in network.body.modules() if isinstance(unit, Unit))
+
+
+def test_a_twin_shares_nothing():
+    network = build("convnet", (1, 8, 8), 4, dice=Dice(1))
+    network.expose("a", *fresh_row(Dice(1), 0, network.features))
+    network.quick[3] = network.body
+    twin = network.twin()
+    assert network.quick == {3: network.body}
+    assert twin.quick == {}
+    assert twin.labels == ["a"]
+    assert twin.labels is not network.labels
+    mine = {p.data_ptr() for p in network.parameters()}
+    assert not mine & {p.data_ptr() for p in twin.parameters()}
+
+
+@pytest.mark.parametrize("spec", [Adam(), SGD()])
+def test_an_optimizer_comes_back_as_it_was(spec):
+    def stepped(optimizer, p, times):
+        for _ in range(times):
+            p.grad = p.detach() * 0.5 + 1
+            set_rate(optimizer.param_groups[0], 0.1)
+            optimizer.step()
+
+    p, q = (torch.nn.Parameter(torch.arange(6.0).view(2, 3)) for _ in range(2))
+    one, other = spec.build([[p]]), spec.build([[q]])
+    stepped(one, p, 3)
+    saved = state_of(one)
+    assert set(saved) == {"0"}
+    q.data.copy_(p.data)
+    restore(other, saved)
+    assert all(
+        a.data_ptr() != b.data_ptr() for a, b in zip(saved["0"].values(), state_of(other)["0"].values(), strict=True)
+    )
+    stepped(one, p, 2)
+    stepped(other, q, 2)
+    assert torch.equal(p, q)
