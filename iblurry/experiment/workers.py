@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from iblurry.data.decoders import cores
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
@@ -38,11 +38,6 @@ class Plan:
 
     def threads_for(self, experiment: Experiment, jobs: int) -> int:
         return self.threads or (max(1, cores() // jobs) if experiment.network.startswith(HEAVY) else 1)
-
-
-def cores() -> int:
-    """Those this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_all(experiments: Sequence[Experiment], plan: Plan, watchers: Sequence[Watcher] | None = None) -> list[Result]:

@@ -48,9 +48,9 @@ def save(dataset: Dataset, path: Path) -> None:
     with replacing(path) as part, part.open("wb") as file:
         np.savez(  # not compressed: photographs hardly shrink, and CIFAR-10 loads in a blink
             file,
-            x_train=dataset.train.images,
+            x_train=np.asarray(dataset.train.images),
             y_train=dataset.train.labels,
-            x_test=dataset.test.images,
+            x_test=np.asarray(dataset.test.images),
             y_test=dataset.test.labels,
             classes=np.array(dataset.classes),
             mean=np.array(dataset.mean),
