@@ -31,12 +31,7 @@ def folder(path: Path, *, size: int | None = None, channels: int = 3, lazy: bool
         raise DataError(f"There is no folder {path}; {LAYOUT} and give their parent.")
     tested = "test" if (path / "test").is_dir() else "val"
     classes = subfolders(path / "train")
-    strange = sorted(set(subfolders(path / tested)) - set(classes))
-    if strange:
-        raise DataError(
-            f"{path / tested} has the class {strange[0]!r}, which {path / 'train'} has not; "
-            "add training pictures or remove it."
-        )
+    check_known(path, tested, subfolders(path / tested), classes)
     train = [files_in(path, os.path.join("train", name)) for name in classes]
     test = [files_in(path, os.path.join(tested, name)) for name in classes]
     check_none_empty(path / "train", classes, train)
@@ -97,7 +92,18 @@ def files_in(root: Path, below: str) -> list[str]:
     return sorted(found)
 
 
+def check_known(root: Path, part: str, found: Sequence[str], classes: Sequence[str]) -> None:
+    """Nothing is asked about what cannot be learnt."""
+    strange = sorted(set(found) - set(classes))
+    if strange:
+        raise DataError(
+            f"{root / part} has the class {strange[0]!r}, which {root / 'train'} has not; "
+            "add training pictures or remove it."
+        )
+
+
 def check_none_empty(root: Path, classes: Sequence[str], found: Sequence[Sequence[str]]) -> None:
+    """A class that is never met would have a row of the head for nothing."""
     empty = [name for name, files in zip(classes, found, strict=True) if not files]
     if empty:
         raise DataError(f"{root / empty[0]} has no pictures; add some or remove the folder.")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from iblurry.data.dataset import Dataset, Labelled
-from iblurry.data.sources.folder import check_none_empty, files_in, images_of, subfolders
+from iblurry.data.sources.folder import check_known, check_none_empty, files_in, images_of, subfolders
 from iblurry.errors import DataError
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -29,7 +29,9 @@ def imagenet(path: Path, *, size: int = 224, lazy: bool | None = None) -> Datase
     classes = subfolders(root / "train")
     train = [files_in(root, os.path.join("train", name)) for name in classes]
     check_none_empty(root / "train", classes, train)
-    test = _sorted_val(root, classes) or _flat_val(path, root, classes)
+    by_class = [entry.name for entry in root.glob("val/*") if entry.is_dir()]
+    check_known(root, "val", by_class, classes)
+    test = _sorted_val(root, classes) if by_class else _flat_val(path, root, classes)
     labels = np.repeat(np.arange(len(classes)), [len(found) for found in train])
     names = [name for found in train for name in found]
     learnt, asked = images_of(root, names, list(test), size=size, channels=3, lazy=lazy)
