@@ -118,9 +118,9 @@ class Decoders:
         )
 
 
-def usual_workers() -> int:
-    """$IBLURRY_DECODERS, or one for each core but one, which learns."""
-    return whole_number("IBLURRY_DECODERS", max(1, cores() - 1))
+def usual_workers(*, runs: int = 1) -> int:
+    """$IBLURRY_DECODERS, or one for each core but one, which learns; of each of so many runs that share the cores."""
+    return whole_number("IBLURRY_DECODERS", max(1, cores() // runs - 1))
 
 
 def cores() -> int:

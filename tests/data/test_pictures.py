@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -10,14 +11,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from iblurry.data import published
 from iblurry.data.dataset import Dataset, Labelled, moments
 from iblurry.data.load import load, parse
+from iblurry.data.order import i_blurry
 from iblurry.data.pictures import Pictures
 from iblurry.data.sheet import contact_sheet
 from iblurry.data.sources.arrays import arrays, save
 from iblurry.data.sources.folder import folder
 from iblurry.data.sources.imagenet import imagenet
+from iblurry.data.stream import Stream
 from iblurry.errors import DataError, InputError
+
+ORDER = i_blurry(np.arange(9) % 3, tasks=1, disjoint=0, seed=2)
 
 
 @pytest.fixture
@@ -129,6 +135,19 @@ def test_what_else_is_done_with_data(place: Path, tmp_path: Path) -> None:
     assert Dataset("none", lazy.classes, lazy.train, empty, lazy.mean, lazy.std).shape == (3, 7, 9)
 
 
+def test_mapped_arrays_stay_on_the_disk(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 3, 4, 4), dtype=np.uint8)
+    np.save(tmp_path / "x.npy", pixels)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    labels = np.arange(9) % 3
+    data, plain = (Dataset.from_arrays(x, labels, x, labels) for x in (mapped, pixels))
+    assert np.shares_memory(data.train.images, mapped)
+    assert (data.fingerprint(), data.mean, data.std) == (plain.fingerprint(), plain.mean, plain.std)
+    for mine, theirs in zip(Stream(data, ORDER), Stream(plain, ORDER), strict=True):
+        np.testing.assert_array_equal(mine.image, theirs.image)
+        assert mine.image.flags.c_contiguous
+
+
 class TestImageNet:
     def test_sorted_val(self, place: Path) -> None:
         data = load(f"imagenet:{place},size=8,lazy=true")
@@ -161,3 +180,21 @@ class TestImageNet:
         (place / "LOC_val_solution.csv").write_text("\n".join([*lines[:2], lines[2].replace("n01", "n09")]))
         with pytest.raises(DataError, match=r"val_00000001\.JPEG the class 'n09', which train has not"):
             imagenet(place)
+
+    def test_published_sets_go_by_the_names_of_files(self, place: Path, tmp_path: Path) -> None:
+        for file in (place / "train").rglob("*.png"):  # numbers with gaps, as ImageNet's are
+            wnid, number = file.stem.split("_")
+            file.rename(file.with_name(f"{wnid}_{3 * int(number) + 1}.JPEG"))
+        data = imagenet(place, size=4, lazy=True)
+        order = i_blurry(data.train.labels, tasks=2, disjoint=0, blur=50, seed=1)
+        published.export(order, data, tmp_path / "sets", seed=1, n=0, m=50)
+        records = json.loads((tmp_path / "sets" / "imagenet_split2_n0_m50_rand1_task0.json").read_text())
+        assert [record["file_name"] for record in records] == [data.train.images.names[i] for i in order.tasks[0]]
+        assert published.read(tmp_path / "sets", data, tasks=2, n=0, m=50, seed=1) == order
+        records[0]["file_name"] = "train/n01/n01_2.JPEG"  # no such file, though there is a third of its class
+        records[0]["klass"] = "n01"
+        (tmp_path / "sets" / "imagenet_split2_n0_m50_rand1_task0.json").write_text(json.dumps(records))
+        with pytest.raises(DataError, match=r"n01_2\.JPEG is not among the 5 training samples of 'n01'"):
+            published.read(tmp_path / "sets", data, tasks=2, n=0, m=50, seed=1)
+        with pytest.raises(InputError, match="load it with lazy=true"):
+            published.read(tmp_path / "sets", imagenet(place, size=4), tasks=2, n=0, m=50, seed=1)

@@ -285,6 +285,8 @@ def test_two_readers_at_the_same_time(stream_of, data) -> None:
 def test_how_many(data, monkeypatch) -> None:
     monkeypatch.delenv("IBLURRY_DECODERS", raising=False)
     assert usual_workers() == max(1, cores() - 1)
+    monkeypatch.setattr("iblurry.data.decoders.cores", lambda: 16)
+    assert [usual_workers(runs=runs) for runs in (1, 2, 5, 16, 99)] == [15, 7, 2, 1, 1]
     monkeypatch.setenv("IBLURRY_DECODERS", "3")
     assert decoders_for(data.train.images).workers == 3
     monkeypatch.setenv("IBLURRY_DECODERS", "0")
