@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import time
 from pathlib import Path
@@ -146,6 +147,35 @@ def test_mapped_arrays_stay_on_the_disk(tmp_path: Path) -> None:
     for mine, theirs in zip(Stream(data, ORDER), Stream(plain, ORDER), strict=True):
         np.testing.assert_array_equal(mine.image, theirs.image)
         assert mine.image.flags.c_contiguous
+
+
+def test_a_large_npz_stays_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load("shapes:classes=3,train=4,test=2")
+    save(data, tmp_path / "s.npz")
+    taken = data.train.images.nbytes + data.test.images.nbytes + 2 * 128  # and the two headers
+    for limit, on_disk in ((taken, False), (taken - 1, True)):
+        monkeypatch.setenv("IBLURRY_EAGER_BYTES", str(limit))
+        back = arrays(tmp_path / "s.npz")
+        assert isinstance(root(back.train.images), mmap.mmap) == on_disk
+        assert back.fingerprint() == data.fingerprint()
+        np.testing.assert_array_equal(back.test.images[np.array([4, 0])], data.test.images[np.array([4, 0])])
+    for write in (np.savez, np.savez_compressed):  # what is packed can only be read whole
+        images = {"x_train": np.asfortranarray(data.train.images), "x_test": data.test.images[:0]}
+        write(tmp_path / "f.npz", **images, y_train=data.train.labels, y_test=[], layout="NCHW")
+        back = arrays(tmp_path / "f.npz")
+        np.testing.assert_array_equal(back.train.images, data.train.images)
+        assert len(back.test) == 0
+    whole = (tmp_path / "s.npz").read_bytes()
+    (tmp_path / "s.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match="not a readable"):
+        arrays(tmp_path / "s.npz")
+
+
+def root(view: np.ndarray) -> object:
+    """What the memory of an array belongs to."""
+    while isinstance(view, np.ndarray) and view.base is not None:
+        view = view.base
+    return view
 
 
 class TestImageNet:

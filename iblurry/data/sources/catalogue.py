@@ -54,7 +54,7 @@ class Source:
         hints = typing.get_type_hints(self.reader)
         given = inspect.signature(self.reader).parameters.values()
         names = [parameter.name for parameter in given if parameter.kind is parameter.KEYWORD_ONLY]
-        return {name: {float: float, bool | None: bool}.get(hints[name], int) for name in names}
+        return {name: {float: float, bool: bool, bool | None: bool}.get(hints[name], int) for name in names}
 
 
 _ALL = (
