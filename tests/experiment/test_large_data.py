@@ -97,6 +97,7 @@ def test_a_damaged_file_stops_the_run_by_name(place: Path, tmp_path: Path) -> No
     os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))
 
 
+@pytest.mark.slow
 def test_runs_in_workers_have_decoders_of_their_own(place: Path, tmp_path: Path) -> None:
     specs = [small(dataset=f"folder:{place},size=8,channels=1,lazy={lazy}") for lazy in ("true", "false")]
     first, second = run_all(specs, Plan(out=tmp_path, jobs=2))
