@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.data.images import Images
+from iblurry.data.pictures import Pictures
 from iblurry.errors import InputError
 
 CHANNELS = (1, 3)  # grey or colour: what tells (N, C, H, W) from (N, H, W, C)
@@ -20,12 +22,12 @@ CHANNELS = (1, 3)  # grey or colour: what tells (N, C, H, W) from (N, H, W, C)
 class Labelled:
     """Images and their labels, row by row."""
 
-    images: NDArray[np.uint8]  # (N, C, H, W)
+    images: Images  # (N, C, H, W) bytes: an array, or Pictures that stay on the disk
     labels: NDArray[np.int64]  # (N,), positions in Dataset.classes
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
-        if images.ndim != 4 or images.dtype != np.uint8:
+        if len(images.shape) != 4 or images.dtype != np.uint8:
             raise InputError(
                 f"Images must be uint8 of shape (N, C, H, W), not {images.dtype} of shape {images.shape}; "
                 "Dataset.from_arrays converts other forms."
@@ -83,13 +85,17 @@ class Dataset:
         return channels, height, width
 
     def fingerprint(self) -> str:
-        """A hex digest of all content: class names, shapes, labels, pixels, mean and std (not the data set's name)."""
+        """A hex digest of all content: class names, shapes, labels, pixels, mean and std (not the data set's name).
+
+        Pictures that stay on the disk are known by their files' names, sizes and times, not by their pixels.
+        """
         digest = hashlib.blake2b(digest_size=16)
         digest.update(repr((self.classes, self.shape, len(self.train), len(self.test))).encode())
         digest.update(repr((tuple(map(float, self.mean)), tuple(map(float, self.std)))).encode())
         for part in (self.train, self.test):
             digest.update(np.ascontiguousarray(part.labels, dtype="<i8").data)
-            digest.update(np.ascontiguousarray(part.images).data)
+            images = part.images
+            digest.update(images.stamp() if isinstance(images, Pictures) else np.ascontiguousarray(images).data)
         return digest.hexdigest()
 
     @classmethod
@@ -135,17 +141,31 @@ class Dataset:
         )
 
 
-def moments(images: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation per channel of pixels scaled to [0, 1]; a constant channel gets 1 to divide by."""
+def moments(images: Images, *, most: int | None = None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation per channel of pixels scaled to [0, 1]; a constant channel gets 1 to divide by.
+
+    Of all images, or of `most` of them that lie evenly spread.
+    """
     values = np.arange(256) / 255
     means, stds = [], []
-    for channel in range(images.shape[1]):
-        # from counts of the 256 values: exact, and no float copy of the images
-        share = np.bincount(images[:, channel].ravel(), minlength=256) / images[:, channel].size
+    # from counts of the 256 values: exact, and no float copy of the images
+    for counts in _counts(images, min(len(images), most or len(images))):
+        share = counts / counts.sum()
         mean = float(share @ values)
         means.append(mean)
         stds.append(math.sqrt(float(share @ (values - mean) ** 2)) if np.count_nonzero(share) > 1 else 1.0)
     return tuple(means), tuple(stds)
+
+
+def _counts(images: Images, most: int) -> NDArray[np.int64]:
+    """(C, 256): how often each value comes in each channel."""
+    rows = np.arange(most) * len(images) // most
+    counts = np.zeros((images.shape[1], 256), dtype=np.int64)
+    for some in np.array_split(rows, -(-most // 256)):  # part by part: counting takes eight bytes a pixel
+        held = images[some]
+        for channel in range(len(counts)):
+            counts[channel] += np.bincount(held[:, channel].ravel(), minlength=256)
+    return counts
 
 
 def _images(given: Any, part: str, layout: str | None) -> NDArray[np.uint8]:

@@ -134,6 +134,10 @@ def _checked(source: Source, key: str, value: object) -> Option:
     if key not in kinds:
         raise UnknownNameError(f"option of {source.name}", key, kinds)
     kind = kinds[key]
+    if kind is bool:
+        if str(value).lower() in ("true", "false"):
+            return str(value).lower() == "true"
+        raise InputError(f"The option {key} of {source.name} must be true or false, not {value!r}.")
     if isinstance(value, str):
         try:
             return kind(value)

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from iblurry.data.dataset import Dataset
 from iblurry.data.order import Order, is_disjoint
+from iblurry.data.pictures import Pictures
 from iblurry.dice import Dice
 from iblurry.errors import DataError, InputError
 
 TASK_FILE = re.compile(r"(?P<set>.+_n(?P<n>\d+(\.\d+)?)_m\d+(\.\d+)?_rand(?P<seed>-?\d+))_task(?P<task>\d+)\.json")
 UNSHUFFLED = "cifar100_split5_n100_m0_rand1"  # published as a raw listing, class by class
+NAMED = "imagenet"  # files go by their names: the numbers in them have gaps
 NUMBERED_FROM_ZERO = "tinyimagenet"  # train/<wnid>/<wnid>_<i>.JPEG; all others train/<class>/<nnnn>.png, from 1
 
 
@@ -98,12 +100,13 @@ def export(order: Order, dataset: Dataset, directory: str | Path, *, seed: int, 
     stem = set_name(dataset.name, tasks=len(order.tasks), n=n, m=m, seed=seed)
     written = []
     for t, task in enumerate(order.tasks):
-        rows = zip(train[task].tolist(), rank[task].tolist(), strict=True)
-        records = [_record(dataset, "train", c, at, label[c]) for c, at in rows]
+        rows = zip(task.tolist(), train[task].tolist(), rank[task].tolist(), strict=True)
+        records = [_record(dataset, "train", row, c, at, label[c]) for row, c, at in rows]
         written.append(_write(folder / f"{stem}_task{t}.json", records))
     # One test list for all seeds, so its labels are the data set's own; readers go by the class name.
-    rows = zip(test.tolist(), _rank_in_class(test).tolist(), strict=True)
-    written.append(_write(folder / f"{dataset.name}_val.json", [_record(dataset, "test", c, at, c) for c, at in rows]))
+    rows = zip(range(len(test)), test.tolist(), _rank_in_class(test).tolist(), strict=True)
+    records = [_record(dataset, "test", row, c, at, c) for row, c, at in rows]
+    written.append(_write(folder / f"{dataset.name}_val.json", records))
     return written
 
 
@@ -137,6 +140,10 @@ class _Reader:
         self.used = np.zeros(len(dataset.train), dtype=bool)
         counts = np.bincount(dataset.train.labels, minlength=len(dataset.classes))
         self.samples = np.split(np.argsort(dataset.train.labels, kind="stable"), np.cumsum(counts)[:-1])
+        self.named: dict[str, int] | None = None  # file -> which sample of its class
+        if dataset.name == NAMED:
+            rank = _rank_in_class(dataset.train.labels).tolist()
+            self.named = dict(zip(_names(dataset, "train"), rank, strict=True))
 
     def task(self, path: Path) -> NDArray[np.int64]:
         records = _records(path)
@@ -148,6 +155,8 @@ class _Reader:
         c = _class_of(record, self.known, where)
         file, label = record.get("file_name", record.get("filepath")), record.get("label")
         at = _position(file, record["klass"])
+        if self.named is not None and at is not None:
+            at = self.named.get(str(file), -1)
         if at is None:
             raise DataError(
                 f"{where}: the path is {file!r}; 'file_name' or 'filepath' must hold train/<class>/<number>.png or "
@@ -192,10 +201,22 @@ def _position(file: object, klass: str) -> int | None:
     return int(number) if kind == "JPEG" and number.isdecimal() else None  # TinyImageNet: original names, exact
 
 
-def _record(dataset: Dataset, part: str, c: int, at: int, label: int) -> dict[str, str | int]:
+def _record(dataset: Dataset, part: str, row: int, c: int, at: int, label: int) -> dict[str, str | int]:
     klass = dataset.classes[c]
+    if dataset.name == NAMED:
+        return {"klass": klass, "file_name": _names(dataset, part)[row], "label": label}
     file = f"{klass}_{at}.JPEG" if part == "train" and dataset.name == NUMBERED_FROM_ZERO else f"{at + 1:04d}.png"
     return {"klass": klass, "file_name": f"{part}/{klass}/{file}", "label": label}
+
+
+def _names(dataset: Dataset, part: str) -> tuple[str, ...]:
+    images = (dataset.train if part == "train" else dataset.test).images
+    if not isinstance(images, Pictures):
+        raise InputError(
+            f"The published sets of {dataset.name} name files, which images in memory no longer have; "
+            f"load it with lazy=true, as in {dataset.name}:PATH,lazy=true."
+        )
+    return images.names
 
 
 def _class_of(record: dict[str, Any], known: dict[str, int], where: str) -> int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from iblurry.data.dataset import Dataset
 from iblurry.data.order import Order
+from iblurry.data.prefetch import decoders_for, prefetch
 from iblurry.errors import InputError
 
 
@@ -27,10 +28,12 @@ class Sample(NamedTuple):
 class Stream:
     """The samples of an order; `position` is how many have been handed over.
 
-    Iterating goes on from `position`, also after a `break`.
+    Iterating goes on from `position`, also after a `break`. Pictures that stay on the disk are decoded `ahead` in as
+    many processes as `workers` says (usually one for each core but one; 0: when they are due, in this process), which
+    start with the first sample and end with `close`; images in memory need none.
     """
 
-    def __init__(self, dataset: Dataset, order: Order) -> None:
+    def __init__(self, dataset: Dataset, order: Order, *, workers: int | None = None, ahead: int | None = None) -> None:
         if int(order.indices.max()) >= len(dataset.train):
             raise InputError(
                 f"The order uses sample {order.indices.max()}, but {dataset.name!r} has {len(dataset.train)} training "
@@ -40,6 +43,8 @@ class Stream:
         self.order = order
         self._ends, self._indices = order.ends, order.indices
         self._position = 0
+        self.decoders = decoders_for(dataset.train.images, workers=workers, ahead=ahead)
+        self._ahead = prefetch(dataset.train.images, self._indices, self.decoders)
 
     @property
     def position(self) -> int:
@@ -67,4 +72,10 @@ class Stream:
         train, at = self.dataset.train, self._position - 1
         index, task = int(self._indices[at]), bisect_right(self._ends, at)
         label = self.dataset.classes[train.labels[index]]
-        return Sample(train.images[index], label, index, task, at + 1 == self._ends[task])
+        image = train.images[index] if self._ahead is None else self._ahead[at]
+        return Sample(image, label, index, task, at + 1 == self._ends[task])
+
+    def close(self) -> None:
+        """End the processes that decode ahead, if any; iterating on starts new ones."""
+        if self.decoders is not None:
+            self.decoders.close()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from iblurry.data.dataset import Dataset
+from iblurry.data.decoders import usual_workers
 from iblurry.data.load import load
 from iblurry.errors import IblurryError, StoppedError
 from iblurry.experiment.environment import Where
@@ -89,7 +90,8 @@ class Pool:
         context = multiprocessing.get_context("spawn")  # torch and fork do not go together
         resource_tracker.ensure_running()  # its own start would undo the deafness to Ctrl-C
         threads = max(task.where.threads or 1 for task in self.tasks)
-        with _environment(OMP_NUM_THREADS=str(threads)), _deaf_to_ctrl_c():
+        decoders = usual_workers(runs=self.jobs)
+        with _environment(OMP_NUM_THREADS=str(threads), IBLURRY_DECODERS=str(decoders)), _deaf_to_ctrl_c():
             for _ in range(self.jobs):
                 mine, theirs = context.Pipe()
                 worker = context.Process(target=_work, args=(theirs, self.runner, os.getpid()), daemon=True)

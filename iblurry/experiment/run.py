@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -101,11 +102,11 @@ class _Run:
     def go(self, where: Where) -> None:
         before = self.folder.environment() or {}
         threads = before.get("threads", where.threads or torch.get_num_threads())
-        with thread_count(threads), stopping_politely() as stop:
+        with thread_count(threads), stopping_politely() as stop, closing(self.stream):
             self.stop = stop
             self.learner = self.experiment.learner(self.dataset, engine(where.device, where.precision))
             self.learner.on_refit = self._refitting
-            self.examiner = Examiner(self.dataset, self.learner.engine.device)
+            self.examiner = Examiner(self.dataset, self.learner.engine.device, decoders=self.stream.decoders)
             self.about = environment(self.stream, threads=threads, engine=self.learner.engine)
             self._check_same(before)
             self.seconds, self.clock = float(before.get("seconds", 0.0)), time.monotonic()

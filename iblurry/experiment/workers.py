@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from iblurry.data.decoders import cores
 from iblurry.engine.choose import usual_device
 from iblurry.engine.eager import Precision
 from iblurry.errors import InputError
@@ -54,11 +54,6 @@ class Plan:
 
 def _is_heavy(experiment: Experiment) -> bool:
     return experiment.network.startswith(HEAVY)
-
-
-def cores() -> int:
-    """Those this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_all(experiments: Sequence[Experiment], plan: Plan, watchers: Sequence[Watcher] | None = None) -> list[Result]:

@@ -234,4 +234,4 @@ def test_of_takes_parts_of_the_method_too_and_keeps_the_tuning():
 
 
 def test_every_setting_is_of_a_source():
-    assert set(SETTINGS) - {"imagenet"} <= set(SOURCES)
+    assert set(SETTINGS) <= set(SOURCES)

@@ -11,17 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.data.dataset import Dataset
+from iblurry.data.images import eager_bytes
+from iblurry.data.sources.mapping import mapped, stored_bytes
 from iblurry.data.sources.writing import replacing
 from iblurry.errors import DataError, InputError
 
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
+IMAGES = ("x_train", "x_test")
 OPTIONAL = ("classes", "mean", "std", "layout")
 
 
 def arrays(path: Path) -> Dataset:
     """Reads x_train, y_train, x_test, y_test, and where present classes, mean, std and layout.
 
-    The arrays may have every form that Dataset.from_arrays takes. Pickled objects are refused.
+    The arrays may have every form that Dataset.from_arrays takes. Pickled objects are refused. Images of more than
+    $IBLURRY_EAGER_BYTES (4 GiB) stay on the disk, which helps those stored as `save` does: bytes (N, C, H, W), plain.
     """
     held = _read(path)
     missing = [key for key in NEEDED if key not in held]
@@ -48,9 +52,9 @@ def save(dataset: Dataset, path: Path) -> None:
     with replacing(path) as part, part.open("wb") as file:
         np.savez(  # not compressed: photographs hardly shrink, and CIFAR-10 loads in a blink
             file,
-            x_train=dataset.train.images,
+            x_train=np.asarray(dataset.train.images),
             y_train=dataset.train.labels,
-            x_test=dataset.test.images,
+            x_test=np.asarray(dataset.test.images),
             y_test=dataset.test.labels,
             classes=np.array(dataset.classes),
             mean=np.array(dataset.mean),
@@ -67,7 +71,10 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
             stored = np.load(file, allow_pickle=False)
             if isinstance(stored, np.ndarray):
                 raise ValueError("it holds a single array without a name")
-            return {key: stored[key] for key in (*NEEDED, *OPTIONAL) if key in stored.files}
+            large = IMAGES if stored_bytes(path, IMAGES) > eager_bytes() else ()
+            held = [key for key in (*NEEDED, *OPTIONAL) if key in stored.files]
+            views = {key: mapped(path, key) for key in large if key in held}
+            return {key: stored[key] if (view := views.get(key)) is None else view for key in held}
     except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
         raise DataError(
             f"{path} is not a readable .npz file of plain arrays, without pickled objects; it is cut short, damaged or "

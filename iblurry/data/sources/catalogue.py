@@ -13,6 +13,7 @@ from iblurry.data.sources.cifar import cifar10, cifar100
 from iblurry.data.sources.digits import digits
 from iblurry.data.sources.fashion_mnist import fashion_mnist
 from iblurry.data.sources.folder import folder
+from iblurry.data.sources.imagenet import imagenet
 from iblurry.data.sources.shapes import shapes
 from iblurry.data.sources.tinyimagenet import tinyimagenet
 
@@ -48,12 +49,12 @@ class Source:
         return "path" in inspect.signature(self.reader).parameters
 
     @property
-    def options(self) -> dict[str, type[int] | type[float]]:
-        """The options of the reader and the kind of number each one is."""
+    def options(self) -> dict[str, type[int] | type[float] | type[bool]]:
+        """The options of the reader and the kind of number each one is; bool where it is true or false."""
         hints = typing.get_type_hints(self.reader)
         given = inspect.signature(self.reader).parameters.values()
         names = [parameter.name for parameter in given if parameter.kind is parameter.KEYWORD_ONLY]
-        return {name: float if hints[name] is float else int for name in names}
+        return {name: {float: float, bool: bool, bool | None: bool}.get(hints[name], int) for name in names}
 
 
 _ALL = (
@@ -121,6 +122,14 @@ _ALL = (
         files=(PublicFile("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"),),
         forms="the folder tiny-imagenet-200 or its .zip",
         page="http://cs231n.stanford.edu",
+        licence="the terms of ImageNet: non-commercial research and education",
+    ),
+    Source(
+        name="imagenet",
+        title="ImageNet",
+        about="1.3 million photos in 1,000 classes, any size",
+        reader=imagenet,
+        page="https://www.image-net.org",
         licence="the terms of ImageNet: non-commercial research and education",
     ),
     Source(

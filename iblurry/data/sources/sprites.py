@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.data.sources.bundle import Bundle
-from iblurry.data.sources.pictures import decode
+from iblurry.data.sources.decoding import decode
 from iblurry.errors import DataError
 
 

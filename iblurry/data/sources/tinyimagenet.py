@@ -9,7 +9,7 @@ import numpy as np
 
 from iblurry.data.dataset import Dataset, Labelled
 from iblurry.data.sources.bundle import Bundle, open_bundle
-from iblurry.data.sources.pictures import decode_all
+from iblurry.data.sources.decoding import decode_all
 from iblurry.errors import DataError
 
 CLASSES, TRAIN, TEST = 200, 500, 50  # the counts are per class

@@ -22,10 +22,7 @@ def decode_all(
 
     Without a size, all pictures must share the size of the first. A bar shows the progress on a terminal.
     """
-    if channels not in MODES:
-        raise InputError(f"channels={channels} is not possible; give 1 (grey) or 3 (colour).")
-    if size is not None and size < 1:
-        raise InputError(f"size={size} is not possible; give a number of pixels of at least 1.")
+    check_form(size=size, channels=channels)
     if not names:
         return np.empty((0, channels, size or 1, size or 1), dtype=np.uint8)
     first = decode(read(names[0]), names[0], size=size, channels=channels)
@@ -59,6 +56,14 @@ def decode(raw: bytes, name: str, *, size: int | None, channels: int) -> NDArray
             f"{name} is not a readable picture ({error}); replace it with a good copy or remove it."
         ) from error
     return image[None] if channels == 1 else image.transpose(2, 0, 1)
+
+
+def check_form(*, size: int | None, channels: int) -> None:
+    """Whether pictures can be brought into this form."""
+    if channels not in MODES:
+        raise InputError(f"channels={channels} is not possible; give 1 (grey) or 3 (colour).")
+    if size is not None and size < 1:
+        raise InputError(f"size={size} is not possible; give a number of pixels of at least 1.")
 
 
 def _with_bar(names: Sequence[str], title: str) -> Any:

@@ -1,0 +1,309 @@
+"""Pictures decoded ahead are those of the plain stream, in its order, and nothing hangs or is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from iblurry.data.dataset import Dataset, Labelled
+from iblurry.data.decoders import Decoders, cores, usual_workers
+from iblurry.data.order import i_blurry
+from iblurry.data.pictures import Pictures
+from iblurry.data.prefetch import Prefetch, batches, decoders_for
+from iblurry.data.stream import Stream
+from iblurry.errors import DataError, InputError, StoppedError
+
+COUNT, SHAPE = 40, (3, 5, 5)
+ORDER = i_blurry(np.arange(COUNT) % 4, tasks=2, seed=3)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Dataset:
+    rng = np.random.default_rng(0)
+    names = [f"picture {number} ä.png" for number in range(COUNT)]
+    for name in names:
+        Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)).save(tmp_path / name)
+    part = Labelled(Pictures(tmp_path, names, SHAPE), np.arange(COUNT) % 4)
+    return Dataset("lazy", ("a", "b", "c", "d"), part, part, (0.5,) * 3, (0.5,) * 3)
+
+
+@pytest.fixture
+def stream_of(data: Dataset) -> Iterator[Callable[..., Stream]]:
+    made = []
+
+    def make(**options: int) -> Stream:
+        made.append(Stream(data, ORDER, **options))
+        return made[-1]
+
+    yield make
+    for stream in made:
+        stream.close()
+
+
+def in_memory(data: Dataset) -> Stream:
+    part = Labelled(np.asarray(data.train.images), data.train.labels)
+    return Stream(Dataset("whole", data.classes, part, part, data.mean, data.std), ORDER)
+
+
+def same(mine: list, theirs: list) -> bool:
+    return len(mine) == len(theirs) and all(
+        m[1:] == t[1:] and np.array_equal(m.image, t.image) for m, t in zip(mine, theirs, strict=True)
+    )
+
+
+def pids(stream: Stream) -> list[int]:
+    assert stream.decoders is not None
+    return [worker.process.pid for worker in stream.decoders._running]
+
+
+def settle(stream: Stream) -> None:
+    """Until all that was begun is decoded."""
+    assert stream.decoders is not None
+    for worker in stream.decoders._running:
+        if worker.waiting:
+            stream.decoders.finish(worker.waiting[-1])
+
+
+def file_at(stream: Stream, position: int) -> Path:
+    assert isinstance(stream.dataset.train.images, Pictures)
+    return Path(stream.dataset.train.images.file(int(ORDER.indices[position])))
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "options", [{"workers": 2}, {"workers": 2, "ahead": 3}, {"workers": 3, "ahead": 1}, {"workers": 0}]
+)
+def test_samples_are_those_of_the_plain_stream(stream_of, data, options) -> None:
+    stream = stream_of(**options)
+    samples = list(stream)
+    assert same(samples, list(in_memory(data)))
+    assert all(s.image.flags.c_contiguous and s.image.flags.owndata and s.image.dtype == np.uint8 for s in samples)
+    assert (stream.decoders is None) == (options["workers"] == 0)
+
+
+def test_seek_break_and_look_back(stream_of, data) -> None:
+    stream, plain = stream_of(workers=2, ahead=5), in_memory(data)
+    whole = list(plain)
+    for start, steps in ((0, 4), (4, 3), (20, 7), (2, 1), (2, 2), (39, 1), (33, 7), (40, 0), (0, 40)):
+        stream.seek(start)
+        if start:
+            assert same([stream.last], whole[start - 1 : start])
+        met = []
+        for sample in stream:
+            met.append(sample)
+            assert same([stream.last], [sample])
+            if len(met) == steps:
+                break
+        assert same(met, whole[start : start + steps])
+        assert stream.position == start + steps
+
+
+def test_closed_between_two_samples(stream_of, data) -> None:
+    stream, whole = stream_of(workers=2, ahead=4), list(in_memory(data))
+    walk = iter(stream)
+    met = [next(walk) for _ in range(5)]
+    before = pids(stream)
+    stream.close()
+    assert all(gone(pid) for pid in before)
+    assert pids(stream) == []
+    list(batches(data.train.images, np.arange(3), 2, stream.decoders))  # another reader starts them again
+    met += list(walk)
+    assert same(met, whole)
+
+
+def test_decoding_goes_on_while_a_sample_is_used_but_not_further_than_agreed(stream_of, data) -> None:
+    """Once the next seven are decoded their files may go; the eighth was never touched."""
+    stream, whole = stream_of(workers=2, ahead=7), list(in_memory(data))
+    walk = iter(stream)
+    met = [next(walk)]
+    settle(stream)
+    for position in range(1, COUNT):
+        file_at(stream, position).unlink()
+    met += [next(walk) for _ in range(7)]
+    assert same(met, whole[:8])
+    with pytest.raises(DataError, match=file_at(stream, 8).name):
+        next(walk)
+    assert stream.decoders._slots.shape == (2 * 7, *SHAPE)  # all the memory there is for decoded images
+
+
+def test_a_damaged_file_is_named_when_it_is_due(stream_of, data) -> None:
+    stream, whole = stream_of(workers=2), list(in_memory(data))
+    good = file_at(stream, 6).read_bytes()
+    file_at(stream, 6).write_bytes(good[:60])
+    file_at(stream, 30).write_bytes(b"text")
+    met = []
+    with pytest.raises(DataError, match=f"{file_at(stream, 6).name} is not a readable picture"):
+        met.extend(stream)
+    assert same(met, whole[:6])
+    file_at(stream, 6).write_bytes(good)  # mended: go on where it was
+    stream.seek(6)
+    with pytest.raises(DataError, match=file_at(stream, 30).name):
+        met.extend(stream)
+    assert same(met, whole[:30])
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_worker_is_an_error_with_a_remedy(stream_of, data, number) -> None:
+    stream, whole = stream_of(workers=2, ahead=4), list(in_memory(data))
+    walk = iter(stream)
+    met = [next(walk) for _ in range(3)]
+    first, second = pids(stream)
+    os.kill(first, number)
+    with pytest.raises(StoppedError, match=rf"killed by {number.name}, .*begin again.*IBLURRY_DECODERS=N, now 2"):
+        met.extend(walk)
+    assert len(met) < 3 + 2 * 4
+    assert gone(first)
+    assert gone(second)
+    stream.seek(len(met))
+    assert same(met + list(stream), whole)  # and it can go on, with new ones
+
+
+def test_workers_do_not_hear_ctrl_c(stream_of, data) -> None:
+    stream, whole = stream_of(workers=2, ahead=2), list(in_memory(data))
+    walk = iter(stream)
+    met = [next(walk)]
+    settle(stream)
+    for pid in pids(stream):
+        assert os.getpgid(pid) != os.getpgrp()  # nor what is sent to all of the group
+        os.kill(pid, signal.SIGINT)
+    assert same(met + list(walk), whole)
+
+
+def test_an_interrupted_wait_leaves_nothing_half_read(stream_of, data, monkeypatch) -> None:
+    stream, whole = stream_of(workers=1, ahead=3), list(in_memory(data))
+    walk = iter(stream)
+    next(walk)
+
+    class Interrupted:
+        def read(self, size: int) -> bytes:
+            raise KeyboardInterrupt
+
+        def close(self) -> None:
+            worker.replies.close()
+
+    worker = stream.decoders._running[0]
+    stream.decoders._running[0] = worker._replace(replies=Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        list(walk)
+    assert pids(stream) == []
+    worker.process.wait()
+    stream.seek(1)
+    assert same(list(stream), whole[1:])
+
+
+def test_workers_end_with_the_stream_object(data) -> None:
+    stream = Stream(data, ORDER, workers=2)
+    next(iter(stream))
+    before = pids(stream)
+    del stream
+    assert all(gone(pid) for pid in before)
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from iblurry.data.pictures import Pictures
+from iblurry.data.prefetch import Prefetch, decoders_for
+
+folder = Path(sys.argv[1])  # without the guard that multiprocessing needs
+pictures = Pictures(folder, sorted(file.name for file in folder.iterdir()), (3, 5, 5))
+decoders = decoders_for(pictures, workers=2)
+prefetch = Prefetch(pictures, np.arange(len(pictures)), decoders)
+prefetch[0]
+print(*(worker.process.pid for worker in decoders._running), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_a_killed_parent(data, tmp_path_factory, number) -> None:
+    script = tmp_path_factory.mktemp("script") / "plain.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), str(data.train.images.root)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        workers = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(workers) == 2
+        parent.send_signal(number)
+    deadline = time.monotonic() + 10
+    while not all(map(_ended, workers)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert all(map(_ended, workers))
+
+
+def _ended(pid: int) -> bool:
+    """Gone, or dead and waiting for whoever inherited it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return gone(pid)
+
+
+def test_images_in_memory_need_no_process(data, monkeypatch) -> None:
+    monkeypatch.setattr(subprocess, "Popen", None)
+    stream = in_memory(data)
+    assert stream.decoders is None
+    first = next(iter(stream))
+    assert np.shares_memory(first.image, stream.dataset.train.images)
+    stream.close()
+
+
+def test_two_readers_at_the_same_time(stream_of, data) -> None:
+    stream, whole = stream_of(workers=2, ahead=3), list(in_memory(data))
+    images, rows = np.asarray(data.test.images), np.arange(COUNT)[::-1]
+    met, asked = [], []
+    parts = batches(data.test.images, rows, 4, stream.decoders)
+    for sample in stream:
+        met.append(sample)
+        if len(met) % 3 == 0:
+            asked.append(next(parts, np.empty((0, *SHAPE), dtype=np.uint8)))
+    assert same(met, whole)
+    np.testing.assert_array_equal(np.concatenate(asked), images[rows])
+    assert {len(part) for part in asked if len(part)} == {4}
+    for decoders in (None, stream.decoders):
+        parts = list(batches(data.test.images, rows[:7], 3, decoders))
+        assert [len(part) for part in parts] == [3, 3, 1]
+        np.testing.assert_array_equal(np.concatenate(parts), images[rows[:7]])
+
+
+def test_how_many(data, monkeypatch) -> None:
+    monkeypatch.delenv("IBLURRY_DECODERS", raising=False)
+    assert usual_workers() == max(1, cores() - 1)
+    monkeypatch.setattr("iblurry.data.decoders.cores", lambda: 16)
+    assert [usual_workers(runs=runs) for runs in (1, 2, 5, 16, 99)] == [15, 7, 2, 1, 1]
+    monkeypatch.setenv("IBLURRY_DECODERS", "3")
+    assert decoders_for(data.train.images).workers == 3
+    monkeypatch.setenv("IBLURRY_DECODERS", "0")
+    assert decoders_for(data.train.images) is None
+    assert decoders_for(data.train.images, workers=2).ahead == 64
+    for wrong in ({"workers": -1}, {"workers": 1, "ahead": 0}):
+        with pytest.raises(InputError, match=r"least is 1|not possible"):
+            decoders_for(data.train.images, **wrong)
+
+
+def test_any_order_is_right(data) -> None:
+    rows = np.random.default_rng(0).integers(0, COUNT, 25)
+    images = np.asarray(data.train.images)
+    decoders = Decoders(SHAPE, workers=2, ahead=4)
+    ahead = Prefetch(data.train.images, rows, decoders)
+    try:
+        for at in np.random.default_rng(1).integers(0, 25, 60).tolist():
+            np.testing.assert_array_equal(ahead[at], images[rows[at]])
+    finally:
+        decoders.close()
