@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench reproduction clean
+.PHONY: demo test lint bench bench-gpu reproduction clean
 
 demo: $(READY)  ## CLIB and ER on the embedded digits, three seeds each: a table and a figure
 	$(BIN)/iblurry run
@@ -18,6 +18,10 @@ lint: $(READY)
 
 bench: $(READY)  ## cost per sample over a long stream, and an update against the bare PyTorch loop
 	$(BIN)/python -m benchmarks.cost
+
+bench-gpu: $(READY)  ## on a machine with a GPU: both engines take the same course, and what each method costs
+	$(BIN)/python -m benchmarks.gpu --only equal --no-compile
+	$(BIN)/python -m benchmarks.gpu --only time
 
 reproduction: $(READY)  ## docs/reproduction.md from the collected journals and the paper's numbers; needs no GPU
 	$(BIN)/iblurry reproduction

@@ -8,8 +8,6 @@ from iblurry.engine.eager import Eager, Precision
 from iblurry.engine.graph import Graph
 from iblurry.errors import InputError
 
-DEVICES = ("auto", "cpu", "cuda")
-
 
 def engine(device: str = "cpu", precision: Precision | None = None) -> Eager:
     """Eager in float32 on the CPU; captured graphs in bfloat16 on a GPU, unless another precision is asked for.
