@@ -21,8 +21,9 @@ class Unit(nn.Sequential):
 
     def forward(self, maps: Tensor) -> Tensor:
         if self.folded is None:
-            plain: Tensor = super().forward(maps)  # type: ignore[no-untyped-call]
-            return plain
+            for layer in self:
+                maps = layer(maps)
+            return maps
         weight, bias = self.folded
         if weight.shape[1] > maps.shape[1]:
             maps = F.pad(maps, (0, 0, 0, 0, 0, weight.shape[1] - maps.shape[1]))
