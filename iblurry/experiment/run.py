@@ -15,6 +15,7 @@ from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.data.stream import Sample, Stream
 from iblurry.engine.choose import engine
+from iblurry.engine.eager import Eager
 from iblurry.errors import DivergedError, FolderError, InputError
 from iblurry.experiment import checkpoint
 from iblurry.experiment.environment import Where, environment, moved, thread_count
@@ -70,11 +71,13 @@ def run(
     `where` is the machine's part: device, precision, threads.
     """
     folder = RunFolder(Path(out) / experiment.name)
+    # First of all: a device that is not there is refused before anything is written. What is finished needs none.
+    chosen = engine(where.device, where.precision) if folder.summary() is None else None
     with folder.held():
         folder.claim(experiment)
-        if folder.summary() is None:
+        if chosen is not None and folder.summary() is None:
             data = dataset or load(experiment.dataset, data_home)
-            _Run(experiment, folder, data, watcher or Silent(), save).go(where)
+            _Run(experiment, folder, data, watcher or Silent(), save).go(chosen, where.threads)
         return result(folder, experiment)
 
 
@@ -99,15 +102,15 @@ class _Run:
         self.asked = {Query: 0, TaskEnd: 0}  # the sample after which each was answered last
         self.accuracy: float | None = None
 
-    def go(self, where: Where) -> None:
+    def go(self, engine: Eager, threads: int | None) -> None:
         before = self.folder.environment() or {}
-        threads = before.get("threads", where.threads or torch.get_num_threads())
+        threads = before.get("threads", threads or torch.get_num_threads())
         with thread_count(threads), stopping_politely() as stop, closing(self.stream):
             self.stop = stop
-            self.learner = self.experiment.learner(self.dataset, engine(where.device, where.precision))
+            self.learner = self.experiment.learner(self.dataset, engine)
             self.learner.on_refit = self._refitting
-            self.examiner = Examiner(self.dataset, self.learner.engine.device, decoders=self.stream.decoders)
-            self.about = environment(self.stream, threads=threads, engine=self.learner.engine)
+            self.examiner = Examiner(self.dataset, engine.device, decoders=self.stream.decoders)
+            self.about = environment(self.stream, threads=threads, engine=engine)
             self._check_same(before)
             self.seconds, self.clock = float(before.get("seconds", 0.0)), time.monotonic()
             self.folder.write("environment.json", self.about | {"seconds": self.seconds})

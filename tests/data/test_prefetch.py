@@ -12,28 +12,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from iblurry.data.dataset import Dataset, Labelled
-from iblurry.data.decoders import Decoders, cores, usual_workers
 from iblurry.data.order import i_blurry
 from iblurry.data.pictures import Pictures
-from iblurry.data.prefetch import Prefetch, batches, decoders_for
+from iblurry.data.prefetch import batches
 from iblurry.data.stream import Stream
-from iblurry.errors import DataError, InputError, StoppedError
+from iblurry.errors import DataError, StoppedError
+from tests.data.lazy import COUNT, SHAPE, lazy_data
 
-COUNT, SHAPE = 40, (3, 5, 5)
 ORDER = i_blurry(np.arange(COUNT) % 4, tasks=2, seed=3)
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Dataset:
-    rng = np.random.default_rng(0)
-    names = [f"picture {number} ä.png" for number in range(COUNT)]
-    for name in names:
-        Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)).save(tmp_path / name)
-    part = Labelled(Pictures(tmp_path, names, SHAPE), np.arange(COUNT) % 4)
-    return Dataset("lazy", ("a", "b", "c", "d"), part, part, (0.5,) * 3, (0.5,) * 3)
+    return lazy_data(tmp_path)
 
 
 @pytest.fixture
@@ -280,30 +273,3 @@ def test_two_readers_at_the_same_time(stream_of, data) -> None:
         parts = list(batches(data.test.images, rows[:7], 3, decoders))
         assert [len(part) for part in parts] == [3, 3, 1]
         np.testing.assert_array_equal(np.concatenate(parts), images[rows[:7]])
-
-
-def test_how_many(data, monkeypatch) -> None:
-    monkeypatch.delenv("IBLURRY_DECODERS", raising=False)
-    assert usual_workers() == max(1, cores() - 1)
-    monkeypatch.setattr("iblurry.data.decoders.cores", lambda: 16)
-    assert [usual_workers(runs=runs) for runs in (1, 2, 5, 16, 99)] == [15, 7, 2, 1, 1]
-    monkeypatch.setenv("IBLURRY_DECODERS", "3")
-    assert decoders_for(data.train.images).workers == 3
-    monkeypatch.setenv("IBLURRY_DECODERS", "0")
-    assert decoders_for(data.train.images) is None
-    assert decoders_for(data.train.images, workers=2).ahead == 64
-    for wrong in ({"workers": -1}, {"workers": 1, "ahead": 0}):
-        with pytest.raises(InputError, match=r"least is 1|not possible"):
-            decoders_for(data.train.images, **wrong)
-
-
-def test_any_order_is_right(data) -> None:
-    rows = np.random.default_rng(0).integers(0, COUNT, 25)
-    images = np.asarray(data.train.images)
-    decoders = Decoders(SHAPE, workers=2, ahead=4)
-    ahead = Prefetch(data.train.images, rows, decoders)
-    try:
-        for at in np.random.default_rng(1).integers(0, 25, 60).tolist():
-            np.testing.assert_array_equal(ahead[at], images[rows[at]])
-    finally:
-        decoders.close()

@@ -12,6 +12,9 @@ from iblurry.engine.eager import Eager
 from iblurry.engine.graph import _filled, _form
 from iblurry.engine.optimizer import SGD, Adam, restore, set_rate, state_of
 from iblurry.errors import InputError
+from iblurry.experiment.environment import Where
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.run import run
 from iblurry.memory import Batch
 from iblurry.methods import Tuning, bic, er
 from iblurry.network.build import build, fresh_row
@@ -37,6 +40,13 @@ def test_no_gpu_is_said():
     assert usual_device(heavy=True) == "cpu"
     with pytest.raises(InputError, match="no GPU can be used here; use 'cpu'"):
         engine("cuda")
+
+
+@pytest.mark.parametrize("where", [Where(device="tpu"), Where(precision="half")])
+def test_a_run_on_what_is_not_there_writes_nothing(where, tmp_path):
+    with pytest.raises(InputError, match="is neither"):
+        run(Experiment.of("er", samples=50), tmp_path / "runs", where=where)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_another_precision_is_another_course(samples, questions):
