@@ -84,6 +84,7 @@ class Learner:
             ),
             dice=dice,
             budget=memory - method.pace.holds,
+            engine=self.engine,
         )
         self.method = method.attach(self.bench)
         self.parts = dict(self.method.parts())
@@ -160,12 +161,9 @@ class Learner:
         return row
 
     def _store(self, one: One) -> None:
-        memory = self.bench.memory
-        memory.offered += 1
+        self.bench.memory.offered += 1
         self.method.admission.consider(one)
-        row = self.method.admission.place(one) if memory.full else memory.next_row()
-        memory.write(row, one)
-        self.method.admission.welcome(row, one)
+        self.method.admission.admit(one)
 
     def _round(self) -> None:
         """The updates owed, on the gathered samples and the memory; then gathering starts again."""

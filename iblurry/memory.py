@@ -79,8 +79,8 @@ class Memory:
         """Which rows hold a sample, (capacity,) bool."""
         return self.written_at[:-1] > 0
 
-    def members(self, label: int) -> Tensor:
-        """Which rows hold this label, (capacity,) bool."""
+    def members(self, label: int | Tensor) -> Tensor:
+        """Which rows hold this label (of the device: shape (1,)), (capacity,) bool."""
         return self.labels[:-1] == label
 
     def rewritten_since(self, mark: Tensor) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -16,6 +17,8 @@ from iblurry.engine.optimizer import forget, set_rate
 from iblurry.memory import Batch
 from iblurry.parts.part import Part
 from iblurry.parts.workbench import Drawn, Forward, Update, Workbench
+
+AHEAD = 64  # updates whose rows are drawn at once
 
 
 class Trainer:
@@ -38,6 +41,8 @@ class Trainer:
         body, head = bench.network.body_parameters(), bench.network.head_parameters()
         self.optimizer = course.optimizer.build([body, head] if course.schedule.parts_head else [body + head])
         self.loss = torch.zeros((), device=engine.device)  # of the last update
+        self._rates: tuple[float, float] | None = None  # that the optimizer has
+        self._ahead: dict[str, Ahead] = {}
         self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=engine.device), None)
         self._step = engine.compile(self._on_device, self._phase)
         engine.expect(bench.network, bench.pipeline, streamed + course.rehearsal.joins(sys.maxsize))
@@ -57,8 +62,10 @@ class Trainer:
         joins = course.rehearsal.joins(len(drawn.get("rehearsal", self._nothing).rows))
         throw = bench.pipeline.throw(bench.dice, bench.updates, len(stream.labels) + joins)
         rates = (course.schedule.now, course.schedule.head_now)
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=False):  # the second only where it is apart
-            set_rate(group, rate)
+        if rates != self._rates:
+            for group, rate in zip(self.optimizer.param_groups, rates, strict=False):  # the second only where apart
+                set_rate(group, rate)
+            self._rates = rates
         bench.rate = self.optimizer.param_groups[0]["lr"]
         bench.updates += 1
         measure = self.measures and bench.updates % self.measure_every == 0
@@ -68,9 +75,12 @@ class Trainer:
     def _draw(self, place: str, part: Part, streamed: int) -> Drawn:
         """Rows for one part, and dice to vary them with where it wants that."""
         bench, step = self.bench, self.bench.updates
-        rows = part.draw(f"{place} draws", step, bench.memory.size)
+        ahead = self._ahead.get(place)
+        if ahead is None or not ahead.holds(step, bench.memory.size):
+            ahead = self._ahead[place] = Ahead.drawn(part, f"{place} draws", bench, self.engine)
+        rows = ahead.rows[step - ahead.first]
         throw = bench.pipeline.throw(bench.dice, step, streamed + len(rows), f"{place} dice") if part.varies else None
-        return Drawn(self.engine.stage(torch.tensor(rows, dtype=torch.int64)), throw)
+        return Drawn(rows, throw)
 
     def _on_device(
         self, stream: Batch, drawn: dict[str, Drawn], throw: Throw, measure: bool
@@ -99,6 +109,27 @@ class Trainer:
     def _phase(self) -> Hashable:
         """What of the host's knowledge is in the device's half, besides its arguments."""
         return tuple([part.phase for part in self.parts.values()])
+
+
+class Ahead(NamedTuple):
+    """The rows of the next updates, as long as the memory keeps its size: drawn and sent to the device together."""
+
+    first: int  # update
+    size: int  # of the memory
+    rows: Sequence[Tensor]  # by update
+
+    def holds(self, step: int, size: int) -> bool:
+        return size == self.size and 0 <= step - self.first < len(self.rows)
+
+    @classmethod
+    def drawn(cls, part: Part, purpose: str, bench: Workbench, engine: Eager) -> Self:
+        first, size = bench.updates, bench.memory.size
+        rows = [part.draw(purpose, first, size)]
+        while bench.memory.full and len(rows) < AHEAD and len(rows[-1]) == len(rows[0]):
+            rows.append(part.draw(purpose, first + len(rows), size))
+        if len(rows[-1]) != len(rows[0]):  # the last batch of an epoch
+            del rows[-1]
+        return cls(first, size, engine.stage(torch.tensor(rows, dtype=torch.int64)).unbind())
 
 
 def _join(stream: Batch, memory: Batch) -> Batch:

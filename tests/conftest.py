@@ -59,10 +59,7 @@ def offer():
         one = One(pixels, torch.tensor([label]), label)
         memory.offered += 1
         admission.consider(one)
-        row = admission.place(one) if memory.full else memory.next_row()
-        memory.write(row, one)
-        admission.welcome(row, one)
-        return int(row)
+        return int(admission.admit(one))
 
     return give
 

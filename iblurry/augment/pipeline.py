@@ -42,15 +42,33 @@ class Augment:
 
 
 class Throw(NamedTuple):
-    """All that chance decides about one training batch of n images."""
+    """All that chance decides about one training batch of n images: one row of numbers, so that one copy brings it."""
 
-    places: Tensor  # (2, n) int64: where each crop starts, and whether it is mirrored (0) or upright (1)
-    partner: Tensor  # (n,) int64: a permutation
-    edges: Tensor  # (4,) int64: x1, y1, x2, y2 of the mixed box; all 0 = no box
-    lam: Tensor  # (1,) float32: share of the own image, and of its label in the loss; 1 = not mixed
+    table: Tensor  # (3n + 5,) int64: places, partner, edges, and the bits of lam
+    n: int
     mixes: bool  # whether there is a box at all; the host knows, so an eager step need not paste an empty one
     deeds: Tensor  # (2, n) int64: what AutoAugment's two steps do to each image, 0 = nothing; (2, 0) without a policy
     groups: tuple[Groups, Groups] | None  # the images that share a deed; None = all is computed, at fixed shapes
+
+    @property
+    def places(self) -> Tensor:
+        """(2, n) int64: where each crop starts, and whether it is mirrored (0) or upright (1)."""
+        return self.table[: 2 * self.n].view(2, self.n)
+
+    @property
+    def partner(self) -> Tensor:
+        """(n,) int64: a permutation."""
+        return self.table[2 * self.n : 3 * self.n]
+
+    @property
+    def edges(self) -> Tensor:
+        """(4,) int64: x1, y1, x2, y2 of the mixed box; all 0 = no box."""
+        return self.table[3 * self.n : 3 * self.n + 4]
+
+    @property
+    def lam(self) -> Tensor:
+        """(1,) float32: share of the own image, and of its label in the loss; 1 = not mixed."""
+        return self.table.view(torch.float32)[-2:-1]
 
 
 class Pipeline:
@@ -103,16 +121,14 @@ class Pipeline:
     def _throw_all(self, uniforms: NDArray[np.float64], n: int) -> list[Throw]:
         """(steps, 4n + 4) uniforms -> what they mean, step by step."""
         steps = len(uniforms)
-        places = self._crop_flip.places(uniforms[:, : 3 * n].reshape(steps, 3, n))
-        partners = uniforms[:, 3 * n : 4 * n].argsort(axis=1, kind="stable")
+        table = np.zeros((steps, 3 * n + 5), dtype=np.int64)
+        table[:, : 2 * n] = self._crop_flip.places(uniforms[:, : 3 * n].reshape(steps, 3, n)).reshape(steps, 2 * n)
+        table[:, 2 * n : 3 * n] = uniforms[:, 3 * n : 4 * n].argsort(axis=1, kind="stable")
         boxes = [self._box(*row) for row in uniforms[:, 4 * n :].tolist()]
-        edges = torch.tensor([box[:4] for box in boxes], dtype=torch.int64)
-        lams = torch.tensor([[box.lam] for box in boxes], dtype=torch.float32)
-        mixes = [box.lam < 1 for box in boxes]
-        parts = (torch.from_numpy(places), torch.from_numpy(partners), edges, lams)
-        deeds, groups = [self._no_deeds] * steps, [None] * steps
-        there = [self._stage(part).unbind() for part in parts]
-        return [Throw(*row) for row in zip(*there, mixes, deeds, groups, strict=True)]
+        table[:, 3 * n : -1] = [box[:4] for box in boxes]
+        table.view(np.float32)[:, -2] = [box.lam for box in boxes]  # in the first half of the last number
+        rows = self._stage(torch.from_numpy(table)).unbind()
+        return [Throw(row, n, box.lam < 1, self._no_deeds, None) for row, box in zip(rows, boxes, strict=True)]
 
     def _draw_all(self, uniforms: NDArray[np.float64], n: int) -> list[tuple[Tensor, tuple[Groups, Groups] | None]]:
         """(steps, 5n) uniforms -> the deeds of both steps and who shares them, update by update."""

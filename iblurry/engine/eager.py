@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, ParamSpec, TypeVar
 
 import torch
@@ -30,6 +31,10 @@ class Eager:
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise InputError(f"device={str(device)!r}: no GPU can be used here; use 'cpu'.")
         self.precision = precision
+        self._stream: torch.cuda.Stream | None = None
+        if self.device.type == "cuda":
+            _make_exact()
+            self._stream = torch.cuda.Stream(self.device)
 
     def prepare(self, network: Network) -> Network:
         """The network where steps run, in this engine's precision."""
@@ -39,6 +44,10 @@ class Eager:
                 network.layout = torch.channels_last
                 network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network.to(self.device)
+
+    def lane(self) -> AbstractContextManager[object]:
+        """Work on the device belongs inside: on a GPU it is a stream of its own, beside those of other engines."""
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def expect(self, network: Network, pipeline: Pipeline, batch: int) -> None:
         """Training batches will mostly be of this size; whatever the engine can do about it."""
@@ -52,3 +61,18 @@ class Eager:
     def compile(self, step: Callable[P, R], phase: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
         """The step itself: nothing to prepare. `phase` is what else than its arguments it depends on."""
         return step
+
+    def fuse(self, function: Callable[P, R], *, dynamic: bool = False) -> Callable[P, R]:
+        """The same function in fewer kernels, where the engine can: tensors in, tensors out, nothing else read."""
+        return function
+
+
+def _make_exact() -> None:
+    """The same kernels for the same shapes in every process, and sums in a fixed order: a run that goes on is the same.
+
+    float32 means float32: no convolution or product in TF32.
+    """
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False

@@ -33,8 +33,14 @@ class Graph(Eager):
     def expect(self, network: Network, pipeline: Pipeline, batch: int) -> None:
         """Which code runs depends on a batch's size alone, so a run that goes on takes the same course."""
         if self.compiles and batch not in network.quick:
-            network.quick[batch] = torch.compile(network.body, dynamic=False)
-            pipeline.quick[batch] = torch.compile(pipeline.train, dynamic=False)
+            network.fuse = self.fuse
+            network.quick[batch] = self.fuse(network.body)
+            pipeline.quick[batch] = self.fuse(pipeline.train)
+
+    def fuse(self, function: Callable[P, R], *, dynamic: bool = False) -> Callable[P, R]:
+        if not self.compiles:
+            return function
+        return cast(Callable[P, R], torch.compile(function, dynamic=dynamic, options=_options()))
 
     def compile(self, step: Callable[P, R], phase: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
         return cast(Callable[P, R], Replayed(step, phase, self))
@@ -65,7 +71,9 @@ class Replayed:
             if self.met[form] <= STEADY:
                 return self.step(*args)
             capture = self.captured[form] = self._capture(args, tensors)
-        torch._foreach_copy_(capture.inputs, tensors)
+        for there, values in zip(capture.inputs, tensors, strict=True):
+            if values.numel():
+                there.copy_(values, non_blocking=True)
         capture.graph.replay()
         return capture.result
 
@@ -76,6 +84,13 @@ class Replayed:
         with torch.cuda.graph(graph, pool=self.engine.pool):
             result = self.step(*with_inputs)
         return Capture(graph, inputs, result)
+
+
+def _options() -> dict[str, Any]:
+    """For inductor: nothing that changes a sum is chosen by timing, so every process makes the same kernels."""
+    from torch._inductor import config
+
+    return {"deterministic": True} if hasattr(config, "deterministic") else {}
 
 
 def _form(value: Any, tensors: list[Tensor]) -> Hashable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,7 @@ class Network(nn.Module):
         self.precision: torch.dtype | None = None  # of convolutions and products, where it is not float32
         self.layout = torch.contiguous_format  # of images and convolutions in memory
         self.quick: dict[int, Callable[[Tensor], Tensor]] = {}  # the body compiled for training batches of this size
+        self.fuse: Callable[..., Any] | None = None  # makes fewer kernels of a function, where the engine can
         self.folded: Folded | None = None  # made when first asked, where convolutions are not float32 on a GPU
 
     def forward(self, images: Tensor) -> Tensor:
@@ -53,22 +54,23 @@ class Network(nn.Module):
         return self._closed(self._precisely(body, images))
 
     @torch.no_grad()
-    def answering(self) -> Callable[[Tensor], Tensor]:
-        """What maps images to logits in eval mode, for as long as no weight changes."""
+    def answering(self, normalise: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """What maps pixels (uint8) to logits in eval mode, for as long as no weight changes."""
         self.eval()
         if self.precision is None or not self.open.is_cuda:
-            return self
+            return lambda pixels: self(normalise(pixels))
         if self.folded is None:
-            self.folded = Folded(self.body, self.precision, compiles=bool(self.quick))
+            self.folded = Folded(self.body, self.precision, normalise, fuse=self.fuse)
         self.folded.refresh()
         body = self.folded
-        return lambda images: self._closed(self._precisely(body, images))
+        return lambda pixels: self._closed(self._precisely(body, pixels))
 
     def _precisely(self, body: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
         if self.precision is None:
             logits: Tensor = self.head(body(images))
             return logits
-        images = images.contiguous(memory_format=self.layout)
+        if images.is_floating_point():
+            images = images.contiguous(memory_format=self.layout)
         with torch.autocast(images.device.type, self.precision, cache_enabled=False):
             logits = self.head(body(images))
         return logits.float()
@@ -116,10 +118,10 @@ class Network(nn.Module):
 
     def twin(self) -> Network:
         """A network like this one that shares nothing with it, nor what was prepared for this one's weights."""
-        prepared = self.quick, self.folded
-        self.quick, self.folded = {}, None
+        prepared = self.quick, self.fuse, self.folded
+        self.quick, self.fuse, self.folded = {}, None, None
         twin = copy.deepcopy(self)
-        self.quick, self.folded = prepared
+        self.quick, self.fuse, self.folded = prepared
         return twin
 
     @torch.no_grad()

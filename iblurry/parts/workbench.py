@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import torch
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from iblurry.augment.pipeline import Pipeline, Throw
 from iblurry.dice import Dice
+from iblurry.engine.eager import Eager
 from iblurry.memory import Memory
 from iblurry.network.network import Network
 
@@ -61,6 +62,7 @@ class Workbench:
     pipeline: Pipeline
     dice: Dice
     budget: int  # samples to be shared between the memory and what parts hold
+    engine: Eager = field(default_factory=Eager)  # what steps run on
     correct: Callable[[Tensor], Tensor] = lambda logits: logits  # as the readout did at the end of the last task
     refit: Refitting | None = None  # where the method says how
     seen: int = 0  # samples met
@@ -71,8 +73,8 @@ class Workbench:
     def logits(self, images: Tensor) -> Tensor:
         """What the network answers to plain images (uint8), in eval mode; nothing is changed by asking."""
         chunk = CHUNK if images.is_cuda else min(512, max(64, PIXELS // math.prod(images.shape[1:])))
-        answer = self.network.answering()
-        parts = [answer(self.pipeline.test(part)) for part in images.split(chunk)]
+        answer = self.network.answering(self.pipeline.test)
+        parts = [answer(part) for part in images.split(chunk)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def gradient(self, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:

@@ -87,9 +87,9 @@ def test_no_hidden_sync(lawful, samples, questions):
     calls = {"step": 0, "store": 0, "refit": 0}
 
     class Watching(Eager):
-        def compile(self, step, phase):
+        def compile(self, step, phase=lambda: None):
             def watched(*args):
-                calls["step"] += 1
+                calls["step"] += step.__name__ == "_on_device"
                 with NoSync():
                     return step(*args)
 

@@ -20,6 +20,14 @@ class Admission(Part):
     def consider(self, one: One) -> None:
         """A sample is offered; it is not in the memory yet."""
 
+    def admit(self, one: One) -> Tensor:
+        """The sample goes where `place` says, or into free space; the row, shape (1,)."""
+        memory = self.bench.memory
+        row = self.place(one) if memory.full else memory.next_row()
+        memory.write(row, one)
+        self.welcome(row, one)
+        return row
+
     @abstractmethod
     def place(self, one: One) -> Tensor:
         """The row this sample takes in a full memory, shape (1,); `memory.discard` turns it away."""

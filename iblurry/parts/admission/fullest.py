@@ -24,14 +24,19 @@ class Fullest(Admission):
         """The row of that class which is given up, shape (1,)."""
 
     def place(self, one: One) -> Tensor:
-        self.counts[one.label] += 1
-        fullest = self.counts.index(max(self.counts))
-        self.counts[one.label] -= 1
-        if self.counts[fullest] == 0:  # every class holds one row and the newcomer's, met first, holds none
-            fullest = self.counts.index(max(self.counts))
+        fullest = self.fullest(one.label)
         row = self.pick(fullest)
         self.counts[fullest] -= 1
         return row
 
     def welcome(self, row: Tensor, one: One) -> None:
         self.counts[one.label] += 1
+
+    def fullest(self, newcomer: int) -> int:
+        """The class that gives up a row for a newcomer of this class."""
+        self.counts[newcomer] += 1
+        fullest = self.counts.index(max(self.counts))
+        self.counts[newcomer] -= 1
+        if self.counts[fullest] == 0:  # every class holds one row and the newcomer's, met first, holds none
+            fullest = self.counts.index(max(self.counts))
+        return fullest

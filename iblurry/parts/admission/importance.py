@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -12,8 +13,10 @@ from iblurry.errors import InputError
 from iblurry.memory import One
 from iblurry.parts.admission.fullest import Fullest
 from iblurry.parts.cost import Cost, Load, Passes
-from iblurry.parts.part import column, state
+from iblurry.parts.part import column, scratch, state
 from iblurry.parts.workbench import Update
+
+NOT_TOLD = -1  # the head row, in a step that is the same for all of them
 
 
 class Importance(Fullest):
@@ -43,6 +46,11 @@ class Importance(Fullest):
     measured: Tensor = column("measured loss")  # (capacity + 1,) when it was last measured
     used: Tensor = column("used")  # (capacity + 1,) times in a batch since then
     mark: Tensor = state(lambda part: torch.zeros_like(part.bench.memory.clock))  # the memory's clock then
+    labels: Tensor = scratch(lambda part: torch.arange(part.bench.network.rows, device=part.bench.memory.device))
+    swap: Callable[..., Tensor] = scratch(lambda part: part.bench.engine.compile(part._swap))
+    lowest: Callable[..., Tensor] = scratch(lambda part: part.bench.engine.fuse(part._lowest))
+    start: Callable[..., Tensor] = scratch(lambda part: part.bench.engine.fuse(part._start))
+    credit: Callable[..., None] = scratch(lambda part: part.bench.engine.fuse(part._credit))
     running: Tensor = state(lambda part: part.bench.memory.clock.double())  # (1,) l_prev of Algorithm 2
 
     def __post_init__(self) -> None:
@@ -59,32 +67,61 @@ class Importance(Fullest):
     def cost(self, load: Load) -> Cost:
         return Cost(sample=Passes(forward=1)) if self.decrease == "running" else Cost()
 
+    def admit(self, one: One) -> Tensor:
+        if not self.bench.memory.full or self.decrease == "running":
+            return super().admit(one)
+        fullest = self.fullest(one.label)
+        self.counts[fullest] -= 1
+        self.counts[one.label] += 1
+        return self.swap(self.labels[fullest : fullest + 1], one.images, one.labels)
+
     def pick(self, label: int) -> Tensor:
-        memory = self.bench.memory
-        importance = torch.where(memory.members(label), self.importance[:-1], torch.inf)
-        age = torch.where(importance == importance.min(), memory.written_at[:-1], torch.iinfo(torch.int64).max)
-        return age.argmin(0, keepdim=True)
+        return self.lowest(self.labels[label : label + 1])
 
     def welcome(self, row: Tensor, one: One) -> None:
         super().welcome(row, one)
         memory = self.bench.memory
         replaced = memory.offered > memory.capacity
-        if self.counts[one.label] > 1:
-            others = memory.members(one.label).index_fill(0, row, False)
-            start = (self.importance[:-1] * others).sum(0, keepdim=True) / (self.counts[one.label] - 1)
-        elif replaced:
-            start = self.importance[:-1].mean(0, keepdim=True)  # the one that left is still in it, as released
-        else:
-            start = torch.zeros_like(self.running)
+        lone = self.counts[one.label] == 1 and not replaced
+        start = torch.zeros_like(self.running) if lone else self.start(row, one.labels)
         if self.decrease == "running":
             self._count_in(row, one, replaced)
         self.importance.index_copy_(0, row, start)
 
     def on_update(self, update: Update) -> None:
-        self.used.index_add_(0, update.rows, torch.ones_like(update.rows, dtype=self.used.dtype))
         if update.losses is None:
-            return
-        decrease = self._decrease(update.losses)
+            self.used.index_add_(0, update.rows, torch.ones_like(update.rows, dtype=self.used.dtype))
+        else:
+            self.credit(update.rows, update.losses)
+
+    # ------------------------------------------------------------------------ on the device: no value is read
+
+    def _swap(self, label: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+        """A newcomer takes the row of the least important member of that class; the row, (1,)."""
+        row = self.lowest(label)
+        self.bench.memory.write(row, One(images, labels, NOT_TOLD))
+        self.importance.index_copy_(0, row, self.start(row, labels))
+        return row
+
+    def _lowest(self, label: Tensor) -> Tensor:
+        """Its row, (1,)."""
+        memory = self.bench.memory
+        importance = torch.where(memory.members(label), self.importance[:-1], torch.inf)
+        age = torch.where(importance == importance.min(), memory.written_at[:-1], torch.iinfo(torch.int64).max)
+        return age.argmin(0, keepdim=True)
+
+    def _start(self, row: Tensor, label: Tensor) -> Tensor:
+        """The mean importance of the others of its class, or of all rows where there is none, (1,)."""
+        others = self.bench.memory.members(label).index_fill(0, row, False)
+        count = others.sum(0, keepdim=True)
+        total = (self.importance[:-1] * others).sum(0, keepdim=True)
+        everyone = self.importance[:-1].mean(0, keepdim=True)  # the one that left is still in it, as released
+        return torch.where(count > 0, total / count.clamp(min=1), everyone)
+
+    def _credit(self, rows: Tensor, losses: Tensor) -> None:
+        """Each row that was used gets its share of how much better the memory is known now."""
+        self.used.index_add_(0, rows, torch.ones_like(rows, dtype=self.used.dtype))
+        decrease = self._decrease(losses)
         uses = self.used.sum()
         predicted = (self.importance * self.used).sum() / uses.clamp(min=1)
         surprise = decrease - predicted if self.rule == "paper" else decrease + predicted / uses.clamp(min=1)

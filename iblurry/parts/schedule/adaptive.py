@@ -8,8 +8,9 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from iblurry.engine.reading import Reading
 from iblurry.errors import InputError
-from iblurry.parts.part import column, state
+from iblurry.parts.part import column, scratch, state
 from iblurry.parts.schedule.schedule import Schedule
 from iblurry.parts.workbench import Update
 
@@ -48,6 +49,7 @@ class Adaptive(Schedule):
     low_gains: list[float] = state(lambda part: [])
     head_is_fresh: bool = state(lambda part: False)
     before: Tensor = column("loss before the trial")  # (capacity + 1,)
+    awaited: Reading | None = scratch(lambda part: None)  # the gain of the last trial, on its way to the host
     mark: Tensor = state(lambda part: torch.zeros_like(part.bench.memory.clock))  # the memory's clock then
 
     def __post_init__(self) -> None:
@@ -66,6 +68,7 @@ class Adaptive(Schedule):
 
     @property
     def now(self) -> float:
+        self._hear()
         if not self.is_high:
             return self.base * self.gamma
         return self.base / self.gamma if self.rule == "paper" else self.base
@@ -76,9 +79,11 @@ class Adaptive(Schedule):
 
     @property
     def head_now(self) -> float:
+        self._hear()
         return self.rate if self.head_is_fresh else self.now
 
     def on_class(self, label: int) -> None:
+        self._hear()
         self.head_is_fresh = self.head_restarts
 
     def advance(self, update: Update) -> None:
@@ -87,10 +92,27 @@ class Adaptive(Schedule):
         self.rounds += 1
         if self.rounds % self.trial:
             return
-        gain = self._gain(update.losses) if self.rounds > max(self.ignore, self.trial) else None
+        self._hear()
+        counts = self.rounds > max(self.ignore, self.trial)
+        gain = Reading(self._gain(update.losses)) if counts else None
         self.before[:-1].copy_(update.losses)
         self.mark.copy_(self.bench.memory.clock)
-        self.judge(gain)
+        if gain is None:
+            self.judge(None)
+        else:
+            self.awaited = gain
+            if gain.ready():
+                self._hear()
+
+    def state_dict(self) -> dict[str, object]:
+        self._hear()
+        return super().state_dict()
+
+    def _hear(self) -> None:
+        """The gain of the last trial: read when it is needed, so that the host need not wait for the device."""
+        if self.awaited is not None:
+            (total, count), self.awaited = self.awaited.tolist(), None
+            self.judge(total / count if count else None)
 
     def judge(self, gain: float | None) -> None:
         """One trial ended with this decrease of the loss (None: not to be counted): test, move, take turns."""
@@ -112,12 +134,11 @@ class Adaptive(Schedule):
         self.is_high = phase
         self.high_gains, self.low_gains = [], []
 
-    def _gain(self, losses: Tensor) -> float | None:
-        """The mean decrease over rows not rewritten during the trial; None where every row was."""
+    def _gain(self, losses: Tensor) -> Tensor:
+        """The decrease summed over the rows not rewritten during the trial, and how many these are, (2,)."""
         memory = self.bench.memory
         same = memory.filled() & ~memory.rewritten_since(self.mark)
-        total, count = torch.stack([((self.before[:-1] - losses) * same).sum(), same.sum().double()]).tolist()
-        return total / count if count else None
+        return torch.stack([((self.before[:-1] - losses) * same).sum(), same.sum().double()])
 
 
 def p_lower_is_better(low: list[float], high: list[float], *, pooled: bool) -> float:
