@@ -15,6 +15,7 @@ from iblurry.augment.pipeline import Throw
 from iblurry.engine.optimizer import set_rate
 from iblurry.learner import Learner
 from iblurry.memory import Batch
+from iblurry.parts.part import Part
 from iblurry.parts.workbench import Drawn, Forward, Update
 from iblurry.trainer import Trainer, _join
 
@@ -77,6 +78,7 @@ def on_device(trainer: Trainer, given: Given) -> Iterator[Stage]:
     """The lines of `Trainer._on_device` in their order, stage by stage."""
     bench, course, network, optimizer = trainer.bench, trainer.course, trainer.bench.network, trainer.optimizer
     stream, drawn, throw, measure = given
+    listeners = [part for part in trainer.parts.values() if type(part).on_update is not Part.on_update]
 
     def choosing(stream: Batch, drawn: dict[str, Drawn]) -> tuple[Tensor, Batch]:
         rows = course.rehearsal.choose(stream, drawn.get("rehearsal", trainer._nothing))
@@ -104,9 +106,9 @@ def on_device(trainer: Trainer, given: Given) -> Iterator[Stage]:
     def measuring(labels: Tensor) -> Tensor:
         return bench.memory_losses()
 
-    def telling(rows: Tensor, losses: Tensor | None) -> None:
+    def telling(labels: Tensor, rows: Tensor, losses: Tensor | None) -> None:
         with torch.no_grad():
-            for part in trainer.parts.values():
+            for part in listeners:
                 part.on_update(Update(rows, losses))
 
     yield Stage("choosing", choosing, (stream, drawn))
@@ -121,4 +123,5 @@ def on_device(trainer: Trainer, given: Given) -> Iterator[Stage]:
     yield Stage("optimizer", stepping, (batch.labels,))
     if measure:
         yield Stage("memory losses", measuring, (batch.labels,))
-    yield Stage("telling", telling, (rows, bench.memory_losses() if measure else None))
+    if listeners:  # a capture of nothing is worth a warning to torch
+        yield Stage("telling", telling, (batch.labels, rows, bench.memory_losses() if measure else None))
