@@ -19,9 +19,9 @@ lint: $(READY)
 bench: $(READY)  ## cost per sample over a long stream, and an update against the bare PyTorch loop
 	$(BIN)/python -m benchmarks.cost
 
-bench-gpu: $(READY)  ## on a machine with a GPU: both engines take the same course, and what each method costs
-	$(BIN)/python -m benchmarks.gpu --only equal --no-compile
-	$(BIN)/python -m benchmarks.gpu --only time
+bench-gpu: $(READY)  ## on a machine with a GPU and CIFAR-10: engines take the same course, what each method costs, exact resume
+	$(BIN)/python -m benchmarks.gpu
+	$(BIN)/python -m benchmarks.gpu.resume er clib gdumb
 
 reproduction: $(READY)  ## docs/reproduction.md from the collected journals and the paper's numbers; needs no GPU
 	$(BIN)/iblurry reproduction

@@ -1,0 +1,183 @@
+"""`python -m benchmarks.gpu.resume er clib --stops 3`: a run stopped and killed on the device ends as one in peace.
+
+Every sitting is a process of its own. A method that refits is stopped inside a refit, too, if that takes long enough
+for somebody to look.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.subject import ALL, Subject
+from iblurry.errors import IblurryError, InputError
+from iblurry.experiment import run as running
+from iblurry.experiment.environment import Where
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.progress import Silent
+from iblurry.experiment.run import Often, run
+
+# 300 of its 600 samples: two tasks and a half.
+SHAPES = "shapes:classes=10,train=60,test=200,size=32,channels=3"
+ROOT = Path(__file__).parents[2]
+KILLED = 9  # the exit code of a process that ends without a word
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """1 where a run that was interrupted ended otherwise."""
+    given = parser().parse_args(words)
+    if given.sitting is not None:
+        sit(given)
+        return 0
+    with tempfile.TemporaryDirectory() as temporary:
+        rows = [compared(method, given, given.out or Path(temporary)) for method in given.methods]
+    return 0 if all(row["equal"] for row in rows) else 1
+
+
+def compared(method: str, given: argparse.Namespace, out: Path) -> dict[str, Any]:
+    """Runs one experiment in peace and once more with interruptions; a row that says whether they ended the same."""
+    one = experiment(method, given)
+    peace, broken = out.resolve() / "peace", out.resolve() / "interrupted"
+    if (peace / one.name).exists() or (broken / one.name).exists():
+        raise InputError(f"{out} holds these runs already, which would only be read; choose another --out.")
+    _sitting(method, given, peace)
+    stops = moments(one, given)
+    for how, at in stops:
+        _sitting(method, given, broken, how, at)
+    _sitting(method, given, broken)
+    ours, theirs = (kept(folder / one.name) for folder in (peace, broken))
+    same = {name: ours[name] == theirs[name] for name in ours}
+    what = [f"{how} at {at}" for how, at in stops]
+    row = {"method": method, "stops": what, "same": same, "equal": all(same.values())}
+    print(json.dumps(row), flush=True)
+    return row
+
+
+def moments(one: Experiment, given: argparse.Namespace) -> list[tuple[str, int]]:
+    """Random samples in order: polite stops and one kill; for a method that refits, where one is under way."""
+    chance = random.Random(f"{given.seed} {one.method.name}")
+    count = given.stops + given.kills
+    chosen = set(chance.sample(range(1, given.samples), count))
+    if one.method.refit and given.stops:
+        end = given.samples if one.method.readout.waits else one.order(subject(given).load()).ends[0]
+        chosen = {end, *chance.sample(sorted(chosen - {end}), count - 1)}
+    how = ["kill"] * given.kills + ["stop"] * given.stops
+    chance.shuffle(how)
+    return list(zip(how, sorted(chosen), strict=True))
+
+
+def sit(given: argparse.Namespace) -> None:
+    """One sitting, in this process: until the end, or until somebody stops or kills it."""
+    (method,) = given.methods
+    running.GLANCE = 1  # so that any sample can be the last
+    acts: dict[str, Callable[[], None]] = {
+        "stop": lambda: os.kill(os.getpid(), signal.SIGTERM),
+        "kill": lambda: os._exit(KILLED),
+        "peace": lambda: None,
+    }
+    run(
+        experiment(method, given),
+        given.out,
+        data_home=given.data_home,
+        watcher=At(given.at, acts[given.sitting]),
+        save=Often(samples=given.save_samples),
+        where=Where(threads=given.threads, device=given.device, precision=given.precision),
+    )
+
+
+class At(Silent):
+    """Acts once, when the run has come to a sample, or in the refit that belongs to it."""
+
+    def __init__(self, sample: int, act: Callable[[], None]) -> None:
+        super().__init__()
+        self.sample, self.act, self.acted = sample, act, False
+
+    def move(self, at: int, accuracy: float | None, rate: float) -> None:
+        super().move(at, accuracy, rate)
+        self._come(at)
+
+    def refit(self, done: int, updates: int) -> None:
+        super().refit(done, updates)
+        self._come(self.at + 1)  # the sample it follows is not told of yet
+
+    def _come(self, at: int) -> None:
+        if at >= self.sample and not self.acted:
+            self.acted = True
+            self.act()
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    """What must come out the same: the journal, and the newest checkpoint with every number a learner has."""
+    newest = sorted(folder.glob("checkpoint-*.safetensors"))[-1]
+    return {"journal": (folder / "journal.jsonl").read_bytes(), "checkpoint": newest.read_bytes()}
+
+
+def subject(given: argparse.Namespace) -> Subject:
+    return Subject(
+        dataset=given.dataset,
+        data_home=given.data_home,
+        network=given.network,
+        memory=given.memory,
+        device=given.device,
+        precision=given.precision,
+        epochs=given.epochs,
+    )
+
+
+def experiment(method: str, given: argparse.Namespace) -> Experiment:
+    return subject(given).experiment(method, samples=given.samples, query_every=given.query_every)
+
+
+def _sitting(method: str, given: argparse.Namespace, out: Path, how: str = "peace", at: int = 0) -> None:
+    """A fresh process of this file with the same options; how it ends is checked."""
+    named = [name for name in PASSED_ON if getattr(given, name) is not None]
+    options = [word for name in named for word in (f"--{name.replace('_', '-')}", str(getattr(given, name)))]
+    command = [sys.executable, "-m", "benchmarks.gpu.resume", method, *options, "--out", str(out)]
+    done = subprocess.run([*command, "--sitting", how, "--at", str(at)], cwd=ROOT, check=False)
+    if done.returncode != (KILLED if how == "kill" else 0):
+        raise SystemExit(f"{method}: a sitting ({how} at {at}) ended with code {done.returncode}")
+
+
+PASSED_ON = (  # options of a sitting
+    *("dataset", "data_home", "network", "memory", "device", "precision"),
+    *("epochs", "samples", "query_every", "save_samples", "threads"),
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m benchmarks.gpu.resume", description=(__doc__ or "").splitlines()[0])
+    made.add_argument("methods", nargs="+", choices=ALL, metavar="METHOD")
+    made.add_argument("--stops", type=int, default=3, help="polite ones, of each run")
+    made.add_argument("--kills", type=int, default=1)
+    made.add_argument("--seed", type=int, default=1, help="of the moments")
+    made.add_argument("--dataset", default=SHAPES, help="images; the settings are CIFAR-10's whatever they are")
+    made.add_argument("--data-home", type=lambda text: Path(text).resolve())
+    made.add_argument("--network", default="resnet18")
+    made.add_argument("--memory", type=int, default=64)
+    made.add_argument("--samples", type=int, default=300)
+    made.add_argument("--query-every", type=int, default=50)
+    made.add_argument("--epochs", type=int, default=32, help="of a refit")
+    made.add_argument("--save-samples", type=int, default=37, help="between two checkpoints: what a kill may cost")
+    made.add_argument("--device", default="cuda")
+    made.add_argument("--precision", choices=("bfloat16", "float32"), default="bfloat16")
+    made.add_argument("--threads", type=int, help="torch's")
+    made.add_argument("--out", type=Path, help="where runs go; a temporary folder unless told")
+    made.add_argument("--sitting", choices=("peace", "stop", "kill"), help=argparse.SUPPRESS)
+    made.add_argument("--at", type=int, default=0, help=argparse.SUPPRESS)
+    return made
+
+
+if __name__ == "__main__":
+    try:
+        raise SystemExit(main())
+    except IblurryError as error:
+        raise SystemExit(f"Error: {error}") from error

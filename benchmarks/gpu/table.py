@@ -1,0 +1,79 @@
+"""The tables that a person reads: what each method costs, and the figures to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+STAGES = {  # of the report, and what heads their column
+    "step": "step",
+    "host": "its host",
+    "device": "device",
+    "insertion": "store",
+    "drawing": "draw",
+    "choosing": "choose",
+    "augmentation": "augment",
+    "forward and backward": "fwd+bwd",
+    "adjusting": "adjust",
+    "optimizer": "optim",
+    "memory losses": "losses",
+    "telling": "tell",
+}
+HEADS = ("method", "sample", "host", "floor", *STAGES.values(), "query", "floor", "peak GB", "equal")
+TITLE = "Milliseconds by method; floor: the share that arithmetic alone would take"
+
+
+def methods_table(report: dict[str, Any]) -> str:
+    """One line per method: milliseconds, the share of them that arithmetic alone would take, memory, equality."""
+    rows = {row["method"]: row for row in report.get("stages", [])}
+    same = {row["method"]: row for row in report.get("equal", [])}
+    lines = [_method_line(name, rows.get(name), same.get(name)) for name in dict.fromkeys([*rows, *same])]
+    return "\n".join([TITLE, *aligned(HEADS, lines)])
+
+
+def figures_table(figures: Sequence[dict[str, Any]]) -> str:
+    """One line per figure to reach."""
+    lines = [[f["name"], _number(f["measured"]), _number(f["most"]), _number(f["aim"]), f["verdict"]] for f in figures]
+    return "\n".join(["Figures to reach", *aligned(("figure", "measured", "at most", "aim", "verdict"), lines)])
+
+
+def aligned(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """Columns as wide as what stands in them, the first to the left and the others to the right.
+
+    >>> aligned(("a", "b"), [("x", "10")])
+    ['a   b', 'x  10']
+    """
+    wide = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
+    return [
+        "  ".join(
+            [line[0].ljust(wide[0]), *(cell.rjust(room) for cell, room in zip(line[1:], wide[1:], strict=True))]
+        ).rstrip()
+        for line in (heads, *lines)
+    ]
+
+
+def _method_line(name: str, row: dict[str, Any] | None, same: dict[str, Any] | None) -> list[str]:
+    verdict = "" if same is None else "yes" if same["equal"] else "NO"
+    if row is None:
+        return [name, *[""] * (len(HEADS) - 2), verdict]
+    spent, share = row["stages"], row["fractions"]
+    return [
+        name,
+        _number(row["ms a sample"]),
+        _number(row["host ms a sample"]),
+        _percent(share["sample"]),
+        *(_number(spent.get(stage)) for stage in STAGES),
+        _number(row["ms a query"]),
+        _percent(share["query"]),
+        _number(row["peak GB"]),
+        verdict,
+    ]
+
+
+def _number(value: float | None) -> str:
+    """Three digits that count."""
+    return "" if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"

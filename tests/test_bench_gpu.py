@@ -1,0 +1,244 @@
+"""The GPU's benchmark in a tiny form on the CPU: what it compares, times, counts and writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+
+import pytest
+import torch
+
+from benchmarks.gpu import __main__ as program
+from benchmarks.gpu import equal as equality
+from benchmarks.gpu import resume
+from benchmarks.gpu.figures import figures
+from benchmarks.gpu.floor import best_rate, floors, flops
+from benchmarks.gpu.protocol import Clock, pace, packed
+from benchmarks.gpu.subject import Subject
+from benchmarks.gpu.table import figures_table, methods_table
+from iblurry.errors import InputError
+from iblurry.experiment import run as running
+from iblurry.experiment.workers import Plan
+
+DATA = "shapes:classes=10,train=80,test=6,size=8,channels=3"
+SUBJECT = Subject(dataset=DATA, network="mlp", memory=32, device="cpu", precision="float32", epochs=1)
+WORDS = ["--device", "cpu", "--precision", "float32", "--network", "mlp", "--dataset", DATA, "--memory", "32"]
+QUICK = [*WORDS, "--epochs", "1", "--steps", "36", "--samples", "10", "--protocol-samples", "40"]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return SUBJECT.load()
+
+
+# ---------------------------------------------------------------------------------------------------- equality
+
+
+@pytest.mark.parametrize("method", ["er", "gdumb"])
+def test_the_same_engine_takes_the_same_course(method, data):
+    row = equality.equal(method, SUBJECT, data, steps=60, modes=("captured", "compiled"))
+    assert row["equal"]
+    assert row["captured"]["loss differs by"] == row["captured"]["weights differ by"] == 0
+    assert row["captured"]["tolerance"] == 0 < row["compiled"]["tolerance"]
+
+
+@pytest.fixture(scope="module")
+def courses(data):
+    """Of ER, and of ER with another seed on the same samples; the experiment that made the first."""
+    one = SUBJECT.experiment("er", memory=equality.MEMORY, samples=60)
+    engine = SUBJECT.engine("eager")
+    first = equality.take(one, data, engine)
+    return one, first, equality.take(dataclasses.replace(one, seed=2), data, SUBJECT.engine("eager"))
+
+
+def test_what_a_course_holds(courses):
+    _, course, _ = courses
+    assert len(course.losses) == 7  # rounds of eight samples
+    assert [tuple(rows.shape) for rows in course.rows] == [(2, 57)] * 4  # at 20, 40, 50 and 60
+    assert [seen for _, seen in course.counters] == [20, 40, 60]
+    assert course.counters[-1][0] == 56
+    assert len(course.answers) == 3
+    assert len(course.dice) >= 56 * 6
+    assert not torch.equal(course.answers[0], course.answers[2])
+
+
+@pytest.mark.parametrize("mode", ["captured", "compiled"])
+def test_another_course_is_told(mode, courses):
+    one, first, other = courses
+    figures = equality.compare(first, other, mode, one)
+    assert not figures["equal"]
+    assert not figures["same rows"]
+    assert not figures["same dice"]
+    assert min(figures[f"{what} by"] for what in equality.DIFFERENCES) > 0
+
+
+@pytest.mark.parametrize("by, compiled_is_equal", [(1e-3, True), (1.0, False), (float("nan"), False)])
+def test_a_loss_that_drifts(by, compiled_is_equal, courses):
+    one, first, _ = courses
+    drifted = dataclasses.replace(first, losses=[loss + by for loss in first.losses])
+    assert not equality.compare(first, drifted, "captured", one)["equal"]
+    assert equality.compare(first, drifted, "compiled", one)["equal"] == compiled_is_equal
+
+
+def test_rows_may_differ_only_where_losses_decide(courses):
+    one, first, _ = courses
+    moved = dataclasses.replace(first, rows=[rows + 1 for rows in first.rows])
+    clib = SUBJECT.experiment("clib")
+    assert not equality.compare(first, moved, "compiled", one)["equal"]
+    assert equality.compare(first, moved, "compiled", clib)["equal"]
+    assert not equality.compare(first, moved, "captured", clib)["equal"]
+
+
+def test_too_many_steps_are_refused(data):
+    with pytest.raises(InputError, match="give from 3 to 480"):
+        equality.equal("er", SUBJECT, data, steps=500, modes=("captured",))
+
+
+# ---------------------------------------------------------------------------------------------------- floor
+
+
+def test_operations_of_a_network(data):
+    assert flops("mlp", data) == 2 * (192 * 256 + 256 * 256 + 256 * 10)
+
+
+def test_floors_count_images(data):
+    image = flops("mlp", data) / 1e6  # milliseconds at 10^9 operations a second
+    er, clib, gdumb = (floors(name, SUBJECT, data, 1e9) for name in ("er", "clib", "gdumb"))
+    assert er["sample"] == er["forward and backward"] == pytest.approx(3 * 16 * image)
+    assert clib["sample"] == pytest.approx((3 * 16 + 32) * image)
+    assert clib["memory losses"] == pytest.approx(32 * image)
+    assert (gdumb["sample"], gdumb["forward and backward"]) == (0, pytest.approx(3 * 16 * image))
+    assert er["10,000 images"] == pytest.approx(10_000 * image)
+    assert best_rate("cpu", "float32") > 1e8
+
+
+# ---------------------------------------------------------------------------------------------------- packing
+
+
+def clock(start, seconds, samples=100, step=20):
+    made = Clock()
+    for at in range(step, samples + 1, step):
+        made.when.append(start + at * seconds)
+        made.where.append(at)
+    return made
+
+
+def test_pace_counts_the_samples_of_all_runs():
+    assert pace([clock(5.0, 0.1)], 20, 100) == pytest.approx(0.1)
+    assert pace([clock(0.0, 0.1), clock(0.0, 0.1)], 20, 100) == pytest.approx(0.05)
+    late = [clock(0.0, 0.1), clock(2.0, 0.2)]  # under way together from second 6 to second 10: 40 and 20 samples
+    assert pace(late, 20, 100) == pytest.approx(4 / 60)
+    with pytest.raises(InputError, match="not under way together"):
+        pace([clock(0.0, 0.1), clock(20.0, 0.1)], 20, 100)
+    with pytest.raises(InputError, match="choose another --out"):
+        pace([Clock()], 20, 100)
+
+
+@pytest.mark.skipif("pack" not in {f.name for f in dataclasses.fields(Plan)}, reason="no packing here")
+def test_packed_seeds(data, tmp_path):
+    row = packed("clib", SUBJECT, data, tmp_path, samples=180)
+    assert row["seeds"] == len(list((tmp_path / "packed").iterdir())) == 3
+    assert row["ratio"] == pytest.approx(row["packed ms a sample"] / row["alone ms a sample"])
+
+
+# ---------------------------------------------------------------------------------------------------- program
+
+
+def test_the_whole_program(tmp_path, capsys):
+    file = tmp_path / "report.json"
+    sections = [word for name in ("equal", "stages", "protocol") for word in ("--only", name)]
+    code = program.main([*QUICK, *sections, "--methods", "clib", "gdumb", "--json", str(file)])
+    printed = capsys.readouterr().out
+    report = json.loads(file.read_text())
+    assert code == 0
+    assert [row["method"] for row in report["equal"]] == ["clib", "gdumb"]
+    clib, gdumb = report["stages"]
+    assert {"insertion", "augmentation", "optimizer", "memory losses", "step"} <= set(clib["stages"])
+    assert set(clib["stages"]) - set(gdumb["stages"]) == {"memory losses", "telling"}
+    assert min(clib["stages"].values()) > 0
+    assert (clib["questions"], gdumb["fractions"]["sample"]) == (60, None)
+    assert clib["fractions"]["sample"] == pytest.approx(clib["floor ms"]["sample"] / clib["ms a sample"])
+    assert [(row["method"], row["samples"]) for row in report["protocol"]] == [("clib", 40)]
+    assert {figure["verdict"] for figure in report["figures"]} == {"not measured"}  # 40 samples are no protocol
+    assert "fwd+bwd" in printed
+    assert "four ER seeds packed / alone" in printed
+
+
+def test_another_course_ends_with_1(monkeypatch):
+    monkeypatch.setattr(program, "equal", lambda name, *rest, **options: {"method": name, "equal": False})
+    assert program.main([*QUICK, "--only", "equal", "--methods", "er"]) == 1
+
+
+def test_figures_to_reach():
+    whole = {"method": "clib", "samples": 50_000, "queries": 500}
+    report = {
+        "options": {"dataset": "cifar10"},
+        "protocol": [whole | {"seconds": 149.0}, whole | {"method": "er", "seconds": 91.0}],
+        "packed": [{"method": "er", "ratio": 0.5}],
+    }
+    assert [figure["verdict"] for figure in figures(report)] == ["reached", "missed", "not measured", "reached"]
+    assert figures_table(figures(report)).splitlines()[2].split()[-4:] == ["149", "150", "100", "reached"]
+    report["options"]["dataset"] = DATA
+    assert figures(report)[0]["verdict"] == "not measured"
+
+
+def test_a_table_of_what_there_is():
+    lines = methods_table({"equal": [{"method": "er", "equal": False}]}).splitlines()
+    assert lines[2].split() == ["er", "NO"]
+    assert lines[2].index("NO") == len(lines[1]) - 2
+
+
+# ---------------------------------------------------------------------------------------------------- resume
+
+SMALL = ["--dataset", "shapes:classes=10,train=12,test=6,size=8,channels=3", "--samples", "60", "--query-every", "20"]
+RESUME = [*WORDS[:6], *SMALL, "--memory", "32", "--epochs", "2", "--save-samples", "7", "--threads", "1"]
+
+
+class Ended(Exception):  # noqa: N818
+    """Instead of a process's end."""
+
+
+@pytest.fixture
+def _in_this_process(monkeypatch):
+    """Sittings without the seconds a process takes to start; what `os._exit` ends is unwound instead."""
+
+    def end(code):
+        raise Ended
+
+    def sit(command, **options):
+        try:
+            code = resume.main(command[3:])
+        except Ended:
+            code = resume.KILLED
+        return subprocess.CompletedProcess(command, code)
+
+    monkeypatch.setattr(running, "GLANCE", running.GLANCE)  # put back afterwards
+    monkeypatch.setattr(resume.os, "_exit", end)
+    monkeypatch.setattr(resume.subprocess, "run", sit)
+
+
+@pytest.mark.usefixtures("_in_this_process")
+@pytest.mark.parametrize("method", ["er", "gdumb"])
+def test_resumed_as_in_peace(method, tmp_path, capsys):
+    words = [method, *RESUME, "--stops", "2", "--out", str(tmp_path)]
+    assert resume.main(words) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["same"] == {"journal": True, "checkpoint": True}
+    assert sorted(stop.split()[0] for stop in row["stops"]) == ["kill", "stop", "stop"]
+    with pytest.raises(InputError, match="choose another --out"):
+        resume.main(words)
+
+
+@pytest.mark.usefixtures("_in_this_process")
+def test_resumed_otherwise_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(resume, "kept", lambda folder: {"journal": str(folder).encode()})
+    assert resume.main(["er", *RESUME, "--stops", "0", "--kills", "0", "--out", str(tmp_path)]) == 1
+    assert json.loads(capsys.readouterr().out)["equal"] is False
+
+
+def test_a_sitting_is_really_killed(tmp_path):
+    resume._sitting("er", resume.parser().parse_args(["er", *RESUME]), tmp_path, "kill", 25)
+    (folder,) = tmp_path.iterdir()
+    assert [int(path.stem[-3:]) for path in sorted(folder.glob("checkpoint-*"))] == [14, 21]
+    assert not (folder / "summary.json").exists()
