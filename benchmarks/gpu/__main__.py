@@ -15,7 +15,7 @@ from benchmarks.gpu.protocol import PACKS, full, packed
 from benchmarks.gpu.query import peak_gb, query
 from benchmarks.gpu.report import Report
 from benchmarks.gpu.stages import stages
-from benchmarks.gpu.subject import ALL, Subject, lane, start_afresh
+from benchmarks.gpu.subject import ALL, Subject, start_afresh
 from benchmarks.gpu.table import figures_table, methods_table
 from benchmarks.gpu.walk import per_sample, walk
 from iblurry.data.dataset import Dataset
@@ -69,7 +69,7 @@ def measure(given: argparse.Namespace, subject: Subject, data: Dataset, report: 
 def costs(method: str, subject: Subject, data: Dataset, *, samples: int, rate: float) -> dict[str, Any]:
     """What a sample, its stages and a query cost, and the share of it that arithmetic alone would take."""
     engine = subject.engine("compiled")
-    with lane(engine):
+    with engine.lane():
         walking = walk(method, subject, data, engine, samples=samples)
         sample = per_sample(walking, samples)
         asked = query(walking.learner, data)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.gpu.subject import Mode, Subject, lane, start_afresh
+from benchmarks.gpu.subject import Mode, Subject, start_afresh
 from iblurry.data.dataset import Dataset
 from iblurry.data.order import Order
 from iblurry.data.stream import Stream
@@ -60,7 +60,7 @@ def take(one: Experiment, data: Dataset, engine: Eager) -> Course:
     """The course of an experiment's samples in this engine, with a task's end after each third."""
     course = Course()
     _note_dice(engine, course)
-    with lane(engine):
+    with engine.lane():
         learner = one.learner(data, engine)
         learner.on_refit = lambda done, updates: _note_refit(learner, course)
         for sample in Stream(data, _thirds(one, data)):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -53,12 +51,6 @@ class Subject:
         if mode == "eager" or torch.device(self.device).type == "cpu":
             return Eager(self.device, self.precision)
         return Graph(self.device, self.precision, compiles=mode == "compiled")
-
-
-@contextmanager
-def lane(engine: Eager) -> Iterator[None]:
-    """Where this engine's work is enqueued; all work of the benchmark on a device happens inside."""
-    yield
 
 
 def start_afresh(device: str) -> None:
