@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, ParamSpec, TypeVar
 
 import torch
@@ -30,6 +31,10 @@ class Eager:
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise InputError(f"device={str(device)!r}: no GPU can be used here; use 'cpu'.")
         self.precision = precision
+
+    def lane(self) -> AbstractContextManager[None]:
+        """Work that begins inside is this engine's, and does not wait for that of others on the device."""
+        return nullcontext()
 
     def prepare(self, network: Network) -> Network:
         """The network where steps run, in this engine's precision."""
