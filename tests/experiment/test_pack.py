@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import weakref
 from contextlib import closing, contextmanager
 
 import pytest
@@ -215,6 +216,19 @@ def test_all_that_a_run_does_on_the_device_it_does_in_its_lane(alone, tmp_path, 
     assert [kept(one.folder) for one in results] == alone
     assert all(done)
     assert lanes == []
+
+
+def test_a_run_that_is_done_leaves_its_memory_to_the_next(tmp_path, monkeypatch):
+    alive, most, make = weakref.WeakSet(), [], Learner.__init__
+
+    def made(self, *args, **options):
+        make(self, *args, **options)
+        alive.add(self)
+        most.append(len(alive))
+
+    monkeypatch.setattr(Learner, "__init__", made)
+    run_all(MIXED, Plan(out=tmp_path, pack=2))
+    assert most == [1, 2, 1, 2, 1]  # those of one length end in the same turn
 
 
 def test_data_is_loaded_once(tmp_path, monkeypatch):
