@@ -28,7 +28,7 @@ SECTIONS = {
     "Learning (defaults are the paper's for the data set)": ("memory", "network", "query_every", "changes", "modules"),
     "Places": ("out", "figure", "data_home", "as_json"),
     "Machine (nothing here is part of the experiment)": (
-        *("device", "precision", "jobs", "threads", "save_seconds", "save_samples"),
+        *("device", "precision", "jobs", "pack", "threads", "save_seconds", "save_samples"),
     ),
 }
 EXAMPLES = """\b
@@ -69,6 +69,14 @@ Examples:
 )
 @click.option("--precision", metavar="NAME", help="float32 or bfloat16.  [default: float32; bfloat16 on a GPU]")
 @click.option("--jobs", metavar="J", type=Whole(1), help="Runs at a time.  [default: one per core]")
+@click.option(
+    "--pack",
+    metavar="N",
+    type=Whole(1),
+    default=1,
+    show_default=True,
+    help="Runs side by side in one process on one GPU.",
+)
 @click.option("--threads", metavar="T", type=Whole(1), help="Threads of each run.  [default: its share; 1 if small]")
 @click.option(
     "--save-seconds",
@@ -90,6 +98,7 @@ def run(
     figure: Path | None,
     data_home: Path | None,
     jobs: int | None,
+    pack: int,
     device: str,
     precision: Any,
     threads: int | None,
@@ -121,9 +130,8 @@ def run(
 
     _check(experiments, load(dataset, data_home))
     often = Often(seconds=save_seconds, samples=save_samples)
-    plan = Plan(
-        out=out, data_home=data_home, save=often, jobs=jobs, threads=threads, device=device, precision=precision
-    )
+    machine: Any = {"device": device, "precision": precision, "jobs": jobs, "pack": pack, "threads": threads}
+    plan = Plan(out=out, data_home=data_home, save=often, **machine)
     with Watch() as watch:
         watchers = [watch.watcher(f"{one.method.name} seed {one.seed}") for one in experiments]
         results = run_all(experiments, plan, watchers)

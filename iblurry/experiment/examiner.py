@@ -14,7 +14,7 @@ from iblurry.data.dataset import Dataset
 from iblurry.data.decoders import Decoders
 from iblurry.data.images import eager_bytes
 from iblurry.data.prefetch import batches
-from iblurry.errors import DivergedError
+from iblurry.experiment.answer import Answer
 from iblurry.learner import Learner
 
 PIECE = 512  # images that go to the device together
@@ -39,23 +39,19 @@ class Examiner:
         self._rows = torch.empty(0, dtype=torch.int64, device=device)  # (questions,) the right answers
         self._totals: list[int] = []  # questions of each class met
 
-    def ask(self, learner: Learner) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Right answers and questions of each class met, in the order they were met."""
+    def ask(self, learner: Learner) -> Answer:
+        """Right answers and questions of each class met, in the order they were met; nobody waits for them here."""
         for label in learner.labels[len(self._totals) :]:
             self._meet(str(label))
-        chosen = [self._choose(learner, pixels) for pixels in self._questions()]
-        right = (torch.cat([self._rows[:0], *chosen]) == self._rows).long()  # there may be no question yet
+        chosen, sound = [self._rows[:0]], [torch.ones((), dtype=torch.bool, device=self.device)]  # if nothing is asked
+        for pixels in self._questions():
+            logits = learner.logits(pixels)[:, : len(self._totals)]
+            chosen.append(logits.argmax(1))
+            sound.append(logits.isfinite().all())
+        right = (torch.cat(chosen) == self._rows).long()
         correct = torch.zeros(len(self._totals), dtype=torch.int64, device=self.device).index_add_(0, self._rows, right)
-        return tuple(correct.tolist()), tuple(self._totals)
-
-    def _choose(self, learner: Learner, pixels: Tensor) -> Tensor:
-        logits = learner.logits(pixels)[:, : len(self._totals)]
-        if not logits.isfinite().all():  # the answers of a broken network are not worth counting
-            raise DivergedError(
-                f"The network's answers are no numbers any more at sample {learner.bench.seen}; a lower learning rate "
-                f"(schedule.rate, now {learner.method.schedule.now:.3g}) usually helps."
-            )
-        return logits.argmax(1)
+        told = torch.cat([correct, torch.stack(sound).all().long()[None]])
+        return Answer(told, tuple(self._totals), at=learner.bench.seen, rate=learner.method.schedule.now)
 
     def _questions(self) -> Iterator[Tensor]:
         return iter([self._images[: len(self._asked)]]) if self.kept else self._read(self._asked)

@@ -12,41 +12,14 @@ from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from iblurry.data.dataset import Dataset
 from iblurry.data.decoders import usual_workers
-from iblurry.data.load import load
 from iblurry.errors import IblurryError, StoppedError
 from iblurry.experiment.environment import Where
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.interrupt import stopping_politely
-from iblurry.experiment.progress import Watcher
-from iblurry.experiment.run import Often, run
-
-
-class Task(NamedTuple):
-    """One run still to be done or continued."""
-
-    experiment: Experiment
-    where: Where
-    watcher: Watcher
-
-
-class Runner:
-    """Runs one task after the other, and loads their data only once where it is the same."""
-
-    def __init__(self, out: Path, data_home: Path | None, save: Often) -> None:
-        self.out, self.data_home, self.save = out, data_home, save
-        self._loaded: tuple[str, Dataset] | None = None
-
-    def run(self, task: Task) -> None:
-        spec = task.experiment.dataset
-        if self._loaded is None or self._loaded[0] != spec:
-            self._loaded = spec, load(spec, self.data_home)
-        data = self._loaded[1]
-        run(task.experiment, self.out, dataset=data, watcher=task.watcher, save=self.save, where=task.where)
+from iblurry.experiment.task import Runner, Task
 
 
 class Pool:

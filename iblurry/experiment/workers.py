@@ -14,9 +14,11 @@ from iblurry.experiment.environment import Where
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.interrupt import stopping_politely
-from iblurry.experiment.pool import Pool, Runner, Task
+from iblurry.experiment.pack import Pack
+from iblurry.experiment.pool import Pool
 from iblurry.experiment.progress import Silent, Watcher
 from iblurry.experiment.run import Often, Result, result
+from iblurry.experiment.task import Runner, Task
 
 HEAVY = "resnet"  # networks of this name gain from several threads; the small ones only lose
 
@@ -28,17 +30,25 @@ class Plan:
     out: Path
     data_home: Path | None = None
     save: Often = Often()
-    jobs: int | None = None  # runs at a time; None: as many as there are cores
+    jobs: int | None = None  # runs at a time, each in a process of its own; None: as many as there are cores
+    pack: int = 1  # runs at a time, side by side in one process; more than one: then there is one job
     threads: int | None = None  # torch threads of each; None: its share of the cores, or 1 for a small network
     device: str = "cpu"  # or cuda; auto is a GPU for a heavy network where there is one
     precision: Precision | None = None  # None: the device's usual one
 
     def __post_init__(self) -> None:
-        for name, value in (("jobs", self.jobs), ("threads", self.threads)):
+        for name, value in (("jobs", self.jobs), ("pack", self.pack), ("threads", self.threads)):
             if value is not None and value < 1:
                 raise InputError(f"{name}={value} is too small; the least is 1.")
+        if self.pack > 1 and (self.jobs or 1) > 1:
+            raise InputError(
+                f"jobs={self.jobs} and pack={self.pack} cannot go together: a pack is one process. Choose one of them, "
+                "jobs for the cores of a CPU, pack for a GPU."
+            )
 
     def jobs_for(self, experiments: Sequence[Experiment]) -> int:
+        if self.pack > 1:
+            return 1
         on_gpu = any(self.device_for(one) != "cpu" for one in experiments)  # where processes only take turns
         return max(1, min(self.jobs or (1 if on_gpu else cores()), len(experiments)))
 
@@ -73,7 +83,9 @@ def run_all(experiments: Sequence[Experiment], plan: Plan, watchers: Sequence[Wa
             folder.claim(experiment)
     runner = Runner(plan.out, plan.data_home, plan.save)
     with stopping_politely() as stop:
-        if min(jobs, len(todo)) > 1:
+        if plan.pack > 1:
+            Pack(todo, runner, plan.pack).go()
+        elif min(jobs, len(todo)) > 1:
             Pool(todo, runner, min(jobs, len(todo))).go()
         else:
             for task in todo:

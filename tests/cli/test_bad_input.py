@@ -75,6 +75,8 @@ REFUSALS = {  # a command line: words of its sentence
     "run --query-every 5000": "give --query-every a number up to 1400",
     "run --samples 10": "query_every=25 is more than the stream's 10 samples",
     "run --jobs 0": "--jobs 0: give a whole number from 1.",
+    "run --pack 0": "--pack 0: give a whole number from 1.",
+    "run --jobs 2 --pack 2": "jobs=2 and pack=2 cannot go together: a pack is one process. Choose one of them",
     "run --jobs x": "--jobs x: give a whole number from 1.",
     "run --threads 0": "--threads 0: give a whole number from 1.",
     "run --save-seconds nan": "--save-seconds nan: give a number from 0.",

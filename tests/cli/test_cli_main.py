@@ -20,7 +20,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
         "[METHOD]...",
         *("--dataset", "--seeds", "--disjoint", "--blur", "--tasks", "--mode", "--samples", "--published"),
         *("--memory", "--network", "--query-every", "--set", "--import"),
-        *("--out", "--figure", "--data-home", "--device", "--precision", "--jobs", "--threads"),
+        *("--out", "--figure", "--data-home", "--device", "--precision", "--jobs", "--pack", "--threads"),
         *("--save-seconds", "--save-samples", "--json"),
     ],
     "iblurry show": ["[RUN]...", "--figure", "--import", "--json"],

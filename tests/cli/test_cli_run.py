@@ -137,10 +137,12 @@ def test_plan(call, monkeypatch):
         "iblurry.experiment.workers.run_all", lambda experiments, plan, watchers: plans.append(plan) or []
     )
     call("run", "--jobs", "3", "--threads", "2", "--save-seconds", "0.5", "--save-samples", "9", "--data-home", "x")
+    call("run", "--pack", "4")
     call("run")
-    (plan, usual) = plans
+    (plan, packed, usual) = plans
     assert (plan.jobs, plan.threads, plan.save.seconds, plan.save.samples) == (3, 2, 0.5, 9)
     assert (str(plan.out), str(plan.data_home)) == ("runs", "x")
+    assert (plan.pack, packed.pack, usual.pack) == (1, 4, 1)
     assert (usual.jobs, usual.threads, usual.save.seconds, usual.save.samples) == (None, None, 30, None)
 
 
@@ -168,6 +170,18 @@ def test_interrupted_and_continued(program, quick, here):
     assert json.loads(went_on.out)["table"] == json.loads(undisturbed.out)["table"]
     for folder in folders(here / "runs"):
         assert (folder / "journal.jsonl").read_bytes() == (here / "other" / folder.name / "journal.jsonl").read_bytes()
+
+
+def test_packed(quick, here):
+    alone = quick("er", "clib", "--seeds", "1,2", "--json", "--out", "alone")
+    packed = quick("er", "clib", "--seeds", "1,2", "--json", "--out", "packed", "--pack", "3")
+    assert json.loads(packed.out)["table"] == json.loads(alone.out)["table"]
+    assert len(folders(here / "packed")) == 4
+    for folder in folders(here / "packed"):
+        assert (folder / "journal.jsonl").read_bytes() == (here / "alone" / folder.name / "journal.jsonl").read_bytes()
+    assert [line.split(":")[0] for line in packed.err.splitlines()] == [
+        "er seed 1", "er seed 2", "clib seed 1", "clib seed 2",
+    ]  # fmt: skip
 
 
 def test_ones_own_part_also_in_workers(apart, own, here, refused):

@@ -46,7 +46,7 @@ def crash():
 @pytest.fixture(autouse=True)
 def _looks_at_every_update(monkeypatch):
     """A clock that leaps: every look is due."""
-    from iblurry.experiment import run as run_module
+    from iblurry.experiment import saving, walk
 
     class Leaping:
         now = 0.0
@@ -56,7 +56,8 @@ def _looks_at_every_update(monkeypatch):
             cls.now += 1.5
             return cls.now
 
-    monkeypatch.setattr(run_module, "time", Leaping)
+    for module in (walk, saving):
+        monkeypatch.setattr(module, "time", Leaping)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import signal
 import pytest
 
 from iblurry.errors import CheckpointError, DiskFullError
-from iblurry.experiment import run as run_module
+from iblurry.experiment import walk as walk_module
 from iblurry.experiment.checkpoint import load_latest
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.progress import Silent
@@ -22,7 +22,7 @@ from tests.experiment.small import METHODS, At, CrashError, checkpoints, crash, 
 @pytest.fixture(autouse=True)
 def _every_sample(monkeypatch):
     """Watchers are told of every sample."""
-    monkeypatch.setattr(run_module, "GLANCE", 1)
+    monkeypatch.setattr(walk_module, "GLANCE", 1)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import torch
 
 from iblurry.data.load import load
 from iblurry.errors import DivergedError, FolderError, InputError
+from iblurry.experiment import checkpoint, walk
 from iblurry.experiment import run as run_module
 from iblurry.experiment.checkpoint import load_latest
 from iblurry.experiment.environment import Where
@@ -29,7 +30,7 @@ from tests.experiment.small import DATA, At, CrashError, checkpoints, crash, kep
 @pytest.fixture
 def every_sample(monkeypatch):
     """Watchers are told of every sample."""
-    monkeypatch.setattr(run_module, "GLANCE", 1)
+    monkeypatch.setattr(walk, "GLANCE", 1)
 
 
 def by_hand(experiment, data):
@@ -78,8 +79,8 @@ def test_the_journal_is_what_a_plain_loop_gives(name, tmp_path):
 
 def test_parts_hear_of_the_end_of_a_task_before_it_is_asked_about(tmp_path, monkeypatch):
     events = []
-    append = run_module.Journal.append
-    monkeypatch.setattr(run_module.Journal, "append", lambda self, r: (events.append(r.kind), append(self, r)))
+    append = walk.Journal.append
+    monkeypatch.setattr(walk.Journal, "append", lambda self, r: (events.append(r.kind), append(self, r)))
     end = Learner.end_task
     monkeypatch.setattr(Learner, "end_task", lambda self: (events.append(f"end at {self.bench.seen}"), end(self)))
     run(small(query_every=40), tmp_path)
@@ -128,8 +129,8 @@ def test_often_is_checked():
 
 def test_checkpoints_by_time_and_by_sample(tmp_path, monkeypatch):
     saved = []
-    save = run_module.checkpoint.save
-    monkeypatch.setattr(run_module.checkpoint, "save", lambda f, s, *, at: (saved.append(at), save(f, s, at=at)))
+    save = checkpoint.save
+    monkeypatch.setattr(checkpoint, "save", lambda f, s, *, at: (saved.append(at), save(f, s, at=at)))
     run(small(seed=1), tmp_path, save=Often(samples=30))
     assert saved == [30, 60, 80]
     saved.clear()

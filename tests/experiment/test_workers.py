@@ -16,7 +16,7 @@ import pytest
 
 from iblurry.errors import DivergedError, FolderError, InputError, StoppedError
 from iblurry.experiment import folder as folder_module
-from iblurry.experiment import pool
+from iblurry.experiment import pool, task
 from iblurry.experiment.progress import Silent
 from iblurry.experiment.run import Often
 from iblurry.experiment.workers import Plan, cores, run_all
@@ -181,8 +181,8 @@ def test_the_same_experiment_twice(tmp_path):
 
 
 def test_data_is_loaded_once_for_runs_in_a_row(tmp_path, monkeypatch):
-    loaded, load = [], pool.load
-    monkeypatch.setattr(pool, "load", lambda spec, home: (loaded.append(spec), load(spec, home))[1])
+    loaded, load = [], task.load
+    monkeypatch.setattr(task, "load", lambda spec, home: (loaded.append(spec), load(spec, home))[1])
     run_all([small(samples=10), small(samples=10, seed=2)], Plan(out=tmp_path, jobs=1))
     assert loaded == [small().dataset]
 
@@ -204,7 +204,7 @@ def test_threads_do_not_depend_on_what_is_left_to_do(tmp_path, monkeypatch):
     assert Plan(out=tmp_path, threads=5, jobs=2).where(heavy[0], 2).threads == 5
     assert Plan(out=tmp_path, jobs=20).jobs_for(SOME) == 3
     given = []
-    monkeypatch.setattr(pool.Runner, "run", lambda self, task: given.append(task.where.threads))
+    monkeypatch.setattr(task.Runner, "run", lambda self, one: given.append(one.where.threads))
     finished = tmp_path / heavy[0].name
     finished.mkdir()
     (finished / "summary.json").write_text("{}")
@@ -214,7 +214,7 @@ def test_threads_do_not_depend_on_what_is_left_to_do(tmp_path, monkeypatch):
     assert given == [4]  # as if both were still to run
 
 
-@pytest.mark.parametrize("bad", [{"jobs": 0}, {"threads": -1}])
+@pytest.mark.parametrize("bad", [{"jobs": 0}, {"pack": 0}, {"threads": -1}])
 def test_bad_plans(bad, tmp_path):
     with pytest.raises(InputError, match="is too small; the least is 1"):
         Plan(out=tmp_path, **bad)

@@ -1,0 +1,109 @@
+"""The pack: several runs side by side in this process, a sample each in turn."""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+
+import torch
+
+from iblurry.data.dataset import Dataset
+from iblurry.data.decoders import usual_workers
+from iblurry.experiment.environment import thread_count
+from iblurry.experiment.interrupt import Stop, stopping_politely
+from iblurry.experiment.task import Runner, Task
+from iblurry.experiment.walk import opened
+
+
+class Pack:
+    """Up to `size` runs at a time; when one is done, the next takes its place.
+
+    Each comes out as it does alone, bit for bit. On a GPU each has a lane of its own, so that the device computes for
+    one while the host prepares another. A refit (gdumb, rm, joint) belongs to a single sample: the others wait for it.
+
+    One that fails stops the others politely, as a signal does: what they have done is saved.
+    """
+
+    def __init__(self, tasks: Sequence[Task], runner: Runner, size: int) -> None:
+        self.waiting, self.runner, self.size = deque(tasks), runner, size
+        self.decoders = usual_workers(runs=max(1, min(size, len(tasks))))
+        self.abreast: list[_Member] = []
+        self.failed: Exception | None = None
+        self.stop = Stop()
+
+    def go(self) -> None:
+        with stopping_politely() as self.stop, thread_count(torch.get_num_threads()), ExitStack() as blow:
+            blow.callback(self._leave)
+            self._fill()
+            while self.abreast:
+                self.abreast = [member for member in self.abreast if self._step(member)]
+                self._fill()
+        if self.failed is not None:
+            raise self.failed
+
+    def stops(self) -> bool:
+        return self.stop.asked or self.failed is not None
+
+    def _fill(self) -> None:
+        """New runs in the places of those that are done."""
+        while self.waiting and len(self.abreast) < self.size and not self.stops():
+            gc.collect()  # learners hold themselves: one that is done would keep its part of the device's memory
+            try:
+                self.abreast.append(_Member(self.waiting.popleft(), self))
+            except Exception as error:
+                self.failed = error
+
+    def _step(self, member: _Member) -> bool:
+        """Whether it goes on."""
+        try:
+            if member.step():
+                return True
+        except Exception as error:
+            self.failed = self.failed or error
+        member.close()
+        return False
+
+    def _leave(self) -> None:
+        """All at once, which only a blow (a second Ctrl-C) finds still there: their checkpoints make it safe."""
+        for member in self.abreast:
+            member.close()
+
+    def data(self, spec: str) -> Dataset:
+        """That of a run beside it, where it is the same."""
+        beside = (member.walk.dataset for member in self.abreast if member.walk is not None and member.spec == spec)
+        return next(beside, None) or self.runner.data(spec)
+
+
+class _Member:
+    """One run of the pack."""
+
+    def __init__(self, task: Task, pack: Pack) -> None:
+        self.spec = task.experiment.dataset
+        run = opened(
+            task.experiment,
+            pack.runner.out,
+            data=lambda: pack.data(self.spec),
+            watcher=task.watcher,
+            often=pack.runner.save,
+            where=task.where,
+            decoders=pack.decoders,
+        )
+        with ExitStack() as opening:
+            self.walk = opening.enter_context(run)
+            if self.walk is not None:
+                self.steps = opening.enter_context(closing(self.walk.steps(pack.stops)))
+            self._opened = opening.pop_all()
+
+    def step(self) -> bool:
+        """One sample, with the threads and in the lane it has alone; False when there is no more to do."""
+        if self.walk is None:
+            return False
+        if torch.get_num_threads() != self.walk.threads:
+            torch.set_num_threads(self.walk.threads)
+        with self.walk.engine.lane():
+            return next(self.steps, None) is not None
+
+    def close(self) -> None:
+        self._opened.close()

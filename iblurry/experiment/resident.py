@@ -1,0 +1,40 @@
+"""Training images that lie on the device: put there once for all runs of this process on the same data set."""
+
+from __future__ import annotations
+
+import math
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from iblurry.data.dataset import Dataset
+from iblurry.data.images import eager_bytes
+from iblurry.data.pictures import Pictures
+
+PIECE = 4096  # images copied together: what is on the way takes little memory
+
+_there: WeakKeyDictionary[Dataset, dict[torch.device, Tensor]] = WeakKeyDictionary()  # gone when the data set is
+
+
+def resident(dataset: Dataset, device: torch.device) -> Tensor | None:
+    """(N, C, H, W) uint8 on the device; None where images stay on the disk or take more than `eager_bytes`."""
+    images = dataset.train.images
+    if isinstance(images, Pictures) or math.prod(images.shape) > eager_bytes():
+        return None
+    copies = _there.setdefault(dataset, {})
+    if device not in copies:
+        copies[device] = _copied(dataset, device)
+    return copies[device]
+
+
+def _copied(dataset: Dataset, device: torch.device) -> Tensor:
+    images = dataset.train.images
+    copy = torch.empty(images.shape, dtype=torch.uint8, device=device)
+    for start in range(0, len(images), PIECE):
+        piece = np.array(images[start : start + PIECE])  # torch shares only arrays that may be written to
+        copy[start : start + PIECE] = torch.from_numpy(piece)
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()  # runs in other lanes must not read before it is there
+    return copy

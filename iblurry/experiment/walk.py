@@ -1,0 +1,234 @@
+"""One run on its way: sample by sample through the stream, with queries, records and checkpoints where they are due."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from iblurry.data.dataset import Dataset
+from iblurry.data.stream import Sample, Stream
+from iblurry.engine.choose import engine
+from iblurry.engine.eager import Eager
+from iblurry.errors import DivergedError, FolderError
+from iblurry.experiment.environment import Where, environment, moved
+from iblurry.experiment.examiner import Examiner
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd, read
+from iblurry.experiment.metrics import metrics
+from iblurry.experiment.outbox import Asked, Outbox
+from iblurry.experiment.progress import Watcher
+from iblurry.experiment.resident import resident
+from iblurry.experiment.saving import Often, Saving
+
+GLANCE = 20  # samples between two looks at the loss and the progress bar; a second at most
+
+
+@contextmanager
+def opened(
+    experiment: Experiment,
+    out: Path,
+    *,
+    data: Callable[[], Dataset],
+    watcher: Watcher,
+    often: Often,
+    where: Where,
+    decoders: int | None = None,
+) -> Iterator[Walk | None]:
+    """The run in its folder, which is nobody else's meanwhile; None where it is finished and needs no `data`.
+
+    `decoders` is how many processes decode pictures ahead; None: the usual number.
+    """
+    folder = RunFolder(out / experiment.name)
+    # First of all: a device that is not there is refused before anything is written. What is finished needs none.
+    chosen = engine(where.device, where.precision) if folder.summary() is None else None
+    with folder.held():
+        folder.claim(experiment)
+        if chosen is None or folder.summary() is not None:
+            yield None
+        else:
+            yield Walk(experiment, folder, data(), watcher, often, chosen, where.threads, decoders)
+
+
+class Walk:
+    """`steps` is the way; all of it wants this run's threads, and its engine's lane around it."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        folder: RunFolder,
+        dataset: Dataset,
+        watcher: Watcher,
+        often: Often,
+        engine: Eager,
+        threads: int | None,
+        decoders: int | None,
+    ) -> None:
+        self.experiment, self.folder, self.dataset, self.watcher = experiment, folder, dataset, watcher
+        self.often, self.engine = often, engine
+        self.stream = Stream(dataset, experiment.order(dataset), workers=decoders)
+        self.before = folder.environment() or {}
+        self.threads: int = self.before.get("threads", threads or torch.get_num_threads())
+        self.asked = {Query: 0, TaskEnd: 0}  # the sample after which each was answered last
+
+    @property
+    def remote(self) -> bool:
+        """Whether the host has to wait to see a tensor's value, so that it looks as seldom as it can."""
+        return self.engine.device.type != "cpu"
+
+    def steps(self, stops: Callable[[], bool]) -> Generator[int, None, None]:
+        """Gives way after each sample, of which it yields the number; ends with the stream, or saved once `stops()`.
+
+        Closed in between it ends as if it had been killed there: with its last checkpoint.
+        """
+        self.stops = stops
+        with closing(self.stream):
+            self._set_out()
+            with Journal(self.folder.journal) as journal:
+                self.outbox = Outbox(journal)
+                self.saving = self._saving()
+                self.saving.resume(self.watcher.say)
+                self._recall()
+                self.watcher.begin(self._title(), self.stream.position, len(self.stream))
+                try:
+                    finished = yield from self._walk()
+                    self._save()
+                except _StoppedInRefit:
+                    finished = False
+                except DivergedError as error:
+                    raise DivergedError(f"{error} {self.saving.kept()}") from None
+            if finished:
+                self._finish()
+
+    def _set_out(self) -> None:
+        self.learner = self.experiment.learner(self.dataset, self.engine)
+        self.learner.on_refit = self._refitting
+        self.examiner = Examiner(self.dataset, self.engine.device, decoders=self.stream.decoders)
+        self.images = resident(self.dataset, self.engine.device) if self.remote else None  # None: those of the stream
+        self.about = environment(self.stream, threads=self.threads, engine=self.engine)
+        self._check_same()
+        self.seconds, self.clock = float(self.before.get("seconds", 0.0)), time.monotonic()
+        self.folder.write("environment.json", self.about | {"seconds": self.seconds})
+
+    def _check_same(self) -> None:
+        for name, what in (("data", "data set"), ("order", "order of the samples")):
+            if self.before.get(name, self.about[name]) != self.about[name]:
+                raise FolderError(
+                    f"The {what} of {self.experiment.dataset!r} is not what {self.folder.path} was begun with; "
+                    "put the old files back, or choose another --out."
+                )
+        if (sentence := moved(self.before, self.about)) is not None:
+            self.watcher.say(sentence)
+
+    def _saving(self) -> Saving:
+        ends = tuple(self.stream.order.ends)
+        start = Start(self.experiment.digest, len(self.stream), ends, self.experiment.query_every)
+        return Saving(start, self.folder, self.stream, self.learner, self.outbox, self.often)
+
+    def _recall(self) -> None:
+        for record in read(self.folder.journal):
+            if isinstance(record, Query | TaskEnd):
+                self.asked[type(record)] = record.at
+
+    def _walk(self) -> Generator[int, None, bool]:
+        """Sample by sample; False where someone asked to stop before the end."""
+        self.looked = self.checked = time.monotonic()
+        if self.stream.position:
+            self._answer(self.stream.last)  # a checkpoint inside a refit lies before the answers it is made for
+        for sample in self.stream:
+            self._meet(sample)
+            self._answer(sample)
+            at, now = self.stream.position, time.monotonic()
+            if at % GLANCE == 0 or at == len(self.stream) or now - self.looked > 1:
+                self._look(at, now)
+            yield at
+            if self.stops():
+                return at == len(self.stream)
+            if self.saving.is_due(now) or self.saving.is_due_at(at):
+                self._save()
+        return True
+
+    def _meet(self, sample: Sample) -> None:
+        known = len(self.learner.labels)
+        image = sample.image if self.images is None else self.images[sample.index]
+        self.learner.observe(image, sample.label)
+        if len(self.learner.labels) > known:
+            self.outbox.put(NewClass(self.stream.position, sample.label))
+
+    def _answer(self, sample: Sample) -> None:
+        """Everything that follows a sample, in the order the journal has it; what was done already is not repeated."""
+        learner, at = self.learner, self.stream.position
+        waits = learner.method.readout.waits
+        if at % self.experiment.query_every == 0 and self.asked[Query] < at and not waits:
+            self._query(Query, sample.task)
+        if sample.last_of_task and self.asked[TaskEnd] < at:
+            if learner.tasks == sample.task:
+                learner.end_task()
+            if not waits or at == len(self.stream):
+                self._query(TaskEnd, sample.task)
+
+    def _query(self, kind: type[Query | TaskEnd], task: int) -> None:
+        if not self.remote:
+            self.learner.check()  # a broken network's answers are not worth a line; they say so themselves elsewhere
+        at, answer = self.stream.position, self.examiner.ask(self.learner)
+        rate = float(self.learner.method.schedule.now)
+        self.asked[kind] = at
+        self.outbox.put(Asked(kind, at, task, answer, rate, self.learner.bench.updates))
+
+    def _look(self, at: int, now: float) -> None:
+        self._check(now)
+        self.outbox.write()
+        if at == len(self.stream):
+            self.outbox.flush()  # whoever watches is told the last accuracy
+        self.watcher.move(at, self.outbox.accuracy, self.learner.method.schedule.now)
+        self.looked = now
+
+    def _refitting(self, done: int, updates: int) -> None:
+        """Between two updates of a refit: time to look, to save, or to stop."""
+        now = time.monotonic()
+        if (stops := self.stops()) or self.saving.is_due(now):
+            self._save()
+            if stops:
+                raise _StoppedInRefit
+        if now - self.looked > 0.2 or done == updates:
+            self._check(now)
+            self.watcher.refit(done, updates)
+            self.looked = now
+
+    def _check(self, now: float) -> None:
+        """Whether the loss is a number; where that has to be waited for, once a second will do."""
+        if not self.remote or now - self.checked > 1:
+            self.outbox.flush()  # in the same wait; what went wrong first is said
+            self.learner.check()
+            self.checked = now
+
+    def _save(self) -> None:
+        self.saving.save()
+        self.folder.write("environment.json", self.about | {"seconds": self._seconds()})
+
+    def _finish(self) -> None:
+        seconds = self._seconds()
+        numbers = asdict(metrics(read(self.folder.journal)))
+        pace = {"seconds": seconds, "samples_per_second": numbers["samples"] / seconds}
+        about = {
+            "method": self.experiment.method.name,
+            "dataset": self.experiment.dataset,
+            "seed": self.experiment.seed,
+        }
+        self.folder.write("summary.json", about | numbers | pace)
+
+    def _seconds(self) -> float:
+        """Spent on this run, earlier sittings and the turns of runs beside it included."""
+        return self.seconds + time.monotonic() - self.clock
+
+    def _title(self) -> str:
+        return f"{self.experiment.method.name} seed {self.experiment.seed}"
+
+
+class _StoppedInRefit(Exception):  # noqa: N818  no error: someone asked, and all is saved
+    """Unwinds a refit that is to be continued another time."""

@@ -1,0 +1,254 @@
+"""Runs packed into one process: each writes the bytes it writes alone, whatever happens beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import weakref
+from contextlib import closing, contextmanager
+
+import pytest
+import torch
+
+from iblurry.data.load import load
+from iblurry.engine.eager import Eager
+from iblurry.errors import DivergedError, FolderError, InputError
+from iblurry.experiment import checkpoint, pool, task, walk
+from iblurry.experiment.environment import Where
+from iblurry.experiment.examiner import Examiner
+from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.progress import Silent
+from iblurry.experiment.run import Often, run
+from iblurry.experiment.walk import opened
+from iblurry.experiment.workers import Plan, run_all
+from iblurry.learner import Learner
+from iblurry.parts import Constant
+from tests.experiment.small import DATA, At, CrashError, checkpoints, crash, kept, small
+
+MIXED = [small("er"), small("gdumb", query_every=20), small("clib"), small("er", seed=2), small("clib", samples=50)]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The journals and checkpoints of the runs, one after the other."""
+    out = tmp_path_factory.mktemp("alone")
+    return [kept(run(one, out, where=Where(threads=1)).folder) for one in MIXED]
+
+
+@pytest.fixture(autouse=True)
+def _no_pool(monkeypatch):
+    monkeypatch.setattr(pool.Pool, "go", lambda self: pytest.fail("a pack is one process"))
+
+
+@pytest.fixture
+def every_sample(monkeypatch):
+    """Watchers are told of every sample."""
+    monkeypatch.setattr(walk, "GLANCE", 1)
+
+
+class Telling(Silent):
+    """Writes into a list that others share."""
+
+    def __init__(self, name, events):
+        super().__init__()
+        self.name, self.events = name, events
+
+    def move(self, at, accuracy, rate):
+        super().move(at, accuracy, rate)
+        self.events.append((self.name, at))
+
+
+def stop():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def finished(out):
+    """What they end with when they go on, one after the other."""
+    return [kept(run(one, out).folder) for one in MIXED]
+
+
+@pytest.mark.parametrize("size", [2, 9])
+def test_packed_runs_write_the_same_bytes(size, alone, tmp_path):
+    watchers = [Silent() for _ in MIXED]
+    results = run_all(MIXED, Plan(out=tmp_path, pack=size), watchers)
+    assert [one.experiment for one in results] == MIXED
+    assert all(one.summary is not None for one in results)
+    assert [kept(one.folder) for one in results] == alone
+    assert [watcher.at for watcher in watchers] == [80, 80, 80, 80, 50]
+
+
+@pytest.mark.usefixtures("every_sample")
+def test_a_sample_each_in_turn_and_the_next_takes_the_place_of_one_that_is_done(tmp_path):
+    events = []
+    run_all([*MIXED[2:]], Plan(out=tmp_path, pack=2), [Telling(name, events) for name in "abc"])
+    assert events[:4] == [("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+    assert events[158:160] == [("a", 80), ("b", 80)]
+    assert events[160:] == [("c", at) for at in range(1, 51)]
+    events.clear()
+    run_all([MIXED[4], *MIXED[2:4]], Plan(out=tmp_path / "again", pack=2), [Telling(name, events) for name in "abc"])
+    assert events[98:104] == [("a", 50), ("b", 50), ("b", 51), ("b", 52), ("c", 1), ("b", 53)]
+
+
+def test_a_failing_run_is_raised_and_the_others_are_saved(alone, tmp_path):
+    method = dataclasses.replace(MIXED[0].method, name="exploding", schedule=Constant(rate=1e30))
+    bad = dataclasses.replace(MIXED[0], method=method)
+    plan = Plan(out=tmp_path, pack=3, save=Often(samples=2))
+    with pytest.raises(DivergedError, match=r"The loss is .* at sample \d+; a lower learning rate.*is kept in"):
+        run_all([MIXED[0], bad, *MIXED[1:]], plan)
+    first, second, *others = [tmp_path / one.name for one in MIXED]
+    assert checkpoints(first)
+    assert checkpoints(second)
+    assert not any(folder.exists() for folder in others)  # their turn had not come
+    assert finished(tmp_path) == alone
+
+
+def test_one_that_cannot_begin_stops_those_that_have(alone, tmp_path, monkeypatch):
+    monkeypatch.setattr("iblurry.experiment.folder.PATIENCE", 0.1)
+    with RunFolder(tmp_path / MIXED[2].name).held(), pytest.raises(FolderError, match="Another process"):
+        run_all(MIXED, Plan(out=tmp_path, pack=3))
+    assert [path.stem[-2:] for one in MIXED[:2] for path in checkpoints(tmp_path / one.name)] == ["01", "01"]
+    assert finished(tmp_path) == alone
+
+
+@pytest.mark.usefixtures("every_sample")
+def test_a_signal_saves_all_and_the_same_call_goes_on(alone, tmp_path):
+    watchers = [Silent(), Silent(), At(33, stop), Silent(), Silent()]
+    stopped = run_all(MIXED, Plan(out=tmp_path, pack=3), watchers)
+    assert all(one.summary is None for one in stopped)
+    assert [path.stem[-2:] for one in stopped for path in checkpoints(one.folder)] == ["33", "33", "33"]
+    assert [one.records for one in stopped[3:]] == [[], []]
+    again = run_all(MIXED, Plan(out=tmp_path, pack=3))
+    assert [kept(one.folder) for one in again] == alone
+
+
+def test_a_signal_in_a_refit_is_heard_there(alone, tmp_path):
+    class InRefit(Silent):
+        def refit(self, done, updates):
+            super().refit(done, updates)
+            if done == updates and self.at == 20:
+                stop()
+
+    stopped = run_all(MIXED[:3], Plan(out=tmp_path, pack=3), [Silent(), InRefit(), Silent()])
+    ended = [[path.stem[-2:] for path in checkpoints(one.folder)] for one in stopped]
+    assert ended == [["40"], ["40"], ["39"]]  # the third had not had its turn
+    assert run_all(MIXED[:3], Plan(out=tmp_path, pack=2))[1].summary is not None
+    assert finished(tmp_path) == alone
+
+
+@pytest.mark.usefixtures("every_sample")
+@pytest.mark.parametrize("blow", [crash, lambda: (stop(), os.kill(os.getpid(), signal.SIGTERM))])
+def test_a_blow_leaves_nothing_held(blow, alone, tmp_path, monkeypatch):
+    """An error nobody expected lets the others save; a second signal does not. Either way all can go on."""
+
+    def ended(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        watchers = [Silent(), Silent(), At(33, blow), Silent(), Silent()]
+        with pytest.raises((CrashError, KeyboardInterrupt)):
+            run_all(MIXED, Plan(out=tmp_path, pack=3, save=Often(samples=10)), watchers)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    newest = [checkpoints(tmp_path / one.name)[-1].stem[-2:] for one in MIXED[:3]]
+    assert newest == (["33", "33", "30"] if blow is crash else ["30", "30", "30"])
+    monkeypatch.setattr("iblurry.experiment.folder.PATIENCE", 0.0)
+    assert finished(tmp_path) == alone
+
+
+def test_steps_that_are_not_resumed_end_as_if_they_had_been_killed(alone, tmp_path):
+    options = {"data": lambda: load(DATA), "watcher": Silent(), "often": Often(samples=10), "where": Where(threads=1)}
+    with opened(MIXED[0], tmp_path, **options) as begun, closing(begun.steps(lambda: False)) as steps:
+        assert [next(steps) for _ in range(33)] == list(range(1, 34))
+    assert [path.stem[-2:] for path in checkpoints(tmp_path / MIXED[0].name)] == ["20", "30"]
+    assert kept(run(MIXED[0], tmp_path).folder) == alone[0]
+
+
+def test_each_run_keeps_the_threads_it_began_with(tmp_path):
+    seen = []
+
+    def look():
+        seen.append(torch.get_num_threads())
+
+    run(MIXED[0], tmp_path, watcher=At(20, stop), where=Where(threads=2))
+    run_all(MIXED[2:3] + MIXED[:1], Plan(out=tmp_path, pack=2), [At(40, look), At(40, look)])
+    assert sorted(seen) == [1, 2]
+    assert torch.get_num_threads() == 1  # as before
+
+
+def test_all_that_a_run_does_on_the_device_it_does_in_its_lane(alone, tmp_path, monkeypatch):
+    lanes = []
+
+    @contextmanager
+    def lane(self):
+        lanes.append(self)
+        yield
+        assert lanes.pop() is self
+
+    def watched(owner, name, engine_of, *, after=False):
+        act, calls = getattr(owner, name), []
+
+        def act_in_lane(*args, **options):
+            done = act(*args, **options) if after else None
+            calls.append(name)
+            engine = engine_of(*args)
+            assert engine is None or engine is lanes[-1]
+            assert len(lanes) == 1
+            return done if after else act(*args, **options)
+
+        monkeypatch.setattr(owner, name, act_in_lane)
+        return calls
+
+    monkeypatch.setattr(Eager, "lane", lane)
+    done = [
+        watched(Learner, "__init__", lambda self, *_: self.engine, after=True),
+        watched(Learner, "observe", lambda self, *_: self.engine),
+        watched(Learner, "state_dict", lambda self: self.engine),
+        watched(Learner, "load_state_dict", lambda self, _: self.engine),
+        watched(Examiner, "__init__", lambda *_: None),
+        watched(Examiner, "ask", lambda self, learner: learner.engine),
+        watched(checkpoint, "save", lambda *_: None),
+    ]
+    run_all(MIXED, Plan(out=tmp_path, pack=3), [Silent(), Silent(), At(20, stop), Silent(), Silent()])
+    run(MIXED[0], tmp_path)
+    results = run_all(MIXED, Plan(out=tmp_path, pack=2))
+    assert [kept(one.folder) for one in results] == alone
+    assert all(done)
+    assert lanes == []
+
+
+def test_a_run_that_is_done_leaves_its_memory_to_the_next(tmp_path, monkeypatch):
+    alive, most, make = weakref.WeakSet(), [], Learner.__init__
+
+    def made(self, *args, **options):
+        make(self, *args, **options)
+        alive.add(self)
+        most.append(len(alive))
+
+    monkeypatch.setattr(Learner, "__init__", made)
+    run_all(MIXED, Plan(out=tmp_path, pack=2))
+    assert most == [1, 2, 1, 2, 1]  # those of one length end in the same turn
+
+
+def test_data_is_loaded_once(tmp_path, monkeypatch):
+    loaded, really = [], task.load
+    monkeypatch.setattr(task, "load", lambda spec, home: (loaded.append(spec), really(spec, home))[1])
+    other = DATA.replace("train=20", "train=15")
+    some = [small(dataset=spec, samples=20, seed=seed) for seed in (1, 2) for spec in (DATA, other)]
+    run_all(some, Plan(out=tmp_path, pack=3))
+    assert loaded == [DATA, other]
+    loaded.clear()
+    run_all(some, Plan(out=tmp_path, pack=3))  # finished: nothing is needed
+    assert loaded == []
+
+
+def test_plans(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match=r"jobs=2 and pack=3 cannot go together.*Choose one"):
+        Plan(out=tmp_path, jobs=2, pack=3)
+    monkeypatch.setattr("iblurry.experiment.workers.cores", lambda: 8)
+    heavy = [dataclasses.replace(one, network="resnet18") for one in MIXED[:3]]
+    plan = Plan(out=tmp_path, jobs=1, pack=3)
+    assert plan.jobs_for(heavy) == 1
+    assert Plan(out=tmp_path, pack=3).jobs_for(heavy) == 1
+    assert plan.where(heavy[0], 1).threads == 8  # they take turns

@@ -1,0 +1,88 @@
+"""Training images on the device: the same pixels, one copy, and only where they fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import torch
+
+from iblurry.data.load import load
+from iblurry.data.pictures import Pictures
+from iblurry.experiment import resident as module
+from iblurry.experiment import walk
+from iblurry.experiment.resident import resident
+from iblurry.experiment.run import run
+from tests.experiment.small import DATA, kept, small
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def data():
+    return load(DATA)
+
+
+@pytest.mark.parametrize("piece", [7, 80, 4096])
+def test_the_same_pixels_in_a_copy(piece, data, monkeypatch):
+    monkeypatch.setattr(module, "PIECE", piece)
+    images = resident(data, CPU)
+    assert images.dtype == torch.uint8
+    assert np.array_equal(images.numpy(), data.train.images)
+    assert not np.shares_memory(images.numpy(), data.train.images)
+
+
+def test_an_array_that_may_not_be_written_to(data):
+    pixels = data.train.images.copy()
+    pixels.flags.writeable = False
+    fixed = dataclasses.replace(data, train=dataclasses.replace(data.train, images=pixels))
+    assert np.array_equal(resident(fixed, CPU).numpy(), pixels)
+
+
+def test_one_copy_for_a_data_set_while_there_is_one(data):
+    images = resident(data, CPU)
+    assert resident(data, torch.device("cpu")) is images
+    assert resident(load(DATA), CPU) is not images
+
+
+def test_it_goes_with_the_data_set():
+    data = load(DATA)
+    gone = weakref.ref(resident(data, CPU))
+    gc.collect()
+    assert gone() is not None
+    del data
+    gc.collect()
+    assert gone() is None
+
+
+def test_only_what_fits(data, monkeypatch):
+    size = data.train.images.size
+    monkeypatch.setenv("IBLURRY_EAGER_BYTES", str(size - 1))
+    assert resident(data, CPU) is None
+    monkeypatch.setenv("IBLURRY_EAGER_BYTES", str(size))
+    assert resident(data, CPU) is not None
+
+
+def test_pictures_stay_on_the_disk(data, tmp_path):
+    pictures = Pictures(tmp_path, [f"{n}.png" for n in range(len(data.train))], data.shape)
+    lazy = dataclasses.replace(data, train=dataclasses.replace(data.train, images=pictures))
+    assert resident(lazy, CPU) is None
+
+
+def test_a_run_that_takes_its_images_from_there(data, tmp_path, monkeypatch):
+    plain = run(small("clib"), tmp_path / "plain", dataset=data)
+    taken = []
+
+    class Counting:
+        def __getitem__(self, index):
+            taken.append(index)
+            return resident(data, CPU)[index]
+
+    monkeypatch.setattr(walk.Walk, "remote", True)
+    monkeypatch.setattr(walk, "resident", lambda dataset, device: Counting())
+    there = run(small("clib"), tmp_path / "there", dataset=data)
+    assert kept(there.folder) == kept(plain.folder)
+    assert taken == small("clib").order(data).indices.tolist()
