@@ -41,6 +41,8 @@ class Memory:
         self.size = 0  # rows filled
         self.offered = 0  # samples ever offered, taken or not
         self.images = torch.zeros(capacity + 1, *shape, dtype=torch.uint8, device=device)
+        flat = self.images.view(capacity + 1, -1)
+        self._words = flat.view(torch.int64) if flat.shape[1] % 8 == 0 else flat  # the same, read eight bytes at a time
         self.labels = torch.full((capacity + 1,), -1, dtype=torch.int64, device=device)
         self.written_at = torch.zeros(capacity + 1, dtype=torch.int64, device=device)
         self.clock = torch.zeros(1, dtype=torch.int64, device=device)  # writes so far, the discard row's too
@@ -73,7 +75,8 @@ class Memory:
         self.size = min(self.size + 1, self.capacity)
 
     def read(self, rows: Tensor) -> Batch:
-        return Batch(self.images.index_select(0, rows), self.labels.index_select(0, rows))
+        images = self._words.index_select(0, rows).view(torch.uint8).view(len(rows), *self.images.shape[1:])
+        return Batch(images, self.labels.index_select(0, rows))
 
     def filled(self) -> Tensor:
         """Which rows hold a sample, (capacity,) bool."""

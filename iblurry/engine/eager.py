@@ -36,10 +36,6 @@ class Eager:
             _make_exact()
             self._stream = torch.cuda.Stream(self.device)
 
-    def lane(self) -> AbstractContextManager[None]:
-        """Work that begins inside is this engine's, and does not wait for that of others on the device."""
-        return nullcontext()
-
     def prepare(self, network: Network) -> Network:
         """The network where steps run, in this engine's precision."""
         if self.precision == "bfloat16":

@@ -29,6 +29,8 @@ class Graph(Eager):
         super().__init__(device, precision)
         self.compiles = compiles
         self.pool = torch.cuda.graph_pool_handle()  # shared: one step runs at a time
+        if compiles:
+            _compile_always()
 
     def expect(self, network: Network, pipeline: Pipeline, batch: int) -> None:
         """Which code runs depends on a batch's size alone, so a run that goes on takes the same course."""
@@ -86,11 +88,24 @@ class Replayed:
         return Capture(graph, inputs, result)
 
 
+def _compile_always() -> None:
+    """Dynamo gives up on a function after eight compilations and runs it as it is, without a word; runs of one process
+    would then not be what they are alone.
+    """
+    from torch._dynamo import config
+
+    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    for name in (limit, f"accumulated_{limit}"):
+        setattr(config, name, 10_000)
+
+
 def _options() -> dict[str, Any]:
-    """For inductor: nothing that changes a sum is chosen by timing, so every process makes the same kernels."""
+    """For inductor: small kernels that do not depend on each other become one, and none is chosen by timing that could
+    change a sum, so every process makes the same kernels.
+    """
     from torch._inductor import config
 
-    return {"deterministic": True} if hasattr(config, "deterministic") else {}
+    return {"combo_kernels": True} | ({"deterministic": True} if hasattr(config, "deterministic") else {})
 
 
 def _form(value: Any, tensors: list[Tensor]) -> Hashable:

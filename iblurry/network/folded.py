@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from iblurry.network.unit import Unit
 
@@ -18,7 +17,6 @@ LANES = 2  # parts of a batch that run at the same time: one adds while another 
 class Folded:
     """The same answers as the body in eval mode, up to rounding; `refresh` after its weights have changed.
 
-    gamma (w * x - mean) / sqrt(var + eps) + beta = (w s) * x + (beta - mean s), with s = gamma / sqrt(var + eps).
     Fixed addresses: it can be refreshed and used in a captured graph.
     """
 
@@ -32,10 +30,10 @@ class Folded:
     ) -> None:
         self.body, self.dtype, self.normalise = body, dtype, normalise
         self.units = [module for module in body.modules() if isinstance(module, Unit)]
-        self.convs, self.norms = [_conv(unit) for unit in self.units], [_norm(unit) for unit in self.units]
-        self.parts = [_empty(conv, dtype) for conv in self.convs]
+        thin = fuse(_thin, dynamic=True) if fuse else _thin
+        self.parts = [Part(unit, dtype, thin) for unit in self.units]
         self.refresh: Callable[[], None] = fuse(self._refresh) if fuse else self._refresh
-        self._enter: Callable[[Tensor], Tensor] = fuse(self._prepared, dynamic=True) if fuse else self._prepared
+        self._rooms: dict[int, Tensor] = {}
         self._lanes: list[torch.cuda.Stream] = []
 
     def __call__(self, pixels: Tensor) -> Tensor:
@@ -49,6 +47,19 @@ class Folded:
             for unit in self.units:
                 unit.folded = None
         return features
+
+    def _enter(self, pixels: Tensor) -> Tensor:
+        """As the first convolution wants them: so many channels, those that there are not always 0."""
+        images = self.normalise(pixels)
+        if not self.units:
+            return images.to(self.dtype)
+        count, channels, *sides = images.shape
+        size = 1 << (count - 1).bit_length()  # few sizes, never given up: a captured graph keeps the address
+        if size not in self._rooms:
+            room = torch.zeros(size, self.parts[0].weight.shape[1], *sides, dtype=self.dtype, device=images.device)
+            self._rooms[size] = room.contiguous(memory_format=torch.channels_last)
+        self._rooms[size][:count, :channels].copy_(images)
+        return self._rooms[size][:count]
 
     def _in_lanes(self, images: Tensor) -> Tensor:
         """Each part of the batch on a stream of its own, which can be captured as branches of one graph."""
@@ -66,42 +77,45 @@ class Folded:
             here.wait_stream(lane)
         return torch.cat(done)
 
-    def _prepared(self, pixels: Tensor) -> Tensor:
-        """As the first convolution wants them: its channels filled up with zeros, the last to vary first."""
-        images = self.normalise(pixels).to(self.dtype)
-        if not self.units:
-            return images
-        missing = self.parts[0][0].shape[1] - images.shape[1]
-        return F.pad(images, (0, 0, 0, 0, 0, missing)).contiguous(memory_format=torch.channels_last)
-
     def _refresh(self) -> None:
+        """gamma (w * x - mean) / sqrt(var + eps) + beta = (w s) * x + (beta - mean s), s = gamma / sqrt(var + eps)."""
         if not self.units:
             return
         each: Any = torch  # its _foreach functions are one kernel for many tensors
-        scales = each._foreach_add([norm.running_var for norm in self.norms], self.norms[0].eps)
+        norms = [unit.norm for unit in self.units]
+        scales = each._foreach_add([norm.running_var for norm in norms], norms[0].eps)
         each._foreach_sqrt_(scales)
-        scales = each._foreach_div([norm.weight for norm in self.norms], scales)
-        shifts = each._foreach_mul([norm.running_mean for norm in self.norms], scales)
-        biases = each._foreach_sub([norm.bias for norm in self.norms], shifts)
-        each._foreach_copy_([bias for _, bias in self.parts], biases)
-        for conv, scale, (weight, _) in zip(self.convs, scales, self.parts, strict=True):
-            weight[:, : conv.in_channels].copy_(conv.weight * scale.view(-1, 1, 1, 1))
+        scales = each._foreach_div([norm.weight for norm in norms], scales)
+        shifts = each._foreach_mul([norm.running_mean for norm in norms], scales)
+        biases = each._foreach_sub([norm.bias for norm in norms], shifts)
+        each._foreach_copy_([part.bias for part in self.parts], biases)
+        for unit, scale, part in zip(self.units, scales, self.parts, strict=True):
+            conv = unit.convolution
+            part.weight[:, : conv.in_channels].copy_(conv.weight * scale.view(-1, 1, 1, 1))
 
 
-def _conv(unit: Unit) -> nn.Conv2d:
-    conv = unit[0]
-    assert isinstance(conv, nn.Conv2d)
-    return conv
+class Part:
+    """One unit as one convolution with a bias; its weight's channels are filled up with zeros."""
+
+    def __init__(self, unit: Unit, dtype: torch.dtype, thin: Callable[[Tensor, int, int], Tensor]) -> None:
+        conv = unit.convolution
+        aligned = -(-conv.in_channels // ALIGNED) * ALIGNED
+        weight = conv.weight.new_zeros(conv.out_channels, aligned, *conv.kernel_size, dtype=dtype)
+        self.weight, self.bias = weight.contiguous(memory_format=torch.channels_last), weight[:, 0, 0, 0].clone()
+        assert not isinstance(conv.padding, str)
+        self.stride, self.padding, self.dilation, self.thin = conv.stride, conv.padding, conv.dilation, thin
+        self.is_sparse = conv.kernel_size == (1, 1) and conv.stride != (1, 1)
+
+    def __call__(self, maps: Tensor) -> Tensor:
+        if self.is_sparse:  # of 1x1 with a stride, cuDNN makes 222 us instead of 30
+            maps = self.thin(maps, *self.stride)
+        stride = (1, 1) if self.is_sparse else self.stride
+        done: Tensor = torch.cudnn_convolution_relu(
+            maps, self.weight, self.bias, stride, self.padding, self.dilation, 1
+        )
+        return done
 
 
-def _norm(unit: Unit) -> nn.BatchNorm2d:
-    norm = unit[1]
-    assert isinstance(norm, nn.BatchNorm2d)
-    return norm
-
-
-def _empty(conv: nn.Conv2d, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Weight, its channels filled up with zeros, and bias."""
-    aligned = -(-conv.in_channels // ALIGNED) * ALIGNED
-    weight = conv.weight.new_zeros(conv.out_channels, aligned, *conv.kernel_size, dtype=dtype)
-    return weight.contiguous(memory_format=torch.channels_last), weight.new_zeros(conv.out_channels)
+def _thin(maps: Tensor, down: int, across: int) -> Tensor:
+    """Every so many-th row and column."""
+    return maps[:, :, ::down, ::across].contiguous(memory_format=torch.channels_last)

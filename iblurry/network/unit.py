@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Callable
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -19,7 +20,7 @@ class Norm(nn.BatchNorm2d):
 class Unit(nn.Sequential):
     """A convolution without bias that keeps the side (over the stride), batch norm with eps 1e-6, ReLU."""
 
-    folded: tuple[Tensor, Tensor] | None = None  # weight and bias of one convolution that does the same in eval mode
+    folded: Callable[[Tensor], Tensor] | None = None  # does the same in eval mode, where someone prepared it
 
     def __init__(self, channels: int, width: int, *, kernel: int = 3, stride: int = 1) -> None:
         super().__init__(
@@ -29,16 +30,20 @@ class Unit(nn.Sequential):
         )
 
     def forward(self, maps: Tensor) -> Tensor:
-        if self.folded is None:
-            for layer in self:
-                maps = layer(maps)
-            return maps
-        weight, bias = self.folded
+        if self.folded is not None:
+            return self.folded(maps)
+        for layer in self:
+            maps = layer(maps)
+        return maps
+
+    @property
+    def convolution(self) -> nn.Conv2d:
         conv = self[0]
         assert isinstance(conv, nn.Conv2d)
-        assert not isinstance(conv.padding, str)
-        if conv.kernel_size == (1, 1) and conv.stride != (1, 1):  # of 1x1 with a stride, cuDNN makes 222 us, not 30
-            maps = maps[:, :, :: conv.stride[0], :: conv.stride[1]].contiguous(memory_format=torch.channels_last)
-            return torch.cudnn_convolution_relu(maps, weight, bias, (1, 1), (0, 0), conv.dilation, 1)
-        done: Tensor = torch.cudnn_convolution_relu(maps, weight, bias, conv.stride, conv.padding, conv.dilation, 1)
-        return done
+        return conv
+
+    @property
+    def norm(self) -> nn.BatchNorm2d:
+        norm = self[1]
+        assert isinstance(norm, nn.BatchNorm2d)
+        return norm

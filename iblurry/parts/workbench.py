@@ -17,9 +17,8 @@ from iblurry.engine.eager import Eager
 from iblurry.memory import Memory
 from iblurry.network.network import Network
 
-PIXELS = 2**17  # of one forward pass outside training: 64 images of 3x32x32, where larger chunks are slower on a CPU
-
-CHUNK = 2500  # images of such a pass on a GPU
+VALUES = 2**17  # of the images in one forward pass outside training: 64 of 3x32x32; more at a time are slower on a CPU
+POINTS = 2**21  # of such images on a GPU, channels not counted: 2,048 of 32x32
 
 
 class Forward(NamedTuple):
@@ -72,7 +71,8 @@ class Workbench:
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:
         """What the network answers to plain images (uint8), in eval mode; nothing is changed by asking."""
-        chunk = CHUNK if images.is_cuda else min(512, max(64, PIXELS // math.prod(images.shape[1:])))
+        few = min(512, max(64, VALUES // math.prod(images.shape[1:])))
+        chunk = max(64, POINTS // math.prod(images.shape[2:])) if images.is_cuda else few
         answer = self.network.answering(self.pipeline.test)
         parts = [answer(part) for part in images.split(chunk)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)

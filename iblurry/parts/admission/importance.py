@@ -89,10 +89,9 @@ class Importance(Fullest):
         self.importance.index_copy_(0, row, start)
 
     def on_update(self, update: Update) -> None:
-        if update.losses is None:
-            self.used.index_add_(0, update.rows, torch.ones_like(update.rows, dtype=self.used.dtype))
-        else:
-            self.credit(update.rows, update.losses)
+        self.used.index_add_(0, update.rows, torch.ones_like(update.rows, dtype=self.used.dtype))
+        if update.losses is not None:
+            self.credit(update.losses)
 
     # ------------------------------------------------------------------------ on the device: no value is read
 
@@ -118,9 +117,8 @@ class Importance(Fullest):
         everyone = self.importance[:-1].mean(0, keepdim=True)  # the one that left is still in it, as released
         return torch.where(count > 0, total / count.clamp(min=1), everyone)
 
-    def _credit(self, rows: Tensor, losses: Tensor) -> None:
+    def _credit(self, losses: Tensor) -> None:
         """Each row that was used gets its share of how much better the memory is known now."""
-        self.used.index_add_(0, rows, torch.ones_like(rows, dtype=self.used.dtype))
         decrease = self._decrease(losses)
         uses = self.used.sum()
         predicted = (self.importance * self.used).sum() / uses.clamp(min=1)
