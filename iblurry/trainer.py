@@ -47,6 +47,11 @@ class Trainer:
         self._step = engine.compile(self._on_device, self._phase)
         engine.expect(bench.network, bench.pipeline, streamed + course.rehearsal.joins(sys.maxsize))
 
+    @property
+    def rate(self) -> float:
+        """That of the last update, which nobody has to wait for."""
+        return self.course.schedule.now if self._rates is None else self._rates[0]
+
     def forget_head(self) -> None:
         """Starts the head's optimizer state again."""
         forget(self.optimizer, self.bench.network.head_parameters())

@@ -185,7 +185,7 @@ class Walk:
         self.outbox.write()
         if at == len(self.stream):
             self.outbox.flush()  # whoever watches is told the last accuracy
-        self.watcher.move(at, self.outbox.accuracy, self.learner.method.schedule.now)
+        self.watcher.move(at, self.outbox.accuracy, self.learner.trainer.rate)
         self.looked = now
 
     def _refitting(self, done: int, updates: int) -> None:

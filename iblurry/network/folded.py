@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from iblurry.network.unit import Unit
 
 ALIGNED = 32  # channels: of the first convolution's three, cuDNN makes 223 us for 500 images; of 32, 59 us on an H200
-LANES = 2  # parts of a batch that run at the same time: one adds while another multiplies
 
 
 class Folded:
@@ -30,11 +29,9 @@ class Folded:
     ) -> None:
         self.body, self.dtype, self.normalise = body, dtype, normalise
         self.units = [module for module in body.modules() if isinstance(module, Unit)]
-        thin = fuse(_thin, dynamic=True) if fuse else _thin
-        self.parts = [Part(unit, dtype, thin) for unit in self.units]
+        self.parts = [Part(unit, dtype) for unit in self.units]
         self.refresh: Callable[[], None] = fuse(self._refresh) if fuse else self._refresh
         self._rooms: dict[int, Tensor] = {}
-        self._lanes: list[torch.cuda.Stream] = []
 
     def __call__(self, pixels: Tensor) -> Tensor:
         """(B, C, H, W) uint8 -> (B, features)."""
@@ -42,7 +39,7 @@ class Folded:
         try:
             for unit, part in zip(self.units, self.parts, strict=True):
                 unit.folded = part
-            features = self._in_lanes(images) if images.is_cuda and len(images) >= LANES else self.body(images)
+            features: Tensor = self.body(images)
         finally:
             for unit in self.units:
                 unit.folded = None
@@ -60,22 +57,6 @@ class Folded:
             self._rooms[size] = room.contiguous(memory_format=torch.channels_last)
         self._rooms[size][:count, :channels].copy_(images)
         return self._rooms[size][:count]
-
-    def _in_lanes(self, images: Tensor) -> Tensor:
-        """Each part of the batch on a stream of its own, which can be captured as branches of one graph."""
-        here = torch.cuda.current_stream(images.device)
-        if not self._lanes:
-            self._lanes = [torch.cuda.Stream(images.device) for _ in range(LANES - 1)]
-        first, *others = images.chunk(LANES)
-        done = []
-        for lane, part in zip(self._lanes, others, strict=False):
-            lane.wait_stream(here)
-            with torch.cuda.stream(lane):
-                done.append(self.body(part))
-        done.insert(0, self.body(first))
-        for lane in self._lanes:
-            here.wait_stream(lane)
-        return torch.cat(done)
 
     def _refresh(self) -> None:
         """gamma (w * x - mean) / sqrt(var + eps) + beta = (w s) * x + (beta - mean s), s = gamma / sqrt(var + eps)."""
@@ -97,25 +78,21 @@ class Folded:
 class Part:
     """One unit as one convolution with a bias; its weight's channels are filled up with zeros."""
 
-    def __init__(self, unit: Unit, dtype: torch.dtype, thin: Callable[[Tensor, int, int], Tensor]) -> None:
+    def __init__(self, unit: Unit, dtype: torch.dtype) -> None:
         conv = unit.convolution
         aligned = -(-conv.in_channels // ALIGNED) * ALIGNED
         weight = conv.weight.new_zeros(conv.out_channels, aligned, *conv.kernel_size, dtype=dtype)
         self.weight, self.bias = weight.contiguous(memory_format=torch.channels_last), weight[:, 0, 0, 0].clone()
         assert not isinstance(conv.padding, str)
-        self.stride, self.padding, self.dilation, self.thin = conv.stride, conv.padding, conv.dilation, thin
+        self.stride, self.padding, self.dilation = conv.stride, conv.padding, conv.dilation
         self.is_sparse = conv.kernel_size == (1, 1) and conv.stride != (1, 1)
 
     def __call__(self, maps: Tensor) -> Tensor:
         if self.is_sparse:  # of 1x1 with a stride, cuDNN makes 222 us instead of 30
-            maps = self.thin(maps, *self.stride)
+            down, across = self.stride
+            maps = maps[:, :, ::down, ::across].contiguous(memory_format=torch.channels_last)
         stride = (1, 1) if self.is_sparse else self.stride
         done: Tensor = torch.cudnn_convolution_relu(
             maps, self.weight, self.bias, stride, self.padding, self.dilation, 1
         )
         return done
-
-
-def _thin(maps: Tensor, down: int, across: int) -> Tensor:
-    """Every so many-th row and column."""
-    return maps[:, :, ::down, ::across].contiguous(memory_format=torch.channels_last)

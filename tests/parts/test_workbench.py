@@ -39,7 +39,7 @@ def test_chunks_do_not_change_answers(monkeypatch):
     bench = trained(clib(Tuning(batch=8))).bench
     images = torch.from_numpy(RNG.integers(0, 256, (130, 1, 8, 8), dtype=np.uint8))
     whole = bench.logits(images)
-    monkeypatch.setattr("iblurry.parts.workbench.PIXELS", 1)  # chunks of 64
+    monkeypatch.setattr("iblurry.parts.workbench.VALUES", 1)  # chunks of 64
     torch.testing.assert_close(bench.logits(images), whole)
 
 
