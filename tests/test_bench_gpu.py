@@ -18,7 +18,7 @@ from benchmarks.gpu.protocol import Clock, pace, packed
 from benchmarks.gpu.subject import Subject
 from benchmarks.gpu.table import figures_table, methods_table
 from iblurry.errors import InputError
-from iblurry.experiment import run as running
+from iblurry.experiment import walk as running
 from iblurry.experiment.workers import Plan
 
 DATA = "shapes:classes=10,train=80,test=6,size=8,channels=3"

@@ -23,7 +23,7 @@ def query(learner: Learner, data: Dataset) -> dict[str, float]:
 
     def ask() -> int:
         learner._settled = None  # as after any sample
-        return sum(examiner.ask(learner)[1])
+        return sum(examiner.ask(learner).counts()[1])
 
     questions = ask()
     for _ in range(STEADY + 1):

@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.gpu.subject import ALL, Subject
 from iblurry.errors import IblurryError, InputError
-from iblurry.experiment import run as running
+from iblurry.experiment import walk as running
 from iblurry.experiment.environment import Where
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.progress import Silent
