@@ -20,7 +20,7 @@ class Norm(nn.BatchNorm2d):
 class Unit(nn.Sequential):
     """A convolution without bias that keeps the side (over the stride), batch norm with eps 1e-6, ReLU."""
 
-    folded: Callable[[Tensor], Tensor] | None = None  # does the same in eval mode, where someone prepared it
+    folded: Callable[..., Tensor] | None = None  # does the same in eval mode, where someone prepared it, and then adds
 
     def __init__(self, channels: int, width: int, *, kernel: int = 3, stride: int = 1) -> None:
         super().__init__(

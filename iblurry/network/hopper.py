@@ -1,0 +1,176 @@
+"""A convolution with its bias, its ReLU and the sum behind it as one kernel of a Hopper GPU."""
+
+# What a kernel's arguments are is the compiler's business (it wants its own annotations, and no others).
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language._layouts import NVMMASharedLayout
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_init,
+    warpgroup_mma_wait,
+)
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+
+class Tiles(NamedTuple):
+    """What one block of threads computes: so many images, rows of them, and output channels."""
+
+    images: int
+    rows: int
+    outputs: int
+    inputs: int  # channels multiplied at a time
+    stages: int  # of these on their way
+    warps: int
+
+
+def tiles(channels: int, outputs: int, high: int, wide: int) -> Tiles | None:
+    """For maps of this size after the convolution; None where they do not fit."""
+    inputs = 64 if channels % 64 == 0 else 32
+    if channels % inputs or outputs % 64 or wide not in (4, 8, 16, 32) or high % min(high, 128 // wide):
+        return None
+    rows = min(high, 128 // wide)
+    images = 128 // (rows * wide)
+    if rows * wide * images != 128:
+        return None
+    across = 64 if outputs == 64 else 128 if outputs == 128 else 256
+    if outputs % across:
+        return None
+    return Tiles(images, rows, across, inputs, 3 if across == 128 else 4, 4 if across == 64 else 8)
+
+
+def convolve(maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None, stride: int, chosen: Tiles) -> Tensor:
+    """relu(maps * weight + bias) + plus; all bfloat16, channels last, padded by half the kernel's side."""
+    count, channels, high, wide = maps.shape
+    outputs, _, side, _ = weight.shape
+    up, across = high // stride, wide // stride
+    row = wide * channels
+    swizzle = 2 * chosen.inputs
+    box = [chosen.images, chosen.rows, across, chosen.inputs]
+    if stride == 1:
+        shape, strides = [count, high, wide, channels], [high * row, row, channels, 1]
+    else:  # an image as four: by rows and columns with even and with odd numbers
+        shape, strides = [count, up, 2, across, 2 * channels], [high * row, 2 * row, row, 2 * channels, 1]
+        box.insert(2, 1)
+    images = TensorDescriptor(maps, shape, strides, box, NVMMASharedLayout(swizzle, 16, rank=len(box)))
+    depth = side * side * channels
+    kernel = TensorDescriptor(
+        weight, [outputs, depth], [depth, 1], [chosen.outputs, chosen.inputs], NVMMASharedLayout(swizzle, 16, rank=2)
+    )
+    done = torch.empty(
+        count, outputs, up, across, dtype=maps.dtype, device=maps.device, memory_format=torch.channels_last
+    )
+    blocks = -(-count // chosen.images) * (up // chosen.rows) * (outputs // chosen.outputs)
+    _convolve[(blocks,)](
+        images,
+        kernel,
+        bias,
+        done if plus is None else plus,
+        done,
+        count,
+        CHANNELS=channels,
+        OUTPUTS=outputs,
+        HIGH=up,
+        WIDE=across,
+        SIDE=side,
+        STRIDE=stride,
+        IMAGES=chosen.images,
+        ROWS=chosen.rows,
+        BN=chosen.outputs,
+        BK=chosen.inputs,
+        STAGES=chosen.stages,
+        ADDS=plus is not None,
+        num_warps=chosen.warps,
+    )
+    return done
+
+
+@gluon.jit
+def _fetch(
+    images, kernel, xs, ws, arrivals, k, slot, image, row, output, CHANNELS: gl.constexpr, SIDE: gl.constexpr,
+    STRIDE: gl.constexpr, BK: gl.constexpr, wanted,
+):  # fmt: skip
+    """Sends for one slice of the maps, shifted as its tap says, and of the weights; outside an image there are 0s."""
+    SLICES: gl.constexpr = CHANNELS // BK
+    tap = k // SLICES
+    channel = (k % SLICES) * BK
+    down = tap // SIDE - SIDE // 2
+    across = tap % SIDE - SIDE // 2
+    arrival = arrivals.index(slot)
+    mbarrier.expect(arrival, images.block_type.nbytes + kernel.block_type.nbytes, pred=wanted)
+    if STRIDE == 1:
+        place = [image, row + down, across, channel]
+    else:
+        odd_row = down & 1
+        odd_column = across & 1
+        place = [
+            image,
+            row + (down - odd_row) // 2,
+            odd_row,
+            (across - odd_column) // 2,
+            odd_column * CHANNELS + channel,
+        ]
+    tma.async_copy_global_to_shared(images, place, arrival, xs.index(slot), pred=wanted)
+    tma.async_copy_global_to_shared(kernel, [output, tap * CHANNELS + channel], arrival, ws.index(slot), pred=wanted)
+
+
+@gluon.jit
+def _convolve(
+    images, kernel, bias, plus, done, count, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr, HIGH: gl.constexpr,
+    WIDE: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr,
+    BN: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr, ADDS: gl.constexpr, num_warps: gl.constexpr,
+):  # fmt: skip
+    """A product of (pixels, taps * channels) and (taps * channels, outputs), whose left side is never written out."""
+    BM: gl.constexpr = IMAGES * ROWS * WIDE
+    STEPS: gl.constexpr = SIDE * SIDE * (CHANNELS // BK)
+    block = gl.program_id(0)
+    output = (block % (OUTPUTS // BN)) * BN
+    row = (block // (OUTPUTS // BN) % (HIGH // ROWS)) * ROWS
+    image = (block // (OUTPUTS // BN) // (HIGH // ROWS)) * IMAGES
+    xs = gl.allocate_shared_memory(images.dtype, [STAGES] + images.block_type.shape, images.layout)  # noqa: RUF005
+    ws = gl.allocate_shared_memory(kernel.dtype, [STAGES] + kernel.block_type.shape, kernel.layout)  # noqa: RUF005
+    arrivals = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for s in gl.static_range(STAGES):
+        mbarrier.init(arrivals.index(s), count=1)
+    fence_async_shared()
+    for s in gl.static_range(STAGES - 1):
+        _fetch(images, kernel, xs, ws, arrivals, s, s, image, row, output, CHANNELS, SIDE, STRIDE, BK, s < STEPS)
+
+    mine: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps, 1], [16, BN, 16])
+    total = warpgroup_mma_init(gl.zeros([BM, BN], gl.float32, mine))
+    for k in range(STEPS):
+        slot = k % STAGES
+        mbarrier.wait(arrivals.index(slot), (k // STAGES) & 1)
+        total = warpgroup_mma(xs.index(slot).reshape([BM, BK]), ws.index(slot).permute([1, 0]), total, is_async=True)
+        total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))  # the one before is done: its slot is free
+        ahead = k + STAGES - 1
+        _fetch(
+            images, kernel, xs, ws, arrivals, ahead, ahead % STAGES, image, row, output, CHANNELS, SIDE, STRIDE, BK,
+            ahead < STEPS,
+        )  # fmt: skip
+    sums = warpgroup_mma_wait(0, deps=[total])
+    for s in gl.static_range(STAGES):
+        mbarrier.invalidate(arrivals.index(s))
+
+    bias_at = bias + output + gl.arange(0, BN, gl.SliceLayout(0, mine))
+    positive = gl.maximum(sums + gl.load(bias_at).to(gl.float32)[None, :], 0.0).to(gl.bfloat16)
+    ACROSS: gl.constexpr = BN // 8 if BN < 256 else 32
+    whole_rows: gl.constexpr = gl.BlockedLayout([1, 8], [32 // ACROSS, ACROSS], [num_warps, 1], [1, 0])
+    positive = gl.convert_layout(positive, whole_rows)
+    pixel = (image * HIGH + row) * WIDE + gl.arange(0, BM, gl.SliceLayout(1, whole_rows))
+    column = output + gl.arange(0, BN, gl.SliceLayout(0, whole_rows))
+    place = pixel.to(gl.int64)[:, None] * OUTPUTS + column[None, :]
+    is_there = (pixel < count * HIGH * WIDE)[:, None]
+    if ADDS:
+        positive = (positive.to(gl.float32) + gl.load(plus + place, mask=is_there).to(gl.float32)).to(gl.bfloat16)
+    gl.store(done + place, positive, mask=is_there)
