@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from iblurry.engine.reading import Reading
 from iblurry.errors import DivergedError
 
 Counts = tuple[tuple[int, ...], tuple[int, ...]]  # right answers and questions, class by class
@@ -18,21 +18,14 @@ class Answer:
 
     def __init__(self, told: Tensor, totals: tuple[int, ...], *, at: int, rate: float) -> None:
         self.totals, self.at, self.rate = totals, at, rate
-        self._told = told  # (classes + 1,) int64: right answers, then 1 where all logits were finite
-        self._arrived: torch.cuda.Event | None = None
-        if told.device.type == "cuda":
-            self._told = torch.empty(told.shape, dtype=told.dtype, pin_memory=True).copy_(told, non_blocking=True)
-            self._arrived = torch.cuda.Event()
-            self._arrived.record(torch.cuda.current_stream(told.device))
+        self._told = Reading(told)  # (classes + 1,) int64: right answers, then 1 where all logits were finite
 
     def ready(self) -> bool:
         """Whether `counts` would answer at once."""
-        return self._arrived is None or self._arrived.query()
+        return self._told.ready()
 
     def counts(self) -> Counts:
         """Waits; DivergedError where the network is broken, whose answers are not worth counting."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
         *correct, sound = self._told.tolist()
         if not sound:
             raise DivergedError(

@@ -105,7 +105,9 @@ def remote(monkeypatch):
 
         def ask_late(self, learner):
             answer = ask(self, learner)
-            return Late(answer._told, answer.totals, at=answer.at, rate=answer.rate, patience=patience)
+            return Late(
+                torch.tensor(answer._told.tolist()), answer.totals, at=answer.at, rate=answer.rate, patience=patience
+            )
 
         monkeypatch.setattr(Examiner, "ask", ask_late)
         monkeypatch.setattr(walk.Walk, "remote", True)

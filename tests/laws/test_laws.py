@@ -112,6 +112,16 @@ def test_no_hidden_sync(lawful, samples, questions):
     assert calls["store"] > BUDGET  # also into a full memory
 
 
+def test_nothing_depends_on_when_numbers_arrive(lawful, samples, monkeypatch):
+    """Rows drawn one update at a time and values read as late as can be: the course of a device that is far behind."""
+    usual, late = new_learner(lawful), new_learner(lawful)
+    feed(usual, samples)
+    monkeypatch.setattr("iblurry.trainer.AHEAD", 1)
+    monkeypatch.setattr("iblurry.engine.reading.Reading.ready", lambda self: False)
+    feed(late, samples)
+    assert_same_state(late.state_dict(), usual.state_dict())
+
+
 def test_budget(lawful, samples):
     learner = new_learner(lawful)
     if lawful.admission.keeps_all:
