@@ -32,7 +32,7 @@ class Convolution:
             stride = self.stride[0]
             tiles = own.tiles(maps.shape[1], len(self.bias), maps.shape[2] // stride, maps.shape[3] // stride)
             if tiles is not None:
-                done: Tensor = own.convolve(maps, self.weight, self.bias, plus, stride, tiles)
+                done: Tensor = own.convolve(maps, self.weight, tiles, stride=stride, bias=self.bias, plus=plus)
                 return done
         done = self._by_cudnn(maps)
         return done if plus is None else done + plus
@@ -55,4 +55,4 @@ def kernels(device: torch.device) -> ModuleType | None:
         return None
     if importlib.util.find_spec("triton") is None or importlib.util.find_spec("triton.experimental.gluon") is None:
         return None
-    return importlib.import_module("iblurry.network.hopper")
+    return importlib.import_module("iblurry.network.hopper.maps")

@@ -1,4 +1,4 @@
-"""A convolution with its bias, its ReLU and the sum behind it as one kernel of a Hopper GPU."""
+"""Maps by one kernel of a Hopper GPU: a convolution with what comes behind it, or its gradient for the maps before."""
 
 # What a kernel's arguments are is the compiler's business (it wants its own annotations, and no others).
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
@@ -49,32 +49,35 @@ def tiles(channels: int, outputs: int, high: int, wide: int) -> Tiles | None:
     return Tiles(images, rows, across, inputs, 3 if across == 128 else 4, 4 if across == 64 else 8)
 
 
-def convolve(maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None, stride: int, chosen: Tiles) -> Tensor:
-    """relu(maps * weight + bias) + plus; all bfloat16, channels last, padded by half the kernel's side."""
+def convolve(
+    maps: Tensor,
+    weight: Tensor,
+    chosen: Tiles,
+    *,
+    stride: int = 1,
+    bias: Tensor | None = None,
+    plus: Tensor | None = None,
+    backwards: bool = False,
+) -> Tensor:
+    """relu(weight * maps + bias) + plus, or weight * maps without a bias; padded by half the kernel's side.
+
+    `backwards`: the gradient for the maps before a convolution of stride 1, out of that for the maps behind it. All is
+    bfloat16 and lies channels last.
+    """
     count, channels, high, wide = maps.shape
-    outputs, _, side, _ = weight.shape
-    up, across = high // stride, wide // stride
-    row = wide * channels
-    swizzle = 2 * chosen.inputs
-    box = [chosen.images, chosen.rows, across, chosen.inputs]
-    if stride == 1:
-        shape, strides = [count, high, wide, channels], [high * row, row, channels, 1]
-    else:  # an image as four: by rows and columns with even and with odd numbers
-        shape, strides = [count, up, 2, across, 2 * channels], [high * row, 2 * row, row, 2 * channels, 1]
-        box.insert(2, 1)
-    images = TensorDescriptor(maps, shape, strides, box, NVMMASharedLayout(swizzle, 16, rank=len(box)))
-    depth = side * side * channels
-    kernel = TensorDescriptor(
-        weight, [outputs, depth], [depth, 1], [chosen.outputs, chosen.inputs], NVMMASharedLayout(swizzle, 16, rank=2)
-    )
+    side, up, across = weight.shape[2], high // stride, wide // stride
+    outputs = weight.shape[1 if backwards else 0]
+    depth = side * side * weight.shape[1]
+    box = [chosen.inputs, chosen.outputs] if backwards else [chosen.outputs, chosen.inputs]
+    kernel = TensorDescriptor(weight, [len(weight), depth], [depth, 1], box, _swizzled(box))
     done = torch.empty(
         count, outputs, up, across, dtype=maps.dtype, device=maps.device, memory_format=torch.channels_last
     )
     blocks = -(-count // chosen.images) * (up // chosen.rows) * (outputs // chosen.outputs)
     _convolve[(blocks,)](
-        images,
+        described(maps, stride, chosen.images, chosen.rows, chosen.inputs),
         kernel,
-        bias,
+        done if bias is None else bias,
         done if plus is None else plus,
         done,
         count,
@@ -89,16 +92,34 @@ def convolve(maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None, st
         BN=chosen.outputs,
         BK=chosen.inputs,
         STAGES=chosen.stages,
+        ENDS=bias is not None,
         ADDS=plus is not None,
+        BACK=backwards,
         num_warps=chosen.warps,
     )
     return done
 
 
+def described(maps: Tensor, stride: int, images: int, rows: int, channels: int) -> TensorDescriptor:
+    """How the device finds a box of the maps: images, rows (every so many-th of them), all columns, channels."""
+    count, depth, high, wide = maps.shape
+    row, across = wide * depth, wide // stride
+    if stride == 1:
+        shape, strides, box = [count, high, wide, depth], [high * row, row, depth, 1], [images, rows, across, channels]
+    else:  # an image as four: by rows and columns with even and with odd numbers
+        shape, strides = [count, high // 2, 2, across, 2 * depth], [high * row, 2 * row, row, 2 * depth, 1]
+        box = [images, rows, 1, across, channels]
+    return TensorDescriptor(maps, shape, strides, box, _swizzled(box))
+
+
+def _swizzled(box: list[int]) -> NVMMASharedLayout:
+    return NVMMASharedLayout(min(128, 2 * box[-1]), 16, rank=len(box))
+
+
 @gluon.jit
 def _fetch(
-    images, kernel, xs, ws, arrivals, k, slot, image, row, output, CHANNELS: gl.constexpr, SIDE: gl.constexpr,
-    STRIDE: gl.constexpr, BK: gl.constexpr, wanted,
+    images, kernel, xs, ws, arrivals, k, slot, image, row, output, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr,
+    SIDE: gl.constexpr, STRIDE: gl.constexpr, BK: gl.constexpr, BACK: gl.constexpr, wanted,
 ):  # fmt: skip
     """Sends for one slice of the maps, shifted as its tap says, and of the weights; outside an image there are 0s."""
     SLICES: gl.constexpr = CHANNELS // BK
@@ -121,14 +142,19 @@ def _fetch(
             odd_column * CHANNELS + channel,
         ]
     tma.async_copy_global_to_shared(images, place, arrival, xs.index(slot), pred=wanted)
-    tma.async_copy_global_to_shared(kernel, [output, tap * CHANNELS + channel], arrival, ws.index(slot), pred=wanted)
+    if BACK:  # the weights as they lie, taps in reverse; what they put out is put in here
+        weights_at = [channel, (SIDE * SIDE - 1 - tap) * OUTPUTS + output]
+    else:
+        weights_at = [output, tap * CHANNELS + channel]
+    tma.async_copy_global_to_shared(kernel, weights_at, arrival, ws.index(slot), pred=wanted)
 
 
 @gluon.jit
 def _convolve(
     images, kernel, bias, plus, done, count, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr, HIGH: gl.constexpr,
     WIDE: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr,
-    BN: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr, ADDS: gl.constexpr, num_warps: gl.constexpr,
+    BN: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr, ENDS: gl.constexpr, ADDS: gl.constexpr,
+    BACK: gl.constexpr, num_warps: gl.constexpr,
 ):  # fmt: skip
     """A product of (pixels, taps * channels) and (taps * channels, outputs), whose left side is never written out."""
     BM: gl.constexpr = IMAGES * ROWS * WIDE
@@ -144,33 +170,39 @@ def _convolve(
         mbarrier.init(arrivals.index(s), count=1)
     fence_async_shared()
     for s in gl.static_range(STAGES - 1):
-        _fetch(images, kernel, xs, ws, arrivals, s, s, image, row, output, CHANNELS, SIDE, STRIDE, BK, s < STEPS)
+        _fetch(images, kernel, xs, ws, arrivals, s, s, image, row, output, CHANNELS, OUTPUTS, SIDE, STRIDE, BK, BACK,
+               s < STEPS)  # fmt: skip
 
     mine: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps, 1], [16, BN, 16])
     total = warpgroup_mma_init(gl.zeros([BM, BN], gl.float32, mine))
     for k in range(STEPS):
         slot = k % STAGES
         mbarrier.wait(arrivals.index(slot), (k // STAGES) & 1)
-        total = warpgroup_mma(xs.index(slot).reshape([BM, BK]), ws.index(slot).permute([1, 0]), total, is_async=True)
+        pixels = xs.index(slot).reshape([BM, BK])
+        if BACK:
+            total = warpgroup_mma(pixels, ws.index(slot), total, is_async=True)
+        else:
+            total = warpgroup_mma(pixels, ws.index(slot).permute([1, 0]), total, is_async=True)
         total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))  # the one before is done: its slot is free
         ahead = k + STAGES - 1
         _fetch(
-            images, kernel, xs, ws, arrivals, ahead, ahead % STAGES, image, row, output, CHANNELS, SIDE, STRIDE, BK,
-            ahead < STEPS,
+            images, kernel, xs, ws, arrivals, ahead, ahead % STAGES, image, row, output, CHANNELS, OUTPUTS, SIDE, STRIDE,
+            BK, BACK, ahead < STEPS,
         )  # fmt: skip
     sums = warpgroup_mma_wait(0, deps=[total])
     for s in gl.static_range(STAGES):
         mbarrier.invalidate(arrivals.index(s))
 
-    bias_at = bias + output + gl.arange(0, BN, gl.SliceLayout(0, mine))
-    positive = gl.maximum(sums + gl.load(bias_at).to(gl.float32)[None, :], 0.0).to(gl.bfloat16)
+    if ENDS:
+        bias_at = bias + output + gl.arange(0, BN, gl.SliceLayout(0, mine))
+        sums = gl.maximum(sums + gl.load(bias_at).to(gl.float32)[None, :], 0.0)
     ACROSS: gl.constexpr = BN // 8 if BN < 256 else 32
     whole_rows: gl.constexpr = gl.BlockedLayout([1, 8], [32 // ACROSS, ACROSS], [num_warps, 1], [1, 0])
-    positive = gl.convert_layout(positive, whole_rows)
+    result = gl.convert_layout(sums.to(gl.bfloat16), whole_rows)
     pixel = (image * HIGH + row) * WIDE + gl.arange(0, BM, gl.SliceLayout(1, whole_rows))
     column = output + gl.arange(0, BN, gl.SliceLayout(0, whole_rows))
     place = pixel.to(gl.int64)[:, None] * OUTPUTS + column[None, :]
     is_there = (pixel < count * HIGH * WIDE)[:, None]
     if ADDS:
-        positive = (positive.to(gl.float32) + gl.load(plus + place, mask=is_there).to(gl.float32)).to(gl.bfloat16)
-    gl.store(done + place, positive, mask=is_there)
+        result = (result.to(gl.float32) + gl.load(plus + place, mask=is_there).to(gl.float32)).to(gl.bfloat16)
+    gl.store(done + place, result, mask=is_there)

@@ -1,0 +1,1 @@
+"""Kernels of our own for Hopper GPUs (H100, H200), written in Gluon; imported only where they can run."""
