@@ -7,7 +7,7 @@ import importlib.util
 from types import ModuleType
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from iblurry.network.unit import Unit
 
@@ -30,9 +30,10 @@ class Convolution:
         own = kernels(maps.device)
         if own is not None and maps.dtype is torch.bfloat16:
             stride = self.stride[0]
-            tiles = own.tiles(maps.shape[1], len(self.bias), maps.shape[2] // stride, maps.shape[3] // stride)
+            high, wide = maps.shape[2] // stride, maps.shape[3] // stride
+            tiles = own.maps.tiles(len(maps), maps.shape[1], len(self.bias), high, wide)
             if tiles is not None:
-                done: Tensor = own.convolve(maps, self.weight, tiles, stride=stride, bias=self.bias, plus=plus)
+                done: Tensor = own.maps.convolve(maps, self.weight, tiles, stride=stride, bias=self.bias, plus=plus)
                 return done
         done = self._by_cudnn(maps)
         return done if plus is None else done + plus
@@ -48,6 +49,24 @@ class Convolution:
         return done
 
 
+def quicken(body: nn.Module, device: torch.device) -> None:
+    """Has the body's units learn by our own kernels, where there are any for this device."""
+    if kernels(device) is not None:
+        for unit in (module for module in body.modules() if isinstance(module, Unit)):
+            unit.learn = learn
+
+
+def learn(maps: Tensor, unit: Unit) -> Tensor:
+    """The unit's convolution in a training step: by our own kernels where they fit, else by torch's."""
+    conv, own = unit.convolution, kernels(maps.device)
+    stride = conv.stride[0]
+    if own is None or not own.learning.learns(*maps.shape[:2], conv.out_channels, *maps.shape[2:], stride):
+        done: Tensor = conv(maps)
+    else:
+        done = own.learning.Convolve.apply(maps, conv.weight, stride)
+    return done
+
+
 @functools.cache
 def kernels(device: torch.device) -> ModuleType | None:
     """Our own kernels, where the device is one they are written for and Triton is there to compile them."""
@@ -55,4 +74,4 @@ def kernels(device: torch.device) -> ModuleType | None:
         return None
     if importlib.util.find_spec("triton") is None or importlib.util.find_spec("triton.experimental.gluon") is None:
         return None
-    return importlib.import_module("iblurry.network.hopper.maps")
+    return importlib.import_module("iblurry.network.hopper")

@@ -22,6 +22,8 @@ class Unit(nn.Sequential):
 
     folded: Callable[..., Tensor] | None = None  # does the same in eval mode, where someone prepared it, and then adds
 
+    learn: Callable[[Tensor, Unit], Tensor] | None = None  # its convolution by another way, where someone has one
+
     def __init__(self, channels: int, width: int, *, kernel: int = 3, stride: int = 1) -> None:
         super().__init__(
             nn.Conv2d(channels, width, kernel, stride, padding=kernel // 2, bias=False),
@@ -32,7 +34,11 @@ class Unit(nn.Sequential):
     def forward(self, maps: Tensor) -> Tensor:
         if self.folded is not None:
             return self.folded(maps)
-        for layer in self:
+        layers = iter(self)
+        if self.learn is not None:
+            next(layers)
+            maps = self.learn(maps, self)
+        for layer in layers:
             maps = layer(maps)
         return maps
 

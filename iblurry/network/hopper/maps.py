@@ -34,19 +34,33 @@ class Tiles(NamedTuple):
     warps: int
 
 
-def tiles(channels: int, outputs: int, high: int, wide: int) -> Tiles | None:
-    """For maps of this size after the convolution; None where they do not fit."""
+CHOICES = ((128, 256, 4, 8), (128, 128, 3, 8), (128, 64, 4, 4), (64, 64, 6, 4))  # pixels, outputs, stages, warps
+ENOUGH = 120  # blocks to be busy with: an H200 has 132 multiprocessors
+
+
+def tiles(count: int, channels: int, outputs: int, high: int, wide: int) -> Tiles | None:
+    """For so many maps of this size after the convolution: the largest that give enough to do; None if none fits."""
     inputs = 64 if channels % 64 == 0 else 32
-    if channels % inputs or outputs % 64 or wide not in (4, 8, 16, 32) or high % min(high, 128 // wide):
+    if channels % inputs:
         return None
-    rows = min(high, 128 // wide)
-    images = 128 // (rows * wide)
-    if rows * wide * images != 128:
+    found = None
+    for pixels, across, stages, warps in CHOICES:
+        grouped = group(pixels, high, wide)
+        if grouped is None or outputs % across:
+            continue
+        images, rows = grouped
+        found = Tiles(images, rows, across, inputs, stages, warps)
+        if -(-count // images) * (high // rows) * (outputs // across) >= ENOUGH:
+            break
+    return found
+
+
+def group(pixels: int, high: int, wide: int) -> tuple[int, int] | None:
+    """So many pixels as images and rows of each; None where maps of this size do not make such a number."""
+    rows = min(high, pixels // wide)
+    if not rows or high % rows or pixels % (rows * wide):
         return None
-    across = 64 if outputs == 64 else 128 if outputs == 128 else 256
-    if outputs % across:
-        return None
-    return Tiles(images, rows, across, inputs, 3 if across == 128 else 4, 4 if across == 64 else 8)
+    return pixels // (rows * wide), rows
 
 
 def convolve(
@@ -142,7 +156,7 @@ def _fetch(
             odd_column * CHANNELS + channel,
         ]
     tma.async_copy_global_to_shared(images, place, arrival, xs.index(slot), pred=wanted)
-    if BACK:  # the weights as they lie, taps in reverse; what they put out is put in here
+    if BACK:  # noqa: SIM108  the weights as they lie, taps in reverse; what they put out is put in here
         weights_at = [channel, (SIDE * SIDE - 1 - tap) * OUTPUTS + output]
     else:
         weights_at = [output, tap * CHANNELS + channel]
@@ -170,8 +184,10 @@ def _convolve(
         mbarrier.init(arrivals.index(s), count=1)
     fence_async_shared()
     for s in gl.static_range(STAGES - 1):
-        _fetch(images, kernel, xs, ws, arrivals, s, s, image, row, output, CHANNELS, OUTPUTS, SIDE, STRIDE, BK, BACK,
-               s < STEPS)  # fmt: skip
+        _fetch(
+            images, kernel, xs, ws, arrivals, s, s, image, row, output, CHANNELS, OUTPUTS, SIDE, STRIDE, BK, BACK,
+            s < STEPS,
+        )  # fmt: skip
 
     mine: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps, 1], [16, BN, 16])
     total = warpgroup_mma_init(gl.zeros([BM, BN], gl.float32, mine))
@@ -186,8 +202,8 @@ def _convolve(
         total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))  # the one before is done: its slot is free
         ahead = k + STAGES - 1
         _fetch(
-            images, kernel, xs, ws, arrivals, ahead, ahead % STAGES, image, row, output, CHANNELS, OUTPUTS, SIDE, STRIDE,
-            BK, BACK, ahead < STEPS,
+            images, kernel, xs, ws, arrivals, ahead, ahead % STAGES, image, row, output, CHANNELS, OUTPUTS, SIDE,
+            STRIDE, BK, BACK, ahead < STEPS,
         )  # fmt: skip
     sums = warpgroup_mma_wait(0, deps=[total])
     for s in gl.static_range(STAGES):

@@ -1,0 +1,144 @@
+"""The gradient of a convolution for its weights, by one kernel of a Hopper GPU; sums in a fixed order."""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_init,
+    warpgroup_mma_wait,
+)
+
+from iblurry.network.hopper.maps import ENOUGH, described, group
+
+PIXELS = 128  # of one step
+ACROSS = 64  # channels of one block, on both sides
+
+
+def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int) -> Tensor:
+    """(parts, outputs, side, side, channels) float32, to be summed over the parts.
+
+    Of the gradients behind the convolution and the maps before it, bfloat16 and channels last.
+    """
+    outputs, high = grads.shape[1:3]
+    channels = maps.shape[1]
+    parts, each, images, rows = plan(grads.shape, channels, side)
+    pieces = -(-len(grads) // images) * (high // rows)
+    blocks = side * side * (channels // ACROSS) * (outputs // ACROSS)
+    done = torch.empty(parts, outputs, side, side, channels, device=grads.device)
+    _weight_gradient[(blocks * parts,)](
+        described(grads, 1, images, rows, ACROSS),
+        described(maps, stride, images, rows, ACROSS),
+        done,
+        CHANNELS=channels,
+        OUTPUTS=outputs,
+        HIGH=high,
+        SIDE=side,
+        STRIDE=stride,
+        IMAGES=images,
+        ROWS=rows,
+        PIXELS=PIXELS,
+        ACROSS=ACROSS,
+        PIECES=pieces,
+        EACH=each,
+        STAGES=3,
+        num_warps=4,
+    )
+    return done
+
+
+def plan(grads: torch.Size, channels: int, side: int) -> tuple[int, int, int, int]:
+    """Into how many parts the sum over the pixels goes, the groups of each, and a group's images and rows."""
+    count, outputs, high, wide = grads
+    grouped = group(PIXELS, high, wide)
+    assert grouped is not None, "asked before"
+    images, rows = grouped
+    pieces = -(-count // images) * (high // rows)
+    blocks = side * side * (channels // ACROSS) * (outputs // ACROSS)
+    each = -(-pieces // max(1, min(pieces, ENOUGH // blocks)))
+    return -(-pieces // each), each, images, rows
+
+
+@gluon.jit
+def _fetch(
+    grads, maps, gs, xs, arrivals, k, slot, tap, output, channel, CHANNELS: gl.constexpr, HIGH: gl.constexpr,
+    SIDE: gl.constexpr, STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr, wanted,
+):  # fmt: skip
+    """Sends for one group of pixels: their gradients, and the maps before them, shifted as the tap says."""
+    row = (k % (HIGH // ROWS)) * ROWS
+    image = (k // (HIGH // ROWS)) * IMAGES
+    down = tap // SIDE - SIDE // 2
+    across = tap % SIDE - SIDE // 2
+    arrival = arrivals.index(slot)
+    mbarrier.expect(arrival, grads.block_type.nbytes + maps.block_type.nbytes, pred=wanted)
+    tma.async_copy_global_to_shared(grads, [image, row, 0, output], arrival, gs.index(slot), pred=wanted)
+    if STRIDE == 1:
+        place = [image, row + down, across, channel]
+    else:
+        odd_row = down & 1
+        odd_column = across & 1
+        place = [
+            image,
+            row + (down - odd_row) // 2,
+            odd_row,
+            (across - odd_column) // 2,
+            odd_column * CHANNELS + channel,
+        ]
+    tma.async_copy_global_to_shared(maps, place, arrival, xs.index(slot), pred=wanted)
+
+
+@gluon.jit
+def _weight_gradient(
+    grads, maps, done, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr, HIGH: gl.constexpr, SIDE: gl.constexpr,
+    STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr, PIXELS: gl.constexpr, ACROSS: gl.constexpr,
+    PIECES: gl.constexpr, EACH: gl.constexpr, STAGES: gl.constexpr, num_warps: gl.constexpr,
+):  # fmt: skip
+    """A product of (outputs, pixels) and (pixels, channels) for one tap and some of the pixels."""
+    block = gl.program_id(0)
+    channel = (block % (CHANNELS // ACROSS)) * ACROSS
+    block = block // (CHANNELS // ACROSS)
+    tap = block % (SIDE * SIDE)
+    block = block // (SIDE * SIDE)
+    output = (block % (OUTPUTS // ACROSS)) * ACROSS
+    part = block // (OUTPUTS // ACROSS)
+    first = part * EACH
+    steps = gl.minimum(EACH, PIECES - first)
+    gs = gl.allocate_shared_memory(grads.dtype, [STAGES] + grads.block_type.shape, grads.layout)  # noqa: RUF005
+    xs = gl.allocate_shared_memory(maps.dtype, [STAGES] + maps.block_type.shape, maps.layout)  # noqa: RUF005
+    arrivals = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for s in gl.static_range(STAGES):
+        mbarrier.init(arrivals.index(s), count=1)
+    fence_async_shared()
+    for s in gl.static_range(STAGES - 1):
+        _fetch(
+            grads, maps, gs, xs, arrivals, first + s, s, tap, output, channel, CHANNELS, HIGH, SIDE, STRIDE, IMAGES,
+            ROWS, s < steps,
+        )  # fmt: skip
+
+    mine: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps, 1], [16, ACROSS, 16])
+    total = warpgroup_mma_init(gl.zeros([ACROSS, ACROSS], gl.float32, mine))
+    for k in range(steps):
+        slot = k % STAGES
+        mbarrier.wait(arrivals.index(slot), (k // STAGES) & 1)
+        left = gs.index(slot).reshape([PIXELS, ACROSS]).permute([1, 0])
+        total = warpgroup_mma(left, xs.index(slot).reshape([PIXELS, ACROSS]), total, is_async=True)
+        total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))  # the one before is done: its slot is free
+        ahead = k + STAGES - 1
+        _fetch(
+            grads, maps, gs, xs, arrivals, first + ahead, ahead % STAGES, tap, output, channel, CHANNELS, HIGH, SIDE,
+            STRIDE, IMAGES, ROWS, ahead < steps,
+        )  # fmt: skip
+    sums = warpgroup_mma_wait(0, deps=[total])
+    for s in gl.static_range(STAGES):
+        mbarrier.invalidate(arrivals.index(s))
+    row = part * OUTPUTS + output + gl.arange(0, ACROSS, gl.SliceLayout(1, mine))
+    column = tap * CHANNELS + channel + gl.arange(0, ACROSS, gl.SliceLayout(0, mine))
+    gl.store(done + row[:, None] * (SIDE * SIDE * CHANNELS) + column[None, :], sums)
