@@ -169,7 +169,12 @@ def test_a_blow_leaves_nothing_held(blow, alone, tmp_path, monkeypatch):
 
 
 def test_steps_that_are_not_resumed_end_as_if_they_had_been_killed(alone, tmp_path):
-    options = {"data": lambda: load(SHORT["dataset"]), "watcher": Silent(), "often": Often(samples=5), "where": Where(threads=1)}
+    options = {
+        "data": lambda: load(SHORT["dataset"]),
+        "watcher": Silent(),
+        "often": Often(samples=5),
+        "where": Where(threads=1),
+    }
     with opened(MIXED[0], tmp_path, **options) as begun, closing(begun.steps(lambda: False)) as steps:
         assert [next(steps) for _ in range(17)] == list(range(1, 18))
     assert [path.stem[-2:] for path in checkpoints(tmp_path / MIXED[0].name)] == ["10", "15"]
