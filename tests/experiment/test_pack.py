@@ -18,6 +18,7 @@ from iblurry.experiment import checkpoint, pool, task, walk
 from iblurry.experiment.environment import Where
 from iblurry.experiment.examiner import Examiner
 from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.journal import Query
 from iblurry.experiment.progress import Silent
 from iblurry.experiment.run import Often, run
 from iblurry.experiment.walk import opened
@@ -132,17 +133,18 @@ def test_a_signal_saves_all_and_the_same_call_goes_on(alone, tmp_path):
 
 
 def test_a_signal_in_a_refit_is_heard_there(alone, tmp_path, monkeypatch):
-    monkeypatch.setattr(walk, "GLANCE", 10)
+    refitting = walk.Walk._refitting
 
-    class InRefit(Silent):
-        def refit(self, done, updates):
-            super().refit(done, updates)
-            if done == updates and self.at == 10:  # under way after sample 20
-                stop()
+    def stopping(self, done, updates):
+        if self.stream.position == 20 and done == 2 < updates:
+            stop()
+        refitting(self, done, updates)
 
-    stopped = run_all(MIXED[:3], Plan(out=tmp_path, pack=3), [Silent(), InRefit(), Silent()])
+    monkeypatch.setattr(walk.Walk, "_refitting", stopping)
+    stopped = run_all(MIXED[:3], Plan(out=tmp_path, pack=3))
     ended = [[path.stem[-2:] for path in checkpoints(one.folder)] for one in stopped]
     assert ended == [["20"], ["20"], ["19"]]  # the third had not had its turn
+    assert max(record.at for record in stopped[1].records if isinstance(record, Query)) == 10  # left before its answer
     assert run_all(MIXED[:3], Plan(out=tmp_path, pack=2))[1].summary is not None
     assert finished(tmp_path) == alone[:3]
 
