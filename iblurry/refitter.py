@@ -23,12 +23,14 @@ class Refitter:
     """A trainer of its own on a bench of its own: the memory is shared; dice, counters and optimizer are not.
 
     A refit is a function of the seed, the moment of the stream and what the memory holds. While it is under way it is
-    part of the learner's state; when it is done, all that is left is the network.
+    part of the learner's state; when it is done, all that counts is the network. The trainer is kept for the next refit
+    of its kind, which starts it again: on a GPU the steps it has captured are worth more than the room they take.
     """
 
     def __init__(self, online: Trainer, course: Course | None, *, tell: Callable[[int, int], None]) -> None:
         self.online, self.course, self.tell = online, course, tell
         self.trainer: Trainer | None = None  # of the refit under way
+        self._kept: dict[tuple[bool, bool], Trainer] = {}  # by fresh and frozen_norm
         self._began = -1  # samples seen when it began
         self._fresh = False
         self._saved: State | None = None  # of a refit that a checkpoint interrupted, until it is asked for again
@@ -38,7 +40,7 @@ class Refitter:
         """Trains, or goes on training; the bench whose network has learnt the memory."""
         trainer = self._trainer(fresh, frozen_norm)
         bench, size = trainer.bench, trainer.bench.memory.size
-        batches = -(-size // trainer.course.rehearsal.joins(size))
+        batches = -(-size // trainer.course.rehearsal.joins(size)) if size else 0  # nothing stored, nothing learnt
         nothing = Batch(bench.memory.images[:0], bench.memory.labels[:0])
         while bench.updates < epochs * batches:
             trainer.update(nothing, last_of_round=(bench.updates + 1) % batches == 0)
@@ -66,7 +68,7 @@ class Refitter:
         self.trainer, self._saved = None, copy.deepcopy(state)
 
     def _trainer(self, fresh: bool, frozen_norm: bool) -> Trainer:
-        """That of the refit under way at this moment of the stream, or a new one."""
+        """That of the refit under way at this moment of the stream, or one at its start."""
         now = self.online.bench.seen
         if self.trainer is not None and self._began == now:
             return self.trainer
@@ -74,7 +76,14 @@ class Refitter:
         dice = self.online.bench.dice.scoped(f"refit at {now}")
         network = self._fresh_network(dice) if fresh else self.online.bench.network
         bench = dataclasses.replace(self.online.bench, network=network, dice=dice, updates=0, refit=None)
-        trainer = Trainer(self.course.attach(bench), bench, self.online.engine, frozen_norm=frozen_norm)
+        trainer = self._kept.get((fresh, frozen_norm))
+        if trainer is None:
+            trainer = Trainer(self.course.attach(bench), bench, self.online.engine, frozen_norm=frozen_norm)
+            self._kept[fresh, frozen_norm] = trainer
+        else:
+            vars(trainer.bench).update(vars(bench))  # its parts and captured steps know that bench
+            trainer.restart()
+        self.online.loss = self.online.loss.clone()  # captured steps share their room: those of a refit may write there
         if self._saved is not None and self._saved["seen"] == now:
             _put_back(trainer, self._saved)
         self.trainer, self._began, self._fresh, self._saved = trainer, now, fresh, None

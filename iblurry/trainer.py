@@ -40,12 +40,23 @@ class Trainer:
         self.measures = any(part.needs_losses for part in self.parts.values())
         body, head = bench.network.body_parameters(), bench.network.head_parameters()
         self.optimizer = course.optimizer.build([body, head] if course.schedule.parts_head else [body + head])
-        self.loss = torch.zeros((), device=engine.device)  # of the last update
-        self._rates: tuple[float, float] | None = None  # that the optimizer has
-        self._ahead: dict[str, Ahead] = {}
+        self._begin()
         self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=engine.device), None)
         self._step = engine.compile(self._on_device, self._phase)
         engine.expect(bench.network, bench.pipeline, streamed + course.rehearsal.joins(sys.maxsize))
+
+    def _begin(self) -> None:
+        """Nothing was trained yet."""
+        self.loss = torch.zeros((), device=self.engine.device)  # of the last update
+        self._rates: tuple[float, float] | None = None  # that the optimizer has
+        self._ahead: dict[str, Ahead] = {}
+
+    def restart(self) -> None:
+        """As a new one would be for what the bench holds now, but in place: steps captured before serve again."""
+        self._begin()
+        self.forget()
+        for part in self.parts.values():
+            part.restart()
 
     @property
     def rate(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from pathlib import Path
@@ -18,6 +19,15 @@ def _one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def little_to_collect() -> None:
+    """From here on a collection looks at what tests made and not at all of torch: for tests that collect often."""
+    import torch._dynamo  # noqa: F401  an optimizer does it at its first step
+
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -21,10 +21,12 @@ from iblurry.errors import InputError
 from iblurry.experiment import walk as running
 from iblurry.experiment.workers import Plan
 
+pytestmark = pytest.mark.usefixtures("little_to_collect")
+
 DATA = "shapes:classes=10,train=80,test=6,size=8,channels=3"
 SUBJECT = Subject(dataset=DATA, network="mlp", memory=32, device="cpu", precision="float32", epochs=1)
 WORDS = ["--device", "cpu", "--precision", "float32", "--network", "mlp", "--dataset", DATA, "--memory", "32"]
-QUICK = [*WORDS, "--epochs", "1", "--steps", "36", "--samples", "10", "--protocol-samples", "40"]
+QUICK = [*WORDS, "--epochs", "1", "--steps", "18", "--modes", "captured", "--samples", "10", "--protocol-samples", "40"]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,7 @@ def data():
 
 @pytest.mark.parametrize("method", ["er", "gdumb"])
 def test_the_same_engine_takes_the_same_course(method, data):
-    row = equality.equal(method, SUBJECT, data, steps=60, modes=("captured", "compiled"))
+    row = equality.equal(method, SUBJECT, data, steps=36, modes=("captured", "compiled"))
     assert row["equal"]
     assert row["captured"]["loss differs by"] == row["captured"]["weights differ by"] == 0
     assert row["captured"]["tolerance"] == 0 < row["compiled"]["tolerance"]
@@ -137,7 +139,7 @@ def test_pace_counts_the_samples_of_all_runs():
 
 @pytest.mark.skipif("pack" not in {f.name for f in dataclasses.fields(Plan)}, reason="no packing here")
 def test_packed_seeds(data, tmp_path):
-    row = packed("clib", SUBJECT, data, tmp_path, samples=180)
+    row = packed("clib", SUBJECT, data, tmp_path, samples=40)
     assert row["seeds"] == len(list((tmp_path / "packed").iterdir())) == 3
     assert row["ratio"] == pytest.approx(row["packed ms a sample"] / row["alone ms a sample"])
 
@@ -233,7 +235,7 @@ def test_resumed_as_in_peace(method, tmp_path, capsys):
 @pytest.mark.usefixtures("_in_this_process")
 def test_resumed_otherwise_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(resume, "kept", lambda folder: {"journal": str(folder).encode()})
-    assert resume.main(["er", *RESUME, "--stops", "0", "--kills", "0", "--out", str(tmp_path)]) == 1
+    assert resume.main(["er", *RESUME, "--samples", "20", "--stops", "0", "--kills", "0", "--out", str(tmp_path)]) == 1
     assert json.loads(capsys.readouterr().out)["equal"] is False
 
 

@@ -1,16 +1,25 @@
-"""A page per method, with every field of every part it brings."""
+"""Pages that are right: every field of every part of a method, and whatever else is printed can be run or opened."""
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from benchmarks.gpu import __main__ as bench
+from benchmarks.gpu import resume
 from iblurry.methods import METHODS
 from iblurry.parts.part import hyper_parameters
+from tests.printed import check_understood, commands, links, python
 
-PAGES = Path(__file__).parent.parent / "docs" / "methods"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = DOCS / "methods"
 MAIN = [name for name in METHODS if "-" not in name]
 
 
@@ -35,3 +44,56 @@ def test_every_method_has_a_page_with_its_parts_and_their_fields(name):
 
 def test_no_page_without_a_method():
     assert {page.stem for page in PAGES.glob("*.md")} == set(MAIN)
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+def test_links_lead_somewhere_and_commands_are_understood(page):
+    for path in links(page):
+        assert path.exists(), path
+    for command in commands(page):
+        if command.startswith("iblurry"):
+            check_understood(command)
+
+
+def test_every_page_is_found_from_the_readme():
+    """The pages of methods by their folder, others by a link, if need be from page to page."""
+    found, todo = set(), [ROOT / "README.md"]
+    while todo:
+        for path in links(todo.pop()):
+            more = {page.resolve() for page in (path.glob("*") if path.is_dir() else [path])} - found
+            found |= more
+            todo += [page for page in more if page.suffix == ".md"]
+    assert {path.resolve() for path in (*DOCS.rglob("*.md"), *DOCS.rglob("*.png"))} <= found
+
+
+def test_commands_of_the_gpu_page():
+    """Those that are not the program's own."""
+    others = [shlex.split(command) for command in commands(DOCS / "gpu.md") if not command.startswith("iblurry")]
+    makefile = (ROOT / "Makefile").read_text()
+    parsers = {"benchmarks.gpu": bench.parser(), "benchmarks.gpu.resume": resume.parser()}
+    assert {words[0] for words in others} == {"make", "python"}
+    for program, *words in others:
+        if program == "make":
+            assert re.search(rf"^{words[0]}:", makefile, flags=re.MULTILINE)
+        else:
+            assert words[0] == "-m"
+            assert parsers[words[1]].parse_args(words[2:]).methods
+
+
+def test_the_part_of_the_gpu_page_runs_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (block,) = python(DOCS / "gpu.md")
+    exec(compile(block, "gpu.md", "exec"), {"__name__": "__main__"})
+    assert re.search(r"Metrics\(a_auc=0\.\d", capsys.readouterr().out)
+
+
+def test_the_contact_sheet_is_made_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (block,) = python(DOCS / "augmentation.md")
+    exec(compile(block, "augmentation.md", "exec"), {})
+    shown, made = (
+        np.asarray(Image.open(folder / "autoaugment.png").convert("RGB"), dtype=np.int64)
+        for folder in (DOCS / "images", tmp_path)
+    )
+    assert shown.shape == made.shape
+    assert np.abs(shown - made).mean() < 0.1  # letters are drawn a little otherwise by another version of Pillow

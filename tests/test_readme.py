@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
-import click
 import pytest
 
 import iblurry
-from iblurry.cli.main import VERBS, Verbs
 from iblurry.parts.part import Part
+from tests.printed import check_understood, commands, links, python
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-COMMANDS = [
-    line.split("#")[0].strip()
-    for block in re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
-    for line in block.splitlines()
-]
+PAGE = ROOT / "README.md"
+README = PAGE.read_text()
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=["run", "learner", "policy"])
+@pytest.mark.parametrize("block", python(PAGE), ids=["run", "learner", "policy"])
 def test_python_runs_as_printed(block, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "README.md", "exec"), {"__name__": "__main__"})
     assert re.search(r"A_AUC \d|\['|Metrics\(a_auc=0\.\d", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("iblurry")])
+@pytest.mark.parametrize("command", [c for c in commands(PAGE) if c.startswith("iblurry")])
 def test_commands_are_understood(command):
-    """Every verb and option exists; what they do is tested elsewhere."""
-    _, verb, *words = shlex.split(command)
-    assert verb in VERBS
-    found = Verbs().get_command(click.Context(Verbs()), verb)
-    context = found.make_context(verb, words, resilient_parsing=False)
-    assert context.info_name == verb
+    check_understood(command)
 
 
 def test_make_targets_exist():
@@ -65,9 +53,10 @@ def test_every_dependency_is_justified():
         assert re.search(rf"^\| {name} \|", README, flags=re.MULTILINE), name
 
 
-def test_pictures_are_there():
-    for path in re.findall(r"!\[.*?\]\((.*?)\)", README):
-        assert (ROOT / path).is_file(), path
+def test_pictures_and_pages_are_there():
+    assert len(links(PAGE)) >= 8
+    for path in links(PAGE):
+        assert path.exists(), path
 
 
 def test_the_version_is_said_once():

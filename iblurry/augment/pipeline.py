@@ -49,26 +49,42 @@ class Throw(NamedTuple):
     mixes: bool  # whether there is a box at all; the host knows, so an eager step need not paste an empty one
     deeds: Tensor  # (2, n) int64: what AutoAugment's two steps do to each image, 0 = nothing; (2, 0) without a policy
     groups: tuple[Groups, Groups] | None  # the images that share a deed; None = all is computed, at fixed shapes
+    cut: Cut | None  # the table in its parts; None = to be cut when needed, as a captured step does with its own copy
 
     @property
     def places(self) -> Tensor:
-        """(2, n) int64: where each crop starts, and whether it is mirrored (0) or upright (1)."""
-        return self.table[: 2 * self.n].view(2, self.n)
+        return self.parts.places
 
     @property
     def partner(self) -> Tensor:
-        """(n,) int64: a permutation."""
-        return self.table[2 * self.n : 3 * self.n]
+        return self.parts.partner
 
     @property
     def edges(self) -> Tensor:
-        """(4,) int64: x1, y1, x2, y2 of the mixed box; all 0 = no box."""
-        return self.table[3 * self.n : 3 * self.n + 4]
+        return self.parts.edges
 
     @property
     def lam(self) -> Tensor:
-        """(1,) float32: share of the own image, and of its label in the loss; 1 = not mixed."""
-        return self.table.view(torch.float32)[-2:-1]
+        return self.parts.lam
+
+    @property
+    def parts(self) -> Cut:
+        return self.cut or Cut(*(rows[0] for rows in _cut(self.table[None], self.n)))
+
+
+class Cut(NamedTuple):
+    """What a throw says."""
+
+    places: Tensor  # (2, n) int64: where each crop starts, and whether it is mirrored (0) or upright (1)
+    partner: Tensor  # (n,) int64: a permutation
+    edges: Tensor  # (4,) int64: x1, y1, x2, y2 of the mixed box; all 0 = no box
+    lam: Tensor  # (1,) float32: share of the own image, and of its label in the loss; 1 = not mixed
+
+
+def _cut(table: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(steps, 3n + 5) -> the parts of all steps, each with its steps first; the same memory."""
+    places, partner, edges = table[:, : 2 * n].view(-1, 2, n), table[:, 2 * n : 3 * n], table[:, 3 * n : 3 * n + 4]
+    return places, partner, edges, table.view(torch.float32)[:, -2:-1]  # lam: the first half of the last number
 
 
 class Pipeline:
@@ -126,9 +142,14 @@ class Pipeline:
         table[:, 2 * n : 3 * n] = uniforms[:, 3 * n : 4 * n].argsort(axis=1, kind="stable")
         boxes = [self._box(*row) for row in uniforms[:, 4 * n :].tolist()]
         table[:, 3 * n : -1] = [box[:4] for box in boxes]
-        table.view(np.float32)[:, -2] = [box.lam for box in boxes]  # in the first half of the last number
-        rows = self._stage(torch.from_numpy(table)).unbind()
-        return [Throw(row, n, box.lam < 1, self._no_deeds, None) for row, box in zip(rows, boxes, strict=True)]
+        table.view(np.float32)[:, -2] = [box.lam for box in boxes]
+        there = self._stage(torch.from_numpy(table))
+        on_host = self._device.type == "cpu"  # cut here for all steps at once
+        cuts = [Cut(*row) for row in zip(*(part.unbind() for part in _cut(there, n)), strict=True)] if on_host else None
+        return [
+            Throw(row, n, box.lam < 1, self._no_deeds, None, cuts[step] if cuts else None)
+            for step, (row, box) in enumerate(zip(there.unbind(), boxes, strict=True))
+        ]
 
     def _draw_all(self, uniforms: NDArray[np.float64], n: int) -> list[tuple[Tensor, tuple[Groups, Groups] | None]]:
         """(steps, 5n) uniforms -> the deeds of both steps and who shares them, update by update."""

@@ -108,9 +108,17 @@ def state_of(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
 
 
 def restore(optimizer: torch.optim.Optimizer, state: dict[str, dict[str, Tensor]]) -> None:
-    """Puts back what `state_of` gave."""
+    """Puts back what `state_of` gave; a buffer that is there keeps its place, which a captured step knows."""
     for i, p in enumerate(p for group in optimizer.param_groups for p in group["params"]):
-        optimizer.state[p] = {name: _beside(p, values) for name, values in state.get(str(i), {}).items()}
+        held, saved = optimizer.state[p], state.get(str(i))
+        if saved is None:  # it had taken no step yet
+            forget(optimizer, [p])
+            continue
+        for name, values in saved.items():
+            if held.get(name) is not None and held[name].shape == values.shape:
+                held[name].copy_(values)
+            else:
+                held[name] = _beside(p, values)
 
 
 def _beside(p: Tensor, values: Tensor) -> Tensor:
@@ -124,8 +132,11 @@ def _beside(p: Tensor, values: Tensor) -> Tensor:
 
 
 def forget(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> None:
-    """Starts these parameters' moments and step counters again, in place."""
+    """Starts these parameters' moments and step counters again, in place; the next step is that of a new optimizer.
+
+    A new SGD takes the first gradient g as it is; -0.0 + g is g to the last bit, 0.0 + g is not where g is -0.0.
+    """
     for p in parameters:
-        for values in optimizer.state[p].values():
+        for name, values in optimizer.state[p].items():
             if values is not None:  # SGD without momentum has a name but no buffer
-                values.zero_()
+                values.fill_(-0.0 if name == "momentum_buffer" else 0.0)

@@ -9,7 +9,7 @@ from iblurry.parts.admission.reservoir import Reservoir
 from iblurry.parts.gradient.clip import Clip
 from iblurry.parts.gradient.project import Project
 from iblurry.parts.gradient.rule import GradientRule
-from iblurry.parts.part import Part, column, state
+from iblurry.parts.part import Part, column, scratch, state
 from iblurry.parts.readout.bias_corrected import BiasCorrected
 from iblurry.parts.readout.plain import Plain
 from iblurry.parts.readout.readout import Readout
@@ -61,5 +61,6 @@ __all__ = [
     "Term",
     "Uniform",
     "column",
+    "scratch",
     "state",
 ]

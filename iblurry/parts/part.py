@@ -30,7 +30,10 @@ def state(make: Callable[[Any], T], *, init: Literal[False] = False) -> T:
 
 
 def scratch(make: Callable[[Any], T], *, init: Literal[False] = False) -> T:
-    """Declares a value that is made anew at the bench and after a resume: what can be worked out again is not saved."""
+    """Declares a value that is made anew at the bench and after a resume: what can be worked out again is not saved.
+
+    A tensor keeps its address then, so it is the part's own and no view of another's.
+    """
     field: T = dataclasses.field(init=init, repr=False, compare=False, metadata={"scratch": make})
     return field
 
@@ -129,7 +132,18 @@ class Part(ABC):
             else:
                 setattr(self, name, copy.copy(value))
         for name, make in declared(type(self), "scratch").items():
-            setattr(self, name, make(self))
+            there, value = getattr(self, name), make(self)
+            if isinstance(value, Tensor) and isinstance(there, Tensor) and _alike(value, there):
+                there.copy_(value)
+            else:
+                setattr(self, name, value)
+
+    def restart(self) -> None:
+        """Back to how it was attached, in place: a captured step that knows its tensors' addresses finds the start.
+
+        Columns are the memory's and stay as they are. A part whose `attach` does more does that here, too.
+        """
+        self.load_state_dict(Part.attach(self, self.bench).state_dict())
 
     def to_json(self) -> dict[str, dict[str, object]]:
         return {type(self).__name__: hyper_parameters(self)}
@@ -138,6 +152,10 @@ class Part(ABC):
 def declared(cls: type[Part], what: str) -> dict[str, Callable[[Any], object]]:
     """Name and start of each "state", "column" or "scratch" a part class declares."""
     return {f.name: f.metadata[what] for f in fields(cls) if what in f.metadata}  # type: ignore[arg-type]
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype
 
 
 def hyper_parameters(part: Part) -> dict[str, object]:

@@ -109,13 +109,20 @@ def _runs(block: Block) -> str:
         spent = f"{sum(seconds) / len(seconds):,.0f}" + (
             f" ({min(seconds):,.0f} to {max(seconds):,.0f})" * (len(runs) > 1)
         )
-        lines.append([f"`{name}`", seeds, spent, _all(runs, "device"), _all(runs, "machine"), _versions(runs)])
+        where = [_device(runs), _all(runs, "precision"), _all(runs, "machine"), _versions(runs)]
+        lines.append([f"`{name}`", seeds, spent, *where])
         commands.append(
             command([run.result.experiment for run in runs])
             or f"# {name} was built in Python: experiment.json of its runs has every field"
         )
-    table = _markdown(["row", "seeds", "seconds a run", "device", "machine", "versions"], "llrlll", lines)
+    table = _markdown(["row", "seeds", "seconds a run", "device", "precision", "machine", "versions"], "llrllll", lines)
     return f"{table}\n\n```console\n" + "\n".join(commands) + "\n```"
+
+
+def _device(runs: Sequence[Finished]) -> str:
+    """Of each kind which: a GPU has a name of its own."""
+    names = {run.environment["device"] for run in runs}
+    return " / ".join(sorted("CPU" if name == "cpu" else f"GPU: {name}" for name in names))
 
 
 def _versions(runs: Sequence[Finished]) -> str:
@@ -123,7 +130,8 @@ def _versions(runs: Sequence[Finished]) -> str:
 
 
 def _all(runs: Sequence[Finished], name: str) -> str:
-    return " / ".join(sorted({str(run.environment[name]) for run in runs}))
+    """What was noted of all of them; what an older run did not note is not guessed."""
+    return " / ".join(sorted({str(run.environment.get(name, "not noted")) for run in runs}))
 
 
 def _notes(blocks: Sequence[Block], notes: str | None) -> str:

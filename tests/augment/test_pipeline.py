@@ -148,6 +148,8 @@ def test_shapes_and_types_of_a_throw():
         ]
         assert throw.mixes == (float(throw.lam) < 1)
         assert throw.groups is None
+        late = throw._replace(cut=None)  # as a captured step cuts its own copy
+        assert all(torch.equal(a, b) for a, b in zip(late.parts, throw.parts, strict=True))
         assert throw.deeds.shape == (2, 0)
         assert pipeline(policy="imagenet").throw(Dice(1), 0, n).deeds.shape == (2, n)
         assert sorted(throw.partner.tolist()) == list(range(n))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -10,7 +12,7 @@ from iblurry.dice import Dice
 from iblurry.engine.choose import engine, usual_device
 from iblurry.engine.eager import Eager
 from iblurry.engine.graph import _filled, _form
-from iblurry.engine.optimizer import SGD, Adam, restore, set_rate, state_of
+from iblurry.engine.optimizer import SGD, Adam, forget, restore, set_rate, state_of
 from iblurry.errors import InputError
 from iblurry.experiment.environment import Where
 from iblurry.experiment.experiment import Experiment
@@ -130,14 +132,15 @@ def test_a_twin_shares_nothing():
     assert not mine & {p.data_ptr() for p in twin.parameters()}
 
 
+def stepped(optimizer, p, times):
+    for _ in range(times):
+        p.grad = p.detach() * 0.5 + 1
+        set_rate(optimizer.param_groups[0], 0.1)
+        optimizer.step()
+
+
 @pytest.mark.parametrize("spec", [Adam(), SGD()])
 def test_an_optimizer_comes_back_as_it_was(spec):
-    def stepped(optimizer, p, times):
-        for _ in range(times):
-            p.grad = p.detach() * 0.5 + 1
-            set_rate(optimizer.param_groups[0], 0.1)
-            optimizer.step()
-
     p, q = (torch.nn.Parameter(torch.arange(6.0).view(2, 3)) for _ in range(2))
     one, other = spec.build([[p]]), spec.build([[q]])
     stepped(one, p, 3)
@@ -151,3 +154,51 @@ def test_an_optimizer_comes_back_as_it_was(spec):
     stepped(one, p, 2)
     stepped(other, q, 2)
     assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize("spec", [Adam(), SGD(), SGD(momentum=0.0, nesterov=False)])
+def test_an_optimizer_that_starts_again_is_a_new_one_to_the_last_bit(spec):
+    """Even the sign of a zero is that of a new one, and the buffers stay where they are."""
+    p, q = (torch.nn.Parameter(torch.tensor([3.0, 0.0, -0.0, 0.0])) for _ in range(2))
+    used, new = spec.build([[p]]), spec.build([[q]])
+    stepped(used, p, 3)
+    before = places(used)
+    forget(used, [p])
+    p.data.copy_(q.data)
+    for gradient in ([1.0, 0.0, -0.0, -0.0], [-0.0, -0.0, 0.0, -0.0]):
+        for optimizer, parameter in ((used, p), (new, q)):
+            parameter.grad = torch.tensor(gradient)
+            set_rate(optimizer.param_groups[0], 0.1)
+            optimizer.step()
+        assert p.detach().numpy().tobytes() == q.detach().numpy().tobytes()
+        for name, values in state_of(new).get("0", {}).items():
+            assert state_of(used)["0"][name].numpy().tobytes() == values.numpy().tobytes(), name
+    assert places(used) == before
+
+
+@pytest.mark.parametrize("spec", [Adam(), SGD()])
+def test_what_is_put_back_goes_where_the_buffers_are(spec):
+    p, q = (torch.nn.Parameter(torch.arange(6.0).view(2, 3)) for _ in range(2))
+    one, other = spec.build([[p]]), spec.build([[q]])
+    stepped(one, p, 3)
+    saved, at_three, before = copy.deepcopy(state_of(one)), p.detach().clone(), places(one)
+    restore(one, state_of(one))  # its own
+    assert all(torch.equal(values, saved["0"][name]) for name, values in state_of(one)["0"].items())
+    stepped(one, p, 2)
+    restore(one, saved)
+    restore(other, saved)
+    p.data.copy_(at_three)
+    q.data.copy_(at_three)
+    stepped(one, p, 2)
+    stepped(other, q, 2)
+    assert torch.equal(p, q)
+    restore(one, {})  # of one that had not begun
+    q.data.copy_(p.data)
+    stepped(one, p, 2)
+    stepped(spec.build([[q]]), q, 2)
+    assert torch.equal(p, q)
+    assert places(one) == before
+
+
+def places(optimizer):
+    return {name: values.data_ptr() for name, values in state_of(optimizer).get("0", {}).items()}

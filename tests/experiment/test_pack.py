@@ -18,6 +18,7 @@ from iblurry.experiment import checkpoint, pool, task, walk
 from iblurry.experiment.environment import Where
 from iblurry.experiment.examiner import Examiner
 from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.journal import Query
 from iblurry.experiment.progress import Silent
 from iblurry.experiment.run import Often, run
 from iblurry.experiment.walk import opened
@@ -26,7 +27,16 @@ from iblurry.learner import Learner
 from iblurry.parts import Constant
 from tests.experiment.small import DATA, At, CrashError, checkpoints, crash, kept, small
 
-MIXED = [small("er"), small("gdumb", query_every=20), small("clib"), small("er", seed=2), small("clib", samples=50)]
+pytestmark = pytest.mark.usefixtures("little_to_collect")  # a pack collects before each run
+
+SHORT = {"dataset": DATA.replace("train=20", "train=10"), "memory": 12}  # forty samples in two tasks
+MIXED = [
+    small("er", **SHORT),
+    small("gdumb", query_every=10, **SHORT),
+    small("clib", **SHORT),
+    small("er", seed=2, **SHORT),
+    small("clib", samples=25, **SHORT),
+]
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +74,8 @@ def stop():
 
 
 def finished(out):
-    """What they end with when they go on, one after the other."""
-    return [kept(run(one, out).folder) for one in MIXED]
+    """What the first three, begun or not, end with when they go on, one after the other."""
+    return [kept(run(one, out).folder) for one in MIXED[:3]]
 
 
 @pytest.mark.parametrize("size", [2, 9])
@@ -75,7 +85,7 @@ def test_packed_runs_write_the_same_bytes(size, alone, tmp_path):
     assert [one.experiment for one in results] == MIXED
     assert all(one.summary is not None for one in results)
     assert [kept(one.folder) for one in results] == alone
-    assert [watcher.at for watcher in watchers] == [80, 80, 80, 80, 50]
+    assert [watcher.at for watcher in watchers] == [40, 40, 40, 40, 25]
 
 
 @pytest.mark.usefixtures("every_sample")
@@ -83,11 +93,11 @@ def test_a_sample_each_in_turn_and_the_next_takes_the_place_of_one_that_is_done(
     events = []
     run_all([*MIXED[2:]], Plan(out=tmp_path, pack=2), [Telling(name, events) for name in "abc"])
     assert events[:4] == [("a", 1), ("b", 1), ("a", 2), ("b", 2)]
-    assert events[158:160] == [("a", 80), ("b", 80)]
-    assert events[160:] == [("c", at) for at in range(1, 51)]
+    assert events[78:80] == [("a", 40), ("b", 40)]
+    assert events[80:] == [("c", at) for at in range(1, 26)]
     events.clear()
     run_all([MIXED[4], *MIXED[2:4]], Plan(out=tmp_path / "again", pack=2), [Telling(name, events) for name in "abc"])
-    assert events[98:104] == [("a", 50), ("b", 50), ("b", 51), ("b", 52), ("c", 1), ("b", 53)]
+    assert events[48:54] == [("a", 25), ("b", 25), ("b", 26), ("b", 27), ("c", 1), ("b", 28)]
 
 
 def test_a_failing_run_is_raised_and_the_others_are_saved(alone, tmp_path):
@@ -100,7 +110,7 @@ def test_a_failing_run_is_raised_and_the_others_are_saved(alone, tmp_path):
     assert checkpoints(first)
     assert checkpoints(second)
     assert not any(folder.exists() for folder in others)  # their turn had not come
-    assert finished(tmp_path) == alone
+    assert finished(tmp_path) == alone[:3]
 
 
 def test_one_that_cannot_begin_stops_those_that_have(alone, tmp_path, monkeypatch):
@@ -108,32 +118,35 @@ def test_one_that_cannot_begin_stops_those_that_have(alone, tmp_path, monkeypatc
     with RunFolder(tmp_path / MIXED[2].name).held(), pytest.raises(FolderError, match="Another process"):
         run_all(MIXED, Plan(out=tmp_path, pack=3))
     assert [path.stem[-2:] for one in MIXED[:2] for path in checkpoints(tmp_path / one.name)] == ["01", "01"]
-    assert finished(tmp_path) == alone
+    assert finished(tmp_path) == alone[:3]
 
 
 @pytest.mark.usefixtures("every_sample")
 def test_a_signal_saves_all_and_the_same_call_goes_on(alone, tmp_path):
-    watchers = [Silent(), Silent(), At(33, stop), Silent(), Silent()]
+    watchers = [Silent(), Silent(), At(17, stop), Silent(), Silent()]
     stopped = run_all(MIXED, Plan(out=tmp_path, pack=3), watchers)
     assert all(one.summary is None for one in stopped)
-    assert [path.stem[-2:] for one in stopped for path in checkpoints(one.folder)] == ["33", "33", "33"]
+    assert [path.stem[-2:] for one in stopped for path in checkpoints(one.folder)] == ["17", "17", "17"]
     assert [one.records for one in stopped[3:]] == [[], []]
     again = run_all(MIXED, Plan(out=tmp_path, pack=3))
     assert [kept(one.folder) for one in again] == alone
 
 
-def test_a_signal_in_a_refit_is_heard_there(alone, tmp_path):
-    class InRefit(Silent):
-        def refit(self, done, updates):
-            super().refit(done, updates)
-            if done == updates and self.at == 20:
-                stop()
+def test_a_signal_in_a_refit_is_heard_there(alone, tmp_path, monkeypatch):
+    refitting = walk.Walk._refitting
 
-    stopped = run_all(MIXED[:3], Plan(out=tmp_path, pack=3), [Silent(), InRefit(), Silent()])
+    def stopping(self, done, updates):
+        if self.stream.position == 20 and done == 2 < updates:
+            stop()
+        refitting(self, done, updates)
+
+    monkeypatch.setattr(walk.Walk, "_refitting", stopping)
+    stopped = run_all(MIXED[:3], Plan(out=tmp_path, pack=3))
     ended = [[path.stem[-2:] for path in checkpoints(one.folder)] for one in stopped]
-    assert ended == [["40"], ["40"], ["39"]]  # the third had not had its turn
+    assert ended == [["20"], ["20"], ["19"]]  # the third had not had its turn
+    assert max(record.at for record in stopped[1].records if isinstance(record, Query)) == 10  # left before its answer
     assert run_all(MIXED[:3], Plan(out=tmp_path, pack=2))[1].summary is not None
-    assert finished(tmp_path) == alone
+    assert finished(tmp_path) == alone[:3]
 
 
 @pytest.mark.usefixtures("every_sample")
@@ -146,22 +159,27 @@ def test_a_blow_leaves_nothing_held(blow, alone, tmp_path, monkeypatch):
 
     before = signal.signal(signal.SIGTERM, ended)
     try:
-        watchers = [Silent(), Silent(), At(33, blow), Silent(), Silent()]
+        watchers = [Silent(), Silent(), At(17, blow), Silent(), Silent()]
         with pytest.raises((CrashError, KeyboardInterrupt)):
-            run_all(MIXED, Plan(out=tmp_path, pack=3, save=Often(samples=10)), watchers)
+            run_all(MIXED, Plan(out=tmp_path, pack=3, save=Often(samples=5)), watchers)
     finally:
         signal.signal(signal.SIGTERM, before)
     newest = [checkpoints(tmp_path / one.name)[-1].stem[-2:] for one in MIXED[:3]]
-    assert newest == (["33", "33", "30"] if blow is crash else ["30", "30", "30"])
+    assert newest == (["17", "17", "15"] if blow is crash else ["15", "15", "15"])
     monkeypatch.setattr("iblurry.experiment.folder.PATIENCE", 0.0)
-    assert finished(tmp_path) == alone
+    assert finished(tmp_path) == alone[:3]
 
 
 def test_steps_that_are_not_resumed_end_as_if_they_had_been_killed(alone, tmp_path):
-    options = {"data": lambda: load(DATA), "watcher": Silent(), "often": Often(samples=10), "where": Where(threads=1)}
+    options = {
+        "data": lambda: load(SHORT["dataset"]),
+        "watcher": Silent(),
+        "often": Often(samples=5),
+        "where": Where(threads=1),
+    }
     with opened(MIXED[0], tmp_path, **options) as begun, closing(begun.steps(lambda: False)) as steps:
-        assert [next(steps) for _ in range(33)] == list(range(1, 34))
-    assert [path.stem[-2:] for path in checkpoints(tmp_path / MIXED[0].name)] == ["20", "30"]
+        assert [next(steps) for _ in range(17)] == list(range(1, 18))
+    assert [path.stem[-2:] for path in checkpoints(tmp_path / MIXED[0].name)] == ["10", "15"]
     assert kept(run(MIXED[0], tmp_path).folder) == alone[0]
 
 
@@ -235,7 +253,7 @@ def test_data_is_loaded_once(tmp_path, monkeypatch):
     loaded, really = [], task.load
     monkeypatch.setattr(task, "load", lambda spec, home: (loaded.append(spec), really(spec, home))[1])
     other = DATA.replace("train=20", "train=15")
-    some = [small(dataset=spec, samples=20, seed=seed) for seed in (1, 2) for spec in (DATA, other)]
+    some = [small(dataset=spec, samples=10, seed=seed) for seed in (1, 2) for spec in (DATA, other)]
     run_all(some, Plan(out=tmp_path, pack=3))
     assert loaded == [DATA, other]
     loaded.clear()

@@ -61,11 +61,21 @@ def test_warnings_are_shown(blocks):
 def test_runs_with_seconds_device_versions_and_commands(blocks):
     runs = section(page(blocks), "### The runs")
     assert (
-        "| `clib` | 1, 2, 3 | 102 (101 to 103) | Some GPU | Linux x86_64, 16 cores | "
+        "| `clib` | 1, 2, 3 | 102 (101 to 103) | GPU: Some GPU | bfloat16 | Linux x86_64, 16 cores | "
         "iblurry 0.1.0, torch 2.13.0, numpy 2.4.0, python 3.11.9 |" in runs.splitlines()
     )
     assert "iblurry run clib --dataset cifar10 --seeds 1,2,3" in runs.splitlines()
     assert "# mine was built in Python: experiment.json of its runs has every field" in runs.splitlines()
+
+
+def test_runs_in_several_places_say_so(tmp_path):
+    """A CPU is told from a GPU, and a precision that was not noted is not guessed."""
+    places = [{"device": "cpu", "precision": "float32"}, {"precision": None}, {}]
+    runs = [read(write_run(tmp_path, usual("er", 1 + i), 57, **place)[0]) for i, place in enumerate(places)]
+    row = next(line for line in section(page(compare(runs)), "### The runs").splitlines() if line.startswith("| `er`"))
+    assert " | CPU / GPU: Some GPU | bfloat16 / float32 / not noted | Linux" in row
+    alone = section(page(compare(runs[:1])), "### The runs")
+    assert "| `er` | 1 | 100 | CPU | float32 | Linux" in alone
 
 
 def test_what_has_no_run_at_all_is_listed_once(blocks):

@@ -21,14 +21,20 @@ ENVIRONMENT = {
     "numpy": "2.4.0",
     "machine": "Linux x86_64, 16 cores",
     "device": "Some GPU",
+    "precision": "bfloat16",
     "threads": 1,
     "data": "d",
     "order": "o",
 }
 
 
-def write_run(out: Path, experiment: Experiment, level: float, *, seconds: float = 100.0) -> tuple[Path, float, float]:
-    """A run whose accuracy wobbles around `level` percent; its folder and what A_AUC and A_avg (percent) must be."""
+def write_run(
+    out: Path, experiment: Experiment, level: float, *, seconds: float = 100.0, **changes: object
+) -> tuple[Path, float, float]:
+    """A run whose accuracy wobbles around `level` percent; its folder and what A_AUC and A_avg (percent) must be.
+
+    `changes` are of its environment; None leaves a line out.
+    """
     rng = np.random.default_rng(experiment.seed)
     folder = RunFolder(out / experiment.name)
     folder.path.mkdir(parents=True)
@@ -47,11 +53,15 @@ def write_run(out: Path, experiment: Experiment, level: float, *, seconds: float
             if at in ENDS and (not waits or at == SAMPLES):
                 journal.append(TaskEnd(*facts))
                 ends.append(100 * right / ASKED)
-    folder.write("environment.json", ENVIRONMENT | {"seconds": seconds})
+    folder.write("environment.json", _environment(changes) | {"seconds": seconds})
     folder.write("summary.json", asdict(metrics(read(folder.journal))) | {"seconds": seconds})
     (folder.path / "checkpoint-100.safetensors").write_bytes(b"large")
     (folder.path / "lock").touch()
     return folder.path, sum(curve) / max(1, len(curve)), sum(ends) / len(ends)
+
+
+def _environment(changes: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in (ENVIRONMENT | changes).items() if value is not None}
 
 
 def usual(method: str, seed: int = 1, **changes: object) -> Experiment:

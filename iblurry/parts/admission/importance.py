@@ -46,12 +46,12 @@ class Importance(Fullest):
     measured: Tensor = column("measured loss")  # (capacity + 1,) when it was last measured
     used: Tensor = column("used")  # (capacity + 1,) times in a batch since then
     mark: Tensor = state(lambda part: torch.zeros_like(part.bench.memory.clock))  # the memory's clock then
+    running: Tensor = state(lambda part: part.bench.memory.clock.double())  # (1,) l_prev of Algorithm 2
     labels: Tensor = scratch(lambda part: torch.arange(part.bench.network.rows, device=part.bench.memory.device))
     swap: Callable[..., Tensor] = scratch(lambda part: part.bench.engine.compile(part._swap))
     lowest: Callable[..., Tensor] = scratch(lambda part: part.bench.engine.fuse(part._lowest))
     start: Callable[..., Tensor] = scratch(lambda part: part.bench.engine.fuse(part._start))
     credit: Callable[..., None] = scratch(lambda part: part.bench.engine.fuse(part._credit))
-    running: Tensor = state(lambda part: part.bench.memory.clock.double())  # (1,) l_prev of Algorithm 2
 
     def __post_init__(self) -> None:
         if not 0 < self.step <= 1:

@@ -1,0 +1,84 @@
+"""A part that starts again is like one just attached, and its tensors are where they were."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from iblurry.parts import Distil, Elastic
+from iblurry.parts.part import Part, declared, known_parts
+
+KINDS = ("admission", "rehearsal", "term", "gradient", "schedule", "readout")
+OURS = [p for kind in KINDS for p in known_parts(kind).values() if p.__module__.startswith("iblurry.")]
+
+
+def spoilt(value):
+    """Something else of the same kind; tensors in place."""
+    if isinstance(value, torch.Tensor):
+        value.copy_(torch.ones_like(value) if not value.any() else torch.zeros_like(value))
+    elif isinstance(value, dict):
+        for one in value.values():
+            spoilt(one)
+    elif isinstance(value, list):
+        return [*value, 7]
+    elif isinstance(value, bool):
+        return not value
+    elif isinstance(value, int | float):
+        return value + 1
+    return value
+
+
+def values_of(part, what):
+    return {name: getattr(part, name) for name in declared(type(part), what)}
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    return type(one) is type(other) and one == other
+
+
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
+def test_state_is_back_at_its_start(kind, make_bench):
+    bench = make_bench(12)
+    part = kind().attach(bench)
+    correct = bench.correct
+    for name, value in values_of(part, "state").items():
+        before = copy.deepcopy(value)
+        setattr(part, name, spoilt(value))
+        assert not same(before, getattr(part, name)), name
+    where = places(part)
+    part.restart()
+    fresh = Part.attach(kind(), bench)
+    assert same(values_of(part, "state"), values_of(fresh, "state"))
+    assert places(part) == where
+    assert bench.correct is correct
+    for name, value in values_of(fresh, "scratch").items():
+        if not callable(value):
+            there = getattr(part, name)
+            assert there.tolist() == value.tolist() if hasattr(value, "tolist") else there == value, name
+
+
+def places(part):
+    found = {}
+    for name, value in (values_of(part, "state") | values_of(part, "scratch")).items():
+        for key, one in (value if isinstance(value, dict) else {"": value}).items():
+            if isinstance(one, torch.Tensor):
+                found[name, key] = one.data_ptr()
+    return found
+
+
+def test_a_start_is_that_of_the_bench_now(make_bench):
+    """A teacher is a copy of the network when it was attached; started again, of the network as it is."""
+    bench = make_bench(12)
+    teacher, anchor = Distil().attach(bench), Elastic().attach(bench)
+    with torch.no_grad():
+        bench.network.head.weight += 1
+    teacher.restart()
+    anchor.restart()
+    assert same(teacher.teacher, dict(bench.network.state_dict()))
+    assert not any(one.any() for one in anchor.anchor.values())

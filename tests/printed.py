@@ -1,0 +1,37 @@
+"""What a page prints: its Python, its commands and its links."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+
+from iblurry.cli.main import VERBS, Verbs
+
+
+def python(page: Path) -> list[str]:
+    """Its blocks of Python."""
+    return re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
+
+
+def commands(page: Path) -> list[str]:
+    """The lines of its console, without what is said about them."""
+    blocks = re.findall(r"```console\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
+    return [line.split("#")[0].strip() for block in blocks for line in block.splitlines()]
+
+
+def links(page: Path) -> list[Path]:
+    """The files it shows or points to."""
+    found = re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8"))
+    return [page.parent / target for target in found if "://" not in target]
+
+
+def check_understood(command: str) -> None:
+    """Its verb and options exist; what they do is tested elsewhere."""
+    _, verb, *words = shlex.split(command)
+    assert verb in VERBS
+    found = Verbs().get_command(click.Context(Verbs()), verb)
+    context = found.make_context(verb, words, resilient_parsing=False)
+    assert context.info_name == verb

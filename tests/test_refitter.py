@@ -1,0 +1,293 @@
+"""The refitter's trainers: kept from refit to refit, and nobody can tell them from new ones."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from iblurry.engine.eager import Eager
+from iblurry.engine.optimizer import Adam, state_of
+from iblurry.experiment import checkpoint
+from iblurry.methods import Tuning, gdumb, joint, method, rm
+from iblurry.parts import CrossEntropy, Exponential, MultiStep, Term
+from iblurry.parts.part import scratch, state
+from iblurry.refitter import Refitter
+from tests.laws.lawful import assert_same_state, new_learner
+
+TUNING = Tuning(batch=8, epochs=3)
+STOPS = (10, 18, 29, 46, 60)  # the classes met are 2, 3, 3, 5, 5; the memory grows to its 24 rows, or goes on growing
+
+
+class Weary(Term):
+    """Pulls the head towards 0, the more the longer a refit lasts; all of it in tensors of its own."""
+
+    updates: Tensor = state(lambda part: torch.zeros(1))
+    by_name: dict[str, Tensor] = state(lambda part: {"pull": torch.zeros(1)})
+    seen: int = state(lambda part: part.bench.seen)
+    unit: Tensor = scratch(lambda part: torch.full((1,), 0.001 * part.bench.seen))
+
+    def loss(self, forward):
+        return (self.by_name["pull"] * self.bench.network.head.weight.square().sum()).sum()
+
+    def on_update(self, update):
+        self.updates += 1
+        self.by_name["pull"].copy_(self.updates * self.unit)
+
+
+def changed(made, **parts):
+    return dataclasses.replace(made, refit=dataclasses.replace(made.refit, **parts))
+
+
+METHODS = {
+    "gdumb": gdumb(TUNING),
+    "rm": rm(TUNING),
+    "joint": joint(TUNING),
+    "rm-released": method("rm-released", TUNING),
+    "gdumb with adam": changed(gdumb(TUNING), optimizer=Adam(), schedule=Exponential(gamma=0.9)),
+    "rm with steps": changed(rm(TUNING), schedule=MultiStep(milestones=(1, 2))),
+    "gdumb with a part of one's own": changed(gdumb(TUNING), terms=(CrossEntropy(), Weary())),
+    "rm with a part of one's own": changed(rm(TUNING), terms=(CrossEntropy(), Weary())),
+}
+
+
+def anew(learner):
+    """As if no refit had ever been."""
+    learner.refitter = Refitter(learner.trainer, learner.refitter.course, tell=learner.refitter.tell)
+    learner.bench.refit = learner.refitter
+
+
+def refits(learner, samples, questions, start=0, stops=STOPS, before=lambda learner: None):
+    """Feeds the stream with a refit at each stop; everything that these showed on the way."""
+    shown = []
+
+    def look(done, total):
+        shown.append((done, total, copy.deepcopy(learner.refitter.state_dict())))
+
+    for stop in stops:
+        for image, label in samples[start:stop]:
+            learner.observe(image, label)
+        before(learner)
+        learner.on_refit = look
+        shown.append(answered(learner, questions))
+        start = stop
+    return shown
+
+
+def answered(learner, questions):
+    """Both ways to start a refit: the end of a task and a query."""
+    learner.end_task()
+    return learner.logits(questions)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_kept_trainer_learns_what_a_new_one_does(name, samples, questions):
+    kept, new = new_learner(METHODS[name]), new_learner(METHODS[name])
+    one, other = refits(kept, samples, questions), refits(new, samples, questions, before=anew)
+    assert len(one) >= len(STOPS) * (1 + 3) + 3 * 4  # an answer each and three epochs, mostly of several updates
+    assert_same_state(one, other)
+    assert_same_state(kept.state_dict(), new.state_dict())
+
+
+class Counting(Eager):
+    """Counts the steps that are prepared."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = 0
+
+    def compile(self, step, phase=lambda: None):
+        self.steps += step.__name__ == "_on_device"
+        return step
+
+
+@pytest.mark.parametrize("name", ["gdumb", "rm", "joint"])
+def test_a_step_is_prepared_once(name, samples, questions):
+    engine = Counting()
+    refits(new_learner(METHODS[name], engine=engine, network="mlp"), samples, questions)
+    assert engine.steps == 2  # the stream's and the refits'
+
+
+def test_refits_of_another_kind_have_a_trainer_of_their_own(samples):
+    engine = Counting()
+    learner = new_learner(METHODS["rm"], engine=engine, network="mlp")
+    for image, label in samples[:24]:
+        learner.observe(image, label)
+    kinds = [(fresh, frozen) for fresh in (True, False) for frozen in (True, False)]
+    benches = []
+    for kind in 2 * kinds:
+        learner.bench.seen += 1  # another moment of the stream
+        benches.append(learner.bench.refit(epochs=1, fresh=kind[0], frozen_norm=kind[1]))
+    assert engine.steps == 1 + len(kinds)
+    assert [id(b) for b in benches[:4]] == [id(b) for b in benches[4:]]
+    assert [b.network is learner.bench.network for b in benches] == [not fresh for fresh, _ in 2 * kinds]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_step_refers_to_stays_where_it_is(name, samples, questions):
+    learner = new_learner(METHODS[name], network="mlp")
+    seen = []
+
+    def look(done, total):
+        trainer = learner.refitter.trainer
+        own = [part.state_dict() | {"unit": getattr(part, "unit", None)} for part in trainer.parts.values()]
+        network = dict(trainer.bench.network.state_dict())
+        seen.append(addresses([state_of(trainer.optimizer), own, network]))
+
+    start = 0
+    for stop in STOPS:
+        for image, label in samples[start:stop]:
+            learner.observe(image, label)
+        learner.on_refit = look
+        answered(learner, questions)
+        start = stop
+    learner.load_state_dict(copy.deepcopy(learner.state_dict()))
+    learner.bench.refit(epochs=1, fresh=not METHODS[name].readout.needs_boundaries, frozen_norm="released" in name)
+    assert len(seen[0]) > 10
+    assert all(one == seen[0] for one in seen)
+
+
+def addresses(value):
+    if isinstance(value, Tensor):
+        return [value.data_ptr()]
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return [address for one in inside for address in addresses(one)]
+
+
+def test_the_bench_of_a_refit_holds_what_the_learners_holds_now(samples, questions):
+    learner = new_learner(METHODS["gdumb"])
+    refits(learner, samples, questions, stops=STOPS[:2])
+    learner.bench.correct = lambda logits: logits + 1
+    learner.bench.budget += 1
+    learner.bench.rate = 0.25
+    learner.bench.seen += 1
+    bench = learner.bench.refit(epochs=0, fresh=True, frozen_norm=False)
+    own = {"network", "dice", "updates", "refit"}
+    for field in dataclasses.fields(bench):
+        if field.name not in own:
+            assert getattr(bench, field.name) is getattr(learner.bench, field.name), field.name
+    assert (bench.updates, bench.refit, bench.dice.scope) == (0, None, "refit at 19: ")
+    assert bench.network.labels == learner.labels
+
+
+class LeaveError(Exception):
+    """Someone left in the middle of a refit."""
+
+
+def left_after(learner, samples, questions, updates):
+    """Two refits done and the third, at sample 29, left."""
+    refits(learner, samples, questions, stops=STOPS[:2])
+    for image, label in samples[STOPS[1] : STOPS[2]]:
+        learner.observe(image, label)
+
+    def leave(done, total):
+        if done == updates:
+            raise LeaveError
+
+    learner.on_refit = leave
+    with pytest.raises(LeaveError):
+        answered(learner, questions)
+    learner.on_refit = lambda done, total: None
+    return learner
+
+
+@pytest.mark.parametrize(
+    "name, updates",
+    [
+        ("gdumb", 1),
+        ("gdumb with adam", 4),
+        ("rm", 1),
+        ("rm-released", 4),
+        ("joint", 4),
+        ("rm with a part of one's own", 4),
+    ],
+)
+def test_resume_inside_a_later_refit(name, updates, samples, questions, tmp_path):
+    """In a new learner, in the same one, and in one that has had other refits since."""
+    whole = new_learner(METHODS[name])
+    expected = refits(whole, samples, questions)[-1]
+    left = left_after(new_learner(METHODS[name]), samples, questions, updates)
+    checkpoint.save(tmp_path, left.state_dict(), at=29)
+    saved = checkpoint.load_latest(tmp_path).state
+    new, used = new_learner(METHODS[name]), new_learner(METHODS[name])
+    refits(used, samples, questions)
+    for learner in (new, used, left):
+        if learner is not left:
+            learner.load_state_dict(copy.deepcopy(saved))
+        assert_same_state(learner.state_dict(), saved)
+        told = []
+        learner.on_refit = lambda done, total: told.append(done)  # noqa: B023 - called in this round only
+        learner.method.readout.catch_up()
+        learner.logits(questions)
+        assert told[0] == updates + 1
+        assert torch.equal(refits(learner, samples, questions, start=29, stops=STOPS[3:])[-1], expected)
+        assert learner.state_dict()["counters"]["seen"] == whole.bench.seen
+        assert_same_state(dict(learner.bench.network.state_dict()), dict(whole.bench.network.state_dict()))
+
+
+def test_a_refit_given_up_leaves_nothing_behind(samples, questions):
+    left, whole = left_after(new_learner(METHODS["gdumb"]), samples, questions, 4), new_learner(METHODS["gdumb"])
+    refits(whole, samples, questions, stops=STOPS[:2])
+    for learner, start in ((left, 29), (whole, 18)):
+        for image, label in samples[start:40]:
+            learner.observe(image, label)
+    assert torch.equal(left.logits(questions), whole.logits(questions))
+
+
+class OneRoom(Eager):
+    """Like captured steps that share their room: where a result lies, that of another step may be written."""
+
+    def __init__(self):
+        super().__init__()
+        self.loss = torch.zeros(())
+
+    def compile(self, step, phase=lambda: None):
+        def shared(*args):
+            *others, loss = step(*args)
+            return *others, self.loss.copy_(loss)
+
+        return shared
+
+
+def test_a_refit_does_not_write_over_the_loss_of_the_stream(samples, questions):
+    shared, apart = new_learner(METHODS["rm"], engine=OneRoom()), new_learner(METHODS["rm"])
+    for learner in (shared, apart):
+        refits(learner, samples, questions, stops=STOPS[:3])
+    assert shared.trainer.loss > 0
+    assert torch.equal(shared.trainer.loss, apart.trainer.loss)
+
+
+@pytest.mark.parametrize("name", ["rm", "rm-released"])
+def test_a_task_that_ends_before_anything_is_stored(name, samples, questions):
+    short, plain = new_learner(METHODS[name]), new_learner(METHODS[name])
+    for image, label in samples[:3]:
+        short.observe(image, label)
+        plain.observe(image, label)
+    told = []
+    short.on_refit = lambda done, total: told.append(done)
+    short.end_task()
+    assert short.bench.memory.size == 0
+    assert told == []
+    assert short.state_dict()["refit"] is None
+    assert_same_state(dict(short.bench.network.state_dict()), dict(plain.bench.network.state_dict()))
+    assert torch.equal(short.logits(questions), plain.logits(questions))
+    plain.tasks += 1
+    one, other = (refits(learner, samples, questions, start=3) for learner in (short, plain))
+    assert_same_state(one, other)
+    assert_same_state(short.state_dict(), plain.state_dict())
+
+
+def test_a_fresh_network_that_finds_nothing_stored_answers_as_it_was_drawn(samples, questions):
+    pace = dataclasses.replace(METHODS["gdumb"].pace, gather=8, store="after")
+    learner = new_learner(dataclasses.replace(METHODS["gdumb"], pace=pace))
+    for image, label in samples[:7]:
+        learner.observe(image, label)
+    assert learner.predict(questions[:1]) == [samples[0][1]]  # the only class met
+    first = learner.logits(questions)
+    assert torch.equal(first, learner.logits(questions))
+    learner.observe(*samples[7])
+    assert learner.bench.memory.size == 8
+    assert not torch.equal(first, learner.logits(questions))
