@@ -29,7 +29,7 @@ class Folded:
     ) -> None:
         self.body, self.dtype, self.normalise = body, dtype, normalise
         self.units = [module for module in body.modules() if isinstance(module, Unit)]
-        self.parts = [Part(unit, dtype) for unit in self.units]
+        self.parts = [FoldedUnit(unit, dtype) for unit in self.units]
         self.refresh: Callable[[], None] = fuse(self._refresh) if fuse else self._refresh
         self._rooms: dict[int, Tensor] = {}
 
@@ -75,7 +75,7 @@ class Folded:
             part.weight[:, : conv.in_channels].copy_(conv.weight * scale.view(-1, 1, 1, 1))
 
 
-class Part:
+class FoldedUnit:
     """One unit as one convolution with a bias; its weight's channels are filled up with zeros."""
 
     def __init__(self, unit: Unit, dtype: torch.dtype) -> None:
