@@ -90,9 +90,7 @@ class Learner:
         self.parts = dict(self.method.parts())
         pace = method.pace
         streamed = pace.gather if pace.train_stream else 0
-        self.trainer = Trainer(
-            self.method, self.bench, self.engine, streamed=streamed, measure_every=pace.measure_every
-        )
+        self.trainer = Trainer(self.method, self.bench, streamed=streamed, measure_every=pace.measure_every)
         self.on_refit: Callable[[int, int], None] = lambda done, total: None  # told after each update of a refit
         self.refitter = Refitter(self.trainer, method.refit, tell=lambda *progress: self.on_refit(*progress))
         self.bench.refit = self.refitter

@@ -78,7 +78,7 @@ class Refitter:
         bench = dataclasses.replace(self.online.bench, network=network, dice=dice, updates=0, refit=None)
         trainer = self._kept.get((fresh, frozen_norm))
         if trainer is None:
-            trainer = Trainer(self.course.attach(bench), bench, self.online.engine, frozen_norm=frozen_norm)
+            trainer = Trainer(self.course.attach(bench), bench, frozen_norm=frozen_norm)
             self._kept[fresh, frozen_norm] = trainer
         else:
             vars(trainer.bench).update(vars(bench))  # its parts and captured steps know that bench

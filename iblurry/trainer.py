@@ -12,7 +12,6 @@ from torch import Tensor
 
 from iblurry.augment.pipeline import Throw
 from iblurry.course import Course
-from iblurry.engine.eager import Eager
 from iblurry.engine.optimizer import forget, set_rate
 from iblurry.memory import Batch
 from iblurry.parts.part import Part
@@ -28,22 +27,21 @@ class Trainer:
         self,
         course: Course,
         bench: Workbench,
-        engine: Eager,
         *,
         streamed: int = 0,  # samples of the stream in each batch
         measure_every: int = 1,
         frozen_norm: bool = False,
     ) -> None:
-        self.course, self.bench, self.engine = course, bench, engine
+        self.course, self.bench, self.engine = course, bench, bench.engine
         self.measure_every, self.frozen_norm = measure_every, frozen_norm
         self.parts = dict(course.parts())
         self.measures = any(part.needs_losses for part in self.parts.values())
         body, head = bench.network.body_parameters(), bench.network.head_parameters()
         self.optimizer = course.optimizer.build([body, head] if course.schedule.parts_head else [body + head])
         self._begin()
-        self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=engine.device), None)
-        self._step = engine.compile(self._on_device, self._phase)
-        engine.expect(bench.network, bench.pipeline, streamed + course.rehearsal.joins(sys.maxsize))
+        self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=bench.engine.device), None)
+        self._step = self.engine.compile(self._on_device, self._phase)
+        self.engine.expect(bench.network, bench.pipeline, streamed + course.rehearsal.joins(sys.maxsize))
 
     def _begin(self) -> None:
         """Nothing was trained yet."""
@@ -93,7 +91,7 @@ class Trainer:
         bench, step = self.bench, self.bench.updates
         ahead = self._ahead.get(place)
         if ahead is None or not ahead.holds(step, bench.memory.size):
-            ahead = self._ahead[place] = Ahead.drawn(part, f"{place} draws", bench, self.engine)
+            ahead = self._ahead[place] = Ahead.drawn(part, f"{place} draws", bench)
         rows = ahead.rows[step - ahead.first]
         throw = bench.pipeline.throw(bench.dice, step, streamed + len(rows), f"{place} dice") if part.varies else None
         return Drawn(rows, throw)
@@ -138,14 +136,14 @@ class Ahead(NamedTuple):
         return size == self.size and 0 <= step - self.first < len(self.rows)
 
     @classmethod
-    def drawn(cls, part: Part, purpose: str, bench: Workbench, engine: Eager) -> Self:
+    def drawn(cls, part: Part, purpose: str, bench: Workbench) -> Self:
         first, size = bench.updates, bench.memory.size
         rows = [part.draw(purpose, first, size)]
         while bench.memory.full and len(rows) < AHEAD and len(rows[-1]) == len(rows[0]):
             rows.append(part.draw(purpose, first + len(rows), size))
         if len(rows[-1]) != len(rows[0]):  # the last batch of an epoch
             del rows[-1]
-        return cls(first, size, engine.stage(torch.tensor(rows, dtype=torch.int64)).unbind())
+        return cls(first, size, bench.engine.stage(torch.tensor(rows, dtype=torch.int64)).unbind())
 
 
 def _join(stream: Batch, memory: Batch) -> Batch:

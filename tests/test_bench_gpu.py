@@ -19,7 +19,6 @@ from benchmarks.gpu.subject import Subject
 from benchmarks.gpu.table import figures_table, methods_table
 from iblurry.errors import InputError
 from iblurry.experiment import walk as running
-from iblurry.experiment.workers import Plan
 
 pytestmark = pytest.mark.usefixtures("little_to_collect")
 
@@ -119,7 +118,7 @@ def test_floors_count_images(data):
 
 
 def clock(start, seconds, samples=100, step=20):
-    made = Clock()
+    made = Clock(device="cpu")
     for at in range(step, samples + 1, step):
         made.when.append(start + at * seconds)
         made.where.append(at)
@@ -134,10 +133,9 @@ def test_pace_counts_the_samples_of_all_runs():
     with pytest.raises(InputError, match="not under way together"):
         pace([clock(0.0, 0.1), clock(20.0, 0.1)], 20, 100)
     with pytest.raises(InputError, match="choose another --out"):
-        pace([Clock()], 20, 100)
+        pace([Clock(device="cpu")], 20, 100)
 
 
-@pytest.mark.skipif("pack" not in {f.name for f in dataclasses.fields(Plan)}, reason="no packing here")
 def test_packed_seeds(data, tmp_path):
     row = packed("clib", SUBJECT, data, tmp_path, samples=40)
     assert row["seeds"] == len(list((tmp_path / "packed").iterdir())) == 3

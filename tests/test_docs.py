@@ -15,7 +15,7 @@ from benchmarks.gpu import __main__ as bench
 from benchmarks.gpu import resume
 from iblurry.methods import METHODS
 from iblurry.parts.part import hyper_parameters
-from tests.printed import check_understood, commands, links, python
+from tests.printed import commands, links, python, understood
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -52,7 +52,7 @@ def test_links_lead_somewhere_and_commands_are_understood(page):
         assert path.exists(), path
     for command in commands(page):
         if command.startswith("iblurry"):
-            check_understood(command)
+            assert understood(command), command
 
 
 def test_every_page_is_found_from_the_readme():

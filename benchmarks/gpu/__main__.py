@@ -13,13 +13,12 @@ from benchmarks.gpu.figures import figures
 from benchmarks.gpu.floor import best_rate, floors
 from benchmarks.gpu.protocol import PACKS, full, packed
 from benchmarks.gpu.query import peak_gb, query
-from benchmarks.gpu.report import Report
+from benchmarks.gpu.report import Report, leave_with
 from benchmarks.gpu.stages import stages
 from benchmarks.gpu.subject import ALL, Subject, start_afresh
 from benchmarks.gpu.table import figures_table, methods_table
 from benchmarks.gpu.walk import per_sample, walk
 from iblurry.data.dataset import Dataset
-from iblurry.errors import IblurryError
 
 SECTIONS = ("equal", "stages", "protocol", "packed")
 
@@ -116,7 +115,4 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    try:
-        raise SystemExit(main())
-    except IblurryError as error:
-        raise SystemExit(f"Error: {error}") from error
+    leave_with(main)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.subject import Subject, start_afresh
+from benchmarks.gpu.timing import settle
 from iblurry.data.dataset import Dataset
 from iblurry.errors import InputError
 from iblurry.experiment.environment import Where
@@ -48,11 +49,12 @@ def packed(method: str, subject: Subject, data: Dataset, out: Path, *, samples: 
     first, last = samples // 3, samples
     many = [subject.protocol(method, samples=samples, seed=seed) for seed in range(1, seeds + 1)]
     start_afresh(subject.device)
-    alone = Clock()
+    alone = Clock(first, last, device=subject.device)
     where = Where(device=subject.device, precision=subject.precision)
     run(many[0], out / "alone", dataset=data, watcher=alone, save=SELDOM, where=where)
     start_afresh(subject.device)
-    together = _packed(many, subject, out / "packed")
+    together = [Clock(first, last, device=subject.device) for _ in many]
+    _pack(many, subject, out / "packed", together)
     one, each = pace([alone], first, last), pace(together, first, last)
     return {
         "method": method,
@@ -64,8 +66,7 @@ def packed(method: str, subject: Subject, data: Dataset, out: Path, *, samples: 
     }
 
 
-def _packed(many: Sequence[Experiment], subject: Subject, out: Path) -> list[Clock]:
-    clocks = [Clock() for _ in many]
+def _pack(many: Sequence[Experiment], subject: Subject, out: Path, clocks: Sequence[Clock]) -> None:
     plan = Plan(
         out=out,
         data_home=subject.data_home,
@@ -75,19 +76,22 @@ def _packed(many: Sequence[Experiment], subject: Subject, out: Path) -> list[Clo
         pack=len(many),
     )
     run_all(many, plan, clocks)
-    return clocks
 
 
 class Clock(Silent):
-    """Notes when a run came to which sample; it is told once the loss has been read, so the device is there too."""
+    """Notes when a run came to which sample; at the ends of the window it waits until the device is there, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *ends: int, device: str) -> None:
         super().__init__()
+        self.ends, self.device = list(ends), device
         self.when: list[float] = []  # seconds
         self.where: list[int] = []  # samples
 
     def move(self, at: int, accuracy: float | None, rate: float) -> None:
         super().move(at, accuracy, rate)
+        if self.ends and at >= self.ends[0]:
+            self.ends.pop(0)
+            settle(self.device)
         self.when.append(time.monotonic())
         self.where.append(at)
 

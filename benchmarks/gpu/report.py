@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from benchmarks.gpu.figures import figures
+from iblurry.errors import IblurryError
 
 DRIVER = Path("/sys/module/nvidia/version")
 
@@ -36,6 +38,14 @@ class Report:
             whole = self.content | {"figures": figures(self.content)}
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_text(json.dumps(whole, indent=1) + "\n")
+
+
+def leave_with(main: Callable[[], int]) -> NoReturn:
+    """Ends a program with its exit code; a mistake of the user's is a sentence, not a traceback."""
+    try:
+        raise SystemExit(main())
+    except IblurryError as error:
+        raise SystemExit(f"Error: {error}") from error
 
 
 def machine(device: str) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu.report import leave_with
 from benchmarks.gpu.subject import ALL, Subject
-from iblurry.errors import IblurryError, InputError
+from iblurry.errors import InputError
 from iblurry.experiment import walk as running
 from iblurry.experiment.environment import Where
 from iblurry.experiment.experiment import Experiment
@@ -177,7 +178,4 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    try:
-        raise SystemExit(main())
-    except IblurryError as error:
-        raise SystemExit(f"Error: {error}") from error
+    leave_with(main)

@@ -64,7 +64,7 @@ class Eager:
         """The step itself: nothing to prepare. `phase` is what else than its arguments it depends on."""
         return step
 
-    def fuse(self, function: Callable[P, R], *, dynamic: bool = False) -> Callable[P, R]:
+    def fuse(self, function: Callable[P, R]) -> Callable[P, R]:
         """The same function in fewer kernels, where the engine can: tensors in, tensors out, nothing else read."""
         return function
 

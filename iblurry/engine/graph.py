@@ -39,10 +39,10 @@ class Graph(Eager):
             network.quick[batch] = self.fuse(network.body)
             pipeline.quick[batch] = self.fuse(pipeline.train)
 
-    def fuse(self, function: Callable[P, R], *, dynamic: bool = False) -> Callable[P, R]:
+    def fuse(self, function: Callable[P, R]) -> Callable[P, R]:
         if not self.compiles:
             return function
-        return cast(Callable[P, R], torch.compile(function, dynamic=dynamic, options=_options()))
+        return cast(Callable[P, R], torch.compile(function, dynamic=False, options=_options()))
 
     def compile(self, step: Callable[P, R], phase: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
         return cast(Callable[P, R], Replayed(step, phase, self))

@@ -135,7 +135,7 @@ def test_is_refused_in_a_sentence(refused, cluttered, line):
     "line", ["run clbi", "run --disjoint 25", "run --memory 5", "show nowhere", "split --blur 200"]
 )
 def test_is_refused_in_json_too(refused, line):
-    refused(*line.split(), "--json")
+    assert refused(*line.split(), "--json") == refused(*line.split())
 
 
 def spoil(path, how):
