@@ -107,7 +107,6 @@ def answers(layer: Layer, count: int) -> Pair:
     bias, half = _random(layer.outputs), (layer.side // 2,) * 2
     up = layer.high // layer.stride
     plus = _random(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
-    tiles = own.maps.tiles(count, layer.channels, layer.outputs, up, up)
 
     def cudnn() -> Tensor:
         thin, stride = maps, layer.stride
@@ -117,7 +116,7 @@ def answers(layer: Layer, count: int) -> Pair:
         return done + plus
 
     return Pair(
-        lambda: own.maps.convolve(maps, weight, tiles, stride=layer.stride, bias=bias, plus=plus),
+        lambda: own.answers.answer(maps, weight, bias, plus, stride=layer.stride),
         cudnn,
         lambda: F.relu(F.conv2d(maps.float(), weight.float(), bias.float(), layer.stride, half)) + plus.float(),
     )

@@ -1,5 +1,5 @@
 """Kernels of our own for Hopper GPUs (H100, H200), written in Gluon; imported only where they can run."""
 
-from iblurry.network.hopper import learning, maps
+from iblurry.network.hopper import answers, learning
 
-__all__ = ["learning", "maps"]
+__all__ = ["answers", "learning"]

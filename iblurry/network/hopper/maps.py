@@ -81,16 +81,14 @@ def convolve(
     count, channels, high, wide = maps.shape
     side, up, across = weight.shape[2], high // stride, wide // stride
     outputs = weight.shape[1 if backwards else 0]
-    depth = side * side * weight.shape[1]
     box = [chosen.inputs, chosen.outputs] if backwards else [chosen.outputs, chosen.inputs]
-    kernel = TensorDescriptor(weight, [len(weight), depth], [depth, 1], box, _swizzled(box))
     done = torch.empty(
         count, outputs, up, across, dtype=maps.dtype, device=maps.device, memory_format=torch.channels_last
     )
     blocks = -(-count // chosen.images) * (up // chosen.rows) * (outputs // chosen.outputs)
     _convolve[(blocks,)](
         described(maps, stride, chosen.images, chosen.rows, chosen.inputs),
-        kernel,
+        weights_described(weight, box),
         done if bias is None else bias,
         done if plus is None else plus,
         done,
@@ -124,6 +122,12 @@ def described(maps: Tensor, stride: int, images: int, rows: int, channels: int) 
         shape, strides = [count, high // 2, 2, across, 2 * depth], [high * row, 2 * row, row, 2 * depth, 1]
         box = [images, rows, 1, across, channels]
     return TensorDescriptor(maps, shape, strides, box, _swizzled(box))
+
+
+def weights_described(weight: Tensor, box: list[int]) -> TensorDescriptor:
+    """How the device finds a box of the weights: outputs, and channels of one tap."""
+    depth = weight[0].numel()
+    return TensorDescriptor(weight, [len(weight), depth], [depth, 1], box, _swizzled(box))
 
 
 def _swizzled(box: list[int]) -> NVMMASharedLayout:
