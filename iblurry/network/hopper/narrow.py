@@ -105,9 +105,9 @@ def _convolve(
 ):  # fmt: skip
     """A product of (outputs, taps * channels) and (taps * channels, pixels), tile after tile by the same block.
 
-    A slot of shared memory for each column of taps. It is sent for again once all threads' products of it are done: two
-    slots before it is needed. Pixels are the right side because a product reads 128 of them for its 64 of the left: with
-    64 on both sides, tensor cores would need all that shared memory can give.
+    A slot of shared memory for each column of taps, sent for again once all threads' products of it are done: two slots
+    before it is needed. Pixels are the right side because a product reads 128 of them for its 64 outputs: with 64 on
+    both sides, the tensor cores would need all that shared memory can give.
     """
     BM: gl.constexpr = ROWS * WIDE
     first = gl.program_id(0)
