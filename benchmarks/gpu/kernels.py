@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from benchmarks.gpu.timing import settle, timed
 from iblurry.errors import InputError
-from iblurry.network.convolution import kernels
+from iblurry.network.convolution import ALIGNED, kernels
 
 MOST = 0.01  # of the largest value: bfloat16 keeps eight bits
 REPEATS = 30  # launches captured together, so that the host is not what is timed
@@ -33,6 +33,7 @@ class Layer(NamedTuple):
     times: int
 
 
+FIRST = Layer(3, 64, 32, 3, 1, 1)
 LAYERS = (
     Layer(64, 64, 32, 3, 1, 4),
     Layer(64, 128, 32, 3, 2, 1),
@@ -63,7 +64,8 @@ def main() -> int:
     if kernels(torch.device("cuda")) is None:
         raise InputError("These kernels are for a Hopper GPU (H100, H200), and need Triton.")
     torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32 = True, False
-    rows = [
+    rows = [measured(f"entry {count}", FIRST, entry(count)) for count in given.answers]
+    rows += [
         row
         for count in given.answers
         for layer in LAYERS
@@ -107,7 +109,6 @@ def answers(layer: Layer, count: int) -> Pair:
     bias, half = _random(layer.outputs), (layer.side // 2,) * 2
     up = layer.high // layer.stride
     plus = _random(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
-    tiles = own.maps.tiles(count, layer.channels, layer.outputs, up, up)
 
     def cudnn() -> Tensor:
         thin, stride = maps, layer.stride
@@ -117,10 +118,34 @@ def answers(layer: Layer, count: int) -> Pair:
         return done + plus
 
     return Pair(
-        lambda: own.maps.convolve(maps, weight, tiles, stride=layer.stride, bias=bias, plus=plus),
+        lambda: own.answers.answer(maps, weight, bias, plus, stride=layer.stride),
         cudnn,
         lambda: F.relu(F.conv2d(maps.float(), weight.float(), bias.float(), layer.stride, half)) + plus.float(),
     )
+
+
+def entry(count: int) -> Pair:
+    """The first one, with what brings images into its form."""
+    own, bias = kernels(torch.device("cuda")), _random(FIRST.outputs)
+    assert own is not None
+    images = _random(count, FIRST.channels, FIRST.high, FIRST.high).float()
+    weight = _random(FIRST.outputs, FIRST.channels, 3, 3) / FIRST.channels
+    room = _random(count, ALIGNED, FIRST.high, FIRST.high).mul_(0).contiguous(memory_format=torch.channels_last)
+    taps = F.pad(weight.permute(0, 2, 3, 1).flatten(1), (0, ALIGNED - 9 * FIRST.channels))[:, :, None, None]
+    wide = F.pad(weight, (0, 0, 0, 0, 0, ALIGNED - FIRST.channels)).contiguous(memory_format=torch.channels_last)
+
+    def ours() -> Tensor:
+        own.patches(images, room, 3)
+        done: Tensor = own.answers.answer(room, taps, bias, stride=1)
+        return done
+
+    def cudnn() -> Tensor:
+        room[:, FIRST.channels :].zero_()
+        room[:, : FIRST.channels].copy_(images)
+        done: Tensor = torch.cudnn_convolution_relu(room, wide, bias, (1, 1), (1, 1), (1, 1), 1)
+        return done
+
+    return Pair(ours, cudnn, lambda: F.relu(F.conv2d(images, weight.float(), bias.float(), 1, 1)))
 
 
 def forwards(layer: Layer, count: int) -> Pair:

@@ -41,12 +41,9 @@ class Convolution:
     def __call__(self, maps: Tensor, plus: Tensor | None = None) -> Tensor:
         own = kernels(maps.device)
         if own is not None and maps.dtype is torch.bfloat16:
-            stride = self.stride[0]
-            high, wide = maps.shape[2] // stride, maps.shape[3] // stride
-            tiles = own.maps.tiles(len(maps), maps.shape[1], len(self.bias), high, wide)
-            if tiles is not None:
-                done: Tensor = own.maps.convolve(maps, self.weight, tiles, stride=stride, bias=self.bias, plus=plus)
-                return done
+            answer: Tensor | None = own.answers.answer(maps, self.weight, self.bias, plus, stride=self.stride[0])
+            if answer is not None:
+                return answer
         done = self._by_cudnn(maps)
         return done if plus is None else done + plus
 

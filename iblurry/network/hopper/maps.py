@@ -84,13 +84,12 @@ def convolve(
     side, outputs = weight.shape[2], weight.shape[1 if backwards else 0]
     step, spread = (1, stride) if backwards else (stride, 1)
     up, across = high // step, wide // step
-    depth = side * side * weight.shape[1]
     box = [chosen.inputs, chosen.outputs] if backwards else [chosen.outputs, chosen.inputs]
     done = maps.new_empty(count, up * spread, across * spread, outputs).permute(0, 3, 1, 2)
     blocks = -(-count // chosen.images) * (up // chosen.rows) * (outputs // chosen.outputs) * spread**2
     _convolve[(blocks,)](
         described(maps, step, chosen.images, chosen.rows, chosen.inputs),
-        TensorDescriptor(weight, [len(weight), depth], [depth, 1], box, _swizzled(box)),
+        weights_described(weight, box),
         done if bias is None else bias,
         done if plus is None else plus,
         done,
@@ -125,6 +124,12 @@ def described(maps: Tensor, stride: int, images: int, rows: int, channels: int) 
         shape, strides = [count, high // 2, 2, across, 2 * depth], [high * row, 2 * row, row, 2 * depth, 1]
         box = [images, rows, 1, across, channels]
     return TensorDescriptor(maps, shape, strides, box, _swizzled(box))
+
+
+def weights_described(weight: Tensor, box: list[int]) -> TensorDescriptor:
+    """How the device finds a box of the weights: outputs, and channels of one tap."""
+    depth = weight[0].numel()
+    return TensorDescriptor(weight, [len(weight), depth], [depth, 1], box, _swizzled(box))
 
 
 def _swizzled(box: list[int]) -> NVMMASharedLayout:
