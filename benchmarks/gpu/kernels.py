@@ -70,7 +70,7 @@ def main() -> int:
         for row in [measured(f"answers {count}", layer, answers(layer, count))]
     ]
     for kind, make in (("forwards", forwards), ("backwards", backwards), ("weights", weights)):
-        rows += [measured(kind, layer, pair) for layer in LAYERS if (pair := make(layer, given.batch)) is not None]
+        rows += [measured(kind, layer, pair) for layer in LAYERS for pair in [make(layer, given.batch)]]
     for kind in dict.fromkeys(row["kind"] for row in rows):
         mine = [row for row in rows if row["kind"] == kind]
         total = {
@@ -131,13 +131,12 @@ def forwards(layer: Layer, count: int) -> Pair:
     )
 
 
-def backwards(layer: Layer, count: int) -> Pair | None:
-    if layer.stride > 1:
-        return None  # cuDNN's in any case
+def backwards(layer: Layer, count: int) -> Pair:
     maps, weight = _given(layer, count)
-    grads = _random(count, layer.outputs, layer.high, layer.high).contiguous(memory_format=torch.channels_last)
+    up = layer.high // layer.stride
+    grads = _random(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
     return Pair(
-        lambda: torch.ops.iblurry.convolve(grads, weight, 1, True),
+        lambda: torch.ops.iblurry.convolve(grads, weight, layer.stride, True),
         lambda: _backward(layer, grads, maps, weight, (True, False, False))[0],
         lambda: _backward(layer, grads.float(), maps.float(), weight.float(), (True, False, False))[0],
     )
@@ -145,13 +144,15 @@ def backwards(layer: Layer, count: int) -> Pair | None:
 
 def weights(layer: Layer, count: int) -> Pair:
     """To float32, as an optimizer wants them."""
-    maps, weight = _given(layer, count)
+    own, (maps, weight) = kernels(torch.device("cuda")), _given(layer, count)
+    assert own is not None
     up = layer.high // layer.stride
     grads = _random(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
 
     def ours() -> Tensor:
         parts: Tensor = torch.ops.iblurry.weight_gradient(grads, maps, layer.side, layer.stride)
-        return parts.sum(0).permute(0, 3, 1, 2)
+        whole: Tensor = own.learning.whole(parts)
+        return whole
 
     return Pair(
         ours,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from iblurry.augment.pipeline import Pipeline
 from iblurry.errors import InputError
-from iblurry.network.convolution import quicken
+from iblurry.network.convolution import quickened
 from iblurry.network.network import Network
 
 P = ParamSpec("P")
@@ -44,7 +44,7 @@ class Eager:
             if self.device.type == "cuda":
                 network.layout = torch.channels_last
                 network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-                quicken(network.body, self.device)
+                network.quickened = quickened(network.body, self.device)
         return network.to(self.device)
 
     def lane(self) -> AbstractContextManager[object]:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +30,14 @@ class Convolution:
         self.stride, self.padding, self.dilation = conv.stride, conv.padding, conv.dilation
         self.is_sparse = conv.kernel_size == (1, 1) and conv.stride != (1, 1)
 
+    def enter(self, images: Tensor, room: Tensor) -> None:
+        """Images as this convolution wants them, where it is the first: those channels that there are not stay 0."""
+        room[:, : images.shape[1]].copy_(images)
+
+    def fill(self, weight: Tensor) -> None:
+        """What it multiplies with."""
+        self.weight[:, : weight.shape[1]].copy_(weight)
+
     def __call__(self, maps: Tensor, plus: Tensor | None = None) -> Tensor:
         own = kernels(maps.device)
         if own is not None and maps.dtype is torch.bfloat16:
@@ -46,22 +58,63 @@ class Convolution:
         return done
 
 
-def quicken(body: nn.Module, device: torch.device) -> None:
-    """Has the body's units learn by our own kernels, where there are any for this device."""
-    if kernels(device) is not None:
-        for unit in (module for module in body.modules() if isinstance(module, Unit)):
+class First(Convolution):
+    """Of few channels, by our own kernels: what it meets at a pixel becomes channels, and of it a side of 1 is left."""
+
+    def __init__(self, unit: Unit, dtype: torch.dtype) -> None:
+        super().__init__(unit, dtype)
+        self.side = unit.convolution.kernel_size[0]
+        self.weight = self.weight[:, :ALIGNED, :1, :1].contiguous(memory_format=torch.channels_last)
+        self.padding = (0, 0)
+
+    @staticmethod
+    def fits(unit: Unit, dtype: torch.dtype) -> bool:
+        conv = unit.convolution
+        small = conv.in_channels * math.prod(conv.kernel_size) <= ALIGNED and conv.stride == (1, 1)
+        return small and dtype is torch.bfloat16 and kernels(conv.weight.device) is not None
+
+    def enter(self, images: Tensor, room: Tensor) -> None:
+        own = kernels(images.device)
+        assert own is not None
+        own.patches(images, room, self.side)
+
+    def fill(self, weight: Tensor) -> None:
+        taps = weight.permute(0, 2, 3, 1).flatten(1)  # (outputs, taps * channels)
+        self.weight[:, : taps.shape[1], 0, 0].copy_(taps)
+
+
+class Quickened:
+    """The units of a body that learn by our own kernels."""
+
+    def __init__(self, units: Sequence[Unit], learn: Callable[[Tensor, Unit], Tensor]) -> None:
+        self.units = units
+        for unit in units:
             unit.learn = learn
 
+    @contextmanager
+    def rounded(self) -> Iterator[None]:
+        """For a forward pass inside: all weights to bfloat16 by one kernel instead of one each."""
+        each: Any = torch
+        weights = [unit.convolution.weight.detach() for unit in self.units]
+        rounded = [torch.empty_like(weight, dtype=torch.bfloat16) for weight in weights]
+        each._foreach_copy_(rounded, weights)
+        try:
+            for unit, values in zip(self.units, rounded, strict=True):
+                unit.rounded = values
+            yield
+        finally:
+            for unit in self.units:
+                unit.rounded = None
 
-def learn(maps: Tensor, unit: Unit) -> Tensor:
-    """The unit's convolution in a training step: by our own kernels where they fit, else by torch's."""
-    conv, own = unit.convolution, kernels(maps.device)
-    stride = conv.stride[0]
-    if own is None or not own.learning.learns(*maps.shape[:2], conv.out_channels, *maps.shape[2:], stride):
-        done: Tensor = conv(maps)
-    else:
-        done = own.learning.Convolve.apply(maps, conv.weight, stride)
-    return done
+
+def quickened(body: nn.Module, device: torch.device) -> Quickened | None:
+    """Has the body's units learn by our own kernels, where there are any for this device."""
+    own = kernels(device)
+    if own is None:
+        return None
+    units = [module for module in body.modules() if isinstance(module, Unit)]
+    fit = [unit for unit in units if unit.convolution.in_channels % own.learning.LEAST == 0]
+    return Quickened(fit, own.learning.learn)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from iblurry.network.convolution import Convolution
+from iblurry.network.convolution import Convolution, First
 from iblurry.network.unit import Unit
 
 
@@ -28,7 +28,10 @@ class Folded:
     ) -> None:
         self.body, self.dtype, self.normalise = body, dtype, normalise
         self.units = [module for module in body.modules() if isinstance(module, Unit)]
-        self.parts = [Convolution(unit, dtype) for unit in self.units]
+        self.parts = [
+            First(unit, dtype) if i == 0 and First.fits(unit, dtype) else Convolution(unit, dtype)
+            for i, unit in enumerate(self.units)
+        ]
         self.refresh: Callable[[], None] = fuse(self._refresh) if fuse else self._refresh
         self._rooms: dict[int, Tensor] = {}
 
@@ -45,16 +48,16 @@ class Folded:
         return features
 
     def _enter(self, pixels: Tensor) -> Tensor:
-        """As the first convolution wants them: so many channels, those that there are not always 0."""
+        """As the first convolution wants them."""
         images = self.normalise(pixels)
         if not self.units:
             return images.to(self.dtype)
-        count, channels, *sides = images.shape
+        count, _, *sides = images.shape
         size = 1 << (count - 1).bit_length()  # few sizes, never given up: a captured graph keeps the address
         if size not in self._rooms:
             room = torch.zeros(size, self.parts[0].weight.shape[1], *sides, dtype=self.dtype, device=images.device)
             self._rooms[size] = room.contiguous(memory_format=torch.channels_last)
-        self._rooms[size][:count, :channels].copy_(images)
+        self.parts[0].enter(images, self._rooms[size][:count])
         return self._rooms[size][:count]
 
     def _refresh(self) -> None:
@@ -70,5 +73,4 @@ class Folded:
         biases = each._foreach_sub([norm.bias for norm in norms], shifts)
         each._foreach_copy_([part.bias for part in self.parts], biases)
         for unit, scale, part in zip(self.units, scales, self.parts, strict=True):
-            conv = unit.convolution
-            part.weight[:, : conv.in_channels].copy_(conv.weight * scale.view(-1, 1, 1, 1))
+            part.fill(unit.convolution.weight * scale.view(-1, 1, 1, 1))

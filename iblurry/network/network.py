@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Self
 
 import torch
@@ -12,6 +13,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from iblurry.errors import InputError, UnknownLabelError
+from iblurry.network.convolution import Quickened
 from iblurry.network.folded import Folded
 
 # The logit of a closed row: its exp is 0 beside any open row, and unlike -inf it survives a product with 0.
@@ -43,6 +45,7 @@ class Network(nn.Module):
         self.layout = torch.contiguous_format  # of images and convolutions in memory
         self.quick: dict[int, Callable[[Tensor], Tensor]] = {}  # the body compiled for training batches of this size
         self.fuse: Callable[..., Any] | None = None  # makes fewer kernels of a function, where the engine can
+        self.quickened: Quickened | None = None  # what learns by kernels of our own
         self.folded: Folded | None = None  # made when first asked, where convolutions are not float32 on a GPU
 
     def forward(self, images: Tensor) -> Tensor:
@@ -51,7 +54,8 @@ class Network(nn.Module):
             logits: Tensor = self.head(self.body(images))
             return self._closed(logits)
         body = self.quick.get(len(images), self.body) if self.training else self.body
-        return self._closed(self._precisely(body, images))
+        with nullcontext() if self.quickened is None else self.quickened.rounded():
+            return self._closed(self._precisely(body, images))
 
     @torch.no_grad()
     def answering(self, normalise: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

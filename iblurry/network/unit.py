@@ -24,6 +24,8 @@ class Unit(nn.Sequential):
 
     learn: Callable[[Tensor, Unit], Tensor] | None = None  # its convolution by another way, where someone has one
 
+    rounded: Tensor | None = None  # its weights in bfloat16, while someone keeps them so
+
     def __init__(self, channels: int, width: int, *, kernel: int = 3, stride: int = 1) -> None:
         super().__init__(
             nn.Conv2d(channels, width, kernel, stride, padding=kernel // 2, bias=False),

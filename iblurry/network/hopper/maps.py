@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -34,12 +33,15 @@ class Tiles(NamedTuple):
     warps: int
 
 
-CHOICES = ((128, 256, 4, 8), (128, 128, 3, 8), (128, 64, 4, 4), (64, 64, 6, 4))  # pixels, outputs, stages, warps
+CHOICES = ((128, 128, 3, 8), (128, 64, 3, 8), (64, 128, 4, 4), (64, 64, 6, 4))  # pixels, outputs, stages, warps
 ENOUGH = 120  # blocks to be busy with: an H200 has 132 multiprocessors
+LEAST = 64  # pixels: smaller tiles do not get quicker, but use up more multiprocessors
 
 
-def tiles(count: int, channels: int, outputs: int, high: int, wide: int) -> Tiles | None:
-    """For so many maps of this size after the convolution: the largest that give enough to do; None if none fits."""
+def tiles(count: int, channels: int, outputs: int, high: int, wide: int, *, times: int = 1) -> Tiles | None:
+    """For so many maps of this size behind the convolution, and each tile several times: the largest that give enough
+    to do; None if none fits.
+    """
     inputs = 64 if channels % 64 == 0 else 32
     if channels % inputs:
         return None
@@ -50,7 +52,7 @@ def tiles(count: int, channels: int, outputs: int, high: int, wide: int) -> Tile
             continue
         images, rows = grouped
         found = Tiles(images, rows, across, inputs, stages, warps)
-        if -(-count // images) * (high // rows) * (outputs // across) >= ENOUGH:
+        if pixels == LEAST or -(-count // images) * (high // rows) * (outputs // across) * times >= ENOUGH:
             break
     return found
 
@@ -75,19 +77,18 @@ def convolve(
 ) -> Tensor:
     """relu(weight * maps + bias) + plus, or weight * maps without a bias; padded by half the kernel's side.
 
-    `backwards`: the gradient for the maps before a convolution of stride 1, out of that for the maps behind it. All is
-    bfloat16 and lies channels last.
+    `backwards`: the gradient for the maps before a convolution, out of that for the maps behind it, which are `maps`
+    here. All is bfloat16 and lies channels last.
     """
     count, channels, high, wide = maps.shape
-    side, up, across = weight.shape[2], high // stride, wide // stride
-    outputs = weight.shape[1 if backwards else 0]
+    side, outputs = weight.shape[2], weight.shape[1 if backwards else 0]
+    step, spread = (1, stride) if backwards else (stride, 1)
+    up, across = high // step, wide // step
     box = [chosen.inputs, chosen.outputs] if backwards else [chosen.outputs, chosen.inputs]
-    done = torch.empty(
-        count, outputs, up, across, dtype=maps.dtype, device=maps.device, memory_format=torch.channels_last
-    )
-    blocks = -(-count // chosen.images) * (up // chosen.rows) * (outputs // chosen.outputs)
+    done = maps.new_empty(count, up * spread, across * spread, outputs).permute(0, 3, 1, 2)
+    blocks = -(-count // chosen.images) * (up // chosen.rows) * (outputs // chosen.outputs) * spread**2
     _convolve[(blocks,)](
-        described(maps, stride, chosen.images, chosen.rows, chosen.inputs),
+        described(maps, step, chosen.images, chosen.rows, chosen.inputs),
         weights_described(weight, box),
         done if bias is None else bias,
         done if plus is None else plus,
@@ -98,7 +99,8 @@ def convolve(
         HIGH=up,
         WIDE=across,
         SIDE=side,
-        STRIDE=stride,
+        STRIDE=step,
+        SPREAD=spread,
         IMAGES=chosen.images,
         ROWS=chosen.rows,
         BN=chosen.outputs,
@@ -126,7 +128,7 @@ def described(maps: Tensor, stride: int, images: int, rows: int, channels: int) 
 
 def weights_described(weight: Tensor, box: list[int]) -> TensorDescriptor:
     """How the device finds a box of the weights: outputs, and channels of one tap."""
-    depth = weight[0].numel()
+    depth = weight.numel() // len(weight)
     return TensorDescriptor(weight, [len(weight), depth], [depth, 1], box, _swizzled(box))
 
 
@@ -136,15 +138,24 @@ def _swizzled(box: list[int]) -> NVMMASharedLayout:
 
 @gluon.jit
 def _fetch(
-    images, kernel, xs, ws, arrivals, k, slot, image, row, output, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr,
-    SIDE: gl.constexpr, STRIDE: gl.constexpr, BK: gl.constexpr, BACK: gl.constexpr, wanted,
+    images, kernel, xs, ws, arrivals, k, slot, image, row, output, odd_high, odd_wide, CHANNELS: gl.constexpr,
+    OUTPUTS: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, SPREAD: gl.constexpr, BK: gl.constexpr,
+    BACK: gl.constexpr, wanted,
 ):  # fmt: skip
     """Sends for one slice of the maps, shifted as its tap says, and of the weights; outside an image there are 0s."""
     SLICES: gl.constexpr = CHANNELS // BK
     tap = k // SLICES
     channel = (k % SLICES) * BK
-    down = tap // SIDE - SIDE // 2
-    across = tap % SIDE - SIDE // 2
+    if SPREAD == 1:
+        down = tap // SIDE - SIDE // 2
+        across = tap % SIDE - SIDE // 2
+    else:  # of three taps, pixels with an odd number were met by the outer ones, the others by that in the middle
+        second_high = tap // (1 + odd_wide)
+        second_wide = tap % (1 + odd_wide)
+        down = odd_high * (1 - second_high)
+        across = odd_wide * (1 - second_wide)
+        if SIDE == 3:
+            tap = (1 - odd_high + 2 * second_high) * 3 + 1 - odd_wide + 2 * second_wide
     arrival = arrivals.index(slot)
     mbarrier.expect(arrival, images.block_type.nbytes + kernel.block_type.nbytes, pred=wanted)
     if STRIDE == 1:
@@ -160,27 +171,44 @@ def _fetch(
             odd_column * CHANNELS + channel,
         ]
     tma.async_copy_global_to_shared(images, place, arrival, xs.index(slot), pred=wanted)
-    if BACK:  # noqa: SIM108  the weights as they lie, taps in reverse; what they put out is put in here
+    if not BACK:
+        weights_at = [output, tap * CHANNELS + channel]
+    elif SPREAD == 1:  # the weights as they lie, taps in reverse; what they put out is put in here
         weights_at = [channel, (SIDE * SIDE - 1 - tap) * OUTPUTS + output]
     else:
-        weights_at = [output, tap * CHANNELS + channel]
+        weights_at = [channel, tap * OUTPUTS + output]
     tma.async_copy_global_to_shared(kernel, weights_at, arrival, ws.index(slot), pred=wanted)
 
 
 @gluon.jit
 def _convolve(
     images, kernel, bias, plus, done, count, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr, HIGH: gl.constexpr,
-    WIDE: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr,
-    BN: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr, ENDS: gl.constexpr, ADDS: gl.constexpr,
-    BACK: gl.constexpr, num_warps: gl.constexpr,
+    WIDE: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, SPREAD: gl.constexpr, IMAGES: gl.constexpr,
+    ROWS: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr, ENDS: gl.constexpr,
+    ADDS: gl.constexpr, BACK: gl.constexpr, num_warps: gl.constexpr,
 ):  # fmt: skip
-    """A product of (pixels, taps * channels) and (taps * channels, outputs), whose left side is never written out."""
+    """A product of (pixels, taps * channels) and (taps * channels, outputs), whose left side is never written out.
+
+    SPREAD 2: a block computes the pixels whose rows are odd or not, and columns; each kind has taps of its own.
+    """
     BM: gl.constexpr = IMAGES * ROWS * WIDE
-    STEPS: gl.constexpr = SIDE * SIDE * (CHANNELS // BK)
     block = gl.program_id(0)
     output = (block % (OUTPUTS // BN)) * BN
-    row = (block // (OUTPUTS // BN) % (HIGH // ROWS)) * ROWS
-    image = (block // (OUTPUTS // BN) // (HIGH // ROWS)) * IMAGES
+    block = block // (OUTPUTS // BN)
+    row = (block % (HIGH // ROWS)) * ROWS
+    block = block // (HIGH // ROWS)
+    if SPREAD == 1:
+        odd_high = 0
+        odd_wide = 0
+        taps = SIDE * SIDE
+        image = block * IMAGES
+    else:
+        groups = (count + IMAGES - 1) // IMAGES
+        odd_high = 1 - block // (2 * groups)  # those with most taps come first
+        odd_wide = 1 - block // groups % 2
+        taps = (1 + odd_high) * (1 + odd_wide) if SIDE == 3 else (1 - odd_high) * (1 - odd_wide)
+        image = block % groups * IMAGES
+    steps = taps * (CHANNELS // BK)
     xs = gl.allocate_shared_memory(images.dtype, [STAGES] + images.block_type.shape, images.layout)  # noqa: RUF005
     ws = gl.allocate_shared_memory(kernel.dtype, [STAGES] + kernel.block_type.shape, kernel.layout)  # noqa: RUF005
     arrivals = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -189,13 +217,13 @@ def _convolve(
     fence_async_shared()
     for s in gl.static_range(STAGES - 1):
         _fetch(
-            images, kernel, xs, ws, arrivals, s, s, image, row, output, CHANNELS, OUTPUTS, SIDE, STRIDE, BK, BACK,
-            s < STEPS,
+            images, kernel, xs, ws, arrivals, s, s, image, row, output, odd_high, odd_wide, CHANNELS, OUTPUTS, SIDE,
+            STRIDE, SPREAD, BK, BACK, s < steps,
         )  # fmt: skip
 
     mine: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps, 1], [16, BN, 16])
     total = warpgroup_mma_init(gl.zeros([BM, BN], gl.float32, mine))
-    for k in range(STEPS):
+    for k in range(steps):
         slot = k % STAGES
         mbarrier.wait(arrivals.index(slot), (k // STAGES) & 1)
         pixels = xs.index(slot).reshape([BM, BK])
@@ -206,8 +234,8 @@ def _convolve(
         total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))  # the one before is done: its slot is free
         ahead = k + STAGES - 1
         _fetch(
-            images, kernel, xs, ws, arrivals, ahead, ahead % STAGES, image, row, output, CHANNELS, OUTPUTS, SIDE,
-            STRIDE, BK, BACK, ahead < STEPS,
+            images, kernel, xs, ws, arrivals, ahead, ahead % STAGES, image, row, output, odd_high, odd_wide, CHANNELS,
+            OUTPUTS, SIDE, STRIDE, SPREAD, BK, BACK, ahead < steps,
         )  # fmt: skip
     sums = warpgroup_mma_wait(0, deps=[total])
     for s in gl.static_range(STAGES):
@@ -221,8 +249,10 @@ def _convolve(
     result = gl.convert_layout(sums.to(gl.bfloat16), whole_rows)
     pixel = (image * HIGH + row) * WIDE + gl.arange(0, BM, gl.SliceLayout(1, whole_rows))
     column = output + gl.arange(0, BN, gl.SliceLayout(0, whole_rows))
-    place = pixel.to(gl.int64)[:, None] * OUTPUTS + column[None, :]
     is_there = (pixel < count * HIGH * WIDE)[:, None]
+    if SPREAD == 2:
+        pixel = (2 * (pixel // WIDE) + odd_high) * (2 * WIDE) + 2 * (pixel % WIDE) + odd_wide
+    place = pixel.to(gl.int64)[:, None] * OUTPUTS + column[None, :]
     if ADDS:
         result = (result.to(gl.float32) + gl.load(plus + place, mask=is_there).to(gl.float32)).to(gl.bfloat16)
     gl.store(done + place, result, mask=is_there)

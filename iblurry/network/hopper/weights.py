@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from triton.experimental import gluon
@@ -20,7 +22,38 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from iblurry.network.hopper.maps import ENOUGH, described, group
 
 PIXELS = 128  # of one step
-ACROSS = 64  # channels of one block, on both sides
+LEAST = 64  # channels of one block, on both sides
+
+
+class Plan(NamedTuple):
+    """How the work is cut."""
+
+    parts: int  # of the sum over the pixels
+    each: int  # steps of a part
+    steps: int  # of all parts
+    images: int  # of a step
+    rows: int
+    across: int  # channels of a block, on both sides
+
+
+def plan(grads: torch.Size, channels: int, side: int) -> Plan:
+    """For gradients of this shape and so many channels before them: large blocks where there are enough of them."""
+    count, outputs, high, wide = grads
+    large = _blocks(channels, outputs, side, 2 * LEAST) >= ENOUGH
+    across, pixels = (2 * LEAST, PIXELS // 2) if large else (LEAST, PIXELS)
+    grouped = group(pixels, high, wide)
+    assert grouped is not None, "asked before"
+    images, rows = grouped
+    steps = -(-count // images) * (high // rows)
+    each = -(-steps // max(1, min(steps, ENOUGH // _blocks(channels, outputs, side, across))))
+    return Plan(-(-steps // each), each, steps, images, rows, across)
+
+
+def _blocks(channels: int, outputs: int, side: int, across: int) -> int:
+    """Of one part; 0 where such blocks do not fit."""
+    if channels % across or outputs % across:
+        return 0
+    return side * side * (channels // across) * (outputs // across)
 
 
 def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int) -> Tensor:
@@ -28,43 +61,29 @@ def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int) -> Tens
 
     Of the gradients behind the convolution and the maps before it, bfloat16 and channels last.
     """
-    outputs, high = grads.shape[1:3]
+    outputs, high, wide = grads.shape[1:]
     channels = maps.shape[1]
-    parts, each, images, rows = plan(grads.shape, channels, side)
-    pieces = -(-len(grads) // images) * (high // rows)
-    blocks = side * side * (channels // ACROSS) * (outputs // ACROSS)
-    done = torch.empty(parts, outputs, side, side, channels, device=grads.device)
-    _weight_gradient[(blocks * parts,)](
-        described(grads, 1, images, rows, ACROSS),
-        described(maps, stride, images, rows, ACROSS),
+    cut = plan(grads.shape, channels, side)
+    done = torch.empty(cut.parts, outputs, side, side, channels, device=grads.device)
+    _weight_gradient[(_blocks(channels, outputs, side, cut.across) * cut.parts,)](
+        described(grads, 1, cut.images, cut.rows, cut.across),
+        described(maps, stride, cut.images, cut.rows, cut.across),
         done,
         CHANNELS=channels,
         OUTPUTS=outputs,
         HIGH=high,
         SIDE=side,
         STRIDE=stride,
-        IMAGES=images,
-        ROWS=rows,
-        PIXELS=PIXELS,
-        ACROSS=ACROSS,
-        PIECES=pieces,
-        EACH=each,
+        IMAGES=cut.images,
+        ROWS=cut.rows,
+        PIXELS=cut.images * cut.rows * wide,
+        ACROSS=cut.across,
+        STEPS=cut.steps,
+        EACH=cut.each,
         STAGES=3,
-        num_warps=4,
+        num_warps=4 * cut.across // LEAST,
     )
     return done
-
-
-def plan(grads: torch.Size, channels: int, side: int) -> tuple[int, int, int, int]:
-    """Into how many parts the sum over the pixels goes, the groups of each, and a group's images and rows."""
-    count, outputs, high, wide = grads
-    grouped = group(PIXELS, high, wide)
-    assert grouped is not None, "asked before"
-    images, rows = grouped
-    pieces = -(-count // images) * (high // rows)
-    blocks = side * side * (channels // ACROSS) * (outputs // ACROSS)
-    each = -(-pieces // max(1, min(pieces, ENOUGH // blocks)))
-    return -(-pieces // each), each, images, rows
 
 
 @gluon.jit
@@ -99,7 +118,7 @@ def _fetch(
 def _weight_gradient(
     grads, maps, done, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr, HIGH: gl.constexpr, SIDE: gl.constexpr,
     STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr, PIXELS: gl.constexpr, ACROSS: gl.constexpr,
-    PIECES: gl.constexpr, EACH: gl.constexpr, STAGES: gl.constexpr, num_warps: gl.constexpr,
+    STEPS: gl.constexpr, EACH: gl.constexpr, STAGES: gl.constexpr, num_warps: gl.constexpr,
 ):  # fmt: skip
     """A product of (outputs, pixels) and (pixels, channels) for one tap and some of the pixels."""
     block = gl.program_id(0)
@@ -110,7 +129,7 @@ def _weight_gradient(
     output = (block % (OUTPUTS // ACROSS)) * ACROSS
     part = block // (OUTPUTS // ACROSS)
     first = part * EACH
-    steps = gl.minimum(EACH, PIECES - first)
+    steps = gl.minimum(EACH, STEPS - first)
     gs = gl.allocate_shared_memory(grads.dtype, [STAGES] + grads.block_type.shape, grads.layout)  # noqa: RUF005
     xs = gl.allocate_shared_memory(maps.dtype, [STAGES] + maps.block_type.shape, maps.layout)  # noqa: RUF005
     arrivals = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
