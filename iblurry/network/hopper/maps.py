@@ -128,7 +128,7 @@ def described(maps: Tensor, stride: int, images: int, rows: int, channels: int) 
 
 def weights_described(weight: Tensor, box: list[int]) -> TensorDescriptor:
     """How the device finds a box of the weights: outputs, and channels of one tap."""
-    depth = weight[0].numel()
+    depth = weight.numel() // len(weight)
     return TensorDescriptor(weight, [len(weight), depth], [depth, 1], box, _swizzled(box))
 
 
