@@ -33,9 +33,8 @@ class Tiles(NamedTuple):
     warps: int
 
 
-CHOICES = ((128, 128, 3, 8), (128, 64, 3, 8), (64, 128, 4, 4), (64, 64, 6, 4))  # pixels, outputs, stages, warps
+CHOICES = ((128, 128, 3, 8), (128, 64, 3, 8), (64, 64, 6, 4))  # pixels, outputs, stages, warps
 ENOUGH = 120  # blocks to be busy with: an H200 has 132 multiprocessors
-LEAST = 64  # pixels: smaller tiles do not get quicker, but use up more multiprocessors
 
 
 def tiles(count: int, channels: int, outputs: int, high: int, wide: int, *, times: int = 1) -> Tiles | None:
@@ -52,7 +51,7 @@ def tiles(count: int, channels: int, outputs: int, high: int, wide: int, *, time
             continue
         images, rows = grouped
         found = Tiles(images, rows, across, inputs, stages, warps)
-        if pixels == LEAST or -(-count // images) * (high // rows) * (outputs // across) * times >= ENOUGH:
+        if -(-count // images) * (high // rows) * (outputs // across) * times >= ENOUGH:
             break
     return found
 
