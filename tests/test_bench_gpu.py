@@ -165,6 +165,24 @@ def test_the_whole_program(tmp_path, capsys):
     assert "four ER seeds packed / alone" in printed
 
 
+def test_a_report_goes_on(tmp_path, capsys):
+    file = tmp_path / "report.json"
+    words = [*QUICK, "--only", "equal", "--json", str(file), "--methods"]
+    assert program.main([*words, "gdumb"]) == 0
+    first = json.loads(file.read_text())["equal"]
+    capsys.readouterr()
+    assert program.main([*words, "gdumb", "er"]) == 0
+    assert [row["method"] for row in json.loads(file.read_text())["equal"]] == ["gdumb", "er"]
+    assert json.loads(file.read_text())["equal"][:1] == first
+    assert '"method": "gdumb"' not in capsys.readouterr().out
+    with pytest.raises(InputError, match="was made with options"):
+        program.main([*words, "er", "--memory", "33"])
+    file.write_text("[]")
+    with pytest.raises(InputError, match="no report"):
+        program.main([*words, "er"])
+    assert file.read_text() == "[]"
+
+
 def test_another_course_ends_with_1(monkeypatch):
     monkeypatch.setattr(program, "equal", lambda name, *rest, **options: {"method": name, "equal": False})
     assert program.main([*QUICK, "--only", "equal", "--methods", "er"]) == 1
