@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from iblurry.errors import DataError, FolderError, InputError
+from iblurry.errors import BusyError, DataError, FolderError, InputError
 from iblurry.experiment.disk import replace_file, stops_when_full
 from iblurry.experiment.experiment import Experiment, canonical
 from iblurry.version import __version__
@@ -76,7 +76,7 @@ class RunFolder:
             )
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self, patience: float | None = None) -> Iterator[None]:
         """Nobody else runs in this folder meanwhile; the system lets go of the lock when the process ends, however."""
         try:
             with stops_when_full(self.path):
@@ -85,20 +85,20 @@ class RunFolder:
         except OSError as error:
             raise FolderError(f"{self.path} cannot be written: {error.strerror}. Choose another --out.") from error
         try:
-            self._lock(lock)
+            self._lock(lock, PATIENCE if patience is None else patience)
             yield
         finally:
             os.close(lock)
 
-    def _lock(self, lock: int) -> None:
-        for _ in range(int(PATIENCE / 0.1) + 1):
+    def _lock(self, lock: int, patience: float) -> None:
+        for _ in range(int(patience / 0.1) + 1):
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 time.sleep(0.1)
             else:
                 return
-        raise FolderError(f"Another process is running in {self.path}; wait for it, or choose another --out.")
+        raise BusyError(f"Another process is running in {self.path}; wait for it, or choose another --out.")
 
     def _check_format(self, about: dict[str, Any]) -> None:
         if about.get("format") != FORMAT:

@@ -39,15 +39,17 @@ def opened(
     often: Often,
     where: Where,
     decoders: int | None = None,
+    patience: float | None = None,
 ) -> Iterator[Walk | None]:
     """The run in its folder, which is nobody else's meanwhile; None where it is finished and needs no `data`.
 
-    `decoders` is how many processes decode pictures ahead; None: the usual number.
+    `decoders` is how many processes decode pictures ahead; None: the usual number. `patience`: seconds to wait for
+    another process to leave the folder; None: the usual.
     """
     folder = RunFolder(out / experiment.name)
     # First of all: a device that is not there is refused before anything is written. What is finished needs none.
     chosen = engine(where.device, where.precision) if folder.summary() is None else None
-    with folder.held():
+    with folder.held(patience):
         folder.claim(experiment)
         if chosen is None or folder.summary() is not None:
             yield None
