@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 
 import torch
 
@@ -27,15 +27,17 @@ class Pack:
     The feed says whether one that fails stops the others: politely, as a signal does, so what they have done is saved.
     """
 
-    def __init__(self, feed: Feed, runner: Runner, size: int) -> None:
+    def __init__(self, feed: Feed, runner: Runner, size: int, *, stop: Stop | None = None) -> None:
+        """`stop` is that of somebody else, where signals do not come."""
         self.feed, self.runner, self.size = feed, runner, size
         self.decoders = usual_workers(runs=size)
         self.abreast: list[_Member] = []
         self.failed: Exception | None = None
-        self.stop = Stop()
+        self.stop, self.hears_signals = stop or Stop(), stop is None
 
     def go(self) -> None:
-        with stopping_politely() as self.stop, thread_count(torch.get_num_threads()), ExitStack() as blow:
+        asking = stopping_politely() if self.hears_signals else nullcontext(self.stop)
+        with asking as self.stop, thread_count(torch.get_num_threads()), ExitStack() as blow:
             blow.callback(self._leave)
             self._fill()
             while self.abreast or not (self.stops() or self.feed.is_over()):

@@ -16,7 +16,7 @@ from iblurry.errors import StoppedError
 from iblurry.experiment.desk import Desk
 from iblurry.experiment.interrupt import stopping_politely
 from iblurry.experiment.task import Runner, Task
-from iblurry.experiment.worker import leave_with, work
+from iblurry.experiment.worker import Reported, leave_with, work
 
 GPUS = "CUDA_VISIBLE_DEVICES"
 
@@ -115,7 +115,7 @@ class Pool:
 
 def _work(pipe: Connection, runner: Runner, parent: int, size: int, tolerant: bool) -> None:
     leave_with(parent)
-    work(pipe, runner, size=size, tolerant=tolerant)
+    work(Reported(pipe, runner, tolerant=tolerant), size=size)
 
 
 @contextmanager

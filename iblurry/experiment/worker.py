@@ -13,7 +13,7 @@ from iblurry.experiment.desk import LATER, Given
 from iblurry.experiment.disk import replace_file
 from iblurry.experiment.environment import Where
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.interrupt import stopping_politely
+from iblurry.experiment.interrupt import Stop, stopping_politely
 from iblurry.experiment.pack import Pack
 from iblurry.experiment.task import Runner, Task
 
@@ -28,19 +28,19 @@ class Line(Protocol):
     def recv(self) -> Given | str | None: ...
 
 
-def work(line: Line, runner: Runner, *, size: int = 1, tolerant: bool = False) -> None:
-    """Up to `size` runs side by side; what becomes of each is told, and unless `tolerant` the first failure ends it."""
+def work(feed: Reported, *, size: int = 1, stop: Stop | None = None) -> None:
+    """Up to `size` runs side by side; `stop` is somebody's who asks in another way than by a signal."""
     with stopping_politely(patient=True):  # a group's signal and the parent's may both come
         try:
-            Pack(Reported(line, runner, tolerant), runner, size).go()
+            Pack(feed, feed.runner, size, stop=stop).go()
         except IblurryError:
             return  # as told
 
 
 class Reported:
-    """The feed of a worker: asks the parent, and tells it."""
+    """The feed of a worker: asks the parent, and tells it. Unless `tolerant`, the first failure ends it."""
 
-    def __init__(self, line: Line, runner: Runner, tolerant: bool) -> None:
+    def __init__(self, line: Line, runner: Runner, *, tolerant: bool = False) -> None:
         self.line, self.runner, self.tolerant = line, runner, tolerant
         self.numbers: dict[str, int] = {}  # of runs, by their names
         self.asks_at, self.is_last = 0.0, False
@@ -59,7 +59,7 @@ class Reported:
         assert given in (None, LATER)
         return None
 
-    def _task(self, number: int, experiment: Experiment, where: Where) -> Task:
+    def _task(self, number: int, experiment: Experiment, where: Where) -> Task | None:
         self.numbers[experiment.name] = number
         return Task(experiment, where, Reporter(self, number))
 

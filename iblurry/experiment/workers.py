@@ -9,7 +9,8 @@ from pathlib import Path
 from iblurry.data.decoders import cores
 from iblurry.engine.choose import usual_device, visible_gpus
 from iblurry.engine.eager import Precision
-from iblurry.errors import IblurryError, InputError
+from iblurry.errors import IblurryError, InputError, UnknownNameError
+from iblurry.experiment.cluster import Cluster
 from iblurry.experiment.desk import TRIES
 from iblurry.experiment.environment import Where
 from iblurry.experiment.experiment import Experiment
@@ -21,6 +22,7 @@ from iblurry.experiment.progress import Silent, Watcher
 from iblurry.experiment.run import Often, Result, result
 from iblurry.experiment.task import Listed, Runner, Task
 
+PLACES = ("local", "ray")
 HEAVY = "resnet"  # networks of this name gain from several threads; the small ones only lose
 
 
@@ -34,6 +36,7 @@ class Plan:
     jobs: int | None = None  # runs at a time, each in a process of its own; None: as many as there are cores
     pack: int = 1  # runs at a time, side by side in one process; more than one: then there is one job
     threads: int | None = None  # torch threads of each; None: its share of the cores, or 1 for a small network
+    on: str = "local"  # or ray: a cluster's workers; then jobs is how many of them, None: as many as it has room for
     device: str = "cpu"  # or cuda; auto is a GPU for a heavy network where there is one
     precision: Precision | None = None  # None: the device's usual one
 
@@ -41,13 +44,17 @@ class Plan:
         for name, value in (("jobs", self.jobs), ("pack", self.pack), ("threads", self.threads)):
             if value is not None and value < 1:
                 raise InputError(f"{name}={value} is too small; the least is 1.")
-        if self.pack > 1 and (self.jobs or 1) > 1:
+        if self.on not in PLACES:
+            raise UnknownNameError("place to run on", self.on, PLACES)
+        if self.pack > 1 and (self.jobs or 1) > 1 and self.on == "local":
             raise InputError(
                 f"jobs={self.jobs} and pack={self.pack} cannot go together: a pack is one process. Choose one of them, "
                 "jobs for the cores of a CPU, pack for a GPU."
             )
 
     def jobs_for(self, experiments: Sequence[Experiment]) -> int:
+        if self.on != "local":
+            return cores()  # one thread each: who knows what else the others do
         if self.pack > 1:
             return 1
         on_gpu = any(self.device_for(one) != "cpu" for one in experiments)  # where processes only take turns
@@ -110,14 +117,18 @@ def _sweep(
 ) -> None:
     """In workers, until each is finished or has failed: one that was told to leave by someone else is followed up."""
     on_gpu = any(task.where.device != "cpu" for task in todo)
-    gpus = visible_gpus() if on_gpu else []
+    gpus = visible_gpus() if on_gpu and plan.on == "local" else []
     for _ in range(TRIES):
         if not todo or stop.asked:
             return
-        places = min(len(gpus) or jobs, len(todo))
-        pool = Pool(todo, runner, places, size=min(plan.pack, len(todo)), gpus=gpus, tolerant=True)
-        pool.go()
-        failures |= {todo[number].experiment.name: error for number, error in pool.desk.failures.items()}
+        size, places = min(plan.pack, len(todo)), min(len(gpus) or jobs, len(todo))
+        workers: Pool | Cluster
+        if plan.on == "ray":
+            workers = Cluster(todo, runner, plan.jobs, size=size)
+        else:
+            workers = Pool(todo, runner, places, size=size, gpus=gpus, tolerant=True)
+        workers.go()
+        failures |= {todo[number].experiment.name: error for number, error in workers.desk.failures.items()}
         todo = [task for task in todo if not _is_settled(task, runner, failures)]
 
 

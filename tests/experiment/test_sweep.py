@@ -195,7 +195,7 @@ class Recording:
 @pytest.mark.parametrize("tolerant", [True, False])
 def test_what_a_worker_tells_of_failures(tolerant, tmp_path):
     line = Recording((5, SOME[0], Where()))
-    feed = Reported(line, Runner(tmp_path, None, SAVE), tolerant)
+    feed = Reported(line, Runner(tmp_path, None, SAVE), tolerant=tolerant)
     task = feed.take()
     (tmp_path / task.experiment.name).mkdir()
     for error in (BusyError("held"), DivergedError("nan"), KeyError("who knows")):
