@@ -24,7 +24,7 @@ DEFAULT_METHODS = ("clib", "er")
 ELSEWHERE = {"dataset": "--dataset", "seed": "--seeds", "method": "the METHOD argument"}  # what --set cannot change
 PLACE = click.Path(path_type=Path)
 SECTIONS = {
-    "Stream": ("dataset", "seeds", "disjoint", "blur", "tasks", "mode", "samples", "published"),
+    "Stream": ("dataset", "seeds", "disjoint", "blur", "tasks", "mode", "samples", "share", "published"),
     "Learning (defaults are the paper's for the data set)": ("memory", "network", "query_every", "changes", "modules"),
     "Places": ("out", "figure", "data_home", "as_json"),
     "Machine (nothing here is part of the experiment)": (
@@ -49,6 +49,7 @@ Examples:
 @click.option("--tasks", metavar="T", type=Whole(1), help="How many tasks.  [default: the paper's]")
 @click.option("--mode", metavar="NAME", help="strict, uneven, compatible: if N does not fit.")
 @click.option("--samples", metavar="S", type=Whole(1), help="Stop after so many samples.  [default: all]")
+@click.option("--share", metavar="P", type=Number(0, 1), help="Part of each class's images, as 0.1.  [default: 1]")
 @click.option("--published", metavar="FOLDER", type=PLACE, help="Take the order from published split files.")
 @click.option("--memory", metavar="K", type=Whole(1), help="Samples that may be kept.")
 @click.option("--network", metavar="NAME", help="convnet, mlp, resnet18 or resnet34.")

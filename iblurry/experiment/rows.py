@@ -53,6 +53,7 @@ def settings(kinds: Sequence[Experiment]) -> str:
         path: value for path, value in _settings(kinds[0]).items() if all(_settings(k)[path] == value for k in kinds)
     }
     words = [str(common["dataset"])] if "dataset" in common else []
+    words += [f"{100 * common['share']:g} % of the images"] if common.get("share", 1) != 1 else []
     if {"disjoint", "blur"} <= set(common):
         words.append(f"i-Blurry-{common['disjoint']:g}-{common['blur']:g}")
     words += [f"{common['tasks']} tasks"] if "tasks" in common else []
@@ -94,6 +95,7 @@ def _usual(experiment: Experiment) -> Experiment | None:
 def _settings(experiment: Experiment) -> Facts:
     """Everything but the method and the seed."""
     facts = {name: value for name, value in experiment.to_json().items() if name not in ("method", "seed", "augment")}
+    facts["share"] = experiment.share  # also where the JSON leaves it unsaid
     return facts | {f"augment.{name}": value for name, value in asdict(experiment.augment).items()}
 
 

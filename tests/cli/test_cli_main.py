@@ -18,8 +18,8 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry": ["--version"],
     "iblurry run": [
         "[METHOD]...",
-        *("--dataset", "--seeds", "--disjoint", "--blur", "--tasks", "--mode", "--samples", "--published"),
-        *("--memory", "--network", "--query-every", "--set", "--import"),
+        *("--dataset", "--seeds", "--disjoint", "--blur", "--tasks", "--mode", "--samples", "--share"),
+        *("--published", "--memory", "--network", "--query-every", "--set", "--import"),
         *("--out", "--figure", "--data-home", "--device", "--precision", "--jobs", "--pack", "--threads"),
         *("--save-seconds", "--save-samples", "--json"),
     ],
