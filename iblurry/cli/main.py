@@ -15,6 +15,7 @@ from iblurry.version import __version__
 
 VERBS = {
     "run": "Run methods on a stream, or go on with them; table and figure.",
+    "study": "Run every experiment behind a table or figure of the paper.",
     "show": "The table and the figure again, from journals alone.",
     "split": "Show, draw and export a stream: which class comes when.",
     "data": "List, fetch, import and look at data sets.",
