@@ -44,7 +44,7 @@ class Paired:
         if self.std is None or self.interval is None or self.p is None:
             return f"{words} points; one seed has no interval"
         low, high = self.interval
-        words += f" ± {self.std:.2f} points, t interval [{low:+z.2f}, {high:+z.2f}], sign-flip p {self.p:.2g}"
+        words += f" ± {self.std:.2f} points, 95 % t interval [{low:+z.2f}, {high:+z.2f}], sign-flip p {self.p:.2g}"
         return words if least_p(self.n) <= LEVEL else f"{words}; {self.n} seeds cannot tell more"
 
 
@@ -82,8 +82,8 @@ def pairs(table: StudyTable, against: str | None = None) -> list[Pair]:
 def paired(first: Mapping[int, float], second: Mapping[int, float], *, lower: bool = False) -> Paired:
     """Numbers by seed against numbers by seed; `lower`: less is better.
 
-    >>> str(paired({1: 70.0, 2: 71.0, 3: 75.0}, {1: 57.0, 2: 57.0, 3: 61.0}))[:58]
-    'ahead on 3 of 3 seeds, +13.67 ± 0.58 points, t interval [+'
+    >>> str(paired({1: 70.0, 2: 71.0, 3: 75.0}, {1: 57.0, 2: 57.0, 3: 61.0}))[:60]
+    'ahead on 3 of 3 seeds, +13.67 ± 0.58 points, 95 % t interval'
     """
     seeds = tuple(seed for seed in first if seed in second)
     differences = np.array([first[seed] - second[seed] for seed in seeds])
@@ -145,9 +145,9 @@ def caveats(made: Sequence[Pair]) -> list[str]:
         if least_p(n) > LEVEL
     ]
     about = (
-        "Differences are paired by seed, mean ± sample standard deviation (n - 1). The t interval holds 95 % with n - 1 "
-        "degrees of freedom if they are about normal, which few seeds cannot show. Nothing is corrected for the number "
-        "of pairs."
+        "Differences are paired by seed, mean ± sample standard deviation (n - 1). The t interval holds 95 %, with "
+        "n - 1 degrees of freedom, if they are about normal, which few seeds cannot show. Nothing is corrected for how "
+        "many pairs there are, nor for a row being picked as the best."
     )
     return [about, *notes]
 

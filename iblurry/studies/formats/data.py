@@ -15,8 +15,10 @@ from iblurry.studies.paper import about
 from iblurry.studies.significance import Pair, caveats
 from iblurry.studies.table import Cell, StudyTable
 
-HEAD = ("study", "dataset", "row", "column", "metric", "n", "mean", "std", "seeds")
-HEAD += ("paper_mean", "paper_std", "difference")
+HEAD = (
+    *("study", "dataset", "row", "column", "metric"),
+    *("n", "mean", "std", "seeds", "paper_mean", "paper_std", "difference"),
+)
 
 
 def to_csv(table: StudyTable, pairs: Sequence[Pair] | None = None) -> str:

@@ -85,7 +85,9 @@ def _mark(cell: Cell, kind: str) -> str:
 
 def notes(table: StudyTable) -> list[str]:
     """What the numbers are, and by which rule they are judged."""
-    found = ["Percent, mean ± sample standard deviation (n - 1) over (n) seeds; the best of ours in bold."]
+    counts = {len(cell.runs) for cell in table.cells.values() if cell.ours}
+    over = "one seed each" if counts == {1} else "mean ± sample standard deviation (n - 1) over (n) seeds"
+    found = [f"Percent, {over}; the best of ours in bold."] if counts else []
     if any(cell.standing for cell in table.cells.values()):
         found.append(
             "Difference: ours minus the paper's; within: our mean lies in the paper's mean ± its spread; else above or "
