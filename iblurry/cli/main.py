@@ -17,6 +17,7 @@ VERBS = {
     "run": "Run methods on a stream, or go on with them; table and figure.",
     "study": "Run every experiment behind a table or figure of the paper.",
     "show": "The table and the figure again, from journals alone.",
+    "table": "The table of a study beside the paper's, also for LaTeX.",
     "split": "Show, draw and export a stream: which class comes when.",
     "data": "List, fetch, import and look at data sets.",
     "methods": "List the methods: what they are made of, store and cost.",

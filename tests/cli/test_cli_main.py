@@ -24,6 +24,11 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
         *("--save-seconds", "--save-samples", "--json"),
     ],
     "iblurry show": ["[RUN]...", "--figure", "--import", "--json"],
+    "iblurry table": [
+        "STUDY",
+        *("--dataset", "--runs", "--seeds", "--methods", "--metric", "--paper", "--pairs", "--against"),
+        *("--format", "--json", "--out", "--import"),
+    ],
     "iblurry split": [
         *("--dataset", "--tasks", "--disjoint", "--blur", "--seed", "--mode"),
         *("--published", "--figure", "--export", "--data-home", "--json"),

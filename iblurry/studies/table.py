@@ -1,0 +1,172 @@
+"""The table of a study: rows by columns by numbers, our mean over seeds and the paper's, from finished runs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from iblurry.data.load import parse
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.experiment.rows import settings
+from iblurry.experiment.run import Result
+from iblurry.experiment.table import COLUMNS, Better, Spread, best, percent, printed, spread
+from iblurry.studies.compare import FIELDS, configuration, counterpart
+from iblurry.studies.paper import Number, paper_number
+from iblurry.studies.study import SEEDS, Planned, Study, found
+
+WITHIN, ABOVE, BELOW, NOT_JUDGED = "within", "above", "below", "not judged"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A number of a finished run; one more is one more column."""
+
+    name: str  # on the command line
+    heading: str
+    of: Callable[[Result], float | None]  # in the unit it is printed in
+    better: Better | None = None  # max or min; None where none is best
+    paper: str | None = None  # the paper's name for it; None where it has none
+    digits: int = 2
+
+
+def _metric(name: str) -> Measure:
+    heading, better = COLUMNS[name]
+    theirs = next(paper for paper, field in FIELDS.items() if field == name)
+    return Measure(
+        name=name,
+        heading=heading,
+        of=lambda result: percent(getattr(result.metrics, name)),
+        better=better,
+        paper=theirs,
+    )
+
+
+MEASURES = {name: _metric(name) for name in COLUMNS}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row, one column, one number."""
+
+    row: str
+    column: str
+    measure: Measure
+    runs: Mapping[int, Result]  # finished, by seed
+    paper: Number | None = None
+
+    @property
+    def values(self) -> dict[int, float]:
+        """By seed; empty unless every run has the number."""
+        values = {seed: value for seed, run in self.runs.items() if (value := self.measure.of(run)) is not None}
+        return values if len(values) == len(self.runs) else {}
+
+    @property
+    def ours(self) -> Spread | None:
+        return spread(list(self.values.values()))
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's."""
+        return self.ours.mean - self.paper.mean if self.ours and self.paper else None
+
+    @property
+    def standing(self) -> str | None:
+        """Whether our mean lies within the paper's mean ± its spread; not judged without a spread, or if warned of."""
+        if self.paper is None or self.difference is None:
+            return None
+        if self.paper.std is None or self.paper.warning is not None:
+            return NOT_JUDGED
+        if abs(self.difference) <= self.paper.std:
+            return WITHIN
+        return ABOVE if self.difference > 0 else BELOW
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """All cells of a study on one data set, and which runs they lack."""
+
+    study: Study
+    dataset: str
+    settings: str  # what all its experiments have in common
+    seeds: tuple[int, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    cells: Mapping[tuple[str, str, str], Cell]  # by row, column and the number's name
+    missing: tuple[Planned, ...]  # not finished in any of the places
+
+    def along(self, column: str, measure: Measure) -> list[Cell]:
+        """One column from top to bottom."""
+        return [self.cells[row, column, measure.name] for row in self.rows]
+
+    def across(self) -> Iterator[tuple[str, Measure]]:
+        """Every column of numbers, from left to right."""
+        return ((column, measure) for column in self.columns for measure in self.measures)
+
+    def is_best(self, cell: Cell) -> bool:
+        """Of our means in its column, ties as printed; a lone one is not."""
+        measure, ours = cell.measure, cell.ours
+        if ours is None or measure.better is None:
+            return False
+        means = [one.ours.mean for one in self.along(cell.column, measure) if one.ours]
+        return printed(ours.mean, measure.digits) == best(means, measure.better, measure.digits)
+
+
+def tabulate(
+    study: Study,
+    dataset: str,
+    places: Sequence[Path],
+    *,
+    methods: Sequence[str] | None = None,
+    metrics: Sequence[str] | None = None,
+    seeds: Sequence[int] = SEEDS,
+    paper: bool = True,
+    measures: Mapping[str, Measure] = MEASURES,
+) -> StudyTable:
+    """The table from the finished runs in `places`, folders of runs; the first that has a run counts.
+
+    `methods` are rows, of this study or any others as `iblurry run` and --set write them; None is the study's own.
+    """
+    names, rows = tuple(metrics or study.metrics), tuple(methods or study.rows)
+    for name in names:
+        if name not in measures:
+            raise UnknownNameError("metric", name, measures)
+    for name in (*names, *rows):
+        if (names + rows).count(name) > 1:
+            raise InputError(f"{name} is named {(names + rows).count(name)} times; name each once.")
+    planned = replace(study, rows=rows).planned(dataset, seeds=seeds)
+    there = found(planned, places)
+    if not there:
+        parse(dataset)  # a name that was mistyped is said to be one
+    cells: dict[tuple[str, str, str], Cell] = {}
+    for group in _by_place(planned):
+        first, runs = group[0], {one.experiment.seed: there[one] for one in group if one in there}
+        theirs = counterpart(first.experiment) if paper else None
+        for name in names:
+            measure = measures[name]
+            number = (
+                paper_number(theirs, measure.paper, configuration(first.experiment))
+                if theirs and measure.paper
+                else None
+            )
+            cells[first.row, first.column, name] = Cell(first.row, first.column, measure, runs, number)
+    return StudyTable(
+        study,
+        dataset,
+        settings([one.experiment for one in planned]),
+        tuple(seeds),
+        rows,
+        tuple(dict.fromkeys(one.column for one in planned)),
+        tuple(measures[name] for name in names),
+        cells,
+        tuple(one for one in planned if one not in there),
+    )
+
+
+def _by_place(planned: Sequence[Planned]) -> list[list[Planned]]:
+    """What differs in the seed alone."""
+    groups: dict[tuple[str, str], list[Planned]] = {}
+    for one in planned:
+        groups.setdefault((one.row, one.column), []).append(one)
+    return list(groups.values())
