@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from iblurry.cli.own import import_option, import_own
 from iblurry.cli.places import check_folder
 from iblurry.cli.sections import Sections
-from iblurry.cli.values import Seeds
+from iblurry.cli.selecting import OPTIONS, listed, selecting
 from iblurry.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from iblurry.studies.selection import Selection
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 ENDINGS = {".txt": "terminal", ".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 PLACE = click.Path(path_type=Path)
+USUAL = (Path("runs"), Path("results"))
 SECTIONS = {
-    "Runs": ("dataset", "runs", "seeds", "modules"),
-    "Table": ("methods", "metric", "paper", "pairs", "against"),
+    "What": (*OPTIONS, "modules"),
+    "Table": ("runs", "metric", "paper", "pairs", "against"),
     "Form": ("form", "as_json", "out"),
 }
 EXAMPLES = """\b
@@ -29,13 +35,10 @@ Examples:
 
 
 @click.command(cls=Sections, sections=SECTIONS, epilog=EXAMPLES)
-@click.argument("study")
-@click.option("--dataset", metavar="SPEC", help="See `iblurry data`.  [default: the study's first]")
+@selecting(default=None)
 @click.option(
     "--runs", multiple=True, metavar="FOLDER", type=PLACE, help="Folders of runs. Repeatable.  [default: runs, results]"
 )
-@click.option("--seeds", metavar="LIST", type=Seeds(), default="1,2,3", show_default=True, help="Which runs count.")
-@click.option("--methods", multiple=True, metavar="LIST", help="Rows, of any methods: clib,er.  [default: the study's]")
 @click.option("--metric", multiple=True, metavar="LIST", help="a_auc, a_avg, a_last, f_last.  [default: the study's]")
 @click.option("--paper/--no-paper", default=True, show_default=True, help="The paper's numbers beside ours.")
 @click.option("--pairs", is_flag=True, help="Compare the best row with each other, seed by seed.")
@@ -46,10 +49,8 @@ Examples:
 @import_option
 def table(
     study: str,
-    dataset: str | None,
+    select: Callable[[], Selection],
     runs: tuple[Path, ...],
-    seeds: tuple[int, ...],
-    methods: tuple[str, ...],
     metric: tuple[str, ...],
     paper: bool,
     pairs: bool,
@@ -69,24 +70,14 @@ def table(
     import_own(modules)
 
     from iblurry.data.sources.writing import replacing
-    from iblurry.studies.catalogue import study_named
     from iblurry.studies.collect import shelf
     from iblurry.studies.formats import FORMATS as WRITERS
     from iblurry.studies.significance import pairs as compare
     from iblurry.studies.table import tabulate
 
-    chosen = study_named(study)
-    data = dataset or chosen.datasets[0]
-    places = [place for folder in runs for place in (folder, shelf(folder, data))]
-    made = tabulate(
-        chosen,
-        data,
-        places or [Path("runs"), shelf(Path("results"), data)],
-        methods=_listed(methods, chosen.rows),
-        metrics=_listed(metric),
-        seeds=seeds,
-        paper=paper,
-    )
+    chosen = select()
+    places = [place for folder in runs or USUAL for place in (folder, shelf(folder, chosen.dataset))]
+    made = tabulate(chosen, places, metrics=listed(metric), paper=paper)
     text = WRITERS[form](made, compare(made, against) if pairs or against else None)
     if out is None:
         click.echo(text, nl=False)
@@ -117,9 +108,3 @@ def _check_runs(folder: Path) -> None:
         raise InputError(f"--runs {folder}: there is no such folder; name one that `iblurry run` wrote to.")
     if (folder / "experiment.json").exists():
         raise InputError(f"--runs {folder} is a run; name the folder that holds it, {folder.parent}.")
-
-
-def _listed(given: tuple[str, ...], whole: tuple[str, ...] = ()) -> list[str] | None:
-    """Names separated by commas; a row of the study may hold commas itself."""
-    names = [name.strip() for one in given for name in ([one] if one in whole else one.split(","))]
-    return names or None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from iblurry.data.load import parse
@@ -13,7 +13,8 @@ from iblurry.experiment.run import Result
 from iblurry.experiment.table import COLUMNS, Better, Spread, best, percent, printed, spread
 from iblurry.studies.compare import FIELDS, configuration, counterpart
 from iblurry.studies.paper import Number, paper_number
-from iblurry.studies.study import SEEDS, Planned, Study, found
+from iblurry.studies.selection import Selection
+from iblurry.studies.study import Planned, Study, found
 
 WITHIN, ABOVE, BELOW, NOT_JUDGED = "within", "above", "below", "not judged"
 
@@ -86,15 +87,25 @@ class Cell:
 class StudyTable:
     """All cells of a study on one data set, and which runs they lack."""
 
-    study: Study
-    dataset: str
+    selection: Selection
     settings: str  # what all its experiments have in common
-    seeds: tuple[int, ...]
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     measures: tuple[Measure, ...]
     cells: Mapping[tuple[str, str, str], Cell]  # by row, column and the number's name
     missing: tuple[Planned, ...]  # not finished in any of the places
+
+    @property
+    def study(self) -> Study:
+        return self.selection.study
+
+    @property
+    def dataset(self) -> str:
+        return self.selection.dataset
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return self.selection.seeds
 
     def along(self, column: str, measure: Measure) -> list[Cell]:
         """One column from top to bottom."""
@@ -114,31 +125,24 @@ class StudyTable:
 
 
 def tabulate(
-    study: Study,
-    dataset: str,
+    selection: Selection,
     places: Sequence[Path],
     *,
-    methods: Sequence[str] | None = None,
     metrics: Sequence[str] | None = None,
-    seeds: Sequence[int] = SEEDS,
     paper: bool = True,
     measures: Mapping[str, Measure] = MEASURES,
 ) -> StudyTable:
-    """The table from the finished runs in `places`, folders of runs; the first that has a run counts.
-
-    `methods` are rows, of this study or any others as `iblurry run` and --set write them; None is the study's own.
-    """
-    names, rows = tuple(metrics or study.metrics), tuple(methods or study.rows)
+    """The table from the finished runs in `places`, folders of runs; the first that has a run counts."""
+    names, rows = tuple(metrics or selection.study.metrics), selection.wanted
     for name in names:
         if name not in measures:
             raise UnknownNameError("metric", name, measures)
-    for name in (*names, *rows):
-        if (names + rows).count(name) > 1:
-            raise InputError(f"{name} is named {(names + rows).count(name)} times; name each once.")
-    planned = replace(study, rows=rows).planned(dataset, seeds=seeds)
+        if names.count(name) > 1:
+            raise InputError(f"{name} is named {names.count(name)} times; name each once.")
+    planned = selection.planned
     there = found(planned, places)
     if not there:
-        parse(dataset)  # a name that was mistyped is said to be one
+        parse(selection.dataset)  # a name that was mistyped is said to be one
     cells: dict[tuple[str, str, str], Cell] = {}
     for group in _by_place(planned):
         first, runs = group[0], {one.experiment.seed: there[one] for one in group if one in there}
@@ -152,10 +156,8 @@ def tabulate(
             )
             cells[first.row, first.column, name] = Cell(first.row, first.column, measure, runs, number)
     return StudyTable(
-        study,
-        dataset,
+        selection,
         settings([one.experiment for one in planned]),
-        tuple(seeds),
         rows,
         tuple(dict.fromkeys(one.column for one in planned)),
         tuple(measures[name] for name in names),

@@ -70,7 +70,7 @@ def test_choices(tiny, call):
     assert "clib-released" in said.out
     assert "A_last ↑" in said.out
     assert "A_AUC" not in said.out
-    assert "iblurry run clib-released --dataset cifar10 --seeds 1,2,3" in said.out
+    assert "iblurry study tiny --dataset cifar10 --methods clib,er,clib-released" in said.out
     assert (said_json["rows"], said_json["metrics"], said_json["seeds"]) == (["clib", "er"], ["a_avg"], [1, 2])
     assert all(cell["paper"] is None for cell in said_json["cells"])
     against = call("table", "tiny", "--against", "er", "--json")

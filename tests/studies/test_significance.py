@@ -12,8 +12,9 @@ from scipy import stats
 
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.studies.significance import MOST, caveats, least_p, paired, pairs, sign_flip_p, t_interval
-from iblurry.studies.table import MEASURES, tabulate
+from iblurry.studies.table import MEASURES
 from tests.studies.tiny import TINY, write_tiny
+from tests.studies.written import tabulated
 
 POINTS = st.integers(-3000, 3000).map(lambda hundredths: hundredths / 100)
 
@@ -91,7 +92,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def table(runs):
-    return tabulate(TINY, "cifar10", [runs], metrics=["a_auc"])
+    return tabulated(TINY, "cifar10", [runs], metrics=["a_auc"])
 
 
 def test_the_best_over_each_other(table):
@@ -114,19 +115,19 @@ def test_each_other_over_one(table):
 
 def test_where_less_is_better_the_least_is_best(runs):
     turned = replace(MEASURES["a_auc"], name="turned", better=min)
-    table = tabulate(TINY, "cifar10", [runs], metrics=["turned"], measures={"turned": turned})
+    table = tabulated(TINY, "cifar10", [runs], metrics=["turned"], measures={"turned": turned})
     assert [(p.first, p.second, p.paired.ahead) for p in pairs(table)] == [("er", "clib", 3), ("mir", "clib", 2)]
 
 
 def test_against_what_is_not_there(table, runs):
     with pytest.raises(UnknownNameError, match=r"no row of the table called 'clob'\. Did you mean 'clib'"):
         pairs(table, "clob")
-    empty = tabulate(TINY, "cifar10", [])
+    empty = tabulated(TINY, "cifar10", [])
     with pytest.raises(InputError, match="--against er: it has no finished run here, nor has any other row; run it"):
         pairs(empty, "er")
     assert pairs(empty) == []
     assert caveats([]) == ["There is no pair to compare: fewer than two rows have finished runs."]
-    others = tabulate(TINY, "cifar10", [runs], methods=["gdumb", "er", "clib"])
+    others = tabulated(TINY, "cifar10", [runs], methods=["gdumb", "er", "clib"])
     with pytest.raises(InputError, match="--against gdumb: it has no finished run here; name one that has: er, clib"):
         pairs(others, "gdumb")
 

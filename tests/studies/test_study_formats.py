@@ -14,8 +14,8 @@ from iblurry.studies.catalogue import MAIN
 from iblurry.studies.formats import FORMATS
 from iblurry.studies.formats.latex import escaped
 from iblurry.studies.significance import pairs
-from iblurry.studies.table import tabulate
 from tests.studies.tiny import TINY, write_tiny
+from tests.studies.written import tabulated
 
 NOTES = (
     "Percent, mean ± sample standard deviation (n - 1) over (n) seeds; the best of ours in bold.",
@@ -46,7 +46,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def table(runs):
-    return tabulate(TINY, "cifar10", [runs], metrics=["a_auc"])
+    return tabulated(TINY, "cifar10", [runs], metrics=["a_auc"])
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_markdown(table):
 
 
 def test_without_the_paper_a_row_is_a_line(runs):
-    made = tabulate(TINY, "cifar10", [runs], methods=["er", "clib"], metrics=["a_auc"], seeds=[1, 2], paper=False)
+    made = tabulated(TINY, "cifar10", [runs], methods=["er", "clib"], metrics=["a_auc"], seeds=[1, 2], paper=False)
     assert FORMATS["markdown"](made, None).split("\n\n")[2:4] == [
         "| method | K=500 | K=1000 |\n"
         "| --- | ---: | ---: |\n"
@@ -153,7 +153,7 @@ def test_without_the_paper_a_row_is_a_line(runs):
 
 
 def test_one_seed_has_neither_spread_nor_interval(runs, terminal):
-    made = tabulate(TINY, "cifar10", [runs], methods=["er", "clib"], metrics=["a_auc"], seeds=[1])
+    made = tabulated(TINY, "cifar10", [runs], methods=["er", "clib"], metrics=["a_auc"], seeds=[1])
     text = terminal(made, pairs(made))
     assert re.search(r"er +ours +57\.00 \(1\) ", text)
     assert "Percent, one seed each; the best of ours in bold." in text
@@ -164,7 +164,7 @@ def test_one_seed_has_neither_spread_nor_interval(runs, terminal):
 
 
 def test_nothing_run_at_all(terminal):
-    made = tabulate(TINY, "cifar10", [])
+    made = tabulated(TINY, "cifar10", [])
     text = terminal(made, pairs(made))
     assert re.search(r"clib +ours +– +–\n +paper +70\.26 ± 1\.28 +73\.00 ± 1\.30\n", text)
     assert "Not run yet: mir; er; clib. To run them:\n  iblurry study tiny --dataset cifar10\n" in text
@@ -232,11 +232,11 @@ def latex_rows(text):
 
 
 def test_latex_can_be_read_by_tex(runs):
-    both = tabulate(TINY, "cifar10", [runs])
+    both = tabulated(TINY, "cifar10", [runs])
     rows = latex_rows(FORMATS["latex"](both, None))
     assert len(rows) == 2 + 9
     assert r"\cmidrule(lr){3-4} \cmidrule(lr){5-6}" in FORMATS["latex"](both, None)
-    odd = tabulate(TINY, "cifar10", [runs], methods=["er", "clib name=a_b%{~^<&#$"], paper=False, seeds=[1, 2])
+    odd = tabulated(TINY, "cifar10", [runs], methods=["er", "clib name=a_b%{~^<&#$"], paper=False, seeds=[1, 2])
     text = FORMATS["latex"](odd, None)
     (name, *_) = latex_rows(text.replace(r"\&", ""))[-1]
     assert name.strip() == r"clib name=a\_b\%\{\textasciitilde{}\textasciicircum{}\textless{}\#\$"
@@ -249,7 +249,7 @@ def test_every_name_can_be_written_in_tex():
 
 
 def test_latex_of_one_column_has_no_groups(runs):
-    made = tabulate(MAIN, "cifar10", [runs], metrics=["a_auc", "a_avg", "f_last"])
+    made = tabulated(MAIN, "cifar10", [runs], metrics=["a_auc", "a_avg", "f_last"])
     text = FORMATS["latex"](made, None)
     assert len(latex_rows(text)[0]) == 5
     assert "multicolumn" not in text

@@ -11,6 +11,8 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd, read
 from iblurry.experiment.metrics import metrics
+from iblurry.studies.selection import Selection
+from iblurry.studies.table import tabulate
 
 SAMPLES, EVERY, ENDS = 100, 10, (20, 40, 60, 80, 100)
 ASKED = 10_000
@@ -66,3 +68,9 @@ def _environment(changes: dict[str, object]) -> dict[str, object]:
 
 def usual(method: str, seed: int = 1, **changes: object) -> Experiment:
     return Experiment.of(method, "cifar10", seed=seed, **changes)
+
+
+def tabulated(study, dataset, places, *, methods=None, seeds=(1, 2, 3), **more):
+    """The table of some rows and seeds."""
+    chosen = Selection(study=study, dataset=dataset, rows=methods and tuple(methods), seeds=tuple(seeds))
+    return tabulate(chosen, places, **more)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from iblurry.experiment.table import printed
-from iblurry.studies.command import command
 from iblurry.studies.paper import about
 from iblurry.studies.significance import Pair
-from iblurry.studies.study import SEEDS, Planned
 from iblurry.studies.table import Cell, Measure, StudyTable
 
 OURS, PAPER, DIFFERENCE = "ours", "paper", "difference"
@@ -121,20 +118,8 @@ def missing(table: StudyTable) -> list[str]:
 
 
 def commands(table: StudyTable) -> list[str]:
-    """What runs them: the study for its own rows, `iblurry run` for others."""
-    found = []
-    if any(one.row in table.study.rows for one in table.missing):
-        words = ["iblurry", "study", table.study.name, "--dataset", table.dataset]
-        words += ["--seeds", ",".join(map(str, table.seeds))] if table.seeds != SEEDS else []
-        found.append(shlex.join(words))
-    others: dict[tuple[str, str], list[Planned]] = {}
-    for one in table.missing:
-        if one.row not in table.study.rows:
-            others.setdefault((one.row, one.column), []).append(one)
-    for group in others.values():
-        made = command([one.experiment for one in group])
-        found.append(made or f"# {group[0].row} was built in Python: run it from there")
-    return found
+    """What runs them."""
+    return [table.selection.command()] if table.missing else []
 
 
 def compared(table: StudyTable, pairs: Sequence[Pair]) -> list[tuple[str, list[str]]]:
