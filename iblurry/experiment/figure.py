@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from iblurry.errors import InputError
 from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
-from iblurry.experiment.marks import mark_arrivals, mark_tasks
+from iblurry.experiment.marks import mark_arrivals, mark_tasks, sample_axis
 from iblurry.experiment.metrics import a_auc, a_last, curve
 from iblurry.experiment.style import OPEN, legend_below, look, plain, sheet, side_by_side
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Run = Sequence[Record]
 
 MARKERS_PER_LINE = 12
-ACCURACY = "accuracy on classes met so far (%)"
 
 
 def curves(
@@ -42,7 +41,7 @@ def curves(
         axes = figure.add_subplot()
         draw_curves(axes, dict(enumerate(groups.items())), arrivals=arrivals)
         axes.set_xlabel("samples seen")
-        axes.set_ylabel(ACCURACY)
+        axes.set_ylabel("accuracy on classes met so far (%)")
         if title is not None:
             axes.set_title(title, fontsize=10, parse_math=False)
         legend_below(figure, columns)
@@ -137,9 +136,7 @@ def _label(method: str, symbol: str, values: Sequence[float]) -> str:
 
 
 def _dress(axes: Axes) -> None:
-    from matplotlib.ticker import StrMethodFormatter
-
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    sample_axis(axes)
     low, high = axes.get_ylim()
     axes.set_ylim(max(low, 0), min(high, 100))
     axes.grid(axis="y", color="0.92", linewidth=0.6, zorder=0)

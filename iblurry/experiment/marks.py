@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+def sample_axis(axes: Axes, *, narrow: bool = False) -> None:
+    """Samples seen, in thousands; on a narrow panel few of them, so that none runs into the next."""
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    if narrow:
+        axes.xaxis.set_major_locator(MaxNLocator(3))
+
+
 def mark_tasks(axes: Axes, ends: Sequence[Sequence[int]], *, word: str = "task ") -> None:
     """Dashed lines where tasks end and their names above, and the axis as long as the stream; `ends` are each run's.
 

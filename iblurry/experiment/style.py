@@ -101,8 +101,8 @@ def panels(figure: Figure, count: int, *, columns: int, **shared: Any) -> list[A
     for place, axes in enumerate(table.flat):
         if place >= count:
             axes.remove()
-        elif place + columns >= count:
-            axes.tick_params(labelbottom=True)  # matplotlib hides it above an empty place
+        else:
+            axes.tick_params(labelbottom=True)  # matplotlib hides it on shared axes, also above an empty place
     return list(table.flat[:count])
 
 
