@@ -99,7 +99,7 @@ def _name_classes(axes: Axes, one: Classwise, inches: float) -> None:
     """At the left; a white line parts classes that were met in different tasks."""
     tasks = first_tasks(one.met, one.ends)
     for row in np.flatnonzero(np.diff(tasks)) + 1:
-        axes.axhline(row, color="white", linewidth=1.0, zorder=4)
+        axes.axhline(float(row), color="white", linewidth=0.6, zorder=4)
     axes.set(ylim=(len(one.classes), 0), yticks=[])
     texts, starts, stops = zip(*names(one.classes, one.met, one.ends), strict=True)
     middles = [(start + stop) / 2 for start, stop in zip(starts, stops, strict=True)]

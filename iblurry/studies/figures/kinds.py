@@ -11,7 +11,7 @@ from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.rows import settings
 from iblurry.experiment.run import Result
 from iblurry.studies.figures.bars import bars
-from iblurry.studies.figures.cells import Runs, arranged, numbers, paper_numbers
+from iblurry.studies.figures.cells import Runs, arranged, numbers, paper_numbers, written
 from iblurry.studies.figures.classes import classwise
 from iblurry.studies.figures.composition import composition, memory
 from iblurry.studies.figures.curves import curves
@@ -34,16 +34,23 @@ class Drawing:
 
 def draw(kind: str, study: Study, found: Mapping[Planned, Result], path: Path, *, metric: str | None = None) -> None:
     """Draw a study's finished runs, as `found` finds them; `metric` is the study's first unless told."""
-    if kind not in KINDS:
-        raise UnknownNameError("kind of figure", kind, KINDS)
-    if metric is not None and kind not in METRIC:
-        raise InputError(f"A figure of {kind} shows no metric; leave {metric} out, or draw {' or '.join(METRIC)}.")
+    check(kind, metric)
     if not found:
         raise InputError(f"The study {study.name} has no finished run to draw; run some of it first.")
     planned = list(found)
     common = settings([one.experiment for one in planned])
     title = f"{study.title}: {common}" if common else study.title
     KINDS[kind](Drawing(planned, arranged(found), metric or study.metrics[0], path, title))
+
+
+def check(kind: str, metric: str | None) -> None:
+    """Raises unless there is such a kind of figure, and it shows a metric if one is asked for."""
+    if kind not in KINDS:
+        raise UnknownNameError("kind of figure", kind, KINDS)
+    if metric is not None:
+        written(metric)
+        if kind not in METRIC:
+            raise InputError(f"A figure of {kind} shows no metric; leave {metric} out, or draw {' or '.join(METRIC)}.")
 
 
 def usual_kind(study: Study, columns: int) -> str:

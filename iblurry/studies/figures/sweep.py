@@ -24,8 +24,8 @@ VARIED = {  # a column is called name=value
     "K": "memory K (samples)",
     "tasks": "number of tasks",
 }
-LEAST = 0.08  # of the axis, between neighbours that are to be told apart
-LETTERS = 88  # that fit below the axis
+LEAST = 0.1  # of the axis, between neighbours that are to be told apart
+LETTERS = 64  # that fit below the axis
 
 
 def sweep(
@@ -45,7 +45,7 @@ def sweep(
     theirs = {column: {row: n for row, n in rows.items() if row in methods} for column, rows in (paper or {}).items()}
     with sheet(path, 3.4 + 0.18 * -(-(len(methods) + any(theirs.values())) // below)) as figure:
         axes = figure.add_subplot()
-        step = min(0.022, 0.6 * _nearest(at) / (2 * len(methods)))  # two places per method: ours and the paper's
+        step = min(0.022, 0.3 / len(methods) * _nearest(at))  # two places per method: ours and the paper's
         for number, method in enumerate(methods):
             left = at + (2 * number - len(methods) + 0.5) * step
             ours = [mean_and_spread(cells[column].get(method, [float("nan")])) for column in columns]
@@ -56,6 +56,7 @@ def sweep(
         if any(theirs.values()):
             axes.errorbar([], [], fmt="o", color="0.4", markerfacecolor="white", markersize=4.5, label="the paper's")
         _dress(axes, columns, at, scale)
+        axes.set_xlim(-0.04 - step * len(methods), 1.04 + step * len(methods))
         axes.set_ylabel(name)
         if title is not None:
             axes.set_title(title, fontsize=10, parse_math=False)
@@ -98,8 +99,7 @@ def _dress(axes: Axes, columns: Sequence[str], at: NDArray[np.float64], scale: s
     long = max(map(len, " ".join(names).split() or [""])) > room
     labels = names if long else [textwrap.fill(text, room, break_long_words=False) for text in names]
     turned: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if long else {}
-    axes.set_xticks(at, labels, parse_math=False, **turned)
-    axes.set_xlim(-0.08, 1.08)
+    axes.set_xticks(at, labels, parse_math=False, fontsize=8 if not numeric else 9, **turned)
     if numeric:
         what = columns[0].partition("=")[0]
         axes.set_xlabel(f"{VARIED.get(what, plain(what))}{f', {scale}' if scale else ''}")
