@@ -40,6 +40,7 @@ def curves(
     with sheet(path, 3.5 + 0.18 * legend_rows) as figure:
         axes = figure.add_subplot()
         draw_curves(axes, dict(enumerate(groups.items())), arrivals=arrivals)
+        keep_percent(axes)
         axes.set_xlabel("samples seen")
         axes.set_ylabel("accuracy on classes met so far (%)")
         if title is not None:
@@ -65,7 +66,15 @@ def draw_curves(
     mark_tasks(axes, [record.ends for run in everything for record in run if isinstance(record, Start)], word=word)
     if arrivals:
         mark_arrivals(axes, [record.at for run in everything for record in run if isinstance(record, NewClass)])
-    _dress(axes)
+    sample_axis(axes)
+    axes.grid(axis="y", color="0.92", linewidth=0.6, zorder=0)
+    axes.set_axisbelow(True)
+
+
+def keep_percent(axes: Axes) -> None:
+    """Nothing below 0 or above 100; once everything is drawn, for the limits stay as they are from then on."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, 0), min(high, 100))
 
 
 def shared_curve(
@@ -133,11 +142,3 @@ def _draw_task_ends(axes: Axes, number: int, runs: Sequence[Run]) -> bool:
 def _label(method: str, symbol: str, values: Sequence[float]) -> str:
     spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
     return rf"{plain(method)}  (${symbol}$ {np.mean(values):.1f}{spread})"
-
-
-def _dress(axes: Axes) -> None:
-    sample_axis(axes)
-    low, high = axes.get_ylim()
-    axes.set_ylim(max(low, 0), min(high, 100))
-    axes.grid(axis="y", color="0.92", linewidth=0.6, zorder=0)
-    axes.set_axisbelow(True)

@@ -44,8 +44,12 @@ class Look:
 
 def look(number: int) -> Look:
     """Of the method at this position."""
-    kinds = (COLOURS, LINES, MARKERS, HATCHES)
-    return Look(*(kind[number % len(kind)] for kind in kinds))  # type: ignore[index]
+    return Look(
+        COLOURS[number % len(COLOURS)],
+        LINES[number % len(LINES)],
+        MARKERS[number % len(MARKERS)],
+        HATCHES[number % len(HATCHES)],
+    )
 
 
 @contextmanager

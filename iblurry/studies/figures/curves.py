@@ -7,7 +7,7 @@ from pathlib import Path
 
 from iblurry.errors import InputError
 from iblurry.experiment import figure as single
-from iblurry.experiment.figure import Run, draw_curves
+from iblurry.experiment.figure import Run, draw_curves, keep_percent
 from iblurry.experiment.journal import Start
 from iblurry.experiment.marks import sample_axis
 from iblurry.experiment.style import legend_below, outer, panels, sheet, side_by_side
@@ -40,6 +40,7 @@ def curves(
             draw_curves(axes, numbered, arrivals=arrivals, areas=False, word="" if _many(groups) else "task ")
             axes.set_title(column, fontsize=9, parse_math=False)
             sample_axis(axes, narrow=True)
+        keep_percent(places[0])  # they share the axis
         left, lowest = outer(places, ACROSS)
         for axes in left:
             axes.set_ylabel("accuracy (%)")

@@ -57,7 +57,7 @@ def no_word_upon_another(figure: Figure) -> None:
     page = figure.bbox
     for words, box in boxes:
         inside = page.x0 - 1 <= box.x0 and box.x1 <= page.x1 + 1 and page.y0 - 1 <= box.y0 and box.y1 <= page.y1 + 1
-        assert inside, f"{words!r} is beyond the edge"
+        assert inside, f"{words!r} is beyond the edge: {box}"
     level = [box for text, box in zip(_texts(figure), boxes, strict=True) if text.get_rotation() % 90 == 0]
     for (one, left), (two, right) in combinations(level, 2):
         apart = min(left.x1, right.x1) - max(left.x0, right.x0), min(left.y1, right.y1) - max(left.y0, right.y0)

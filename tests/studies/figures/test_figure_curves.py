@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from iblurry.errors import InputError
 from iblurry.experiment import figure as single
+from iblurry.experiment.journal import Query
 from iblurry.studies.figures.curves import curves
 from tests.studies.figures.conftest import METHODS
 
@@ -28,6 +31,24 @@ def test_every_column_has_a_panel_and_a_method_one_look(drawn, tmp_path, records
     assert (clib.get_color(), clib.get_marker()) == (alone.get_color(), alone.get_marker())
     assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["er", "clib"]
     assert len({axes.get_ylim() for axes in places}) == 1
+
+
+def test_the_axis_that_panels_share_has_room_for_all_of_them(drawn, tmp_path, records):
+    curves({"low": {"er": [records(1)]}, "high": {"er": [high(records(1))]}}, tmp_path / "f.png")
+    bottom, top = drawn[0].axes[0].get_ylim()
+    shown = [y for axes in drawn[0].axes for y in axes.lines[0].get_ydata()]
+    assert bottom <= min(shown) < 70
+    assert max(shown) == 100 == top
+
+
+def high(run):
+    return [replace(one, correct=one.total) if isinstance(one, Query) else one for one in run]
+
+
+def test_labels_stand_at_the_edges_alone(drawn, tmp_path, records):
+    curves({name: {"er": [records(1)]} for name in "abc"}, tmp_path / "f.png")
+    places = drawn[0].axes
+    assert [bool(axes.get_ylabel()) for axes in places] == [True, False, True]
     assert [bool(axes.get_xlabel()) for axes in places] == [False, True, True]
 
 
