@@ -40,7 +40,8 @@ def test_the_papers_numbers_stand_where_the_experiment_is_exactly_the_papers():
     assert paper["N=50"]["clib"].mean == 70.26
     assert "clib admission=Balanced" not in paper["N=50"]
     assert paper_numbers(STUDY.planned("digits"), "a_auc") == {}
-    assert all(number.warning is None for rows in paper.values() for number in rows.values())
+    more = paper_numbers(STUDY.planned("cifar10", memory=1000), "a_auc")
+    assert list(more["N=50"]) == ["clib"]  # of ER there the paper has what is probably a copy error
     assert paper_numbers(STUDY.planned("cifar10", tasks=7), "a_auc") == {}
 
 
