@@ -40,6 +40,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry data show": ["SPEC", "--sheet", "--json", "--home"],
     "iblurry methods": ["[METHOD]...", "--import", "--json"],
     "iblurry collect": ["[RUN]...", "--out", "--import", "--json"],
+    "iblurry figure": ["STUDY", "--dataset", "--kind", "--out", "--runs", "--metric", "--methods", "--json"],
     "iblurry reproduction": ["[RESULTS]", "--out", "--notes", "--import", "--json"],
 }
 
