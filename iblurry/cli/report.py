@@ -21,9 +21,7 @@ PLACE = click.Path(path_type=Path)
 @click.option("--study", "name", metavar="NAME", help="Only the runs of this study, and what it still lacks.")
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
-def report(
-    runs: Path, out: Path, title: str | None, name: str | None, modules: tuple[str, ...], as_json: bool
-) -> None:
+def report(runs: Path, out: Path, title: str | None, name: str | None, modules: tuple[str, ...], as_json: bool) -> None:
     """Write one HTML page of the runs in DIR: a folder of them, or of data sets of them (default: runs).
 
     Tables, curves to zoom into, maps of the classes, the paper's numbers, settings, versions, commands; finished runs

@@ -61,8 +61,10 @@ def _block(number: int, block: Block, place: Path) -> Json:
         "settings": _settings(block),
         "place": _place(block),
         "runs": [_run(name, run, place) for row in block.rows for name, run in ((row.name, run) for run in row.runs)],
-        "commands": [_command(row) for row in block.rows],
-        "lacking": _lacking(block),
+        "commands": [_command(row, block) for row in block.rows],
+        "lacking": [
+            {"row": number, "seeds": seeds} for number, row in enumerate(block.rows) if (seeds := _lacking(row, block))
+        ],
     }
 
 
@@ -90,7 +92,7 @@ def _paper(block: Block) -> list[Json]:
     """The paper's numbers beside ours, metric by metric; nothing where it has none for this configuration."""
     names = {_kind(row.experiments[0]): number for number, row in enumerate(block.rows)}
     done = [run for row in block.rows for run in row.finished]
-    (beside,) = [one for one in compare(done) if one.configuration == block.configuration] or [None]
+    beside = next((one for one in compare(done) if one.configuration == block.configuration), None)
     if beside is None:
         return []
     numbers = {name: names[_kind(group[0].result.experiment)] for name, group in beside.groups.items()}
@@ -165,20 +167,18 @@ def _noted(environment: Json, name: str) -> str:
     return value[: HASHES.get(name)] if name in environment else value
 
 
-def _command(row: Row) -> Json:
-    return {"row": row.name, "seeds": [one.seed for one in row.experiments], "command": command(row.experiments)}
+def _command(row: Row, block: Block) -> Json:
+    """What ran the row, and what finishes it, with the seeds that it lacks; None where nothing is left to do."""
+    lacking = [replace(row.experiments[0], seed=seed) for seed in _lacking(row, block)]
+    todo = command([*row.experiments, *lacking]) if lacking or row.unfinished else None
+    return {"row": row.name, "command": command(row.experiments), "todo": todo}
 
 
-def _lacking(block: Block) -> list[Json]:
-    """Seeds that other rows of the configuration have and this one has not, with what to run."""
-    everyone = sorted({one.seed for row in block.rows for one in row.experiments})
-    found = []
-    for number, row in enumerate(block.rows):
-        seeds = [seed for seed in everyone if seed not in {one.seed for one in row.experiments}]
-        if seeds:
-            wanted = [replace(row.experiments[0], seed=seed) for seed in seeds]
-            found.append({"row": number, "seeds": seeds, "command": command(wanted)})
-    return found
+def _lacking(row: Row, block: Block) -> list[int]:
+    """Seeds that other rows of the configuration have and this one has not."""
+    return sorted(
+        {one.seed for other in block.rows for one in other.experiments} - {one.seed for one in row.experiments}
+    )
 
 
 def _missing(experiments: Iterable[Experiment]) -> list[Json]:

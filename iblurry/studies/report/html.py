@@ -14,7 +14,7 @@ class Html(str):
     __slots__ = ()
 
 
-def tag(name: str, /, *children: str | int | None, **attributes: str | int | bool | None) -> Html:
+def tag(name: str, /, *children: str | int | None, **attributes: str | float | bool | None) -> Html:
     """An element; `class_` and `data_row` are written class and data-row, None and False are left out.
 
     >>> tag("td", "<b>", class_="n", data_value=3)

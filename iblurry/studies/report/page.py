@@ -103,7 +103,8 @@ def _caption(block: Json) -> str:
         thinned = f" Every {'second' if every == 2 else 'third'} query is drawn; the numbers are of all."
     return (
         "Accuracy on the classes met so far, mean over seeds; the band is one sample standard deviation either way. "
-        "Drag to zoom, double-click to see all; with the keyboard: arrows read, + and − zoom, 0 shows all." + thinned
+        "Ticks below: the first sample of a class. Drag to zoom, double-click to see all; keys: arrows, +, −, 0."
+        + thinned
     )
 
 

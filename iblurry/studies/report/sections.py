@@ -63,7 +63,7 @@ def runs(block: Json) -> Html:
     """Each run: how far, how long, where."""
     same, differ = block["place"]["same"], block["place"]["differ"]
     facts = [tag("div", tag("dt", SHORT.get(name, name)), tag("dd", _folded(text))) for name, text in same.items()]
-    heads = ["method", "seed", "state", "samples", "updates", "seconds", "samples/s", *differ, "order", "folder"]
+    heads = ["method", "seed", "state", "samples", "updates", "seconds", "samples/s", *differ, "folder", "order"]
     lines = [_run(block, one, differ) for one in block["runs"]]
     caption = f"{len(lines)} runs"
     return join([tag("dl", *facts, class_="facts"), table(heads, lines, caption=caption, sides="lrlrrrr")])
@@ -87,9 +87,9 @@ def unfinished(block: Json) -> Html | None:
         items.append(tag("li", tag("b", block["names"][one["row"]]), f" has no run with seed {seeds}, others have."))
     if not items:
         return None
-    todo = [one["command"] for one in block["lacking"] if one["command"]]
-    todo += [one["command"] for one in block["commands"] if one["command"] and _is_going(one["row"], going)]
-    return join([tag("ul", *items, class_="going"), copied(todo) if todo else None])
+    todo = [one["todo"] for one in block["commands"] if one["todo"]]
+    note = tag("p", "What was begun goes on from where it stopped; what is finished is not run again:")
+    return join([tag("ul", *items, class_="going"), join([note, copied(todo)]) if todo else None])
 
 
 def by_class(block: Json) -> Html | None:
@@ -102,13 +102,16 @@ def by_class(block: Json) -> Html | None:
         for label, *values in found["lines"]
     ]
     names = [named(block, block["names"].index(name)) for name in found["rows"]]
-    shown = table(["class", *names], lines, caption="Percent right at the end, mean over seeds", sides="l" + "r" * len(names))
+    shown = table(
+        ["class", *names], lines, caption="Percent right at the end, mean over seeds", sides="l" + "r" * len(names)
+    )
     return tag("details", tag("summary", "The same at the end of the stream, as numbers"), shown)
 
 
 def named(block: Json, number: int) -> Html:
     """A row's name with its mark in the charts."""
-    return tag("span", tag("i", class_=f"key s{number % STYLES}", aria_hidden="true"), block["names"][number])
+    mark = tag("i", class_=f"key s{number % STYLES}", aria_hidden="true")
+    return tag("span", mark, tag("span", block["names"][number]), class_="named")
 
 
 def metric(text: str) -> Html:
@@ -149,12 +152,14 @@ def _headline(block: Json) -> Html | None:
         return None
     first, second = sorted(known, key=lambda one: -one["a_auc"]["mean"])[:2]
     apart = first["a_auc"]["mean"] - second["a_auc"]["mean"]
-    near = apart <= (first["a_auc"]["std"] or 0) + (second["a_auc"]["std"] or 0)
+    spreads = [one["a_auc"]["std"] for one in (first, second)]
+    words = "."  # a single seed has no spread to compare with
+    if None not in spreads:
+        words = f", {'no further' if apart <= sum(spreads) else 'further'} than both spreads together."
     return tag(
         "p",
         *("Best at any time: ", tag("strong", block["names"][first["row"]]), ", ", metric("A_AUC"), " "),
-        f"{first['a_auc']['text']}. The next, {block['names'][second['row']]}, is {apart:.2f} points lower, ",
-        "no further than both spreads together." if near else "further than both spreads together.",
+        f"{first['a_auc']['text']}. The next, {block['names'][second['row']]}, is {apart:.2f} points lower{words}",
     )
 
 
@@ -164,29 +169,54 @@ def _mean(one: Json) -> Html:
 
 
 def _comparisons(block: Json, found: Json) -> Html:
-    lines = sorted(found["lines"], key=lambda one: (one["paper"] is None, one["ours"] is None))  # what can be compared first
-    numbers = [one[side] for one in lines for side in ("paper", "ours") if one[side]]
+    """Our runs with the paper's numbers; its rows that were not run wait below."""
+    numbers = [one[side] for one in found["lines"] for side in ("paper", "ours") if one[side]]
     low = min(number["mean"] - (number["std"] or 0) for number in numbers)
     high = max(number["mean"] + (number["std"] or 0) for number in numbers)
+    ran = [one for one in found["lines"] if one["ours"]]
+    rest = [one for one in found["lines"] if not one["ours"]]
+    lines = [
+        [
+            tag("th", named(block, one["row"]), scope="row", data_value=one["row"]),
+            cell(one["theirs"] or "–"),
+            cell(one["n"], one["n"], class_="n"),
+            cell(_number(one["paper"]), one["paper"] and one["paper"]["mean"], class_="n"),
+            cell(_number(one["ours"]), one["ours"]["mean"], class_="n"),
+            cell("–" if one["difference"] is None else f"{one['difference']:+z.2f}", one["difference"], class_="n"),
+            cell(dots(one["paper"], one["ours"], low, high, style=one["row"] % STYLES), class_="dots"),
+            cell(one["verdict"], class_="miss" if one["misses"] else None),
+        ]
+        for one in ran
+    ]
+    heads = ["our method", "paper's row", "n", "paper", "ours", "difference", "◇ paper  ● ours", "verdict"]
+    arrow = COLUMNS[FIELDS[found["metric"]]][0].partition(" ")[2]
+    caption = f"{found['metric'].replace('final_', 'Final ')} {arrow} in percent, the paper's and ours"
+    warnings = dict.fromkeys(
+        one["paper"]["warning"] for one in found["lines"] if one["paper"] and one["paper"]["warning"]
+    )
+    return join(
+        [
+            table(heads, lines, caption=caption, sides="llrrrrll") if lines else None,
+            _not_run(rest) if rest else None,
+            *(tag("p", f"⚠ {warning}.", class_="note") for warning in warnings),
+        ]
+    )
+
+
+def _not_run(lines: Sequence[Json]) -> Html:
     shown = [
         [
-            tag("th", one["theirs"] or "–", scope="row", data_value=one["theirs"] or "~"),
-            cell(named(block, one["row"]) if one["row"] is not None else tag("code", one["method"], class_="quiet")),
-            cell(one["n"] or "–", one["n"], class_="n"),
-            cell(_number(one["paper"]), one["paper"] and one["paper"]["mean"], class_="n"),
-            cell(_number(one["ours"]), one["ours"] and one["ours"]["mean"], class_="n"),
-            cell("–" if one["difference"] is None else f"{one['difference']:+z.2f}", one["difference"], class_="n"),
-            cell(dots(one["paper"], one["ours"], low, high, style=(one["row"] or 0) % STYLES), class_="dots"),
-            cell(one["verdict"], class_="miss" if one["misses"] else "quiet" if one["verdict"] == NOT_RUN else None),
+            tag("th", one["theirs"], scope="row"),
+            cell(tag("code", one["method"])),
+            cell(_number(one["paper"]), one["paper"]["mean"], class_="n"),
         ]
         for one in lines
     ]
-    warnings = dict.fromkeys(one["paper"]["warning"] for one in lines if one["paper"] and one["paper"]["warning"])
-    arrow = next((head.partition(" ")[2] for name, (head, _) in COLUMNS.items() if name == FIELDS[found["metric"]]), "")
-    heads = ["paper's row", "our method", "n", "paper", "ours", "difference", "◇ paper  ● ours", "verdict"]
-    caption = f"{found['metric'].replace('_', ' ')} {arrow} in percent, the paper's and ours"
-    return join(
-        [table(heads, shown, caption=caption, sides="llrrrrll")] + [tag("p", f"⚠ {w}.", class_="note") for w in warnings]
+    count = f"{len(lines)} more {'row' if len(lines) == 1 else 'rows'} of the paper, {NOT_RUN}"
+    return tag(
+        "details",
+        tag("summary", count),
+        table(["paper's row", "our name for it", "paper"], shown, caption="The paper's numbers, percent", sides="llr"),
     )
 
 
@@ -218,8 +248,8 @@ def _run(block: Json, one: Json, differ: Sequence[str]) -> list[Html]:
         cell("–" if seconds is None else f"{seconds:,.0f}", seconds, class_="n"),
         cell("–" if speed is None else f"{speed:,.0f}", speed, class_="n"),
         *(cell(environment.get(name, "not noted")) for name in differ),
-        cell(tag("code", environment.get("order", "not noted"))),
         cell(tag("code", one["folder"])),
+        cell(tag("code", environment.get("order", "not noted"))),
     ]
 
 
@@ -232,7 +262,3 @@ def _progress(one: Json) -> Html:
     numbers = join([part for key, value in known.items() for part in ("; ", key, f" {value:.2f}")])
     share = f"{one['samples']:,} of {one['of']:,} samples ({100 * one['samples'] / one['of']:.0f} %)"
     return tag("li", name, bar, tag("span", share, " so far" if known else None, numbers))
-
-
-def _is_going(row: str, going: Sequence[Json]) -> bool:
-    return any(one["row"] == row for one in going)

@@ -28,7 +28,8 @@ function drawChart(box, group) {
   const data = [xs], series = [{}], bands = [];
   for (const line of lines) {
     const dash = line.done ? DASHES[line.row % DASHES.length] : [1.5, 4];
-    const own = { line, show: !group.hidden.has(line), spanGaps: true, points: { show: line.x.length < 3 && line.kind === "curve" } };
+    const number = block.chart.lines.indexOf(line); // uPlot copies what it is given, so the line itself is not found again
+    const own = { number, spanGaps: true, points: { show: line.x.length < 3 && line.kind === "curve" } };
     if (line[kind.low]) {
       bands.push({ series: [series.length, series.length + 1], fill: () => (group.marks.spread ? faded(line.row, 0.17) : "#0000") });
       const edge = { ...own, edge: true, stroke: "#0000", width: 0, points: { show: false } };

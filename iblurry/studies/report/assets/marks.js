@@ -67,7 +67,7 @@ function drawEnds(u, lines, group) {
 
 /** A button per line; pressed means shown. */
 function legend(group) {
-  const buttons = group.block.chart.lines.map((line) => {
+  const buttons = group.block.chart.lines.map((line, number) => {
     const key = make("i", { class: "key s" + (line.row % 28), "aria-hidden": "true" });
     const button = make("button", { type: "button", "aria-pressed": "true" }, key, label(group.block, line));
     button.addEventListener("click", () => {
@@ -76,7 +76,7 @@ function legend(group) {
       else group.hidden.delete(line);
       button.setAttribute("aria-pressed", !hide);
       for (const u of group.plots) {
-        u.batch(() => u.series.forEach((own, i) => own.line === line && u.setSeries(i, { show: !hide })));
+        u.batch(() => u.series.forEach((own, i) => own.number === number && u.setSeries(i, { show: !hide })));
       }
     });
     return button;
