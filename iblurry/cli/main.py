@@ -20,7 +20,7 @@ VERBS = {
     "data": "List, fetch, import and look at data sets.",
     "methods": "List the methods: what they are made of, store and cost.",
     "collect": "Keep finished runs as a few small texts each.",
-    "report": "One HTML page of all runs in a folder: tables, curves, settings.",
+    "report": "One HTML page of all runs in a folder: tables and curves.",
     "reproduction": "The page that sets collected runs beside the paper's tables.",
 }
 INTERRUPTED = 130  # what a shell reports for SIGINT

@@ -38,7 +38,7 @@ def contents(place: Path, *, title: str | None = None, study: Study | None = Non
         "study": {"name": study.name, "question": study.question, "shows": list(study.shows)} if study else None,
         "runs": len(runs),
         "finished": sum(run.result.summary is not None for run in runs),
-        "rows": sum(len(block.rows) for block in found),
+        "methods": sorted({run.result.experiment.method.name for run in runs}),
         "seeds": sorted({run.result.experiment.seed for run in runs}),
         "seconds": sum(run.environment.get("seconds", 0) for run in runs),
         "devices": sorted({str(run.environment["device"]) for run in runs if "device" in run.environment}),

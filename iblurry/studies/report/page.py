@@ -50,7 +50,7 @@ def _header(data: Json) -> Html:
     shows = f" ({', '.join(study['shows'])} of the paper)" if study and study["shows"] else ""
     facts = {
         "runs finished": f"{data['finished']} of {data['runs']}",
-        "methods": str(data["rows"]),
+        "method" if len(data["methods"]) == 1 else "methods": str(len(data["methods"])),
         "seeds" if len(data["seeds"]) > 1 else "seed": _ranges(data["seeds"]),
         "time spent": sections.duration(data["seconds"]),
         "on": ", ".join("CPU" if name == "cpu" else name for name in data["devices"]) or "not noted",
@@ -69,10 +69,12 @@ def _header(data: Json) -> Html:
 def _block(block: Json, data: Json) -> Html:
     parts: dict[str, Html | None] = {
         "Results": sections.results(block),
-        "Not finished": sections.unfinished(block),
+        "Not finished or missing": sections.unfinished(block),
         "Accuracy while learning": _figure("accuracy", _caption(block)) if block["chart"]["lines"] else None,
         "Beside the paper": sections.beside_paper(block),
-        "Class by class": join([tag("div", class_="maps"), sections.by_class(block)]) if block["maps"] else None,
+        "Class by class": join([tag("p", MAPS, class_="note"), tag("div", class_="maps"), sections.by_class(block)])
+        if block["maps"]
+        else None,
         "Learning rate": _figure("rate", RATE) if any("rate" in line for line in block["chart"]["lines"]) else None,
         "Settings": sections.settings(block),
         "Runs, versions, hardware": sections.runs(block),
@@ -96,14 +98,21 @@ def _figure(kind: str, caption: str) -> Html:
 RATE = "The learning rate at each query: the geometric mean over seeds, the band from the least to the largest."
 
 
+MAPS = (
+    "A line is a class, from its first sample on, in order of arrival; the brighter, the more of its images are right."
+)
+
+
 def _caption(block: Json) -> str:
     every = block["chart"]["every"]
+    rings = any(line["after"] for line in block["chart"]["lines"])
+    after = "Rings: the answers after the end of a task, where it changed them. " if rings else ""
     thinned = f" Every {every}th query is drawn; the numbers are of all." if every > 3 else ""
     if every in (2, 3):
         thinned = f" Every {'second' if every == 2 else 'third'} query is drawn; the numbers are of all."
     return (
         "Accuracy on the classes met so far, mean over seeds; the band is one sample standard deviation either way. "
-        "Ticks below: the first sample of a class. Drag to zoom, double-click to see all; keys: arrows, +, −, 0."
+        f"Ticks below: the first sample of a class. {after}Drag to zoom, double-click for all; keys: arrows, +, −, 0."
         + thinned
     )
 
