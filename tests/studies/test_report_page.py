@@ -35,7 +35,7 @@ class Elements(HTMLParser):
     def handle_starttag(self, name, attributes):
         self.names.append(name)
         self.attributes += attributes
-        if name not in ("meta", "input", "br", "col"):
+        if name not in ("meta", "input", "br", "col", "wbr"):
             self.open.append(name)
 
     def handle_endtag(self, name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-VOID = ("br", "col", "input", "meta")
+VOID = ("br", "col", "input", "meta", "wbr")
 
 
 class Html(str):

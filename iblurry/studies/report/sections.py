@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -228,7 +229,9 @@ def _number(number: Json | None) -> str:
 
 
 def _path(path: str) -> Html:
-    return tag("th", tag("code", path), scope="row", data_value=path)
+    """It may be folded after its dots and lines."""
+    pieces = [part for piece in re.split("(?<=[._])", path) for part in (piece, tag("wbr"))]
+    return tag("th", tag("code", *pieces), scope="row", data_value=path)
 
 
 def _folded(value: str) -> str:
