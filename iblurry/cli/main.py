@@ -23,6 +23,7 @@ VERBS = {
     "methods": "List the methods: what they are made of, store and cost.",
     "collect": "Keep finished runs as a few small texts each.",
     "figure": "Draw a study: curves, sweeps, bars, memories, forgetting.",
+    "report": "One HTML page of all runs in a folder: tables and curves.",
     "reproduction": "The page that sets collected runs beside the paper's tables.",
 }
 INTERRUPTED = 130  # what a shell reports for SIGINT

@@ -63,7 +63,12 @@ def settings(kinds: Sequence[Experiment]) -> str:
 
 def departures(experiment: Experiment, usual: Experiment) -> Facts:
     """What an experiment has otherwise than another, by the paths that --set takes; the seed aside."""
-    return _differing([_settings(one) | _parts(one) for one in (experiment, usual)])[0]
+    return _differing([facts(one) for one in (experiment, usual)])[0]
+
+
+def facts(experiment: Experiment) -> Facts:
+    """Every field but the seed, by the paths that --set takes."""
+    return _settings(experiment) | _parts(experiment)
 
 
 def _without(facts: Facts, unsaid: Facts) -> Facts:

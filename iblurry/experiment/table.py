@@ -73,9 +73,9 @@ def render(rows: Sequence[Row]) -> Table:
     table.add_column("n", justify="right")
     for heading, _ in COLUMNS.values():
         table.add_column(heading, justify="right", no_wrap=True)
-    for row, cells in zip(rows, _cells(rows), strict=True):
+    for row, line in zip(rows, cells(rows), strict=True):
         # Text, not str: a method called "[b]" is a name here, not markup.
-        shown = [Text(cell, style="bold" if is_best else "") for cell, is_best in cells]
+        shown = [Text(cell, style="bold" if is_best else "") for cell, is_best in line]
         table.add_row(Text(row.method), str(row.n), *shown)
     return table
 
@@ -83,8 +83,8 @@ def render(rows: Sequence[Row]) -> Table:
 def to_markdown(rows: Sequence[Row]) -> str:
     """For a page, the best mean of each column in bold."""
     lines = [["method", "n", *(heading for heading, _ in COLUMNS.values())], ["---", *["---:"] * (len(COLUMNS) + 1)]]
-    for row, cells in zip(rows, _cells(rows), strict=True):
-        shown = [f"**{cell}**" if is_best else cell for cell, is_best in cells]
+    for row, line in zip(rows, cells(rows), strict=True):
+        shown = [f"**{cell}**" if is_best else cell for cell, is_best in line]
         lines.append([row.method.replace("|", "\\|"), str(row.n), *shown])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{caption(rows)}\n"
 
@@ -130,7 +130,7 @@ def best(means: Sequence[float], better: Better, digits: int = 2) -> str | None:
     return printed(better(means), digits) if len(means) > 1 else None
 
 
-def _cells(rows: Sequence[Row]) -> list[list[tuple[str, bool]]]:
+def cells(rows: Sequence[Row]) -> list[list[tuple[str, bool]]]:
     """What stands in each cell, and whether it is the best of its column (ties as printed; a lone value is not)."""
     first: dict[str, str | None] = {}
     for name, (_, better) in COLUMNS.items():

@@ -41,6 +41,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry methods": ["[METHOD]...", "--import", "--json"],
     "iblurry collect": ["[RUN]...", "--out", "--import", "--json"],
     "iblurry figure": ["STUDY", "--dataset", "--kind", "--out", "--runs", "--metric", "--methods", "--json"],
+    "iblurry report": ["[DIR]", "--out", "--title", "--study", "--import", "--json"],
     "iblurry reproduction": ["[RESULTS]", "--out", "--notes", "--import", "--json"],
 }
 
