@@ -16,6 +16,7 @@ from iblurry.version import __version__
 VERBS = {
     "run": "Run methods on a stream, or go on with them; table and figure.",
     "show": "The table and the figure again, from journals alone.",
+    "log": "Bring runs into TensorBoard, Weights & Biases or MLflow.",
     "split": "Show, draw and export a stream: which class comes when.",
     "data": "List, fetch, import and look at data sets.",
     "methods": "List the methods: what they are made of, store and cost.",

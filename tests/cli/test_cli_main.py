@@ -24,6 +24,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
         *("--save-seconds", "--save-samples", "--json"),
     ],
     "iblurry show": ["[RUN]...", "--figure", "--import", "--json"],
+    "iblurry log": ["[RUN]...", "--to", "--out", "--project", "--follow", "--json"],
     "iblurry split": [
         *("--dataset", "--tasks", "--disjoint", "--blur", "--seed", "--mode"),
         *("--published", "--figure", "--export", "--data-home", "--json"),
