@@ -42,7 +42,7 @@ def log(runs: tuple[Path, ...], to: str, out: Path | None, project: str | None, 
     hardware. A run that is there already is brought up to date. Runs are only read.
     """
     places = runs or (Path("runs"),)
-    folders = run_folders(places)
+    folders = _distinct(run_folders(places))
     if out is not None:
         check_folder(out, f"--out {out}")
 
@@ -51,7 +51,7 @@ def log(runs: tuple[Path, ...], to: str, out: Path | None, project: str | None, 
 
     make = maker(to, out=out, project=project)
     begin = partial(Feed, make=make)
-    feeds = {folder: begin(folder) for folder in _distinct(folders)}
+    feeds = {folder: begin(folder) for folder in folders}
     interrupted = False
     try:
         if follow:

@@ -52,7 +52,7 @@ def identity(name: str) -> str:
     """The name where only letters, digits, - and _ are allowed; what is left out is told apart by a checksum.
 
     >>> identity("clib-digits-1"), identity("cat/dog")
-    ('clib-digits-1', 'cat-dog-1e0a2f14')
+    ('clib-digits-1', 'cat-dog-6ef44cf1')
     """
     if name and len(name) <= 120 and SAFE.issuperset(name):
         return name
