@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -120,7 +121,11 @@ def test_wandb_offline(folder, write_it, tmp_path, monkeypatch):
     finish(folder) if write_it is log else None
     write_it(folder, maker("wandb", out=tmp_path / "kept", project="pets"))
     (file,) = (tmp_path / "kept").glob("wandb/offline-run-*-mine-pets-1/run-mine-pets-1.wandb")  # one, however often
-    records = list(wandb_records(file))
+    for _ in range(200):  # W&B's own process writes behind our back, until this one ends
+        records = list(wandb_records(file))
+        if records and records[-1].WhichOneof("record_type") == "exit":
+            break
+        time.sleep(0.1)
     rows = [
         {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in record.history.item}
         for record in records

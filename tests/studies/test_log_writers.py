@@ -112,8 +112,9 @@ def test_wandb_is_offline_where_nobody_is_logged_in(wandb, tmp_path):
 def test_wandb_mode_is_respected(wandb, tmp_path, mode, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", mode)
     del wandb.login  # nobody asks
-    WeightsAndBiases(tmp_path, "pets").start(FACTS)
+    place = WeightsAndBiases(tmp_path, "pets").start(FACTS)
     assert wandb.runs[0].given["mode"] == mode
+    assert place == {"offline": "here", "online": "https://there"}.get(mode, "no place: WANDB_MODE is disabled")
 
 
 def test_wandb_does_not_mix_two_courses_of_a_run(wandb, tmp_path):

@@ -66,6 +66,8 @@ class WeightsAndBiases:
             ),
         )
         self._row, self._at, self._next = {}, 0, int(self._run.step)
+        if mode == "disabled":
+            return "no place: WANDB_MODE is disabled"
         return str(self._run.settings.sync_dir if self._run.offline else self._run.url)
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
