@@ -97,7 +97,7 @@ class WeightsAndBiases:
             self._run.log(self._row, step=self._at)
         self._row = {}
 
-    def _mode(self, wandb: Any) -> str | None:
+    def _mode(self, wandb: Any) -> Any:  # which words there are is W&B's business
         """As WANDB_MODE says, otherwise online where someone is logged in."""
         if (mode := os.environ.get("WANDB_MODE")) is not None:
             return mode
