@@ -15,15 +15,16 @@ from iblurry.version import __version__
 
 VERBS = {
     "run": "Run methods on a stream, or go on with them; table and figure.",
-    "study": "Run every experiment behind a table or figure of the paper.",
     "show": "The table and the figure again, from journals alone.",
+    "study": "Run every experiment behind a table or figure of the paper.",
     "table": "The table of a study beside the paper's, also for LaTeX.",
+    "figure": "Draw a study: curves, sweeps, bars, memories, forgetting.",
+    "report": "One HTML page of all runs in a folder: tables and curves.",
+    "log": "Bring runs into TensorBoard, Weights & Biases or MLflow.",
     "split": "Show, draw and export a stream: which class comes when.",
     "data": "List, fetch, import and look at data sets.",
     "methods": "List the methods: what they are made of, store and cost.",
     "collect": "Keep finished runs as a few small texts each.",
-    "figure": "Draw a study: curves, sweeps, bars, memories, forgetting.",
-    "report": "One HTML page of all runs in a folder: tables and curves.",
     "reproduction": "The page that sets collected runs beside the paper's tables.",
 }
 INTERRUPTED = 130  # what a shell reports for SIGINT

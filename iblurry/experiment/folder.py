@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from iblurry.errors import BusyError, DataError, FolderError, InputError
 from iblurry.experiment.disk import replace_file, stops_when_full
-from iblurry.experiment.experiment import Experiment, canonical
 from iblurry.version import __version__
+
+if TYPE_CHECKING:
+    from iblurry.experiment.experiment import Experiment
 
 FORMAT = 1  # of the files in a run's folder
 PATIENCE = 3.0  # seconds to wait for another process to leave: a killed program's workers need a moment to notice
@@ -41,12 +43,19 @@ class RunFolder:
         """Versions, threads, data and time spent, as last written."""
         return self._read("environment.json")
 
-    def experiment(self) -> Experiment:
-        """What was run here."""
+    def about(self) -> dict[str, Any]:
+        """What experiment.json says, for who wants to read it without torch."""
         about = self._read("experiment.json")
         if about is None:
             raise FolderError(f"{self.path} is no run's folder: it has no experiment.json. Name a folder inside --out.")
         self._check_format(about)
+        return about
+
+    def experiment(self) -> Experiment:
+        """What was run here."""
+        from iblurry.experiment.experiment import Experiment
+
+        about = self.about()
         try:
             return Experiment.from_json(about["experiment"])
         except (InputError, KeyError, TypeError) as error:
@@ -58,6 +67,8 @@ class RunFolder:
 
     def claim(self, experiment: Experiment) -> None:
         """Makes the folder this experiment's, or finds that it is; raises FolderError where it is someone else's."""
+        from iblurry.experiment.experiment import canonical
+
         about = self._read("experiment.json")
         if about is None and self.journal.exists():  # ours always have both
             raise FolderError(f"{self.path} has a journal but no experiment.json to say whose it is. {REMEDY}")

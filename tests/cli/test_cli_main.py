@@ -24,11 +24,19 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
         *("--save-seconds", "--save-samples", "--json"),
     ],
     "iblurry show": ["[RUN]...", "--figure", "--import", "--json"],
+    "iblurry study": [
+        "STUDY",
+        *("--dataset", "--methods", "--only", "--seeds", "--scale", "--equal-compute", "--data-home", "--import"),
+        *("--out", "--on", "--device", "--precision", "--jobs", "--pack", "--threads", "--save-seconds"),
+        *("--save-samples", "--json"),
+    ],
     "iblurry table": [
         "STUDY",
         *("--dataset", "--runs", "--seeds", "--methods", "--metric", "--paper", "--pairs", "--against"),
+        *("--only", "--scale", "--equal-compute", "--data-home"),
         *("--format", "--json", "--out", "--import"),
     ],
+    "iblurry log": ["[RUN]...", "--to", "--out", "--project", "--follow", "--json"],
     "iblurry split": [
         *("--dataset", "--tasks", "--disjoint", "--blur", "--seed", "--mode"),
         *("--published", "--figure", "--export", "--data-home", "--json"),
