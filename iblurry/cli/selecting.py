@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OPTIONS = ("dataset", "methods", "only", "seeds", "scale", "equal_compute", "data_home")
 PLACE = click.Path(path_type=Path)
+USUAL = (Path("runs"), Path("results"))
 
 
 def selecting(*, default: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -47,6 +48,29 @@ def selecting(*, default: str | None) -> Callable[[Callable[..., Any]], Callable
         return functools.reduce(lambda made, option: option(made), reversed(options), called)
 
     return give
+
+
+def runs_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a verb `--runs`; its function gets `runs`, for `places`."""
+    return click.option(
+        "--runs",
+        multiple=True,
+        metavar="FOLDER",
+        type=PLACE,
+        help="Folders of runs. Repeatable; the first that has a run counts.  [default: runs, results]",
+    )(command)
+
+
+def places(runs: Sequence[Path], selection: Selection) -> list[Path]:
+    """Where to look for runs: in the folders, and in their parts for the data set, as `iblurry collect` makes them."""
+    from iblurry.studies.collect import shelf
+
+    for folder in runs:
+        if not folder.is_dir():
+            raise InputError(f"--runs {folder}: there is no such folder; name one that `iblurry run` wrote to.")
+        if (folder / "experiment.json").exists():
+            raise InputError(f"--runs {folder} is a run; name the folder that holds it, {folder.parent}.")
+    return [place for folder in runs or USUAL for place in (folder, shelf(folder, selection.dataset))]
 
 
 def _selection(given: dict[str, Any], default: str | None) -> Selection:

@@ -11,7 +11,7 @@ import click
 from iblurry.cli.own import import_option, import_own
 from iblurry.cli.places import check_folder
 from iblurry.cli.sections import Sections
-from iblurry.cli.selecting import OPTIONS, listed, selecting
+from iblurry.cli.selecting import OPTIONS, listed, places, runs_option, selecting
 from iblurry.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 ENDINGS = {".txt": "terminal", ".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 PLACE = click.Path(path_type=Path)
-USUAL = (Path("runs"), Path("results"))
 SECTIONS = {
     "What": (*OPTIONS, "modules"),
     "Table": ("runs", "metric", "paper", "pairs", "against"),
@@ -36,9 +35,7 @@ Examples:
 
 @click.command(cls=Sections, sections=SECTIONS, epilog=EXAMPLES)
 @selecting(default=None)
-@click.option(
-    "--runs", multiple=True, metavar="FOLDER", type=PLACE, help="Folders of runs. Repeatable.  [default: runs, results]"
-)
+@runs_option
 @click.option("--metric", multiple=True, metavar="LIST", help="a_auc, a_avg, a_last, f_last.  [default: the study's]")
 @click.option("--paper/--no-paper", default=True, show_default=True, help="The paper's numbers beside ours.")
 @click.option("--pairs", is_flag=True, help="Compare the best row with each other, seed by seed.")
@@ -65,19 +62,15 @@ def table(
     What has not been run yet is named, with the command that runs it.
     """
     form = _form("json" if as_json and form is None else form, as_json, out)
-    for folder in runs:
-        _check_runs(folder)
     import_own(modules)
 
     from iblurry.data.sources.writing import replacing
-    from iblurry.studies.collect import shelf
     from iblurry.studies.formats import FORMATS as WRITERS
     from iblurry.studies.significance import pairs as compare
     from iblurry.studies.table import tabulate
 
     chosen = select()
-    places = [place for folder in runs or USUAL for place in (folder, shelf(folder, chosen.dataset))]
-    made = tabulate(chosen, places, metrics=listed(metric), paper=paper)
+    made = tabulate(chosen, places(runs, chosen), metrics=listed(metric), paper=paper)
     text = WRITERS[form](made, compare(made, against) if pairs or against else None)
     if out is None:
         click.echo(text, nl=False)
@@ -101,10 +94,3 @@ def _form(form: str | None, as_json: bool, out: Path | None) -> str:
         raise InputError(f"--out {out} is a folder; give the name of a file.")
     check_folder(out.parent, f"--out {out}")
     return form or ENDINGS[out.suffix.lower()]
-
-
-def _check_runs(folder: Path) -> None:
-    if not folder.is_dir():
-        raise InputError(f"--runs {folder}: there is no such folder; name one that `iblurry run` wrote to.")
-    if (folder / "experiment.json").exists():
-        raise InputError(f"--runs {folder} is a run; name the folder that holds it, {folder.parent}.")

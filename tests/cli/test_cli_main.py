@@ -48,7 +48,11 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry data show": ["SPEC", "--sheet", "--json", "--home"],
     "iblurry methods": ["[METHOD]...", "--import", "--json"],
     "iblurry collect": ["[RUN]...", "--out", "--import", "--json"],
-    "iblurry figure": ["STUDY", "--dataset", "--kind", "--out", "--runs", "--metric", "--methods", "--json"],
+    "iblurry figure": [
+        "STUDY",
+        *("--dataset", "--methods", "--only", "--seeds", "--scale", "--equal-compute", "--data-home", "--import"),
+        *("--kind", "--out", "--runs", "--metric", "--json"),
+    ],
     "iblurry report": ["[DIR]", "--out", "--title", "--study", "--import", "--json"],
     "iblurry reproduction": ["[RESULTS]", "--out", "--notes", "--import", "--json"],
 }
