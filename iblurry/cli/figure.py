@@ -13,7 +13,7 @@ import click
 from iblurry.cli.own import import_option, import_own
 from iblurry.cli.places import check_figure
 from iblurry.cli.sections import Sections
-from iblurry.cli.selecting import OPTIONS, places, runs_option, selecting
+from iblurry.cli.selecting import OPTIONS, USUAL, places, runs_option, selecting
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,10 +69,9 @@ def figure(
     check(kind, metric)
     path = out or Path("figures") / f"{_safe(wanted.name)}-{_safe(chosen.dataset)}-{kind}.png"
     check_figure(path, f"--out {path}" if out else f"The figure {path}")
-    folders = places(runs, chosen)
-    there = found(planned, folders)
+    there = found(planned, places(runs, chosen))
     if not there:
-        raise InputError(_nothing(chosen, folders))
+        raise InputError(_nothing(chosen, runs or USUAL))
     missing = [one for one in planned if one not in there]
     if missing:
         click.echo(_missing(planned, missing), err=True)

@@ -95,4 +95,4 @@ def _selection(given: dict[str, Any], default: str | None) -> Selection:
 def listed(given: tuple[str, ...], whole: tuple[str, ...] = ()) -> tuple[str, ...] | None:
     """Names separated by commas; a row of the study may hold commas itself."""
     names = [name.strip() for one in given for name in ([one] if one in whole else one.split(","))]
-    return tuple(names) or None
+    return tuple(filter(None, names)) or None

@@ -14,6 +14,7 @@ from iblurry.cli import main as main_module
 from iblurry.cli.main import VERBS, iblurry
 from iblurry.version import __version__
 
+SELECTING = ("STUDY", "--dataset", "--methods", "--only", "--seeds", "--scale", "--equal-compute", "--data-home")
 FROZEN = {  # taking one away, or giving it another name, breaks somebody's script
     "iblurry": ["--version"],
     "iblurry run": [
@@ -25,16 +26,13 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     ],
     "iblurry show": ["[RUN]...", "--figure", "--import", "--json"],
     "iblurry study": [
-        "STUDY",
-        *("--dataset", "--methods", "--only", "--seeds", "--scale", "--equal-compute", "--data-home", "--import"),
+        *(*SELECTING, "--import"),
         *("--out", "--on", "--device", "--precision", "--jobs", "--pack", "--threads", "--save-seconds"),
         *("--save-samples", "--json"),
     ],
     "iblurry table": [
-        "STUDY",
-        *("--dataset", "--runs", "--seeds", "--methods", "--metric", "--paper", "--pairs", "--against"),
-        *("--only", "--scale", "--equal-compute", "--data-home"),
-        *("--format", "--json", "--out", "--import"),
+        *SELECTING,
+        *("--runs", "--metric", "--paper", "--pairs", "--against", "--format", "--json", "--out", "--import"),
     ],
     "iblurry log": ["[RUN]...", "--to", "--out", "--project", "--follow", "--json"],
     "iblurry split": [
@@ -48,11 +46,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry data show": ["SPEC", "--sheet", "--json", "--home"],
     "iblurry methods": ["[METHOD]...", "--import", "--json"],
     "iblurry collect": ["[RUN]...", "--out", "--import", "--json"],
-    "iblurry figure": [
-        "STUDY",
-        *("--dataset", "--methods", "--only", "--seeds", "--scale", "--equal-compute", "--data-home", "--import"),
-        *("--kind", "--out", "--runs", "--metric", "--json"),
-    ],
+    "iblurry figure": [*SELECTING, "--kind", "--out", "--runs", "--metric", "--import", "--json"],
     "iblurry report": ["[DIR]", "--out", "--title", "--study", "--import", "--json"],
     "iblurry reproduction": ["[RESULTS]", "--out", "--notes", "--import", "--json"],
 }
