@@ -165,7 +165,7 @@ def test_the_bench_of_a_refit_holds_what_the_learners_holds_now(samples, questio
     learner.bench.rate = 0.25
     learner.bench.seen += 1
     bench = learner.bench.refit(epochs=0, fresh=True, frozen_norm=False)
-    own = {"network", "dice", "updates", "refit"}
+    own = {"network", "dice", "updates", "refit", "spent"}
     for field in dataclasses.fields(bench):
         if field.name not in own:
             assert getattr(bench, field.name) is getattr(learner.bench, field.name), field.name
