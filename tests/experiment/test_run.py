@@ -27,7 +27,6 @@ from iblurry.learner import Learner
 from iblurry.parts import Constant
 from tests.experiment.small import DATA, At, CrashError, checkpoints, crash, kept, small
 
-
 FLOPS = 2 * (64 * 256 + 256 * 256 + 256 * 4)  # of the mlp for 1x8x8 and four classes
 
 

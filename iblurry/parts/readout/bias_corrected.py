@@ -54,6 +54,8 @@ class BiasCorrected(Readout):
         return round(self.share * budget)
 
     def cost(self, load: Load) -> Cost:
+        if not load.tasks:
+            return Cost()
         rows = self.holds(load.budget) // load.classes * load.classes  # each is answered once; the fit needs no network
         return Cost(query=Passes(forward=rows), task=Passes(forward=rows))
 
