@@ -274,7 +274,7 @@ def test_a_task_that_ends_before_anything_is_stored(name, samples, questions):
     assert short.state_dict()["refit"] is None
     assert_same_state(dict(short.bench.network.state_dict()), dict(plain.bench.network.state_dict()))
     assert torch.equal(short.logits(questions), plain.logits(questions))
-    plain.tasks += 1
+    plain.bench.tasks += 1
     one, other = (refits(learner, samples, questions, start=3) for learner in (short, plain))
     assert_same_state(one, other)
     assert_same_state(short.state_dict(), plain.state_dict())

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from iblurry.cost import HOLDINGS, bytes_held
+from iblurry.engine.eager import Eager
 from iblurry.method import Method, Pace
 from iblurry.methods import METHODS, Tuning, er, gdumb, method, mir
 from iblurry.network.network import Network
@@ -198,3 +199,19 @@ def test_tensors_alone_have_bytes():
     from iblurry.cost import _bytes
 
     assert _bytes({"a": torch.zeros(3), "b": [torch.zeros(2, dtype=torch.uint8), 5], "c": "text"}) == 14
+
+
+@pytest.mark.parametrize("name", ["er", "ewc", "bic-more-aside", "mir", "agem", "clib"])
+def test_the_host_counts_what_it_does_not_run(name, samples):
+    """A captured step is replayed without Python: the same is counted where no line of it runs."""
+
+    class Replaying(Eager):
+        def compile(self, step, phase=lambda: None):
+            nothing = torch.zeros(0, dtype=torch.int64), None, torch.zeros(())
+            return (lambda *_: nothing) if step.__name__ == "_on_device" else step
+
+    made, replayed = (new_learner(COUNTED[name], network="mlp", engine=engine) for engine in (Eager(), Replaying()))
+    for learner in (made, replayed):
+        feed(learner, samples)
+    assert replayed.bench.spent.state_dict() == made.bench.spent.state_dict()
+    assert sum(made.bench.spent.forward.values()) > 0
