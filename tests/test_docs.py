@@ -101,6 +101,16 @@ def test_the_writer_of_the_page_on_logging_runs_as_printed(tmp_path, monkeypatch
         assert any(f"`{word}" in page for word in (name, name.split("/")[-1], *name.split("/")[:-1])), name
 
 
+def test_the_compute_page_foresees_what_is_spent(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (block,) = python(DOCS / "compute.md")
+    exec(compile(block, "compute.md", "exec"), {"__name__": "__main__"})
+    clib, plain, equal = re.findall(r": (\S+) foreseen, (\S+) spent", capsys.readouterr().out)
+    assert clib[0] == clib[1]
+    assert plain[0] == plain[1]
+    assert float(equal[1]) == pytest.approx(float(clib[1]), rel=0.005)
+
+
 def test_the_contact_sheet_is_made_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (block,) = python(DOCS / "augmentation.md")

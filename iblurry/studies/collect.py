@@ -67,12 +67,11 @@ def read(folder: Path) -> Finished:
 
 
 def _is_whole(records: list[Record], digest: str) -> bool:
-    start, last = records[0], records[-1]
+    start = records[0]
     return (
         isinstance(start, Start)
         and start.experiment == digest
-        and isinstance(last, TaskEnd)
-        and last.at == start.samples
+        and any(isinstance(record, TaskEnd) and record.at == start.samples for record in records)
     )
 
 
