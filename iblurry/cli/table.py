@@ -36,7 +36,12 @@ Examples:
 @click.command(cls=Sections, sections=SECTIONS, epilog=EXAMPLES)
 @selecting(default=None)
 @runs_option
-@click.option("--metric", multiple=True, metavar="LIST", help="a_auc, a_avg, a_last, f_last.  [default: the study's]")
+@click.option(
+    "--metric",
+    multiple=True,
+    metavar="LIST",
+    help="a_auc, a_avg, a_last, f_last, compute, per_compute.  [default: the study's]",
+)
 @click.option("--paper/--no-paper", default=True, show_default=True, help="The paper's numbers beside ours.")
 @click.option("--pairs", is_flag=True, help="Compare the best row with each other, seed by seed.")
 @click.option("--against", metavar="METHOD", help="Compare each row with this one instead; implies --pairs.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from iblurry.network.build import Image
 from iblurry.network.flops import BACKWARD, flops
 from iblurry.parts.cost import Cost, Load, Passes
 
+STEPS = 2000  # in which a memory fills up at most
 EPOCHS = "epochs"  # the field of a readout that refits
 
 
@@ -62,10 +63,16 @@ class Bill:
 
 def bill(experiment: Experiment, of: Extent) -> Bill:
     """Of a whole run; questions are not counted, refits to answer them are."""
-    method, samples = experiment.method, min(of.samples, experiment.samples or of.samples)
+    return _bill(replace(experiment, seed=0), of)  # the same for every seed
+
+
+@functools.lru_cache(maxsize=256)
+def _bill(experiment: Experiment, of: Extent) -> Bill:
+    there = of.samples if experiment.share == 1 else int(of.samples * experiment.share)
+    method, samples = experiment.method, min(there, experiment.samples or there)
     budget = samples if method.admission.keeps_all else experiment.memory
     capacity, pace = method.capacity(budget), method.pace
-    ends = np.array([of.samples * (task + 1) // experiment.tasks for task in range(experiment.tasks)])
+    ends = np.array([there * (task + 1) // experiment.tasks for task in range(experiment.tasks)])
     ends = np.unique(np.minimum(ends, samples))
     stored = (
         np.arange(1, samples + 1) // pace.gather * pace.gather if pace.store == "after" else np.arange(1, samples + 1)
@@ -138,9 +145,13 @@ class _Loads:
 
 
 def _grouped(rows: NDArray[np.int64], tasks: NDArray[np.int64]) -> list[tuple[tuple[int, int], int]]:
-    """Each pair that occurs, and how often."""
-    pairs, times = np.unique(np.stack([rows, tasks]), axis=1, return_counts=True)
-    return [((int(row), int(task)), int(count)) for row, task, count in zip(*pairs, times, strict=True)]
+    """Each pair that occurs, and how often; a memory of many thousands of rows is taken to fill up in steps."""
+    if not len(rows):
+        return []
+    step, most = max(1, int(rows.max()) // STEPS), int(tasks.max()) + 1
+    rows = np.where(rows == rows.max(), rows, rows // step * step + step // 2)
+    pairs, times = np.unique(rows * most + tasks, return_counts=True)
+    return [(divmod(int(pair), most), int(count)) for pair, count in zip(pairs, times, strict=True)]
 
 
 def _worth(passes: Passes) -> float:

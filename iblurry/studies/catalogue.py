@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from iblurry.errors import UnknownNameError
 from iblurry.experiment.settings import setting
+from iblurry.studies.compute import COMPUTE
 from iblurry.studies.study import Changes, Study
 
 METHODS = ("ewc", "bic", "mir", "gdumb", "rm", "er", "clib")  # in the order of the paper's tables
@@ -170,7 +171,7 @@ STUDIES = {
     for study in (
         *(MAIN, DISJOINT, BLUR, ABLATION, MEMORY, TASKS, AGEM, GSS, SCHEDULES),
         *(RM_CURVE, CURVES, N0_CURVE),
-        *(BALANCE,),
+        *(BALANCE, COMPUTE),
     )
 }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import InputError
+from iblurry.studies.compute import equal_compute
 from iblurry.studies.study import SEEDS, Planned, Study
 
 
@@ -35,7 +36,10 @@ class Selection:
     def planned(self) -> list[Planned]:
         """Column by column, row by row, seed by seed."""
         study = replace(self.study, rows=self.rows or self.study.rows)
-        return study.planned(self.dataset, only=self.only, seeds=self.seeds, scale=self.scale, data_home=self.data_home)
+        planned = study.planned(
+            self.dataset, only=self.only, seeds=self.seeds, scale=self.scale, data_home=self.data_home
+        )
+        return planned if self.equal_compute is None else equal_compute(planned, self.equal_compute)
 
     @property
     def wanted(self) -> tuple[str, ...]:

@@ -43,7 +43,21 @@ def _metric(name: str) -> Measure:
     )
 
 
-MEASURES = {name: _metric(name) for name in COLUMNS}
+def training_tflops(result: Result) -> float | None:
+    """Spent on training in the whole run, questions aside; None for a run that did not count."""
+    flops = (result.summary or {}).get("compute", {}).get("flops")
+    return None if flops is None else (sum(flops.values()) - flops["queries"]) / 1e12
+
+
+def _per_compute(result: Result) -> float | None:
+    right, spent = percent(result.metrics.a_auc), training_tflops(result)
+    return None if right is None or not spent else right / spent
+
+
+MEASURES = {name: _metric(name) for name in COLUMNS} | {
+    "compute": Measure(name="compute", heading="training TFLOP", of=training_tflops),
+    "per_compute": Measure(name="per_compute", heading="A_AUC per TFLOP", of=_per_compute),
+}
 
 
 @dataclass(frozen=True)

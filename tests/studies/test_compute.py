@@ -118,11 +118,21 @@ def test_a_plan_keeps_its_places():
 
 def test_the_study():
     planned = COMPUTE.planned("cifar10", seeds=(1, 2))
-    assert [one.column for one in planned] == ["own pace"] * 18 + ["as much as clib"] * 18
+    assert [one.column for one in planned] == ["own pace"] * 14 + ["equal"] * 14
     assert set(COMPUTE.rows) <= {*METHODS}
-    assert len({one.experiment.name for one in planned}) == 36 - 2  # clib is as it was
-    takes = [training_flops(one.experiment, CIFAR) for one in planned[18:]]
+    assert len({one.experiment.name for one in planned}) == 28 - 2  # clib is as it was
+    takes = [training_flops(one.experiment, CIFAR) for one in planned[14:]]
     assert max(takes) / min(takes) < 1.03  # whole epochs of gdumb
+    assert COMPUTE.planned("cifar10", seeds=(1, 2), only=["equal"]) == planned[14:]
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_the_study_on_digits(scale):
+    planned = COMPUTE.planned("digits", seeds=(1,), scale=scale, only=["equal"])
+    takes = {one.row: training_flops(one.experiment, extent("digits")) for one in planned}
+    assert {one.experiment.share for one in planned} == {scale}
+    assert takes["er"] == pytest.approx(takes["clib"], rel=1e-3)
+    assert max(takes.values()) / min(takes.values()) < 1.3  # whole epochs of a short refit
 
 
 def test_extents():

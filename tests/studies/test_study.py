@@ -10,6 +10,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.run import run
 from iblurry.parts import Constant
 from iblurry.studies.catalogue import STUDIES, study_named
+from iblurry.studies.compute import COMPUTE
 from iblurry.studies.scale import CLASSES
 from iblurry.studies.study import Study, found
 
@@ -90,7 +91,7 @@ def test_about_as_many_queries():
 @pytest.mark.parametrize("dataset", ["digits", "cifar100", "tinyimagenet", "imagenet", SHAPES])
 def test_memory_enough_for_every_class_the_same_for_all_methods(dataset, scale):
     classes = CLASSES.get(dataset, 4)
-    for study in STUDIES.values():
+    for study in set(STUDIES.values()) - {COMPUTE}:  # the least streams are too short for equal compute
         usual = {one.experiment.memory for one in study.planned(dataset, seeds=[1])}
         planned = study.planned(dataset, seeds=[1], scale=scale)
         for one in planned:
