@@ -116,16 +116,18 @@ def spread(values: Sequence[float | None]) -> Spread | None:
     return Spread(float(known.mean()), float(known.std(ddof=1)) if len(known) > 1 else None)
 
 
-def printed(value: float, digits: int = 2) -> str:
-    """As it stands in a cell.
+def printed(value: float, digits: int | None = 2) -> str:
+    """As it stands in a cell, with so many digits behind the point; None: three digits that count.
 
-    >>> printed(69.996), printed(-0.001)
-    ('70.00', '0.00')
+    >>> printed(69.996), printed(-0.001), printed(0.034111, None), printed(30_123.4, None)
+    ('70.00', '0.00', '0.0341', '30,123')
     """
+    if digits is None:
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     return f"{value:z.{digits}f}"  # z: no "-0.00"
 
 
-def best(means: Sequence[float], better: Better, digits: int = 2) -> str | None:
+def best(means: Sequence[float], better: Better, digits: int | None = 2) -> str | None:
     """The best of a column as printed, so that what looks equal is equal; None for a lone value."""
     return printed(better(means), digits) if len(means) > 1 else None
 

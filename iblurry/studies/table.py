@@ -28,7 +28,7 @@ class Measure:
     of: Callable[[Result], float | None]  # in the unit it is printed in
     better: Better | None = None  # max or min; None where none is best
     paper: str | None = None  # the paper's name for it; None where it has none
-    digits: int = 2
+    digits: int | None = 2  # behind the point; None: three that count
 
 
 def _metric(name: str) -> Measure:
@@ -55,8 +55,8 @@ def _per_compute(result: Result) -> float | None:
 
 
 MEASURES = {name: _metric(name) for name in COLUMNS} | {
-    "compute": Measure(name="compute", heading="training TFLOP", of=training_tflops),
-    "per_compute": Measure(name="per_compute", heading="A_AUC per TFLOP", of=_per_compute),
+    "compute": Measure(name="compute", heading="training TFLOP", of=training_tflops, digits=None),
+    "per_compute": Measure(name="per_compute", heading="A_AUC per TFLOP", of=_per_compute, digits=None),
 }
 
 
