@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ class Cluster:
         self.held: dict[int, ExitStack] = {}  # folders of runs that are elsewhere
 
     def go(self) -> None:
-        with stopping_politely() as stop, _connected(self.ray), self._marked():
+        # Ray tells of lost workers on the standard output, which is the table's.
+        with stopping_politely() as stop, redirect_stdout(sys.stderr), _connected(self.ray), self._marked():
             told, places = False, self.jobs or self._places()
             try:
                 while self.workers or not (told or self.desk.is_over):

@@ -57,7 +57,7 @@ class Killing(Silent):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_two_workers_one_killed_in_the_middle(shared, ray, alone, tmp_path):
+def test_two_workers_one_killed_in_the_middle(shared, ray, alone, tmp_path, capsys):
     def kill():
         os.kill(owner[SOME[1].name], signal.SIGKILL)
 
@@ -82,6 +82,7 @@ def test_two_workers_one_killed_in_the_middle(shared, ray, alone, tmp_path):
     assert watchers[1].begun[1] > 0  # from its checkpoint
     assert any("was lost" in said for said in watchers[1].said)
     assert [path.name for path in tmp_path.glob(".*")] == []
+    assert capsys.readouterr().out == ""
     assert RunFolder(tmp_path / EXPLODING.name).summary() is None
 
 
