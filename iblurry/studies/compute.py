@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from iblurry.errors import InputError
@@ -18,7 +17,7 @@ from iblurry.method import Method
 from iblurry.methods import method as method_named
 from iblurry.network.flops import flops
 from iblurry.studies.bill import EPOCHS, Extent, bill, extent, training_flops
-from iblurry.studies.study import SEEDS, Planned, Study
+from iblurry.studies.study import Planned, Study
 
 EQUAL = "equal"  # the column of those with the reference's compute
 NEAREST = 10_000  # the largest denominator of an updates_per_sample: within a ten-thousandth of what is wanted
@@ -68,23 +67,8 @@ class EqualCompute(Study):
 
     reference: str = "clib"
 
-    def planned(
-        self,
-        dataset: str,
-        *,
-        rows: Sequence[str] | None = None,
-        only: Sequence[str] | None = None,
-        seeds: Iterable[int] = SEEDS,
-        scale: float = 1.0,
-        data_home: Path | None = None,
-        **changes: Any,
-    ) -> list[Planned]:
-        wanted = dict(rows=rows, only=only, seeds=tuple(seeds), scale=scale, data_home=data_home, **changes)
-        return [
-            dataclasses.replace(one, experiment=equal.experiment) if one.column == EQUAL else one
-            for one in super().planned(dataset, **wanted)
-            for equal in (equal_compute([one], self.reference) if one.column == EQUAL else [one])
-        ]
+    def placed(self, one: Planned) -> Planned:
+        return equal_compute([one], self.reference)[0] if one.column == EQUAL else one
 
 
 def _columns(dataset: str) -> Mapping[str, Mapping[str, Any]]:

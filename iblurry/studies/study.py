@@ -64,11 +64,15 @@ class Study:
             columns = scaled(columns, methods, dataset, scale, data_home)
         seeds = tuple(seeds)
         return [
-            Planned(row, column, _experiment(row, dataset, **columns[column] | {"seed": seed} | changes))
+            self.placed(Planned(row, column, _experiment(row, dataset, **columns[column] | {"seed": seed} | changes)))
             for column in self._kept("column", only, tuple(columns))
             for row in self._kept("row", rows, self.rows)
             for seed in seeds
         ]
+
+    def placed(self, one: Planned) -> Planned:
+        """What stands in that place; for a study that does more with an experiment than change fields."""
+        return one
 
     def _columns(self, dataset: str, changes: Changes) -> dict[str, dict[str, Any]]:
         columns = {name: dict(varied) for name, varied in self.columns(dataset).items()}
