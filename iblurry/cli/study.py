@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 LIST = "list"
 PLACE = click.Path(path_type=Path)
+USUAL = Path("runs")
 SOME_FAILED = 1  # exit code
 SECTIONS = {
     "What": (*SELECTING, "modules"),
@@ -41,7 +43,7 @@ Examples:
 @click.command(cls=Sections, sections=SECTIONS, epilog=EXAMPLES)
 @selecting(default="digits")
 @import_option
-@click.option("--out", metavar="FOLDER", type=PLACE, default="runs", show_default=True, help="Where runs live.")
+@click.option("--out", metavar="FOLDER", type=PLACE, default=USUAL, show_default=True, help="Where runs live.")
 @click.option("--on", metavar="PLACE", default="local", show_default=True, help="local, or ray: a cluster.")
 @machine_options(pack=3)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
@@ -63,7 +65,7 @@ def study(
         return 0
     check_folder(out, f"--out {out}")
     import_own(modules)
-    chosen = select()
+    chosen = replace(select(), out=None if out == USUAL else out)
     finished, failures = _run(chosen, out, machine | {"on": on})
     return _tell(chosen, finished, failures, out, as_json=as_json)
 

@@ -26,6 +26,7 @@ class Selection:
     scale: float = 1.0
     equal_compute: str | None = None  # the row whose training FLOPs all get
     data_home: Path | None = None
+    out: Path | None = None  # where its runs go, if that is not the usual place
 
     def __post_init__(self) -> None:
         for name in self.rows or ():
@@ -61,4 +62,5 @@ class Selection:
             words += ["--scale", f"{self.scale:g}"]
         if self.equal_compute is not None:
             words += ["--equal-compute", self.equal_compute]
+        words += [f"--{name}={value}" for name, value in (("data-home", self.data_home), ("out", self.out)) if value]
         return shlex.join(words)

@@ -75,7 +75,10 @@ def test_a_failure_is_said_and_the_others_are_done(monkeypatch, few, call, here)
     assert said.code == 1
     assert "er-shapes-1-" in said.err
     assert "failed: the disk is full" in said.err
-    assert "Not run" in said.out or "iblurry study main" in said.out
+    assert "Not run yet: er seed 1." in said.out
+    assert f"iblurry study main --dataset {DATA} --methods er,clib --seeds 1,2\n" in said.out
+    elsewhere = call("study", *SOME, "--out", "other")
+    assert "--methods er,clib --seeds 1,2 --out=other\n" in elsewhere.out
 
 
 @pytest.mark.parametrize(

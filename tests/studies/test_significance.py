@@ -13,7 +13,7 @@ from scipy import stats
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.studies.significance import MOST, caveats, least_p, paired, pairs, sign_flip_p, t_interval
 from iblurry.studies.table import MEASURES
-from tests.studies.tiny import TINY, write_tiny
+from tests.studies.tiny import TINY
 from tests.studies.written import tabulated
 
 POINTS = st.integers(-3000, 3000).map(lambda hundredths: hundredths / 100)
@@ -81,18 +81,6 @@ def test_words():
     assert (less.ahead, less.differences) == (1, (-5, 1))
     six = paired(dict(enumerate([2.0, 3, 4, 5, 6, 7])), dict.fromkeys(range(6), 1.0))
     assert str(six).endswith("sign-flip p 0.031")  # six can tell
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs")
-    write_tiny(out)
-    return out
-
-
-@pytest.fixture(scope="module")
-def table(runs):
-    return tabulated(TINY, "cifar10", [runs], metrics=["a_auc"])
 
 
 def test_the_best_over_each_other(table):

@@ -14,7 +14,7 @@ from iblurry.studies.catalogue import MAIN
 from iblurry.studies.formats import FORMATS
 from iblurry.studies.formats.latex import escaped
 from iblurry.studies.significance import pairs
-from tests.studies.tiny import TINY, write_tiny
+from tests.studies.tiny import TINY
 from tests.studies.written import tabulated
 
 NOTES = (
@@ -35,18 +35,6 @@ CAVEATS = (
     "The smallest two-sided p of 3 seeds by the sign-flip test is 0.25: 3 seeds cannot reach 0.05 by that test, "
     "whatever the methods do; 6 seeds can (0.031).",
 )
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs")
-    write_tiny(out)
-    return out
-
-
-@pytest.fixture(scope="module")
-def table(runs):
-    return tabulated(TINY, "cifar10", [runs], metrics=["a_auc"])
 
 
 @pytest.fixture

@@ -14,17 +14,10 @@ from iblurry.studies.catalogue import MAIN
 from iblurry.studies.formats.layout import commands, missing
 from iblurry.studies.paper import Number
 from iblurry.studies.table import MEASURES, Measure
-from tests.studies.tiny import LEVELS, TINY, write_tiny
+from tests.studies.tiny import LEVELS, TINY
 from tests.studies.written import tabulated, usual, write_run
 
 RESULTS = Path(__file__).parent.parent.parent / "results" / "cifar10"
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs")
-    write_tiny(out)
-    return out
 
 
 @pytest.fixture(scope="module")
