@@ -45,9 +45,10 @@ def _convolve(
     xs = gl.allocate_shared_memory(images.dtype, [3 * (ROWS + 2), WIDE, 64], kernel.layout)
     ws = gl.allocate_shared_memory(kernel.dtype, [2 * 3 * 2, 64, 64], kernel.layout)
     arrivals = gl.allocate_shared_memory(gl.int64, [9, 1], mbarrier.MBarrierLayout())  # three of pixels, six of weights
-    free = gl.allocate_shared_memory(gl.int64, [9, 1], mbarrier.MBarrierLayout())
+    free = gl.allocate_shared_memory(gl.int64, [6, 1], mbarrier.MBarrierLayout())
     for s in gl.static_range(9):
         mbarrier.init(arrivals.index(s), count=1)
+    for s in gl.static_range(6):
         mbarrier.init(free.index(s), count=2)
     fence_async_shared()
     gl.warp_specialize(
@@ -66,19 +67,22 @@ def _load(
     images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr,
     ROWS: gl.constexpr, ADDS: gl.constexpr,
 ):  # fmt: skip
-    """Sends for one stage after the other."""
+    """Sends for one stage after the other.
+
+    Pixels go where those of three stages back were; that these are done with was waited for already, since the last
+    weights of the stage before took the place of theirs.
+    """
     VALUES: gl.constexpr = ROWS * WIDE * 128
     step = gl.num_programs(0)
     stage = 0
     for tile in range(gl.program_id(0), tiles, step):
         for k in range(6):
             slot = stage % 3
-            mbarrier.wait(free.index(slot), stage // 3 & 1 ^ 1)
             mbarrier.expect(arrivals.index(slot), images.block_type.nbytes + edges.block_type.nbytes)
             fetch(images, edges, xs, arrivals.index(slot), slot, tile, k // 2 - 1, k % 2 * 64, HIGH, ROWS)
             for down in gl.static_range(3):
                 at = k % 2 * 3 + down
-                mbarrier.wait(free.index(3 + at), stage // 2 & 1 ^ 1)
+                mbarrier.wait(free.index(at), stage // 2 & 1 ^ 1)
                 mbarrier.expect(arrivals.index(3 + at), kernel.block_type.nbytes)
                 tma.async_copy_global_to_shared(
                     kernel,
@@ -98,7 +102,7 @@ def _compute(
     xs, ws, arrivals, free, bias, plus, done, tiles, GROUP: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
     ADDS: gl.constexpr,
 ):  # fmt: skip
-    """Half of the outputs; a tap's weights, and a stage's pixels, are free once the tap behind has begun."""
+    """Half of the outputs; a tap's products are waited for while those of the next are on their way."""
     BM: gl.constexpr = ROWS * WIDE
     mine: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     added = gl.load(bias + GROUP * 64 + gl.arange(0, 64, gl.SliceLayout(1, mine))).to(gl.float32)[:, None]
@@ -116,12 +120,10 @@ def _compute(
                 total = multiply(xs, ws.index(at * 2 + GROUP), total, stage % 3, down, k + down > 0, ROWS, WIDE)
                 total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))
                 if down > 0:
-                    release(free, 3 + at - 1, True)
+                    release(free, at - 1, True)
                 else:
-                    release(free, 3 + (k + 1) % 2 * 3 + 2, k > 0)
-                    mbarrier.arrive(free.index((stage + 2) % 3), pred=k > 0)
+                    release(free, 5 - k % 2 * 3, k > 0)
             stage += 1
         sums = warpgroup_mma_wait(0, deps=[total])
-        release(free, 8, True)
-        mbarrier.arrive(free.index(2))
+        release(free, 5, True)
         finish(sums, added, more, done + start, place, ADDS)
