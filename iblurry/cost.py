@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
 
 from iblurry.errors import InputError
+from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import hyper_parameters
+
+HOLDINGS = ("memory", "stream", "aside", "parts", "network", "optimizer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +49,39 @@ def cost(method: Method, memory: int, *, classes: int = 10) -> Total:
 def stores(method: Method) -> list[str]:
     """What the method keeps besides its samples, the network and the optimizer's state: a phrase for each part."""
     return [part.stores.format(**hyper_parameters(part)) for _, part in method.parts() if part.stores]
+
+
+def bytes_held(learner: Learner) -> dict[str, int]:
+    """Bytes that its method needs from sample to sample, by what they are; the same throughout a run.
+
+    memory: every row with its image, label, time of writing and columns; stream: samples gathered for a round; aside:
+    samples that parts hold outside the memory; parts: what else is their state (a teacher, Fisher values); network; and
+    the optimizer's moments. A network trained anew for each query takes the place of one that learns nothing online.
+    """
+    method, bench, memory = learner.method, learner.bench, learner.bench.memory
+    refit, learns = method.refit, bool(method.pace.updates_per_sample)
+    sample = _bytes([memory.images[:1], memory.labels[:1]])
+    columns = _bytes(memory.state_dict()["columns"]) // (memory.capacity + 1) + memory.written_at.element_size()
+    aside = sample * sum(part.holds(bench.budget) for part in learner.parts.values())
+    network, weights = _bytes(bench.network.state_dict()), _bytes(list(bench.network.parameters()))
+    online, study = method.optimizer.moments if learns else 0, refit.optimizer.moments if refit else 0
+    is_fresh = refit is not None and not method.readout.needs_boundaries  # else it is the learner's own, started again
+    return {
+        "memory": memory.capacity * (sample + columns),
+        "stream": sample * method.pace.gather,
+        "aside": aside,
+        "parts": _bytes([part.state_dict() for part in learner.parts.values()]) - aside,
+        "network": network * (1 + (is_fresh and learns)),
+        "optimizer": weights * (online + study if is_fresh else max(online, study)),
+    }
+
+
+def _bytes(value: Any) -> int:
+    """Of all tensors in it."""
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size()
+    inner: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_bytes, inner))
 
 
 def _load(method: Method, memory: int, classes: int) -> Load:

@@ -5,7 +5,8 @@ IblurryError
 │   ├── UnknownNameError         a name that is not on the list, with the closest one that is
 │   ├── UnknownLabelError        a label that was never announced, or one more than the head has rows
 │   ├── DataError                a data file that is missing, truncated or corrupt
-│   └── FolderError              a run folder of another experiment or version, or one in use
+│   └── FolderError              a run folder of another experiment or version
+│       └── BusyError            one in which another process is running
 ├── CheckpointError              a checkpoint that cannot be trusted
 └── StoppedError                 a run that had to stop and kept its last good checkpoint
     ├── DivergedError            the loss is no longer a number
@@ -51,6 +52,10 @@ class DataError(InputError):
 
 class FolderError(InputError):
     """A run folder belongs to something else."""
+
+
+class BusyError(FolderError):
+    """Another process is running in that folder."""
 
 
 class CheckpointError(IblurryError):

@@ -19,6 +19,8 @@ from iblurry.errors import DivergedError, InputError, UnknownLabelError
 from iblurry.memory import Batch, Memory, One
 from iblurry.method import Method
 from iblurry.network.build import build, fresh_bias, fresh_row, fresh_weight
+from iblurry.parts.cost import Cost, Passes
+from iblurry.parts.part import spending
 from iblurry.parts.workbench import Workbench
 from iblurry.refitter import Refitter
 from iblurry.trainer import Trainer
@@ -96,7 +98,7 @@ class Learner:
         self.bench.refit = self.refitter
         self.gathered: list[One] = []
         self.credit = 0  # updates owed, in units of 1 / denominator of updates_per_sample
-        self.tasks = 0  # that ended
+        self._offer: tuple[tuple[int, ...], Passes] = ((), Passes())  # what decides what an offer spends, and that
         self._settled: tuple[int, int, int] | None = None  # samples, updates and tasks when the readout last made ready
         self._head_rows = torch.arange(rows, device=device)
 
@@ -118,7 +120,8 @@ class Learner:
 
     def end_task(self) -> None:
         """A task ended; parts that know tasks hear of it, the others do not."""
-        self.tasks += 1
+        self.bench.spent.add("parts", self._spending().task)
+        self.bench.tasks += 1
         for part in self.parts.values():
             part.on_boundary()
         self.method.readout.catch_up()
@@ -159,6 +162,10 @@ class Learner:
         return row
 
     def _store(self, one: One) -> None:
+        form = (self.bench.memory.size, self.bench.network.known, self.bench.tasks)
+        if form != self._offer[0]:
+            self._offer = form, self._spending().sample
+        self.bench.spent.add("parts", self._offer[1])
         self.bench.memory.offered += 1
         self.method.admission.consider(one)
         self.method.admission.admit(one)
@@ -175,6 +182,13 @@ class Learner:
             for one in gathered:
                 self._store(one)
 
+    def _spending(self) -> Cost:
+        """What parts send through a network now, besides updates."""
+        pace, rehearsal = self.method.pace, self.method.rehearsal
+        streamed = pace.gather if pace.train_stream else 0
+        joins = rehearsal.joins(min(rehearsal.draws, self.bench.memory.size))
+        return spending(self.parts.values(), self.bench.load(streamed, streamed + joins))
+
     # ------------------------------------------------------------------------------------------------ answering
 
     def logits(self, images: Images) -> Tensor:
@@ -183,10 +197,13 @@ class Learner:
             raise InputError("Nothing was learnt yet, so there is nothing to answer; observe a sample first.")
         pixels = self._pixels(images, (-1, *self.image), "predict")
         self.method.readout.catch_up()
-        moment = (self.bench.seen, self.bench.updates, self.tasks)
+        moment, queries = (self.bench.seen, self.bench.updates, self.bench.tasks), self.bench.queries
         if moment != self._settled:
+            if queries.is_new("settle", moment):
+                queries.add("queries", self._spending().query)
             self.method.readout.settle()
             self._settled = moment
+        queries.forward["queries"] += len(pixels)
         return self.method.readout.logits(pixels)
 
     def probabilities(self, images: Images) -> Tensor:
@@ -229,7 +246,8 @@ class Learner:
                 "seen": self.bench.seen,
                 "updates": self.bench.updates,
                 "credit": self.credit,
-                "tasks": self.tasks,
+                "tasks": self.bench.tasks,
+                "spent": self.bench.spent.state_dict(),
             },
         }
 
@@ -246,7 +264,8 @@ class Learner:
         self.gathered = [One(stage(i[None]), stage(n[None]), int(n)) for i, n in zip(images, labels, strict=True)]
         counters = state["counters"]
         self.bench.seen, self.bench.updates = counters["seen"], counters["updates"]
-        self.credit, self.tasks, self._settled = counters["credit"], counters["tasks"], None
+        self.bench.spent.load_state_dict(counters["spent"])
+        self.credit, self.bench.tasks, self._settled = counters["credit"], counters["tasks"], None
         self.refitter.load_state_dict(state["refit"])
 
     # ------------------------------------------------------------------------------------------------ checking

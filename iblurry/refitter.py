@@ -13,6 +13,7 @@ from iblurry.engine.optimizer import restore, state_of
 from iblurry.memory import Batch
 from iblurry.network.build import fresh_row, initialise
 from iblurry.network.network import Network
+from iblurry.parts.tally import Tally
 from iblurry.parts.workbench import Workbench
 from iblurry.trainer import Trainer
 
@@ -48,6 +49,8 @@ class Refitter:
         self.trainer = None
         if not fresh:
             self.online.forget()  # what it remembers belongs to the network before the refit
+        elif bench.queries.is_new("refit", (bench.memory.offered,)):
+            bench.queries.include(bench.spent)
         return bench
 
     def state_dict(self) -> State | None:
@@ -60,6 +63,7 @@ class Refitter:
             "seen": seen,
             "updates": bench.updates,
             "network": dict(bench.network.state_dict()) if self._fresh else None,  # its own is saved by the learner
+            "spent": bench.spent.state_dict() if self._fresh else None,  # and so is what that one has spent
             "optimizer": state_of(self.trainer.optimizer),
             "parts": {place: part.state_dict() for place, part in self.trainer.parts.items()},
         }
@@ -75,7 +79,8 @@ class Refitter:
         assert self.course is not None, "a method whose readout refits says how"
         dice = self.online.bench.dice.scoped(f"refit at {now}")
         network = self._fresh_network(dice) if fresh else self.online.bench.network
-        bench = dataclasses.replace(self.online.bench, network=network, dice=dice, updates=0, refit=None)
+        spent = Tally() if fresh else self.online.bench.spent
+        bench = dataclasses.replace(self.online.bench, network=network, dice=dice, updates=0, refit=None, spent=spent)
         trainer = self._kept.get((fresh, frozen_norm))
         if trainer is None:
             trainer = Trainer(self.course.attach(bench), bench, frozen_norm=frozen_norm)
@@ -106,6 +111,7 @@ def _put_back(trainer: Trainer, saved: State) -> None:
     trainer.bench.updates = saved["updates"]
     if saved["network"] is not None:
         trainer.bench.network.load_state_dict(saved["network"])
+        trainer.bench.spent.load_state_dict(saved["spent"])
     restore(trainer.optimizer, saved["optimizer"])
     for place, part in trainer.parts.items():
         part.load_state_dict(saved["parts"][place])

@@ -14,7 +14,8 @@ from iblurry.augment.pipeline import Throw
 from iblurry.course import Course
 from iblurry.engine.optimizer import forget, set_rate
 from iblurry.memory import Batch
-from iblurry.parts.part import Part
+from iblurry.parts.cost import Passes
+from iblurry.parts.part import Part, spending
 from iblurry.parts.workbench import Drawn, Forward, Update, Workbench
 
 AHEAD = 64  # updates whose rows are drawn at once
@@ -48,6 +49,8 @@ class Trainer:
         self.loss = torch.zeros((), device=self.engine.device)  # of the last update
         self._rates: tuple[float, float] | None = None  # that the optimizer has
         self._ahead: dict[str, Ahead] = {}
+        self._form: Hashable = None  # of the last update: what decides what it spends
+        self._extra = Passes()  # that its parts send through a network
 
     def restart(self) -> None:
         """As a new one would be for what the bench holds now, but in place: steps captured before serve again."""
@@ -83,8 +86,25 @@ class Trainer:
         bench.rate = self.optimizer.param_groups[0]["lr"]
         bench.updates += 1
         measure = self.measures and bench.updates % self.measure_every == 0
+        self._count(len(stream.labels), joins, measure)
         rows, losses, self.loss = self._step(stream, drawn, throw, measure)
         course.schedule.advance(Update(rows, losses, last_of_round))
+
+    def _count(self, streamed: int, joins: int, measure: bool) -> None:
+        """What the update to come spends: integers of the host's, whatever the device replays."""
+        bench, batch = self.bench, streamed + joins
+        form = (streamed, joins, bench.memory.size, bench.network.known, bench.tasks, self._phase())
+        if form != self._form:
+            self._form, self._extra = form, spending(self.parts.values(), bench.load(streamed, batch)).update
+        spent = bench.spent
+        spent.updates += 1
+        spent.forward["training"] += batch
+        spent.backward["training"] += batch
+        spent.forward["losses"] += (
+            bench.memory.size if measure else 0
+        )  # a GPU takes empty rows along; nobody needs them
+        if self._extra.forward:
+            spent.add("parts", self._extra)
 
     def _draw(self, place: str, part: Part, streamed: int) -> Drawn:
         """Rows for one part, and dice to vary them with where it wants that."""

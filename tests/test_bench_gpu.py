@@ -13,12 +13,13 @@ from benchmarks.gpu import __main__ as program
 from benchmarks.gpu import equal as equality
 from benchmarks.gpu import resume
 from benchmarks.gpu.figures import figures
-from benchmarks.gpu.floor import best_rate, floors, flops
+from benchmarks.gpu.floor import best_rate, floors
 from benchmarks.gpu.protocol import Clock, pace, packed
 from benchmarks.gpu.subject import Subject
 from benchmarks.gpu.table import figures_table, methods_table
 from iblurry.errors import InputError
 from iblurry.experiment import walk as running
+from iblurry.network.flops import flops
 
 pytestmark = pytest.mark.usefixtures("little_to_collect")
 
@@ -99,12 +100,8 @@ def test_too_many_steps_are_refused(data):
 # ---------------------------------------------------------------------------------------------------- floor
 
 
-def test_operations_of_a_network(data):
-    assert flops("mlp", data) == 2 * (192 * 256 + 256 * 256 + 256 * 10)
-
-
 def test_floors_count_images(data):
-    image = flops("mlp", data) / 1e6  # milliseconds at 10^9 operations a second
+    image = flops("mlp", data.shape, 10) / 1e6  # milliseconds at 10^9 operations a second
     er, clib, gdumb = (floors(name, SUBJECT, data, 1e9) for name in ("er", "clib", "gdumb"))
     assert er["sample"] == er["forward and backward"] == pytest.approx(3 * 16 * image)
     assert clib["sample"] == pytest.approx((3 * 16 + 32) * image)
@@ -163,6 +160,24 @@ def test_the_whole_program(tmp_path, capsys):
     assert {figure["verdict"] for figure in report["figures"]} == {"not measured"}  # 40 samples are no protocol
     assert "fwd+bwd" in printed
     assert "four ER seeds packed / alone" in printed
+
+
+def test_a_report_goes_on(tmp_path, capsys):
+    file = tmp_path / "report.json"
+    words = [*QUICK, "--only", "equal", "--json", str(file), "--methods"]
+    assert program.main([*words, "gdumb"]) == 0
+    first = json.loads(file.read_text())["equal"]
+    capsys.readouterr()
+    assert program.main([*words, "gdumb", "er"]) == 0
+    assert [row["method"] for row in json.loads(file.read_text())["equal"]] == ["gdumb", "er"]
+    assert json.loads(file.read_text())["equal"][:1] == first
+    assert '"method": "gdumb"' not in capsys.readouterr().out
+    with pytest.raises(InputError, match="was made with options"):
+        program.main([*words, "er", "--memory", "33"])
+    file.write_text("[]")
+    with pytest.raises(InputError, match="no report"):
+        program.main([*words, "er"])
+    assert file.read_text() == "[]"
 
 
 def test_another_course_ends_with_1(monkeypatch):

@@ -87,6 +87,30 @@ def test_the_part_of_the_gpu_page_runs_as_printed(tmp_path, monkeypatch, capsys)
     assert re.search(r"Metrics\(a_auc=0\.\d", capsys.readouterr().out)
 
 
+def test_the_writer_of_the_page_on_logging_runs_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (block,) = python(DOCS / "logging.md")
+    exec(compile(block, "logging.md", "exec"), {"__name__": "__main__"})
+    assert re.search(r"True\n\d+ events in clib-digits-1-\w+\.tsv\n", capsys.readouterr().out)
+    (file,) = tmp_path.glob("*.tsv")
+    names = {line.split("\t")[0].split("/<")[0] for line in file.read_text().splitlines()}
+    page = (DOCS / "logging.md").read_text()
+    for name in ("accuracy", "learning_rate", "updates", "classes", "new_class", "final/A_AUC", "task_end/accuracy"):
+        assert name in names
+    for name in names:  # each is on the page, at least by the last of its words, or the word before a class
+        assert any(f"`{word}" in page for word in (name, name.split("/")[-1], *name.split("/")[:-1])), name
+
+
+def test_the_compute_page_foresees_what_is_spent(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (block,) = python(DOCS / "compute.md")
+    exec(compile(block, "compute.md", "exec"), {"__name__": "__main__"})
+    clib, plain, equal = re.findall(r": (\S+) foreseen, (\S+) spent", capsys.readouterr().out)
+    assert clib[0] == clib[1]
+    assert plain[0] == plain[1]
+    assert float(equal[1]) == pytest.approx(float(clib[1]), rel=0.005)
+
+
 def test_the_contact_sheet_is_made_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (block,) = python(DOCS / "augmentation.md")

@@ -165,7 +165,7 @@ def test_the_bench_of_a_refit_holds_what_the_learners_holds_now(samples, questio
     learner.bench.rate = 0.25
     learner.bench.seen += 1
     bench = learner.bench.refit(epochs=0, fresh=True, frozen_norm=False)
-    own = {"network", "dice", "updates", "refit"}
+    own = {"network", "dice", "updates", "refit", "spent"}
     for field in dataclasses.fields(bench):
         if field.name not in own:
             assert getattr(bench, field.name) is getattr(learner.bench, field.name), field.name
@@ -274,7 +274,7 @@ def test_a_task_that_ends_before_anything_is_stored(name, samples, questions):
     assert short.state_dict()["refit"] is None
     assert_same_state(dict(short.bench.network.state_dict()), dict(plain.bench.network.state_dict()))
     assert torch.equal(short.logits(questions), plain.logits(questions))
-    plain.tasks += 1
+    plain.bench.tasks += 1
     one, other = (refits(learner, samples, questions, start=3) for learner in (short, plain))
     assert_same_state(one, other)
     assert_same_state(short.state_dict(), plain.state_dict())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +49,23 @@ def main(words: Sequence[str] | None = None) -> int:
 def measure(given: argparse.Namespace, subject: Subject, data: Dataset, report: Report, out: Path) -> None:
     """Section by section."""
     wanted = given.only or SECTIONS
-    if "equal" in wanted:
-        for name in given.methods:
-            start_afresh(subject.device)
-            report.add("equal", equal(name, subject, data, steps=given.steps, modes=tuple(given.modes)))
-    if "stages" in wanted:
+
+    def missing(section: str, methods: Iterable[str]) -> list[str]:
+        return [name for name in methods if section in wanted and not report.has(section, name)]
+
+    for name in missing("equal", given.methods):
+        start_afresh(subject.device)
+        report.add("equal", equal(name, subject, data, steps=given.steps, modes=tuple(given.modes)))
+    if timed := missing("stages", given.methods):
         report.note("operations a second", rate := best_rate(subject.device, subject.precision))
-        for name in given.methods:
+        for name in timed:
             start_afresh(subject.device)
             report.add("stages", costs(name, subject, data, samples=given.samples, rate=rate))
-    for name in [name for name in PACKS if name in given.methods]:
-        if "protocol" in wanted:
-            report.add("protocol", full(name, subject, data, out, samples=given.protocol_samples))
-        if "packed" in wanted:
-            report.add("packed", packed(name, subject, data, out, samples=given.packed_samples))
+    whole = [name for name in PACKS if name in given.methods]
+    for name in missing("protocol", whole):
+        report.add("protocol", full(name, subject, data, out, samples=given.protocol_samples))
+    for name in missing("packed", whole):
+        report.add("packed", packed(name, subject, data, out, samples=given.packed_samples))
 
 
 def costs(method: str, subject: Subject, data: Dataset, *, samples: int, rate: float) -> dict[str, Any]:
@@ -109,7 +112,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--protocol-samples", type=int, help="cut the protocol short; the whole stream unless told")
     made.add_argument("--packed-samples", type=int, default=3000, help="of each run, the first third is not timed")
     made.add_argument("--only", action="append", choices=SECTIONS, help="may be given several times")
-    made.add_argument("--json", type=Path, help="also write all of it to this file, after every row")
+    made.add_argument("--json", type=Path, help="also write every row to this file, and go on with those in it")
     made.add_argument("--out", type=Path, help="where runs go; a temporary folder unless told")
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -49,11 +50,15 @@ class Course:
 def equal(method: str, subject: Subject, data: Dataset, *, steps: int, modes: tuple[Mode, ...]) -> dict[str, Any]:
     """A row: "equal", and the figures of each mode beside the eager course."""
     one = subject.experiment(method, memory=MEMORY, samples=steps)
+    began = time.monotonic()
     reference = take(one, data, subject.engine("eager"))
-    row: dict[str, Any] = {"method": method, "steps": steps}
+    row: dict[str, Any] = {"method": method, "steps": steps, "eager seconds": time.monotonic() - began}
     for mode in modes:
         start_afresh(subject.device)
-        row[mode] = compare(reference, take(one, data, subject.engine(mode)), mode, one)
+        began = time.monotonic()
+        other = take(one, data, subject.engine(mode))
+        row[f"{mode} seconds"] = time.monotonic() - began
+        row[mode] = compare(reference, other, mode, one)
     return row | {"equal": all(row[mode]["equal"] for mode in modes)}
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.gpu.subject import Subject
 from benchmarks.gpu.timing import timed
 from iblurry.cost import cost
 from iblurry.data.dataset import Dataset
-from iblurry.dice import Dice
 from iblurry.engine.eager import Precision
-from iblurry.network.build import build
+from iblurry.network.flops import BACKWARD, flops
 from iblurry.parts.cost import Passes
 
 SIDE, SMALL = 8192, 256  # of the matrices multiplied to know the rate, on a GPU and on a CPU
@@ -21,29 +19,22 @@ TRIES = 20
 def floors(method: str, subject: Subject, data: Dataset, rate: float) -> dict[str, float]:
     """Milliseconds at `rate` operations a second: of a sample with its updates, of the batch, of the memory's losses.
 
-    A backward pass takes twice the operations of a forward pass: a batch takes 3 * forward * images. A sample counts
-    all passes of the method's parts, in the steady state; "10,000 images" is a query's.
+    A batch takes (1 + BACKWARD) forward passes of its images. A sample counts all passes of the method's parts, in the
+    steady state; "10,000 images" is a query's.
     """
     one = subject.experiment(method)
     pace, capacity = one.method.pace, one.method.capacity(one.budget(data))
     course = one.method if pace.updates_per_sample or one.method.refit is None else one.method.refit
     streamed = pace.gather if course is one.method and pace.train_stream else 0
     images = streamed + course.rehearsal.joins(capacity)
-    millisecond = rate / 1000 / flops(subject.network, data)  # forward passes of an image in one
+    image = flops(subject.network, data.shape, len(data.classes))
+    millisecond = rate / 1000 / image  # forward passes in one
     return {
         "sample": _images(cost(one.method, one.budget(data), classes=len(data.classes)).sample) / millisecond,
-        "forward and backward": 3 * images / millisecond,
+        "forward and backward": (1 + BACKWARD) * images / millisecond,
         "memory losses": capacity / millisecond,
         "10,000 images": 10_000 / millisecond,
     }
-
-
-def flops(network: str, data: Dataset) -> float:
-    """Floating-point operations of one image's forward pass; a multiplication with its addition is two."""
-    built = build(network, data.shape, len(data.classes), dice=Dice(1)).eval()
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        built(torch.zeros(1, *data.shape))
-    return float(counter.get_total_flops())
 
 
 def best_rate(device: str, precision: Precision) -> float:
@@ -57,4 +48,4 @@ def best_rate(device: str, precision: Precision) -> float:
 
 def _images(passes: Passes) -> float:
     """In forward passes."""
-    return passes.forward + 2 * passes.backward
+    return passes.forward + BACKWARD * passes.backward

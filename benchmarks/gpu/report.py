@@ -10,17 +10,38 @@ from typing import Any, NoReturn
 import torch
 
 from benchmarks.gpu.figures import figures
-from iblurry.errors import IblurryError
+from iblurry.errors import IblurryError, InputError
 
 DRIVER = Path("/sys/module/nvidia/version")
 
 
 class Report:
-    """Written anew after every row, so that a benchmark that is cut short keeps what it has."""
+    """Written anew after every row, so that a benchmark that is cut short keeps what it has, and goes on from there."""
 
     def __init__(self, device: str, options: dict[str, Any], path: Path | None) -> None:
         self.path = path
         self.content: dict[str, Any] = machine(device) | {"options": options}
+        if path is not None and path.exists():
+            self._go_on(path)
+
+    def _go_on(self, path: Path) -> None:
+        """With the rows of an earlier start, if they were measured on the same machine in the same way."""
+        try:
+            earlier = json.loads(path.read_text())
+            known = {name: _compared(name, earlier[name]) for name in self.content}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path} is no report of this benchmark; remove it or choose another --json.") from error
+        for name, value in self.content.items():
+            if known[name] != _compared(name, value):
+                raise InputError(
+                    f"{path} was made with {name} {known[name]}, but now it is {_compared(name, value)}; "
+                    "remove it, choose another --json, or use the same again."
+                )
+        self.content = earlier | self.content
+
+    def has(self, section: str, method: str) -> bool:
+        """Whether that row was measured already."""
+        return any(row["method"] == method for row in self.content.get(section, []))
 
     def add(self, section: str, row: dict[str, Any]) -> None:
         self.content.setdefault(section, []).append(row)
@@ -38,6 +59,14 @@ class Report:
             whole = self.content | {"figures": figures(self.content)}
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_text(json.dumps(whole, indent=1) + "\n")
+
+
+def _compared(name: str, value: Any) -> Any:
+    """What must be the same: of the options not which rows are wanted now, nor where things lie."""
+    if name != "options":
+        return value
+    fixed = {option: v for option, v in value.items() if option not in ("only", "methods", "json", "out", "data_home")}
+    return json.loads(json.dumps(fixed))  # lists, as a file has them
 
 
 def leave_with(main: Callable[[], int]) -> NoReturn:

@@ -16,6 +16,11 @@ from iblurry.version import __version__
 VERBS = {
     "run": "Run methods on a stream, or go on with them; table and figure.",
     "show": "The table and the figure again, from journals alone.",
+    "study": "Run every experiment behind a table or figure of the paper.",
+    "table": "The table of a study beside the paper's, also for LaTeX.",
+    "figure": "Draw a study: curves, sweeps, bars, memories, forgetting.",
+    "report": "One HTML page of all runs in a folder: tables and curves.",
+    "log": "Bring runs into TensorBoard, Weights & Biases or MLflow.",
     "split": "Show, draw and export a stream: which class comes when.",
     "data": "List, fetch, import and look at data sets.",
     "methods": "List the methods: what they are made of, store and cost.",
@@ -46,15 +51,12 @@ class Verbs(click.Group):
     cls=Verbs,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
-    epilog="Commands have --help, and --json for programs. Exit codes: 0 done, 2 refused, 130 interrupted.",
+    epilog="All have --help and --json. Exit: 0 done, 1 in part, 2 refused, 130 interrupted.",
 )
 @click.version_option(__version__, prog_name="iblurry")
 @click.pass_context
 def iblurry(context: click.Context) -> None:
-    """Online continual learning on i-Blurry streams: one sample at a time, queries at any moment.
-
-    Start with `iblurry run`: CLIB and ER on the embedded digits, three seeds each, about a minute.
-    """
+    """Online continual learning on i-Blurry streams. Begin with `iblurry run`."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iblurry.cli.machine import OPTIONS, machine_options, plan_for
 from iblurry.cli.own import import_option, import_own
 from iblurry.cli.places import check_figure, check_folder
 from iblurry.cli.sections import Sections
@@ -24,12 +25,10 @@ DEFAULT_METHODS = ("clib", "er")
 ELSEWHERE = {"dataset": "--dataset", "seed": "--seeds", "method": "the METHOD argument"}  # what --set cannot change
 PLACE = click.Path(path_type=Path)
 SECTIONS = {
-    "Stream": ("dataset", "seeds", "disjoint", "blur", "tasks", "mode", "samples", "published"),
+    "Stream": ("dataset", "seeds", "disjoint", "blur", "tasks", "mode", "samples", "share", "published"),
     "Learning (defaults are the paper's for the data set)": ("memory", "network", "query_every", "changes", "modules"),
     "Places": ("out", "figure", "data_home", "as_json"),
-    "Machine (nothing here is part of the experiment)": (
-        *("device", "precision", "jobs", "pack", "threads", "save_seconds", "save_samples"),
-    ),
+    "Machine (nothing here is part of the experiment)": OPTIONS,
 }
 EXAMPLES = """\b
 Examples:
@@ -49,6 +48,7 @@ Examples:
 @click.option("--tasks", metavar="T", type=Whole(1), help="How many tasks.  [default: the paper's]")
 @click.option("--mode", metavar="NAME", help="strict, uneven, compatible: if N does not fit.")
 @click.option("--samples", metavar="S", type=Whole(1), help="Stop after so many samples.  [default: all]")
+@click.option("--share", metavar="P", type=Number(0, 1), help="Part of each class's images, as 0.1.  [default: 1]")
 @click.option("--published", metavar="FOLDER", type=PLACE, help="Take the order from published split files.")
 @click.option("--memory", metavar="K", type=Whole(1), help="Samples that may be kept.")
 @click.option("--network", metavar="NAME", help="convnet, mlp, resnet18 or resnet34.")
@@ -64,29 +64,7 @@ Examples:
 @click.option("--out", metavar="FOLDER", type=PLACE, default="runs", show_default=True, help="Where runs live.")
 @click.option("--figure", metavar="FILE", type=PLACE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
-@click.option(
-    "--device", metavar="NAME", default="auto", help="cpu, cuda.  [default: a GPU for a ResNet if there is one]"
-)
-@click.option("--precision", metavar="NAME", help="float32 or bfloat16.  [default: float32; bfloat16 on a GPU]")
-@click.option("--jobs", metavar="J", type=Whole(1), help="Runs at a time.  [default: one per core]")
-@click.option(
-    "--pack",
-    metavar="N",
-    type=Whole(1),
-    default=1,
-    show_default=True,
-    help="Runs side by side in one process on one GPU.",
-)
-@click.option("--threads", metavar="T", type=Whole(1), help="Threads of each run.  [default: its share; 1 if small]")
-@click.option(
-    "--save-seconds",
-    metavar="S",
-    type=Number(0),
-    default=30,
-    show_default=True,
-    help="Seconds between two checkpoints.",
-)
-@click.option("--save-samples", metavar="S", type=Whole(1), help="Also a checkpoint every so many samples.")
+@machine_options(pack=1)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def run(
     methods: tuple[str, ...],
@@ -97,15 +75,9 @@ def run(
     out: Path,
     figure: Path | None,
     data_home: Path | None,
-    jobs: int | None,
-    pack: int,
-    device: str,
-    precision: Any,
-    threads: int | None,
-    save_seconds: float,
-    save_samples: int | None,
     as_json: bool,
     published: Path | None,
+    machine: dict[str, Any],
     **fields: Any,
 ) -> int:
     """Run METHODs (default: clib er) on a stream; print the table, draw the figure.
@@ -125,13 +97,10 @@ def run(
     from iblurry.cli.showing import show_results
     from iblurry.cli.watching import Watch
     from iblurry.data.load import load
-    from iblurry.experiment.run import Often
-    from iblurry.experiment.workers import Plan, run_all
+    from iblurry.experiment.workers import run_all
 
-    _check(experiments, load(dataset, data_home))
-    often = Often(seconds=save_seconds, samples=save_samples)
-    machine: Any = {"device": device, "precision": precision, "jobs": jobs, "pack": pack, "threads": threads}
-    plan = Plan(out=out, data_home=data_home, save=often, **machine)
+    check_all(experiments, load(dataset, data_home))
+    plan = plan_for(machine, out, data_home)
     with Watch() as watch:
         watchers = [watch.watcher(f"{one.method.name} seed {one.seed}") for one in experiments]
         results = run_all(experiments, plan, watchers)
@@ -172,7 +141,7 @@ def _refuse_twins(experiments: Sequence[Experiment], methods: Sequence[str]) -> 
         raise InputError(f"With these changes, {' and '.join(methods)} become the same experiment; name one of them.")
 
 
-def _check(experiments: Sequence[Experiment], data: Dataset) -> None:
+def check_all(experiments: Sequence[Experiment], data: Dataset) -> None:
     """Raises now what would otherwise come up in the middle of the work."""
     for experiment in {one.method: one for one in experiments}.values():
         _check_room(experiment.budget(data), data)

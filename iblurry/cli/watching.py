@@ -9,14 +9,18 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import TaskID
 
 PAUSE = 60.0  # seconds between two lines of a run where there is no terminal
 
 
 class Watch:
-    """The live part of the screen; `watcher(name)` makes a watcher for one more run."""
+    """The live part of the screen; `watcher(name)` makes a watcher for one more run.
 
-    def __init__(self) -> None:
+    With `runs`, of so many runs in all, a bar on top tells how far they are together.
+    """
+
+    def __init__(self, title: str = "", runs: int = 0) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -31,6 +35,8 @@ class Watch:
             disable=not self.console.is_terminal,
             transient=True,  # a run that is done leaves a line
         )
+        self.runs, self.shares = runs, dict[int, float]()  # done of each run that was heard of
+        self.whole = self.bars.add_task(title, total=runs, about=f"0 of {runs} runs") if runs else None
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -41,6 +47,13 @@ class Watch:
 
     def watcher(self, name: str) -> OneRun:
         return OneRun(self, name)
+
+    def count(self, run: object, share: float) -> None:
+        """So much of a run is done."""
+        self.shares[id(run)] = share
+        if self.whole is not None:
+            done = sum(share >= 1 for share in self.shares.values())
+            self.bars.update(self.whole, completed=sum(self.shares.values()), about=f"{done} of {self.runs} runs")
 
     def say(self, sentence: str) -> None:
         """A line that stays."""
@@ -55,10 +68,17 @@ class OneRun:
 
     def __init__(self, watch: Watch, name: str) -> None:
         self.watch, self.name = watch, name
+        self.bar: TaskID | None = None
+
+    def is_done(self) -> None:
+        """It was before, or will not be."""
+        self.watch.count(self, 1.0)
 
     def begin(self, name: str, at: int, samples: int) -> None:
         self.from_, self.at, self.samples, self.right = at, at, samples, ""
         self.began = self.spoke = time.monotonic()
+        if self.bar is not None:  # its worker was lost
+            self.watch.bars.remove_task(self.bar)
         self.bar = self.watch.bars.add_task(self.name, total=samples, completed=at, about="")
         if at:
             self.say(f"goes on from sample {at:,} of {samples:,}")
@@ -67,9 +87,12 @@ class OneRun:
         now, self.at = time.monotonic(), at
         self.right = right = "" if accuracy is None else f"{100 * accuracy:.1f} % "
         speed = (at - self.from_) / max(now - self.began, 1e-9)
+        assert self.bar is not None
         self.watch.bars.update(self.bar, completed=at, about=f"{right} lr {rate:.0e}  {speed:,.0f}/s")
+        self.watch.count(self, at / self.samples)
         if at >= self.samples:
             self.watch.bars.remove_task(self.bar)
+            self.bar = None
             self.say(f"{right}after {at:,} samples, {speed:,.0f} a second")
         elif now - self.spoke > PAUSE and not self.watch.console.is_terminal:
             self.spoke = now
@@ -77,6 +100,7 @@ class OneRun:
 
     def refit(self, done: int, updates: int) -> None:
         now, share = time.monotonic(), 100 * done / updates
+        assert self.bar is not None
         self.watch.bars.update(self.bar, about=f"{self.right} refit {share:.0f} % of {updates:,}")
         if now - self.spoke > PAUSE and not self.watch.console.is_terminal:
             self.spoke = now

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from iblurry.engine.eager import Eager, Precision
@@ -26,3 +28,11 @@ def engine(device: str = "cpu", precision: Precision | None = None) -> Eager:
 def usual_device(*, heavy: bool) -> str:
     """What "auto" means: a GPU for a heavy network where there is one; a small one is quicker on the CPU."""
     return "cuda" if heavy and torch.cuda.is_available() else "cpu"
+
+
+def visible_gpus() -> list[str]:
+    """What $CUDA_VISIBLE_DEVICES calls each GPU that this process may use."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return [str(number) for number in range(torch.cuda.device_count())]
+    return [name.strip() for name in listed.split(",") if name.strip()][: torch.cuda.device_count()]

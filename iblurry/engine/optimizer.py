@@ -28,6 +28,11 @@ class Adam:
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1 and self.eps > 0 and self.weight_decay >= 0):
             raise InputError(f"{self} is no Adam: betas lie in [0, 1), eps is positive, weight_decay is not negative.")
 
+    @property
+    def moments(self) -> int:
+        """Numbers kept for each weight."""
+        return 2
+
     def build(self, groups: Sequence[Sequence[Tensor]]) -> torch.optim.Optimizer:
         """One set of calls per group: more than one only where they have rates of their own."""
         betas = (self.beta1, self.beta2)
@@ -48,6 +53,11 @@ class SGD:
             raise InputError(f"{self} is no SGD: momentum lies in [0, 1), weight_decay is not negative.")
         if self.nesterov and not self.momentum:
             raise InputError(f"{self}: Nesterov's momentum needs a momentum above 0, or nesterov=False.")
+
+    @property
+    def moments(self) -> int:
+        """Numbers kept for each weight."""
+        return 1 if self.momentum else 0
 
     def build(self, groups: Sequence[Sequence[Tensor]]) -> torch.optim.Optimizer:
         return torch.optim.SGD(

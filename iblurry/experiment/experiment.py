@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iblurry.augment.pipeline import Augment
 from iblurry.data import published
 from iblurry.data.dataset import Dataset
 from iblurry.data.order import MODES, Order, i_blurry
+from iblurry.data.share import a_share
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.settings import setting
@@ -55,6 +57,7 @@ class Experiment:
     augment: Augment = field(default_factory=Augment)
     query_every: int = 100  # samples
     samples: int | None = None  # stop after so many; None is the whole stream
+    share: float = 1.0  # of every class's training images, at least one; which ones, the seed decides
     seed: int = 1
 
     @classmethod
@@ -94,8 +97,17 @@ class Experiment:
             object.__setattr__(self, name, float(percent))
         if self.mode not in MODES:
             raise UnknownNameError("mode", str(self.mode), MODES)
+        share: Any = self.share
+        if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) <= 1:
+            raise InputError(f"share={share!r} is no share of the images; give a number above 0 and up to 1.")
+        object.__setattr__(self, "share", float(share))
         if self.published is not None:
             object.__setattr__(self, "published", os.fspath(self.published))
+            if self.share != 1:
+                raise InputError(
+                    f"share={self.share:g} draws images and published={self.published!r} names them all; "
+                    "give one of the two."
+                )
 
     @property
     def digest(self) -> str:
@@ -116,14 +128,7 @@ class Experiment:
     def order(self, dataset: Dataset) -> Order:
         """Which training sample comes when."""
         if self.published is None:
-            order = i_blurry(
-                dataset.train.labels,
-                tasks=self.tasks,
-                disjoint=self.disjoint,
-                blur=self.blur,
-                seed=self.seed,
-                mode=self.mode,
-            )
+            order = self._drawn(dataset.train.labels)
         else:
             order = published.read(
                 self.published, dataset, tasks=self.tasks, n=self.disjoint, m=self.blur, seed=self.seed
@@ -160,6 +165,8 @@ class Experiment:
 
     def to_json(self) -> dict[str, Any]:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        if self.share == 1:  # runs from before there were shares keep their names
+            del values["share"]
         return values | {"method": self.method.to_json(), "augment": dataclasses.asdict(self.augment)}
 
     @classmethod
@@ -169,6 +176,14 @@ class Experiment:
             return cls(**data | {"method": Method.from_json(data["method"]), "augment": Augment(**data["augment"])})
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"This is no experiment as `to_json` writes it: {error}.") from error
+
+    def _drawn(self, labels: NDArray[np.int64]) -> Order:
+        split: Any = {name: getattr(self, name) for name in ("tasks", "disjoint", "blur", "seed", "mode")}
+        if self.share == 1:
+            return i_blurry(labels, **split)
+        kept = a_share(labels, self.share, seed=self.seed)
+        order = i_blurry(labels[kept], **split)
+        return dataclasses.replace(order, tasks=tuple(kept[task] for task in order.tasks))
 
     def _check_questions(self, order: Order, dataset: Dataset) -> None:
         first = min(self.query_every, order.ends[0])  # the first query or the end of the first task

@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from iblurry.errors import DataError, FolderError, InputError
+from iblurry.errors import BusyError, DataError, FolderError, InputError
 from iblurry.experiment.disk import replace_file, stops_when_full
-from iblurry.experiment.experiment import Experiment, canonical
 from iblurry.version import __version__
+
+if TYPE_CHECKING:
+    from iblurry.experiment.experiment import Experiment
 
 FORMAT = 1  # of the files in a run's folder
 PATIENCE = 3.0  # seconds to wait for another process to leave: a killed program's workers need a moment to notice
@@ -41,12 +43,19 @@ class RunFolder:
         """Versions, threads, data and time spent, as last written."""
         return self._read("environment.json")
 
-    def experiment(self) -> Experiment:
-        """What was run here."""
+    def about(self) -> dict[str, Any]:
+        """What experiment.json says, for who wants to read it without torch."""
         about = self._read("experiment.json")
         if about is None:
             raise FolderError(f"{self.path} is no run's folder: it has no experiment.json. Name a folder inside --out.")
         self._check_format(about)
+        return about
+
+    def experiment(self) -> Experiment:
+        """What was run here."""
+        from iblurry.experiment.experiment import Experiment
+
+        about = self.about()
         try:
             return Experiment.from_json(about["experiment"])
         except (InputError, KeyError, TypeError) as error:
@@ -58,6 +67,8 @@ class RunFolder:
 
     def claim(self, experiment: Experiment) -> None:
         """Makes the folder this experiment's, or finds that it is; raises FolderError where it is someone else's."""
+        from iblurry.experiment.experiment import canonical
+
         about = self._read("experiment.json")
         if about is None and self.journal.exists():  # ours always have both
             raise FolderError(f"{self.path} has a journal but no experiment.json to say whose it is. {REMEDY}")
@@ -76,7 +87,7 @@ class RunFolder:
             )
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self, patience: float | None = None) -> Iterator[None]:
         """Nobody else runs in this folder meanwhile; the system lets go of the lock when the process ends, however."""
         try:
             with stops_when_full(self.path):
@@ -85,20 +96,20 @@ class RunFolder:
         except OSError as error:
             raise FolderError(f"{self.path} cannot be written: {error.strerror}. Choose another --out.") from error
         try:
-            self._lock(lock)
+            self._lock(lock, PATIENCE if patience is None else patience)
             yield
         finally:
             os.close(lock)
 
-    def _lock(self, lock: int) -> None:
-        for _ in range(int(PATIENCE / 0.1) + 1):
+    def _lock(self, lock: int, patience: float) -> None:
+        for _ in range(int(patience / 0.1) + 1):
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 time.sleep(0.1)
             else:
                 return
-        raise FolderError(f"Another process is running in {self.path}; wait for it, or choose another --out.")
+        raise BusyError(f"Another process is running in {self.path}; wait for it, or choose another --out.")
 
     def _check_format(self, about: dict[str, Any]) -> None:
         if about.get("format") != FORMAT:

@@ -89,8 +89,43 @@ class TaskEnd(Evaluation):
     kind: ClassVar[str] = "task"
 
 
-Record = Start | NewClass | Query | TaskEnd
-KINDS: dict[str, type[Record]] = {kind.kind: kind for kind in (Start, NewClass, Query, TaskEnd)}
+@dataclass(frozen=True)
+class Held:
+    """What the memory holds: after each task, and after every tenth query elsewhere."""
+
+    kind: ClassVar[str] = "held"
+    at: int  # samples seen
+    rows: tuple[int, ...]  # of each class met, in order of exposure
+
+    def __post_init__(self) -> None:
+        _check_whole(1, at=self.at)
+        _check_counts(rows=self.rows)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """All that was computed so far, and what is kept for it: after each task."""
+
+    kind: ClassVar[str] = "spent"
+    at: int  # samples seen
+    updates: int  # optimiser steps, those of refits among them
+    forward: dict[str, int]  # images, by purpose: training, losses, parts, queries
+    backward: dict[str, int]
+    flops: dict[str, int]  # by purpose
+    bytes: dict[str, int]  # by kind
+
+    def __post_init__(self) -> None:
+        _check_whole(1, at=self.at)
+        _check_whole(0, updates=self.updates)
+        for name in ("forward", "backward", "flops", "bytes"):
+            table: object = getattr(self, name)
+            if not isinstance(table, dict) or not all(isinstance(key, str) for key in table):
+                raise InputError(f"{name} is {table!r}: it must be a table of counts by name")
+            _check_counts(**{name: tuple(table.values())})
+
+
+Record = Start | NewClass | Query | TaskEnd | Held | Spent
+KINDS: dict[str, type[Record]] = {kind.kind: kind for kind in (Start, NewClass, Query, TaskEnd, Held, Spent)}
 
 
 class Journal:

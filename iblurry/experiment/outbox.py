@@ -6,7 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from iblurry.experiment.answer import Answer
-from iblurry.experiment.journal import Evaluation, Journal, NewClass, Query, Record, Start, TaskEnd
+from iblurry.experiment.budget import Holding
+from iblurry.experiment.journal import Evaluation, Journal, Query, Record, TaskEnd
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,10 @@ class Asked:
     rate: float
     updates: int
 
+    def ready(self) -> bool:
+        """Whether `record` would answer at once."""
+        return self.answer.ready()
+
     def record(self) -> Query | TaskEnd:
         """Waits for the answer."""
         return self.kind(self.at, self.task, *self.answer.counts(), self.rate, self.updates)
@@ -31,9 +36,9 @@ class Outbox:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.accuracy: float | None = None  # of the last evaluation written
-        self._waiting: deque[Start | NewClass | Asked] = deque()
+        self._waiting: deque[Record | Asked | Holding] = deque()
 
-    def put(self, one: Start | NewClass | Asked) -> None:
+    def put(self, one: Record | Asked | Holding) -> None:
         """Behind all others; written now if nothing has to be waited for."""
         self._waiting.append(one)
         self.write()
@@ -50,11 +55,11 @@ class Outbox:
 
     def _write_first(self) -> None:
         one = self._waiting.popleft()
-        record: Record = one.record() if isinstance(one, Asked) else one
+        record: Record = one.record() if isinstance(one, Asked | Holding) else one
         if isinstance(record, Evaluation):
             self.accuracy = record.accuracy
         self.journal.append(record)
 
 
-def _is_ready(one: Start | NewClass | Asked) -> bool:
-    return not isinstance(one, Asked) or one.answer.ready()
+def _is_ready(one: Record | Asked | Holding) -> bool:
+    return not isinstance(one, Asked | Holding) or one.ready()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections import deque
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+import time
+from contextlib import ExitStack, closing, nullcontext
 
 import torch
 
@@ -13,8 +12,10 @@ from iblurry.data.dataset import Dataset
 from iblurry.data.decoders import usual_workers
 from iblurry.experiment.environment import thread_count
 from iblurry.experiment.interrupt import Stop, stopping_politely
-from iblurry.experiment.task import Runner, Task
+from iblurry.experiment.task import Feed, Runner, Task
 from iblurry.experiment.walk import opened
+
+PAUSE = 0.1  # seconds, while there is nothing to do but perhaps later
 
 
 class Pack:
@@ -23,21 +24,25 @@ class Pack:
     Each comes out as it does alone, bit for bit. On a GPU each has a lane of its own, so that the device computes for
     one while the host prepares another. A refit (gdumb, rm, joint) belongs to a single sample: the others wait for it.
 
-    One that fails stops the others politely, as a signal does: what they have done is saved.
+    The feed says whether one that fails stops the others: politely, as a signal does, so what they have done is saved.
     """
 
-    def __init__(self, tasks: Sequence[Task], runner: Runner, size: int) -> None:
-        self.waiting, self.runner, self.size = deque(tasks), runner, size
-        self.decoders = usual_workers(runs=max(1, min(size, len(tasks))))
+    def __init__(self, feed: Feed, runner: Runner, size: int, *, stop: Stop | None = None) -> None:
+        """`stop` is that of somebody else, where signals do not come."""
+        self.feed, self.runner, self.size = feed, runner, size
+        self.decoders = usual_workers(runs=size)
         self.abreast: list[_Member] = []
         self.failed: Exception | None = None
-        self.stop = Stop()
+        self.stop, self.hears_signals = stop or Stop(), stop is None
 
     def go(self) -> None:
-        with stopping_politely() as self.stop, thread_count(torch.get_num_threads()), ExitStack() as blow:
+        asking = stopping_politely() if self.hears_signals else nullcontext(self.stop)
+        with asking as self.stop, thread_count(torch.get_num_threads()), ExitStack() as blow:
             blow.callback(self._leave)
             self._fill()
-            while self.abreast:
+            while self.abreast or not (self.stops() or self.feed.is_over()):
+                if not self.abreast:
+                    time.sleep(PAUSE)
                 self.abreast = [member for member in self.abreast if self._step(member)]
                 self._fill()
         if self.failed is not None:
@@ -48,12 +53,12 @@ class Pack:
 
     def _fill(self) -> None:
         """New runs in the places of those that are done."""
-        while self.waiting and len(self.abreast) < self.size and not self.stops():
+        while len(self.abreast) < self.size and not self.stops() and (task := self.feed.take()) is not None:
             gc.collect()  # learners hold themselves: one that is done would keep its part of the device's memory
             try:
-                self.abreast.append(_Member(self.waiting.popleft(), self))
+                self.abreast.append(_Member(task, self))
             except Exception as error:
-                self.failed = error
+                self._fail(task, error)
 
     def _step(self, member: _Member) -> bool:
         """Whether it goes on."""
@@ -61,9 +66,16 @@ class Pack:
             if member.step():
                 return True
         except Exception as error:
-            self.failed = self.failed or error
+            member.close()
+            self._fail(member.task, error)
+            return False
         member.close()
+        self.feed.done(member.task)
         return False
+
+    def _fail(self, task: Task, error: Exception) -> None:
+        if not self.feed.failed(task, error):
+            self.failed = self.failed or error
 
     def _leave(self) -> None:
         """All at once, which only a blow (a second Ctrl-C) finds still there: their checkpoints make it safe."""
@@ -80,7 +92,7 @@ class _Member:
     """One run of the pack."""
 
     def __init__(self, task: Task, pack: Pack) -> None:
-        self.spec = task.experiment.dataset
+        self.task, self.spec = task, task.experiment.dataset
         run = opened(
             task.experiment,
             pack.runner.out,
@@ -89,6 +101,7 @@ class _Member:
             often=pack.runner.save,
             where=task.where,
             decoders=pack.decoders,
+            patience=pack.runner.patience,
         )
         with ExitStack() as opening:
             self.walk = opening.enter_context(run)

@@ -53,6 +53,7 @@ def settings(kinds: Sequence[Experiment]) -> str:
         path: value for path, value in _settings(kinds[0]).items() if all(_settings(k)[path] == value for k in kinds)
     }
     words = [str(common["dataset"])] if "dataset" in common else []
+    words += [f"{100 * common['share']:g} % of the images"] if common.get("share", 1) != 1 else []
     if {"disjoint", "blur"} <= set(common):
         words.append(f"i-Blurry-{common['disjoint']:g}-{common['blur']:g}")
     words += [f"{common['tasks']} tasks"] if "tasks" in common else []
@@ -62,7 +63,12 @@ def settings(kinds: Sequence[Experiment]) -> str:
 
 def departures(experiment: Experiment, usual: Experiment) -> Facts:
     """What an experiment has otherwise than another, by the paths that --set takes; the seed aside."""
-    return _differing([_settings(one) | _parts(one) for one in (experiment, usual)])[0]
+    return _differing([facts(one) for one in (experiment, usual)])[0]
+
+
+def facts(experiment: Experiment) -> Facts:
+    """Every field but the seed, by the paths that --set takes."""
+    return _settings(experiment) | _parts(experiment)
 
 
 def _without(facts: Facts, unsaid: Facts) -> Facts:
@@ -94,6 +100,7 @@ def _usual(experiment: Experiment) -> Experiment | None:
 def _settings(experiment: Experiment) -> Facts:
     """Everything but the method and the seed."""
     facts = {name: value for name, value in experiment.to_json().items() if name not in ("method", "seed", "augment")}
+    facts["share"] = experiment.share  # also where the JSON leaves it unsaid
     return facts | {f"augment.{name}": value for name, value in asdict(experiment.augment).items()}
 
 

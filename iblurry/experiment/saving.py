@@ -64,6 +64,7 @@ class Saving:
         for sentence in loaded.skipped:
             say(sentence)
         self.learner.load_state_dict(loaded.state["learner"])
+        self.learner.bench.queries.load_state_dict(loaded.state["queries"])
         self.outbox.journal.truncate(loaded.state["journal"]["bytes"])
         self.stream.seek(loaded.at)
         self.last = self._moment()
@@ -83,7 +84,12 @@ class Saving:
         if (moment := self._moment()) != self.last:
             self.outbox.journal.sync()
             seal = _seal(self.folder.journal.read_bytes())
-            state = {"experiment": self.start.experiment, "learner": self.learner.state_dict(), "journal": seal}
+            state = {
+                "experiment": self.start.experiment,
+                "learner": self.learner.state_dict(),
+                "queries": self.learner.bench.queries.state_dict(),
+                "journal": seal,
+            }
             checkpoint.save(self.folder.path, state, at=self.stream.position)
             self.last = moment
         self._when = time.monotonic()

@@ -15,7 +15,8 @@ from iblurry.experiment.metrics import Metrics
 if TYPE_CHECKING:
     from rich.table import Table
 
-COLUMNS: dict[str, tuple[str, Callable[[Iterable[float]], float]]] = {  # field of Row: heading, which mean is best
+Better = Callable[[Iterable[float]], float]  # max or min
+COLUMNS: dict[str, tuple[str, Better]] = {  # field of Row: heading, which mean is best
     "a_auc": ("A_AUC ↑", max),
     "a_avg": ("A_avg ↑", max),
     "a_last": ("A_last ↑", max),
@@ -29,6 +30,9 @@ class Spread:
 
     mean: float
     std: float | None
+
+    def __str__(self) -> str:
+        return printed(self.mean) + (f" ± {printed(self.std)}" if self.std is not None else "")
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def rows(groups: Mapping[str, Sequence[Metrics]]) -> list[Row]:
         if not runs:
             raise InputError(f"The method {method!r} has no runs to show; leave it out, or run it first.")
     return [
-        Row(method, len(runs), **{name: _spread([getattr(run, name) for run in runs]) for name in COLUMNS})
+        Row(method, len(runs), **{name: spread([percent(getattr(run, name)) for run in runs]) for name in COLUMNS})
         for method, runs in groups.items()
     ]
 
@@ -69,9 +73,9 @@ def render(rows: Sequence[Row]) -> Table:
     table.add_column("n", justify="right")
     for heading, _ in COLUMNS.values():
         table.add_column(heading, justify="right", no_wrap=True)
-    for row, cells in zip(rows, _cells(rows), strict=True):
+    for row, line in zip(rows, cells(rows), strict=True):
         # Text, not str: a method called "[b]" is a name here, not markup.
-        shown = [Text(cell, style="bold" if is_best else "") for cell, is_best in cells]
+        shown = [Text(cell, style="bold" if is_best else "") for cell, is_best in line]
         table.add_row(Text(row.method), str(row.n), *shown)
     return table
 
@@ -79,8 +83,8 @@ def render(rows: Sequence[Row]) -> Table:
 def to_markdown(rows: Sequence[Row]) -> str:
     """For a page, the best mean of each column in bold."""
     lines = [["method", "n", *(heading for heading, _ in COLUMNS.values())], ["---", *["---:"] * (len(COLUMNS) + 1)]]
-    for row, cells in zip(rows, _cells(rows), strict=True):
-        shown = [f"**{cell}**" if is_best else cell for cell, is_best in cells]
+    for row, line in zip(rows, cells(rows), strict=True):
+        shown = [f"**{cell}**" if is_best else cell for cell, is_best in line]
         lines.append([row.method.replace("|", "\\|"), str(row.n), *shown])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{caption(rows)}\n"
 
@@ -100,24 +104,41 @@ def caption(rows: Sequence[Row]) -> str:
     return f"Percent, mean ± sample standard deviation (n - 1) over {seeds} seeds."
 
 
-def _spread(values: Sequence[float | None]) -> Spread | None:
-    known = 100 * np.array([value for value in values if value is not None])
-    if len(known) < len(values):
+def percent(fraction: float | None) -> float | None:
+    return None if fraction is None else 100 * fraction
+
+
+def spread(values: Sequence[float | None]) -> Spread | None:
+    """Over seeds; None unless every one has a number, and there is one."""
+    known = np.array([value for value in values if value is not None])
+    if len(known) < len(values) or not len(known):
         return None
     return Spread(float(known.mean()), float(known.std(ddof=1)) if len(known) > 1 else None)
 
 
-def _cells(rows: Sequence[Row]) -> list[list[tuple[str, bool]]]:
+def printed(value: float, digits: int | None = 2) -> str:
+    """As it stands in a cell, with so many digits behind the point; None: three digits that count.
+
+    >>> printed(69.996), printed(-0.001), printed(0.034111, None), printed(30_123.4, None)
+    ('70.00', '0.00', '0.0341', '30,123')
+    """
+    if digits is None:
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:z.{digits}f}"  # z: no "-0.00"
+
+
+def best(means: Sequence[float], better: Better, digits: int | None = 2) -> str | None:
+    """The best of a column as printed, so that what looks equal is equal; None for a lone value."""
+    return printed(better(means), digits) if len(means) > 1 else None
+
+
+def cells(rows: Sequence[Row]) -> list[list[tuple[str, bool]]]:
     """What stands in each cell, and whether it is the best of its column (ties as printed; a lone value is not)."""
-    best: dict[str, str | None] = {}
+    first: dict[str, str | None] = {}
     for name, (_, better) in COLUMNS.items():
-        means = [spread.mean for row in rows if (spread := getattr(row, name)) is not None]
-        best[name] = f"{better(means):z.2f}" if len(means) > 1 else None
-    return [[_cell(getattr(row, name), best[name]) for name in COLUMNS] for row in rows]
+        first[name] = best([spread.mean for row in rows if (spread := getattr(row, name)) is not None], better)
+    return [[_cell(getattr(row, name), first[name]) for name in COLUMNS] for row in rows]
 
 
-def _cell(spread: Spread | None, best: str | None) -> tuple[str, bool]:
-    if spread is None:
-        return "–", False
-    mean = f"{spread.mean:z.2f}"  # z: no "-0.00"
-    return (mean if spread.std is None else f"{mean} ± {spread.std:.2f}"), mean == best
+def _cell(spread: Spread | None, first: str | None) -> tuple[str, bool]:
+    return ("–", False) if spread is None else (str(spread), printed(spread.mean) == first)

@@ -15,17 +15,20 @@ from iblurry.data.stream import Sample, Stream
 from iblurry.engine.choose import engine
 from iblurry.engine.eager import Eager
 from iblurry.errors import DivergedError, FolderError
+from iblurry.experiment.budget import Holding, spent
 from iblurry.experiment.environment import Where, environment, moved
 from iblurry.experiment.examiner import Examiner
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd, read
+from iblurry.experiment.journal import Journal, NewClass, Query, Record, Spent, Start, TaskEnd, read
 from iblurry.experiment.metrics import metrics
 from iblurry.experiment.outbox import Asked, Outbox
 from iblurry.experiment.progress import Watcher
 from iblurry.experiment.resident import resident
 from iblurry.experiment.saving import Often, Saving
+from iblurry.network.flops import flops
 
+HELD = 10  # queries between two looks at what the memory holds
 GLANCE = 20  # samples between two looks at the loss and the progress bar; a second at most
 
 
@@ -39,15 +42,17 @@ def opened(
     often: Often,
     where: Where,
     decoders: int | None = None,
+    patience: float | None = None,
 ) -> Iterator[Walk | None]:
     """The run in its folder, which is nobody else's meanwhile; None where it is finished and needs no `data`.
 
-    `decoders` is how many processes decode pictures ahead; None: the usual number.
+    `decoders` is how many processes decode pictures ahead; None: the usual number. `patience`: seconds to wait for
+    another process to leave the folder; None: the usual.
     """
     folder = RunFolder(out / experiment.name)
     # First of all: a device that is not there is refused before anything is written. What is finished needs none.
     chosen = engine(where.device, where.precision) if folder.summary() is None else None
-    with folder.held():
+    with folder.held(patience):
         folder.claim(experiment)
         if chosen is None or folder.summary() is not None:
             yield None
@@ -74,7 +79,7 @@ class Walk:
         self.stream = Stream(dataset, experiment.order(dataset), workers=decoders)
         self.before = folder.environment() or {}
         self.threads: int = self.before.get("threads", threads or torch.get_num_threads())
-        self.asked = {Query: 0, TaskEnd: 0}  # the sample after which each was answered last
+        self.done: dict[type[Record], int] = {Query: 0, Spent: 0}  # the sample after which each was put down last
 
     @property
     def remote(self) -> bool:
@@ -132,8 +137,8 @@ class Walk:
 
     def _recall(self) -> None:
         for record in read(self.folder.journal):
-            if isinstance(record, Query | TaskEnd):
-                self.asked[type(record)] = record.at
+            if isinstance(record, Query | Spent):
+                self.done[type(record)] = record.at
 
     def _walk(self) -> Generator[int, None, bool]:
         """Sample by sample; False where someone asked to stop before the end."""
@@ -164,20 +169,30 @@ class Walk:
         """Everything that follows a sample, in the order the journal has it; what was done already is not repeated."""
         learner, at = self.learner, self.stream.position
         waits = learner.method.readout.waits
-        if at % self.experiment.query_every == 0 and self.asked[Query] < at and not waits:
+        if at % self.experiment.query_every == 0 and self.done[Query] < at and not waits:
             self._query(Query, sample.task)
-        if sample.last_of_task and self.asked[TaskEnd] < at:
-            if learner.tasks == sample.task:
+            if at % (HELD * self.experiment.query_every) == 0 and not sample.last_of_task:
+                self.outbox.put(Holding(learner))
+        if sample.last_of_task and self.done[Spent] < at:
+            if learner.bench.tasks == sample.task:
                 learner.end_task()
             if not waits or at == len(self.stream):
                 self._query(TaskEnd, sample.task)
+            self._account()
+
+    def _account(self) -> None:
+        """The last lines of a task."""
+        image = flops(self.experiment.network, self.dataset.shape, len(self.dataset.classes))
+        self.outbox.put(Holding(self.learner))
+        self.outbox.put(spent(self.learner, image))
+        self.done[Spent] = self.stream.position
 
     def _query(self, kind: type[Query | TaskEnd], task: int) -> None:
         if not self.remote:
             self.learner.check()  # a broken network's answers are not worth a line; they say so themselves elsewhere
         at, answer = self.stream.position, self.examiner.ask(self.learner)
         rate = float(self.learner.method.schedule.now)
-        self.asked[kind] = at
+        self.done[kind] = at
         self.outbox.put(Asked(kind, at, task, answer, rate, self.learner.bench.updates))
 
     def _look(self, at: int, now: float) -> None:
@@ -213,14 +228,17 @@ class Walk:
 
     def _finish(self) -> None:
         seconds = self._seconds()
-        numbers = asdict(metrics(read(self.folder.journal)))
+        records = read(self.folder.journal)
+        numbers = asdict(metrics(records))
+        compute = asdict(next(record for record in reversed(records) if isinstance(record, Spent)))
+        del compute["at"]
         pace = {"seconds": seconds, "samples_per_second": numbers["samples"] / seconds}
         about = {
             "method": self.experiment.method.name,
             "dataset": self.experiment.dataset,
             "seed": self.experiment.seed,
         }
-        self.folder.write("summary.json", about | numbers | pace)
+        self.folder.write("summary.json", about | numbers | pace | {"compute": compute})
 
     def _seconds(self) -> float:
         """Spent on this run, earlier sittings and the turns of runs beside it included."""

@@ -11,4 +11,6 @@ from iblurry.parts import Interfered
 @recipe(paper="Aljundi et al., Online continual learning with maximally interfered retrieval, NeurIPS 2019")
 def mir(tuning: Tuning) -> Method:
     """ER that rehearses the remembered samples whose loss a step on the new ones would raise most."""
-    return er(tuning, name="mir", rehearsal=Interfered(count=tuning.batch - tuning.batch // 2))
+    half = tuning.batch - tuning.batch // 2
+    count = min(half, Interfered.candidates)  # half of ImageNet's batch is more than the candidates: then all of them
+    return er(tuning, name="mir", rehearsal=Interfered(count=count))

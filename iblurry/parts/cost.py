@@ -26,18 +26,19 @@ class Passes:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What a part must know to tell its cost, in the steady state: the memory full, every class met."""
+    """What a part must know to tell its cost: of the steady state (the memory full, every class met), or of now."""
 
     streamed: int  # streamed images in each batch
     batch: int  # images in each batch, the streamed ones among them
-    capacity: int  # memory rows
+    capacity: int  # memory rows that hold a sample
     budget: int  # samples shared between the memory and what parts hold, as on the workbench
-    classes: int
+    classes: int  # met
+    tasks: int = 1  # that ended
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a part adds to training on the batch and answering the query, in the steady state."""
+    """What a part adds to training on the batch and answering the query."""
 
     update: Passes = Passes()  # each optimizer step
     sample: Passes = Passes()  # each sample offered to the memory

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import inspect
 from abc import ABC
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
@@ -96,6 +96,10 @@ class Part(ABC):
         """The images it sends through a network, on top of the batch; measuring the memory's loss is not its own."""
         return Cost()
 
+    def spends(self, load: Load) -> Cost:
+        """The same at work, in whole images: exact for this load, where more than the load decides for this moment."""
+        return self.cost(load)
+
     def attach(self, bench: Workbench) -> Self:
         """A fresh copy of this part at work on that bench; the part itself stays a mere description."""
         part = copy.copy(self)
@@ -147,6 +151,11 @@ class Part(ABC):
 
     def to_json(self) -> dict[str, dict[str, object]]:
         return {type(self).__name__: hyper_parameters(self)}
+
+
+def spending(parts: Iterable[Part], load: Load) -> Cost:
+    """What parts at work send through a network now, all together."""
+    return sum((part.spends(load) for part in parts), Cost())
 
 
 def declared(cls: type[Part], what: str) -> dict[str, Callable[[Any], object]]:

@@ -16,6 +16,8 @@ from iblurry.dice import Dice
 from iblurry.engine.eager import Eager
 from iblurry.memory import Memory
 from iblurry.network.network import Network
+from iblurry.parts.cost import Load
+from iblurry.parts.tally import Queries, Tally
 
 VALUES = 2**17  # of the images in one forward pass outside training: 64 of 3x32x32; more at a time are slower on a CPU
 POINTS = 2**21  # of such images on a GPU, channels not counted: 2,048 of 32x32
@@ -66,7 +68,17 @@ class Workbench:
     refit: Refitting | None = None  # where the method says how
     seen: int = 0  # samples met
     updates: int = 0  # optimizer steps taken
+    tasks: int = 0  # that ended
+    spent: Tally = field(default_factory=Tally)  # on learning
+    queries: Queries = field(default_factory=Queries)  # what answers cost
     rate: float | Tensor = 0.0  # the learning rate of this update; on a GPU where a captured update finds it
+
+    def load(self, streamed: int, batch: int) -> Load:
+        """What decides what parts spend now."""
+        rows, classes = self.memory.size, self.network.known
+        return Load(
+            streamed=streamed, batch=batch, capacity=rows, budget=self.budget, classes=classes, tasks=self.tasks
+        )
 
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ class Finished:
 def collect(folder: Path, results: Path) -> tuple[Path, str]:
     """Copies a finished run to results/<data set>/<run>; that place, and whether it is new, the same or replaced."""
     experiment = read(folder).result.experiment
-    place = results / Path(experiment.dataset.partition(":")[0]).stem / folder.name
+    place = shelf(results, experiment.dataset) / folder.name
     files = _texts(folder)
     before = {path.name: path.read_bytes() for path in place.glob("*")}
     if before == files:
@@ -40,6 +40,11 @@ def collect(folder: Path, results: Path) -> tuple[Path, str]:
     for name, data in files.items():
         replace_file(place / name, data)
     return place, "replaced" if before else "new"
+
+
+def shelf(results: Path, dataset: str) -> Path:
+    """The folder of a data set's runs, whatever its options."""
+    return results / Path(dataset.partition(":")[0]).stem
 
 
 def collected(results: Path) -> list[Finished]:
@@ -62,12 +67,11 @@ def read(folder: Path) -> Finished:
 
 
 def _is_whole(records: list[Record], digest: str) -> bool:
-    start, last = records[0], records[-1]
+    start = records[0]
     return (
         isinstance(start, Start)
         and start.experiment == digest
-        and isinstance(last, TaskEnd)
-        and last.at == start.samples
+        and any(isinstance(record, TaskEnd) and record.at == start.samples for record in records)
     )
 
 

@@ -12,7 +12,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.rows import departures
 from iblurry.methods import METHODS
 
-OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "published", "memory", "network", "query_every")
+OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "published", "memory", "network", "query_every")
 
 
 def command(experiments: Sequence[Experiment]) -> str | None:

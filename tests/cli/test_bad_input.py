@@ -14,7 +14,7 @@ from iblurry.data.sources.arrays import save
 from tests.cli.conftest import QUICK
 
 REFUSALS = {  # a command line: words of its sentence
-    "rnu": "called 'rnu'. Did you mean 'run'? Known: collect, data, methods, reproduction, run, show, split.",
+    "rnu": "called 'rnu'. Did you mean 'run'? Known: collect, data, figure,",
     "--nonsense": "No such option '--nonsense'. See `iblurry --help`.",
     # names
     "run clbi": "no method called 'clbi'. Did you mean 'clib'? Known: ",
@@ -74,6 +74,9 @@ REFUSALS = {  # a command line: words of its sentence
     "run --samples 99999999": "samples=99999999 is more than the stream's 1400",
     "run --query-every 5000": "give --query-every a number up to 1400",
     "run --samples 10": "query_every=25 is more than the stream's 10 samples",
+    "run --share 2": "--share 2: give a number from 0 to 1.",
+    "run --share 0": "share=0.0 is no share of the images; give a number above 0 and up to 1.",
+    "run --share 0.5 --published x": "share=0.5 draws images and published='x' names them all; give one of the two.",
     "run --jobs 0": "--jobs 0: give a whole number from 1.",
     "run --pack 0": "--pack 0: give a whole number from 1.",
     "run --jobs 2 --pack 2": "jobs=2 and pack=2 cannot go together: a pack is one process. Choose one of them",

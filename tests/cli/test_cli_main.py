@@ -14,16 +14,27 @@ from iblurry.cli import main as main_module
 from iblurry.cli.main import VERBS, iblurry
 from iblurry.version import __version__
 
+SELECTING = ("STUDY", "--dataset", "--methods", "--only", "--seeds", "--scale", "--equal-compute", "--data-home")
 FROZEN = {  # taking one away, or giving it another name, breaks somebody's script
     "iblurry": ["--version"],
     "iblurry run": [
         "[METHOD]...",
-        *("--dataset", "--seeds", "--disjoint", "--blur", "--tasks", "--mode", "--samples", "--published"),
-        *("--memory", "--network", "--query-every", "--set", "--import"),
+        *("--dataset", "--seeds", "--disjoint", "--blur", "--tasks", "--mode", "--samples", "--share"),
+        *("--published", "--memory", "--network", "--query-every", "--set", "--import"),
         *("--out", "--figure", "--data-home", "--device", "--precision", "--jobs", "--pack", "--threads"),
         *("--save-seconds", "--save-samples", "--json"),
     ],
     "iblurry show": ["[RUN]...", "--figure", "--import", "--json"],
+    "iblurry study": [
+        *(*SELECTING, "--import"),
+        *("--out", "--on", "--device", "--precision", "--jobs", "--pack", "--threads", "--save-seconds"),
+        *("--save-samples", "--json"),
+    ],
+    "iblurry table": [
+        *SELECTING,
+        *("--runs", "--metric", "--paper", "--pairs", "--against", "--format", "--json", "--out", "--import"),
+    ],
+    "iblurry log": ["[RUN]...", "--to", "--out", "--project", "--follow", "--json"],
     "iblurry split": [
         *("--dataset", "--tasks", "--disjoint", "--blur", "--seed", "--mode"),
         *("--published", "--figure", "--export", "--data-home", "--json"),
@@ -35,6 +46,8 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry data show": ["SPEC", "--sheet", "--json", "--home"],
     "iblurry methods": ["[METHOD]...", "--import", "--json"],
     "iblurry collect": ["[RUN]...", "--out", "--import", "--json"],
+    "iblurry figure": [*SELECTING, "--kind", "--out", "--runs", "--metric", "--import", "--json"],
+    "iblurry report": ["[DIR]", "--out", "--title", "--study", "--import", "--json"],
     "iblurry reproduction": ["[RESULTS]", "--out", "--notes", "--import", "--json"],
 }
 

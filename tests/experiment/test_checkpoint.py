@@ -226,8 +226,8 @@ def test_a_renamed_checkpoint_or_another_format_is_not_used(tmp_path: Path) -> N
     other = tmp_path / "checkpoint-000000000200.safetensors"
     other.write_bytes(path.read_bytes())
     assert falls_back(tmp_path)
-    other.write_bytes(path.read_bytes().replace(rb"\"format\":1", rb"\"format\":2"))
-    assert "its format is 2, and this version of iblurry reads 1" in latest(tmp_path).skipped[0]
+    other.write_bytes(path.read_bytes().replace(rb"\"format\":2", rb"\"format\":3"))
+    assert "its format is 3, and this version of iblurry reads 2" in latest(tmp_path).skipped[0]
 
 
 def test_if_all_are_damaged_it_says_so_and_what_to_do(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ CHANGED = {  # every field, each to something else
     "augment": Augment(pad=0),
     "query_every": 8,
     "samples": 50,
+    "share": 0.5,
     "seed": 2,
 }
 

@@ -10,7 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iblurry.errors import CheckpointError, DataError, DiskFullError, InputError
-from iblurry.experiment.journal import Journal, NewClass, Query, Record, Start, TaskEnd, decode, encode, read
+from iblurry.experiment.journal import (
+    Held,
+    Journal,
+    NewClass,
+    Query,
+    Record,
+    Spent,
+    Start,
+    TaskEnd,
+    decode,
+    encode,
+    read,
+)
 
 RECORDS: list[Record] = [
     Start(experiment="5f3a", samples=20, ends=(10, 20), query_every=5),
@@ -18,6 +30,15 @@ RECORDS: list[Record] = [
     NewClass(at=2, label='naïve "cat"\n\udcff'),
     Query(at=5, task=0, correct=(3, 0), total=(4, 4), rate=0.0003, updates=5),
     TaskEnd(at=10, task=0, correct=(4, 1), total=(4, 4), rate=1e-05, updates=10),
+    Held(at=10, rows=(3, 5)),
+    Spent(
+        at=10,
+        updates=10,
+        forward={"training": 160, "queries": 9},
+        backward={"training": 160, "queries": 0},
+        flops={"training": 4800, "queries": 90},
+        bytes={"memory": 640},
+    ),
 ]
 
 
@@ -39,7 +60,23 @@ def test_the_lines_are_exactly_these_bytes(tmp_path: Path) -> None:
         b'{"kind":"class","at":1,"label":"ship"}\n'
         b'{"kind":"query","at":5,"task":0,"correct":[3,0],"total":[4,4],"rate":0.0003,"updates":5}\n'
         b'{"kind":"task","at":10,"task":0,"correct":[4,1],"total":[4,4],"rate":1e-05,"updates":10}\n'
+        b'{"kind":"held","at":10,"rows":[3,5]}\n'
+        b'{"kind":"spent","at":10,"updates":10,"forward":{"training":160,"queries":9},'
+        b'"backward":{"training":160,"queries":0},"flops":{"training":4800,"queries":90},"bytes":{"memory":640}}\n'
     )
+
+
+def test_what_was_spent_is_counted_in_whole_numbers_by_name() -> None:
+    with pytest.raises(InputError, match=r"forward is .*a tuple of whole numbers from 0"):
+        Spent(at=1, updates=0, forward={"training": 1.5}, backward={}, flops={}, bytes={})  # type: ignore[dict-item]
+    with pytest.raises(InputError, match=r"bytes is \(1,\): it must be a table of counts by name"):
+        Spent(at=1, updates=0, forward={}, backward={}, flops={}, bytes=(1,))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="rows is"):
+        Held(at=1, rows=(-1,))
+
+
+def test_journals_without_the_newer_kinds_are_read(tmp_path: Path) -> None:
+    assert read(write(tmp_path / "journal.jsonl", RECORDS[:5])) == RECORDS[:5]
 
 
 @given(rate=st.floats(min_value=0, max_value=1e300), label=st.text())

@@ -152,7 +152,7 @@ def test_the_same_bytes_however_late_the_answers(name, patience, remote, tmp_pat
     else:
         assert len(watcher.journals[6 + patience]) > first  # of the seventh sample
     assert watcher.accuracies[5:7] == [None, None]
-    assert watcher.accuracies[-1] == done.records[-1].accuracy  # the last word is complete
+    assert watcher.accuracies[-1] == done.metrics.a_last  # the last word is complete
 
 
 def test_a_checkpoint_waits_for_all_answers(remote, tmp_path, monkeypatch, whole):

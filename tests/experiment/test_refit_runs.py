@@ -11,7 +11,7 @@ from iblurry.errors import InputError
 from iblurry.experiment import figure, table
 from iblurry.experiment.checkpoint import load_latest
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.journal import Query, TaskEnd, read
+from iblurry.experiment.journal import Held, Query, Spent, TaskEnd, read
 from iblurry.experiment.metrics import metrics
 from iblurry.experiment.progress import Silent
 from iblurry.experiment.run import Often, run
@@ -101,9 +101,11 @@ def test_a_stop_inside_a_refit_loses_nothing(tmp_path, whole):
 def test_joint_answers_once(tmp_path, whole):
     done = run(small("joint"), tmp_path)
     assert [r.at for r in done.records if isinstance(r, Query | TaskEnd)] == [80]
-    assert isinstance(done.records[-1], TaskEnd)
+    assert [record.kind for record in done.records[-3:]] == ["task", "held", "spent"]
+    assert [(r.at, r.updates) for r in done.records if isinstance(r, Spent)] == [(40, 0), (80, 30)]
+    assert [r.rows for r in done.records if isinstance(r, Held)][-1] == (20, 20, 20, 20)
     assert (done.metrics.a_auc, done.metrics.a_avg, done.metrics.f_last) == (None, None, None)
-    assert done.metrics.a_last == done.records[-1].accuracy
+    assert done.metrics.a_last == done.records[-3].accuracy
     assert done.summary["a_last"] == done.metrics.a_last
 
 

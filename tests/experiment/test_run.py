@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from iblurry.cost import bytes_held
 from iblurry.data.load import load
 from iblurry.errors import DivergedError, FolderError, InputError
 from iblurry.experiment import checkpoint, walk
@@ -18,13 +19,15 @@ from iblurry.experiment import run as run_module
 from iblurry.experiment.checkpoint import load_latest
 from iblurry.experiment.environment import Where
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd, read
+from iblurry.experiment.journal import Held, NewClass, Query, Spent, Start, TaskEnd, read
 from iblurry.experiment.metrics import curve
 from iblurry.experiment.progress import Silent
 from iblurry.experiment.run import Often, result, run
 from iblurry.learner import Learner
 from iblurry.parts import Constant
 from tests.experiment.small import DATA, At, CrashError, checkpoints, crash, kept, small
+
+FLOPS = 2 * (64 * 256 + 256 * 256 + 256 * 4)  # of the mlp for 1x8x8 and four classes
 
 
 @pytest.fixture
@@ -46,7 +49,7 @@ def by_hand(experiment, data):
         total = [truth.count(name) for name in met]
         return kind(at, task, tuple(right), tuple(total), learner.method.schedule.now, learner.bench.updates)
 
-    at = 0
+    at = asked = 0
     for task, indices in enumerate(order.tasks):
         for index in indices:
             at += 1
@@ -57,8 +60,21 @@ def by_hand(experiment, data):
                 records.append(NewClass(at, name))
             if at % experiment.query_every == 0:
                 records.append(ask(Query, at, task))
+                asked += sum(records[-1].total)
+                if at == 70:  # the tenth
+                    rows = [met[row] for row in learner.bench.memory.labels[:-1].tolist() if row >= 0]
+                    records.append(Held(at, tuple(rows.count(name) for name in met)))
         learner.end_task()
         records.append(ask(TaskEnd, at, task))
+        asked += sum(records[-1].total)
+        rows = [met[row] for row in learner.bench.memory.labels[:-1].tolist() if row >= 0]
+        records.append(Held(at, tuple(rows.count(name) for name in met)))
+        own, updates = learner.bench.spent.forward, learner.bench.updates
+        assert learner.bench.spent.backward["training"] == own["training"]
+        forward = own | {"queries": asked}
+        backward = {"training": own["training"], "losses": 0, "parts": 0, "queries": 0}
+        work = {name: FLOPS * (forward[name] + 2 * backward[name]) for name in forward}
+        records.append(Spent(at, updates, forward, backward, work, bytes_held(learner)))
     return records
 
 
@@ -85,7 +101,7 @@ def test_parts_hear_of_the_end_of_a_task_before_it_is_asked_about(tmp_path, monk
     monkeypatch.setattr(Learner, "end_task", lambda self: (events.append(f"end at {self.bench.seen}"), end(self)))
     run(small(query_every=40), tmp_path)
     assert [event for event in events if event != "class"] == [
-        "start", "query", "end at 40", "task", "query", "end at 80", "task",
+        "start", "query", "end at 40", "task", "held", "spent", "query", "end at 80", "task", "held", "spent",
     ]  # fmt: skip
 
 
@@ -102,6 +118,11 @@ def test_the_summary(tmp_path):
     assert summary["a_avg"] == pytest.approx(np.mean([sum(e.correct) / sum(e.total) for e in ends]))
     assert summary["a_last"] == pytest.approx(sum(ends[-1].correct) / sum(ends[-1].total))
     assert (summary["samples"], summary["updates"], summary["queries"]) == (80, 80, 11)
+    last = done.records[-1]
+    assert summary["compute"] == {
+        name: getattr(last, name) for name in ("updates", "forward", "backward", "flops", "bytes")
+    }
+    assert summary["compute"]["updates"] == 80
     assert summary["samples_per_second"] == pytest.approx(80 / summary["seconds"])
     assert curve(done.records)[0].tolist() == list(range(7, 80, 7))  # the ends of tasks are no points of it
 

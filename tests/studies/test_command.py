@@ -26,7 +26,7 @@ def parsed(text):
     program, verb, *words = shlex.split(text)
     assert (program, verb) == ("iblurry", "run")
     values = run.make_context("run", words).params
-    fields = ("disjoint", "blur", "tasks", "mode", "samples", "memory", "network", "query_every", "published")
+    fields = ("disjoint", "blur", "tasks", "mode", "samples", "share", "memory", "network", "query_every", "published")
     given = {name: str(v) if name == "published" else v for name in fields if (v := values[name]) is not None}
     return _experiments(values["methods"], values["dataset"], values["seeds"], given, values["changes"])
 
@@ -39,6 +39,10 @@ def parsed(text):
         (
             Experiment.of("er", "cifar10", disjoint=0, blur=30, memory=200, published="a b"),
             "iblurry run er --dataset cifar10 --seeds 1 --memory 200 --disjoint 0 --blur 30 --published 'a b'",
+        ),
+        (
+            Experiment.of("clib", share=0.1, memory=20),
+            "iblurry run clib --dataset digits --seeds 1 --memory 20 --share 0.1",
         ),
         (
             edited(Experiment.of("ewc"), "schedule=Constant"),

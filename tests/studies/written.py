@@ -11,6 +11,8 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd, read
 from iblurry.experiment.metrics import metrics
+from iblurry.studies.selection import Selection
+from iblurry.studies.table import tabulate
 
 SAMPLES, EVERY, ENDS = 100, 10, (20, 40, 60, 80, 100)
 ASKED = 10_000
@@ -29,11 +31,11 @@ ENVIRONMENT = {
 
 
 def write_run(
-    out: Path, experiment: Experiment, level: float, *, seconds: float = 100.0, **changes: object
+    out: Path, experiment: Experiment, level: float, *, seconds: float = 100.0, wobble: int = 200, **changes: object
 ) -> tuple[Path, float, float]:
     """A run whose accuracy wobbles around `level` percent; its folder and what A_AUC and A_avg (percent) must be.
 
-    `changes` are of its environment; None leaves a line out.
+    `wobble` is by how many of 10,000 answers; `changes` are of its environment; None leaves a line out.
     """
     rng = np.random.default_rng(experiment.seed)
     folder = RunFolder(out / experiment.name)
@@ -45,7 +47,7 @@ def write_run(
         journal.append(Start(experiment.digest, SAMPLES, ENDS, EVERY))
         journal.append(NewClass(1, "ship"))
         for at in range(EVERY, SAMPLES + 1, EVERY):
-            right = int(ASKED * level / 100 + rng.integers(-200, 200))
+            right = round(ASKED * level / 100) + (int(rng.integers(-wobble, wobble)) if wobble else 0)
             facts = (at, (at - 1) // 20, (right,), (ASKED,), 0.1, at)
             if not waits:
                 journal.append(Query(*facts))
@@ -66,3 +68,9 @@ def _environment(changes: dict[str, object]) -> dict[str, object]:
 
 def usual(method: str, seed: int = 1, **changes: object) -> Experiment:
     return Experiment.of(method, "cifar10", seed=seed, **changes)
+
+
+def tabulated(study, dataset, places, *, methods=None, seeds=(1, 2, 3), **more):
+    """The table of some rows and seeds."""
+    chosen = Selection(study=study, dataset=dataset, rows=methods and tuple(methods), seeds=tuple(seeds))
+    return tabulate(chosen, places, **more)

@@ -38,7 +38,7 @@ class Diverse(Admission):
             raise InputError(f"{self}: at least one batch of at least one row.")
 
     def cost(self, load: Load) -> Cost:
-        images = 1 + self.batches * min(self.size, load.capacity)
+        images = 1 + self.batches * min(self.size, load.capacity) if load.capacity else 0
         return Cost(sample=Passes(images, images))
 
     def consider(self, one: One) -> None:

@@ -54,8 +54,13 @@ class BiasCorrected(Readout):
         return round(self.share * budget)
 
     def cost(self, load: Load) -> Cost:
+        if not load.tasks:
+            return Cost()
         rows = self.holds(load.budget) // load.classes * load.classes  # each is answered once; the fit needs no network
         return Cost(query=Passes(forward=rows), task=Passes(forward=rows))
+
+    def spends(self, load: Load) -> Cost:
+        return self.cost(load) if self._can_fit() else Cost()
 
     @property
     def size(self) -> int:
@@ -114,10 +119,13 @@ class BiasCorrected(Readout):
         if self.ended:
             self.ended, self.task, self.newest = False, self.task + 1, []
 
+    def _can_fit(self) -> bool:
+        return bool(self.task and self.newest and any(owner >= 0 for owner in self.owners) and self.is_full())
+
     def _fitted(self) -> Tensor:
-        places = [i for i, owner in enumerate(self.owners) if owner >= 0]
-        if not (self.task and self.newest and places and self.is_full()):
+        if not self._can_fit():
             return self.identity()
+        places = [i for i, owner in enumerate(self.owners) if owner >= 0]
         chosen = torch.tensor(places, device=self.bench.memory.device)
         logits = self.bench.logits(self.images.index_select(0, chosen))
         return fit(logits, self.labels.index_select(0, chosen), self.newest, self.epochs, self.batch, self.rate)

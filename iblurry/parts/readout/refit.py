@@ -57,6 +57,9 @@ class Refit(Readout):
         study = Passes(load.capacity, load.capacity) * self.epochs
         return Cost(task=study) if self.needs_boundaries else Cost(query=study)
 
+    def spends(self, load: Load) -> Cost:
+        return Cost()  # counted update by update where it trains
+
     def on_boundary(self) -> None:
         self.due = self.needs_boundaries
 

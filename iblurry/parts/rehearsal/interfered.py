@@ -43,7 +43,7 @@ class Interfered(Rehearsal):
         return min(self.count, drawn)
 
     def cost(self, load: Load) -> Cost:
-        if not load.streamed:
+        if not load.streamed or not load.capacity:
             return Cost()
         candidates = min(self.candidates, load.capacity)
         return Cost(update=Passes(forward=load.streamed + 2 * candidates, backward=load.streamed))

@@ -53,7 +53,7 @@ class Distil(Term):
         return changed
 
     def cost(self, load: Load) -> Cost:
-        return Cost(update=Passes(forward=load.batch))  # the teacher's; none in the first task
+        return Cost(update=Passes(forward=load.batch)) if load.tasks else Cost()  # the teacher's
 
     @property
     def phase(self) -> bool:

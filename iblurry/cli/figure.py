@@ -1,0 +1,111 @@
+"""`iblurry figure`: a study's finished runs, drawn for a page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from iblurry.cli.own import import_option, import_own
+from iblurry.cli.places import check_figure
+from iblurry.cli.sections import Sections
+from iblurry.cli.selecting import OPTIONS, USUAL, places, runs_option, selecting
+from iblurry.errors import InputError
+
+if TYPE_CHECKING:
+    from iblurry.studies.selection import Selection
+    from iblurry.studies.study import Planned
+
+KINDS = ("curves", "sweep", "bars", "rates", "forgetting", "composition")
+PLACE = click.Path(path_type=Path)
+SECTIONS = {"What": (*OPTIONS, "modules"), "Figure": ("runs", "kind", "metric", "out", "as_json")}
+
+
+@click.command(cls=Sections, sections=SECTIONS)
+@selecting(default=None)
+@click.option(
+    "--kind",
+    metavar="KIND",
+    help=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.  [default: sweep for several columns, bars for the ablation, "
+    "else curves]",
+)
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=PLACE,
+    help="A .png, .svg or .pdf.  [default: figures/<study>-<data set>-<kind>.png]",
+)
+@runs_option
+@click.option("--metric", metavar="NAME", help="a_auc, a_avg, a_last or f_last, for sweep and bars.")
+@import_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
+def figure(
+    study: str,
+    select: Callable[[], Selection],
+    kind: str | None,
+    out: Path | None,
+    runs: tuple[Path, ...],
+    metric: str | None,
+    modules: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Draw what is finished of STUDY.
+
+    curves: accuracy to samples seen. sweep: a metric over what the study varies. bars: a metric per method, every seed
+    on it. rates: learning rates. forgetting: classes one by one. composition: what the memory holds.
+    """
+    from iblurry.data.sources.writing import replacing
+    from iblurry.studies.figures.kinds import check, draw, usual_kind
+    from iblurry.studies.study import found
+
+    import_own(modules)
+    chosen = select()
+    wanted, planned = chosen.study, chosen.planned
+    kind = kind or usual_kind(wanted, len({one.column for one in planned}))
+    check(kind, metric)
+    path = out or Path("figures") / f"{_safe(wanted.name)}-{_safe(chosen.dataset)}-{kind}.png"
+    check_figure(path, f"--out {path}" if out else f"The figure {path}")
+    there = found(planned, places(runs, chosen))
+    if not there:
+        raise InputError(_nothing(chosen, runs or USUAL))
+    missing = [one for one in planned if one not in there]
+    if missing:
+        click.echo(_missing(planned, missing), err=True)
+    with replacing(path) as part:
+        draw(kind, wanted, there, part, metric=metric)
+    if as_json:
+        about = {"figure": str(path), "study": wanted.name, "dataset": chosen.dataset, "kind": kind}
+        drawn = [str(result.folder) for result in there.values()]
+        click.echo(json.dumps(about | {"runs": drawn, "missing": [one.experiment.name for one in missing]}, indent=2))
+        return
+    click.echo(f"Figure: {path} ({kind}, {len(there)} {_plural(len(there))})")
+
+
+def _missing(planned: Sequence[Planned], missing: Sequence[Planned]) -> str:
+    """In one line, row by row; a row without a single run has no number."""
+    words = []
+    for row in dict.fromkeys(one.row for one in missing):
+        lacks, all_of_it = (sum(one.row == row for one in some) for some in (missing, planned))
+        words.append(row if lacks == all_of_it else f"{row} ({lacks} of {all_of_it})")
+    return f"Not there: {len(missing)} of {len(planned)} {_plural(len(planned))}: {', '.join(words)}."
+
+
+def _nothing(chosen: Selection, folders: Sequence[Path]) -> str:
+    where = " or ".join(map(str, folders))
+    count = len(chosen.planned)
+    return (
+        f"None of the {count} {_plural(count)} of the study {chosen.study.name} on {chosen.dataset} is finished in "
+        f"{where}; run them first: `{chosen.command()}`."
+    )
+
+
+def _plural(count: int) -> str:
+    return "run" if count == 1 else "runs"
+
+
+def _safe(text: str) -> str:
+    return re.sub("[^A-Za-z0-9]+", "-", text).strip("-")

@@ -1,0 +1,67 @@
+"""What a verb that runs experiments is told about the machine; nothing here is part of an experiment."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iblurry.cli.values import Number, Whole
+
+if TYPE_CHECKING:
+    from iblurry.experiment.workers import Plan
+
+OPTIONS = ("device", "precision", "jobs", "pack", "threads", "save_seconds", "save_samples")
+
+
+def machine_options(pack: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a verb these options, with so many runs to a pack unless told; its function gets one `machine`."""
+    options = (
+        click.option(
+            "--device", metavar="NAME", default="auto", help="cpu, cuda.  [default: a GPU for a ResNet if there is one]"
+        ),
+        click.option("--precision", metavar="NAME", help="float32 or bfloat16.  [default: float32; bfloat16 on a GPU]"),
+        click.option("--jobs", metavar="J", type=Whole(1), help="Runs at a time.  [default: one per core]"),
+        click.option(
+            "--pack",
+            metavar="N",
+            type=Whole(1),
+            default=pack,
+            show_default=True,
+            help="Runs side by side in one process on one GPU.",
+        ),
+        click.option(
+            "--threads", metavar="T", type=Whole(1), help="Threads of each run.  [default: its share; 1 if small]"
+        ),
+        click.option(
+            "--save-seconds",
+            metavar="S",
+            type=Number(0),
+            default=30,
+            show_default=True,
+            help="Seconds between two checkpoints.",
+        ),
+        click.option("--save-samples", metavar="S", type=Whole(1), help="Also a checkpoint every so many samples."),
+    )
+
+    def give(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def called(**given: Any) -> Any:
+            return command(machine={name: given.pop(name) for name in OPTIONS}, **given)
+
+        return functools.reduce(lambda made, option: option(made), reversed(options), called)
+
+    return give
+
+
+def plan_for(machine: dict[str, Any], out: Path, data_home: Path | None, **more: Any) -> Plan:
+    """What these options say."""
+    from iblurry.experiment.run import Often
+    from iblurry.experiment.workers import Plan
+
+    rest = {name: value for name, value in machine.items() if not name.startswith("save")}
+    often = Often(seconds=machine["save_seconds"], samples=machine["save_samples"])
+    return Plan(out=out, data_home=data_home, save=often, **rest | more)

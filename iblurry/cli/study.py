@@ -1,0 +1,132 @@
+"""`iblurry study`: every experiment behind a table or a figure, run or continued on what hardware there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iblurry.cli.machine import OPTIONS as MACHINE
+from iblurry.cli.machine import machine_options, plan_for
+from iblurry.cli.own import import_option, import_own
+from iblurry.cli.places import check_folder
+from iblurry.cli.sections import Sections
+from iblurry.cli.selecting import OPTIONS as SELECTING
+from iblurry.cli.selecting import selecting
+
+if TYPE_CHECKING:
+    from iblurry.errors import IblurryError
+    from iblurry.studies.selection import Selection
+
+LIST = "list"
+PLACE = click.Path(path_type=Path)
+SOME_FAILED = 1  # exit code
+SECTIONS = {
+    "What": (*SELECTING, "modules"),
+    "Places": ("out", "as_json"),
+    "Machine (nothing here is part of the experiments)": ("on", *MACHINE),
+}
+EXAMPLES = """\b
+Examples:
+  iblurry study list
+  iblurry study main --dataset digits
+  iblurry study memory --dataset cifar10 --methods clib,er --scale 0.1
+  iblurry study main --dataset digits --on ray
+"""
+
+
+@click.command(cls=Sections, sections=SECTIONS, epilog=EXAMPLES)
+@selecting(default="digits")
+@import_option
+@click.option("--out", metavar="FOLDER", type=PLACE, default="runs", show_default=True, help="Where runs live.")
+@click.option("--on", metavar="PLACE", default="local", show_default=True, help="local, or ray: a cluster.")
+@machine_options(pack=3)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+def study(
+    study: str,
+    select: Callable[[], Selection],
+    modules: tuple[str, ...],
+    out: Path,
+    on: str,
+    as_json: bool,
+    machine: dict[str, Any],
+) -> int:
+    """Run what is missing of a STUDY, keep what is done, and print its table; `list` names them all.
+
+    A run that fails does not stop the others. The same command goes on with what was interrupted.
+    """
+    if study == LIST:
+        _list(as_json=as_json)
+        return 0
+    check_folder(out, f"--out {out}")
+    import_own(modules)
+    chosen = select()
+    finished, failures = _run(chosen, out, machine | {"on": on})
+    return _tell(chosen, finished, failures, out, as_json=as_json)
+
+
+def _run(selection: Selection, out: Path, machine: dict[str, Any]) -> tuple[set[str], dict[str, IblurryError]]:
+    """Each experiment once, whatever its columns; the names of finished ones, and failures by theirs."""
+    from iblurry.cli.run import check_all
+    from iblurry.cli.watching import Watch
+    from iblurry.data.load import load
+    from iblurry.experiment.workers import run_all
+
+    once = {one.experiment.name: one for one in selection.planned}
+    experiments = [one.experiment for one in once.values()]
+    check_all(experiments, load(selection.dataset, selection.data_home))
+    plan = plan_for(_packed(machine, experiments), out, selection.data_home)
+    failures: dict[str, IblurryError] = {}
+    with Watch(f"{selection.study.name} on {selection.dataset}", runs=len(once)) as watch:
+        watchers = []
+        for one in once.values():
+            watchers.append(watch.watcher(" ".join(filter(None, [one.row, one.column, f"seed {one.experiment.seed}"]))))
+            if (out / one.experiment.name / "summary.json").exists():
+                watchers[-1].is_done()
+        results = run_all(experiments, plan, watchers, failures=failures)
+    return {one.experiment.name for one in results if one.summary is not None}, failures
+
+
+def _packed(machine: dict[str, Any], experiments: Sequence[Any]) -> dict[str, Any]:
+    """A pack is for a GPU; on a CPU it would only take turns."""
+    from iblurry.experiment.workers import Plan
+
+    plan = Plan(out=Path(), device=machine["device"])
+    on_gpu = any(plan.device_for(one) != "cpu" for one in experiments)
+    return machine if on_gpu else machine | {"pack": 1}
+
+
+def _tell(
+    selection: Selection, finished: set[str], failures: dict[str, IblurryError], out: Path, *, as_json: bool
+) -> int:
+    from iblurry.cli.main import INTERRUPTED
+    from iblurry.studies.formats import FORMATS
+    from iblurry.studies.table import tabulate
+
+    click.echo(FORMATS["json" if as_json else "terminal"](tabulate(selection, [out]), None), nl=False)
+    for name, error in failures.items():
+        click.echo(f"iblurry: {name} failed: {error}", err=True)
+    missing = {one.experiment.name for one in selection.planned} - finished - failures.keys()
+    if missing:
+        said = f"Stopped with {len(missing)} runs to go, and saved in {out}. The same command goes on from there."
+        click.echo(f"iblurry: {said}", err=True)
+        return INTERRUPTED
+    return SOME_FAILED if failures else 0
+
+
+def _list(*, as_json: bool) -> None:
+    from iblurry.studies.catalogue import STUDIES
+
+    if as_json:
+        fields = ("name", "title", "shows", "question", "datasets", "rows", "metrics")
+        click.echo(json.dumps([{field: getattr(one, field) for field in fields} for one in STUDIES.values()], indent=2))
+        return
+    for one in STUDIES.values():
+        click.echo(f"{one.name} - {', '.join(one.shows) or 'not in the paper'}")
+        click.echo(f"  {one.title}: {one.question}")
+        click.echo(f"  rows  {', '.join(one.rows)}")
+        columns = [column for column in one.columns(one.datasets[0]) if column]
+        click.echo(f"  data  {', '.join(one.datasets)}" + (f"; {', '.join(columns)}" if columns else ""))

@@ -1,0 +1,101 @@
+"""`iblurry table`: the table of a study from finished runs, beside the paper's, in the form that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from iblurry.cli.own import import_option, import_own
+from iblurry.cli.places import check_folder
+from iblurry.cli.sections import Sections
+from iblurry.cli.selecting import OPTIONS, listed, places, runs_option, selecting
+from iblurry.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from iblurry.studies.selection import Selection
+
+FORMATS = ("terminal", "markdown", "latex", "csv", "json")
+ENDINGS = {".txt": "terminal", ".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
+PLACE = click.Path(path_type=Path)
+SECTIONS = {
+    "What": (*OPTIONS, "modules"),
+    "Table": ("runs", "metric", "paper", "pairs", "against"),
+    "Form": ("form", "as_json", "out"),
+}
+EXAMPLES = """\b
+Examples:
+  iblurry table main --dataset cifar10
+  iblurry table main --methods clib,er,clib-balanced --pairs
+  iblurry table main --format latex --no-paper --out main.tex
+"""
+
+
+@click.command(cls=Sections, sections=SECTIONS, epilog=EXAMPLES)
+@selecting(default=None)
+@runs_option
+@click.option(
+    "--metric",
+    multiple=True,
+    metavar="LIST",
+    help="a_auc, a_avg, a_last, f_last, compute, per_compute.  [default: the study's]",
+)
+@click.option("--paper/--no-paper", default=True, show_default=True, help="The paper's numbers beside ours.")
+@click.option("--pairs", is_flag=True, help="Compare the best row with each other, seed by seed.")
+@click.option("--against", metavar="METHOD", help="Compare each row with this one instead; implies --pairs.")
+@click.option("--format", "form", metavar="NAME", help=f"{', '.join(FORMATS)}.  [default: by --out; terminal]")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--out", metavar="FILE", type=PLACE, help="Write into this file instead: .txt, .md, .tex, .csv, .json.")
+@import_option
+def table(
+    study: str,
+    select: Callable[[], Selection],
+    runs: tuple[Path, ...],
+    metric: tuple[str, ...],
+    paper: bool,
+    pairs: bool,
+    against: str | None,
+    form: str | None,
+    as_json: bool,
+    out: Path | None,
+    modules: tuple[str, ...],
+) -> None:
+    """Print the table of a STUDY from its finished runs: mean ± std over seeds, and the paper's.
+
+    What has not been run yet is named, with the command that runs it.
+    """
+    form = _form("json" if as_json and form is None else form, as_json, out)
+    import_own(modules)
+
+    from iblurry.data.sources.writing import replacing
+    from iblurry.studies.formats import FORMATS as WRITERS
+    from iblurry.studies.significance import pairs as compare
+    from iblurry.studies.table import tabulate
+
+    chosen = select()
+    made = tabulate(chosen, places(runs, chosen), metrics=listed(metric), paper=paper)
+    text = WRITERS[form](made, compare(made, against) if pairs or against else None)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    with replacing(out) as part:
+        part.write_text(click.unstyle(text), "utf-8")
+    click.echo(f"{out}: {len(made.cells)} cells, {len(made.missing)} runs missing")
+
+
+def _form(form: str | None, as_json: bool, out: Path | None) -> str:
+    """The form that was named, or that the file's name tells; raises now what could not be written later."""
+    if form is not None and form not in FORMATS:
+        raise UnknownNameError("format", form, FORMATS)
+    if as_json and form != "json":
+        raise InputError(f"--json and --format {form} are two forms; leave one of them out.")
+    if out is None:
+        return form or "terminal"
+    if form is None and out.suffix.lower() not in ENDINGS:
+        raise InputError(f"--out {out}: its ending names no form; use one of {', '.join(ENDINGS)}, or add --format.")
+    if out.is_dir():
+        raise InputError(f"--out {out} is a folder; give the name of a file.")
+    check_folder(out.parent, f"--out {out}")
+    return form or ENDINGS[out.suffix.lower()]

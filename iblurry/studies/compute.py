@@ -1,0 +1,104 @@
+"""Equal compute: a method given as many floating-point operations for training as another one takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from iblurry.errors import InputError
+from iblurry.experiment.edit import edit
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.settings import setting
+from iblurry.method import Method
+from iblurry.methods import method as method_named
+from iblurry.network.flops import flops
+from iblurry.studies.bill import EPOCHS, Extent, bill, extent, training_flops
+from iblurry.studies.study import Planned, Study
+
+EQUAL = "equal"  # the column of those with the reference's compute
+NEAREST = 10_000  # the largest denominator of an updates_per_sample: within a ten-thousandth of what is wanted
+
+
+def with_compute(experiment: Experiment, reference: Experiment, of: Extent) -> Experiment:
+    """The experiment with as many operations for training as the reference takes on the same data.
+
+    A method that is refitted gets other epochs, to the nearest whole number; any other one gets other updates per
+    sample, within a ten-thousandth. InputError where that cannot be.
+
+    >>> er, clib = (Experiment.of(name, "cifar10") for name in ("er", "clib"))
+    >>> round(float(with_compute(er, clib, extent("cifar10")).method.pace.updates_per_sample), 1)
+    11.4
+    """
+    one, method = bill(experiment, of), experiment.method
+    wanted = training_flops(reference, of) / flops(experiment.network, of.image, of.classes)
+    if one.epochs is not None:
+        left = wanted - one.steady - one.rated * float(method.pace.updates_per_sample)
+        epochs = round(left / one.study)
+        if epochs < 1:
+            raise _too_little(experiment, reference, left, "an epoch of its refits", one.study)
+        readout: Any = method.readout
+        return _replaced(experiment, readout=dataclasses.replace(readout, **{EPOCHS: epochs}))
+    left = wanted - one.steady
+    if left <= 0 or not one.rated:
+        raise _too_little(experiment, reference, left, "an update per sample", one.rated)
+    updates = Fraction(left / one.rated).limit_denominator(NEAREST)
+    try:
+        return _replaced(experiment, pace=dataclasses.replace(method.pace, updates_per_sample=updates))
+    except InputError as error:
+        raise InputError(f"{method.name} cannot be given the compute of {reference.method.name}: {error}") from error
+
+
+def equal_compute(planned: Iterable[Planned], reference: str) -> list[Planned]:
+    """Each with the compute that `reference` (written as a row is) takes in its place."""
+    return [
+        dataclasses.replace(one, experiment=with_compute(one.experiment, other, extent(one.experiment.dataset)))
+        for one in planned
+        for other in [_in_place(one.experiment, reference)]
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EqualCompute(Study):
+    """Every row twice: at its own pace, and with the compute of the reference."""
+
+    reference: str = "clib"
+
+    def placed(self, one: Planned) -> Planned:
+        return equal_compute([one], self.reference)[0] if one.column == EQUAL else one
+
+
+def _columns(dataset: str) -> Mapping[str, Mapping[str, Any]]:
+    return {"own pace": {}, EQUAL: {}}
+
+
+COMPUTE = EqualCompute(
+    name="compute",
+    title="Equal compute",
+    shows=(),
+    question="Which method is best when all may compute as much as CLIB does?",
+    datasets=("cifar10", "cifar100", "tinyimagenet", "imagenet"),
+    rows=("ewc", "bic", "mir", "gdumb", "rm", "er", "clib"),  # A-GEM and GSS alone take more where the memory is small
+    columns=_columns,
+)
+
+
+def _in_place(experiment: Experiment, reference: str) -> Experiment:
+    name, *edits = reference.split()
+    return functools.reduce(
+        edit, edits, _replaced(experiment, method=method_named(name, setting(experiment.dataset).tuning))
+    )
+
+
+def _replaced(experiment: Experiment, method: Method | None = None, **slots: Any) -> Experiment:
+    return dataclasses.replace(experiment, method=method or dataclasses.replace(experiment.method, **slots))
+
+
+def _too_little(experiment: Experiment, reference: Experiment, left: float, what: str, costs: float) -> InputError:
+    return InputError(
+        f"{experiment.method.name} cannot be given the compute of {reference.method.name}: {what} takes {costs:,.0f} "
+        f"forward passes of an image and {left:,.0f} are left after its other costs; choose a costlier reference."
+    )

@@ -1,0 +1,119 @@
+"""Class by class: accuracy over time as a heat map, and beside it what each class lost until the end."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iblurry.errors import InputError
+from iblurry.experiment.marks import mark_tasks, sample_axis
+from iblurry.experiment.style import COLOURS, sheet
+from iblurry.studies.figures.classes import Classwise, first_tasks
+from iblurry.studies.figures.edge import height, names, write_names
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
+
+NOTHING = "0.9"  # where a class is not known yet
+
+
+def forgetting(runs: Mapping[str, Classwise], path: Path | str, *, title: str | None = None) -> None:
+    """Draw single runs by their names: classes from top to bottom in order of exposure, the stream from left to right.
+
+    The bars are points of accuracy lost since a class's best earlier task end; the dashed line is their mean, F_last.
+    """
+    if not runs:
+        raise InputError("There are no runs to draw; give at least one.")
+    across = min(2, len(runs))
+    down = -(-len(runs) // across)
+    most = max(len(names(one.classes, one.met, one.ends)) for one in runs.values())
+    high = max(2.9 if across == 1 else 2.0, height(most))
+    with sheet(path, 1.0 + high * down) as figure:
+        table = figure.subplots(down, 2 * across, squeeze=False, width_ratios=[3, 1] * across)
+        pairs = table.reshape(-1, 2)
+        limits = _limits([one.lost for one in runs.values()])
+        for place, (name, one) in enumerate(runs.items()):
+            heat, strip = pairs[place]
+            mesh = _draw_heat(heat, one, high, narrow=across > 1)
+            _draw_lost(strip, one)
+            strip.set_xlim(*limits)
+            heat.set_title(textwrap.fill(name, 80 // across - 8), fontsize=9, parse_math=False)
+            if place + across >= len(runs):
+                heat.set_xlabel("samples seen")
+                strip.set_xlabel("points lost")
+        for axes in pairs[len(runs) :].flat:
+            axes.remove()
+        shown = list(pairs[: len(runs)].flat)
+        scale = figure.colorbar(mesh, ax=shown, location="bottom", shrink=0.6, aspect=60, fraction=0.06, pad=0.1 / down)
+        scale.set_label("accuracy of a class (%)")
+        if title is not None:
+            figure.suptitle(title, fontsize=10, parse_math=False)
+
+
+def _draw_heat(axes: Axes, one: Classwise, inches: float, *, narrow: bool) -> QuadMesh:
+    from matplotlib import colormaps
+
+    axes.set_facecolor(NOTHING)
+    mesh = axes.pcolormesh(
+        _edges(one.at),
+        np.arange(len(one.classes) + 1),
+        np.ma.masked_invalid(one.accuracy),
+        cmap=colormaps["cividis"],  # even in lightness and for any colour vision
+        vmin=0,
+        vmax=100,
+        rasterized=True,  # a picture of its own in SVG and PDF, else thousands of tiles
+    )
+    mark_tasks(axes, [one.ends], word="" if narrow or len(one.ends) > 6 else "task ")
+    sample_axis(axes, narrow=narrow)
+    _name_classes(axes, one, inches)
+    return mesh
+
+
+def _draw_lost(axes: Axes, one: Classwise) -> None:
+    """Bars beside the rows of the heat map, in the colour of the task a class was met in."""
+    tasks = first_tasks(one.met, one.ends)
+    order = list(dict.fromkeys(tasks))
+    shades = [COLOURS[order.index(task) % len(COLOURS)] for task in tasks]
+    rows = np.arange(len(one.classes)) + 0.5
+    axes.barh(rows, np.nan_to_num(one.lost), 0.8, color=shades, zorder=2)
+    for row in rows[np.isnan(one.lost)]:
+        axes.plot(0, row, "x", color="0.5", markersize=2.5, markeredgewidth=0.6, zorder=3)
+    if not np.isnan(one.lost).all():
+        mean = float(np.nanmean(one.lost))
+        axes.set_title(rf"$F_{{\mathrm{{last}}}}$ {mean:z.1f}", fontsize=8)
+        axes.axvline(mean, color="black", linewidth=0.9, linestyle=(0, (3, 2)), zorder=3)
+    axes.axvline(0, color="black", linewidth=0.8, zorder=3)
+    axes.set(ylim=(len(one.classes), 0), yticks=[])
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x", color="0.92", linewidth=0.6, zorder=0)
+    axes.set_axisbelow(True)
+
+
+def _name_classes(axes: Axes, one: Classwise, inches: float) -> None:
+    """At the left; a white line parts classes that were met in different tasks."""
+    tasks = first_tasks(one.met, one.ends)
+    for row in np.flatnonzero(np.diff(tasks)) + 1:
+        axes.axhline(float(row), color="white", linewidth=0.6, zorder=4)
+    axes.set(ylim=(len(one.classes), 0), yticks=[])
+    texts, starts, stops = zip(*names(one.classes, one.met, one.ends), strict=True)
+    middles = [(start + stop) / 2 for start, stop in zip(starts, stops, strict=True)]
+    write_names(axes, texts, middles, inches=inches, left=True)
+
+
+def _edges(at: Sequence[int]) -> NDArray[np.float64]:
+    """Where each time's tiles begin and end: an answer stands for the samples since the one before."""
+    return np.array([0, *at], dtype=np.float64)
+
+
+def _limits(lost: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
+    """The same for all runs: from zero, or from the most that a class gained."""
+    known = np.concatenate([np.zeros(1), *[one[~np.isnan(one)] for one in lost]])
+    low, high = float(known.min()), float(known.max())
+    room = 0.05 * max(high - low, 1.0)
+    return low - room, high + room

@@ -1,0 +1,126 @@
+"""For a paper: a table environment that needs booktabs and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from iblurry.errors import InputError
+from iblurry.experiment.table import printed
+from iblurry.studies.formats.layout import DIFFERENCE, OURS, Line, commands, has_paper, lines, missing, warnings
+from iblurry.studies.paper import COUNTERPARTS
+from iblurry.studies.significance import Pair
+from iblurry.studies.table import Cell, Measure, StudyTable
+
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "–": "--",
+    "±": r"$\pm$",
+} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+ARROWS = {"↑": r"$\uparrow$", "↓": r"$\downarrow$"}
+
+
+def to_latex(table: StudyTable, pairs: Sequence[Pair] | None = None) -> str:
+    """The best of our means in bold; n in the caption, or in the cells where they differ in it."""
+    if pairs is not None:
+        raise InputError(
+            "A latex table holds cells and no pairs; ask for --pairs with --format terminal, markdown or json."
+        )
+    kinds, across = has_paper(table), list(table.across())
+    counts = {len(cell.runs) for cell in table.cells.values() if cell.ours}
+    body = [_line(table, line, kinds, counted=len(counts) > 1) for line in lines(table, across)]
+    made = [
+        r"% \usepackage{booktabs}",
+        r"\begin{table}[t]",
+        r"  \centering",
+        rf"  \caption{{{_caption(table, counts)}}}",
+        rf"  \label{{tab:{_slug(table.study.name)}-{_slug(table.dataset)}}}",
+        rf"  \begin{{tabular}}{{{'l' * (1 + kinds)}{'c' * len(across)}}}",
+        r"    \toprule",
+        *(f"    {row}" for row in _heads(table, kinds)),
+        r"    \midrule",
+        *(f"    {row}" for row in body),
+        r"    \bottomrule",
+        r"  \end{tabular}",
+        r"\end{table}",
+    ]
+    if table.missing:
+        made += [f"% Not run yet: {'; '.join(missing(table))}", *(f"%   {one}" for one in commands(table))]
+    return "\n".join(made) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Any text as TeX prints it.
+
+    >>> escaped("50% of a_b")
+    '50\\\\% of a\\\\_b'
+    """
+    return "".join(SPECIAL.get(sign, sign) for sign in text)
+
+
+def _caption(table: StudyTable, counts: set[int]) -> str:
+    said = [f"{table.study.title}: {table.settings}."]
+    if counts:
+        over = f"{next(iter(counts))} seeds" if len(counts) == 1 else "(n) seeds"
+        numbers = "one seed" if counts == {1} else f"mean ± sample standard deviation over {over}"
+        said.append(f"Percent, {numbers}; best in bold.")
+    if has_paper(table):
+        said.append("Paper: as printed by Koh et al. (ICLR 2022).")
+    if any(cell.standing for cell in table.cells.values()):
+        said.append("Difference: ours minus theirs; within: our mean lies in their mean ± spread.")
+    caption = escaped(" ".join(said))
+    return caption + "".join(rf" $^\dagger${escaped(warning)}." for warning in warnings(table))
+
+
+def _heads(table: StudyTable, kinds: bool) -> list[str]:
+    names = [*("Method", ""), *(_heading(measure) for _, measure in table.across())]
+    if not kinds:
+        del names[1]
+    if table.columns == ("",):
+        return [_row(names)]
+    wide, first = len(table.measures), 2 + kinds
+    groups = [*([""] * (1 + kinds)), *(rf"\multicolumn{{{wide}}}{{c}}{{{escaped(one)}}}" for one in table.columns)]
+    starts = [first + wide * at for at in range(len(table.columns))]
+    rules = [rf"\cmidrule(lr){{{start}-{start + wide - 1}}}" for start in starts]
+    return [_row(groups), " ".join(rules), _row(names)]
+
+
+def _heading(measure: Measure) -> str:
+    """A_AUC ↑ as a formula and an arrow."""
+    name, _, arrow = measure.heading.partition(" ")
+    letter, line, below = name.partition("_")
+    formula = rf"${letter}_\mathrm{{{below}}}$" if line else escaped(name)
+    return " ".join(word for word in (formula, ARROWS.get(arrow, escaped(arrow))) if word)
+
+
+def _line(table: StudyTable, line: Line, kinds: bool, *, counted: bool) -> str:
+    name = escaped(COUNTERPARTS.get(line.row, line.row)) if line.kind == OURS else ""
+    cells = [_cell(table, cell, line.kind, counted=counted) for cell in line.cells]
+    return _row([name, *([line.kind] if kinds else []), *cells])
+
+
+def _cell(table: StudyTable, cell: Cell, kind: str, *, counted: bool) -> str:
+    digits = cell.measure.digits
+    if kind == DIFFERENCE:
+        return "--" if cell.difference is None else f"${cell.difference:+z.{digits}f}$ {cell.standing}"
+    number = cell.ours if kind == OURS else cell.paper
+    if number is None:
+        return "--"
+    mean = printed(number.mean, digits)
+    if kind == OURS and table.is_best(cell):
+        mean = rf"\mathbf{{{mean}}}"
+    spread = rf" \pm {printed(number.std, digits)}" if number.std is not None else ""
+    mark = r"^\dagger" if kind != OURS and cell.paper and cell.paper.warning else ""
+    return f"${mean}{spread}{mark}$" + (f" ({len(cell.runs)})" if kind == OURS and counted else "")
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _slug(text: str) -> str:
+    return re.sub("[^A-Za-z0-9]+", "-", text).strip("-")

@@ -1,0 +1,113 @@
+"""MLflow: one run each, found again by a tag; in a database of its own, or where MLFLOW_TRACKING_URI says."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from iblurry.errors import InputError
+from iblurry.studies.loggers.facts import Facts, identity
+from iblurry.studies.loggers.writer import library
+
+TAG = "iblurry.run"
+MOST_METRICS, MOST_PARAMETERS = 1000, 100  # that MLflow takes at once
+
+
+def maker(out: Path | None, project: str | None) -> Callable[[], MLflow]:
+    library("mlflow", "mlflow")
+    uri = os.environ.get("MLFLOW_TRACKING_URI") if out is None else None
+    if uri is None:
+        library("sqlalchemy", "mlflow")  # which the small mlflow-skinny comes without
+    name = project or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "iblurry"
+    return lambda: MLflow(name, uri=uri, out=out or Path("logs/mlflow"))
+
+
+class MLflow:
+    """Metrics by samples seen; one that is there already is not written twice."""
+
+    def __init__(self, project: str, *, uri: str | None, out: Path) -> None:
+        from mlflow.exceptions import MlflowException
+
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # the import set it, and told of every table it makes
+        self.errors: tuple[type[Exception], ...] = (MlflowException,)
+        self.project, self.uri, self.out = project, uri, out.absolute()
+        self._client: Any = None
+        self._id: str | None = None
+
+    def start(self, run: Facts) -> str:
+        uri = self.uri or f"sqlite:///{self.out / 'mlflow.db'}"
+        self._connect(uri)
+        if self._id is not None:
+            self._client.delete_run(self._id)
+        experiment = self._experiment()
+        named = f"tags.`{TAG}` = '{identity(run.name)}'"
+        found = self._client.search_runs([experiment], filter_string=named, max_results=1)
+        self._folder, self._found = run.folder, bool(found)
+        tags = {TAG: identity(run.name)}
+        made = found[0] if found else self._client.create_run(experiment, run_name=run.name, tags=tags)
+        self._id = made.info.run_id
+        self._metrics: list[Any] = []
+        self._there: dict[str, dict[int, float]] = {}  # metrics written in an earlier call, by name and step
+        self._words: list[str] = []
+        self._describe(run)
+        return f"{uri}, run {self._id} of {self.project}"
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        from mlflow.entities import Metric
+
+        now = int(1000 * time.time())
+        for name, value in values.items():
+            key = "/".join(identity(word) for word in name.split("/"))
+            there = self._before(key).get(step)
+            if there is None:
+                self._metrics.append(Metric(key, value, now, step))
+            elif there != value:
+                raise InputError(
+                    f"MLflow has {key} = {there} after {step} samples where {self._folder} has {value}: the run was "
+                    f"made again, elsewhere. Delete its run {self._id} there, and log it again."
+                )
+
+    def text(self, name: str, text: str, step: int) -> None:
+        self._words.append(f"{step}\t{name}\t{text}\n")
+
+    def flush(self) -> None:
+        for first in range(0, len(self._metrics), MOST_METRICS):
+            self._client.log_batch(self._id, metrics=self._metrics[first : first + MOST_METRICS])
+        self._metrics = []
+
+    def end(self, summary: Mapping[str, Any] | None) -> None:
+        self._client.log_text(self._id, "".join(self._words), "events.tsv")
+        if summary is not None:
+            self._client.set_terminated(self._id, "FINISHED")
+
+    def _connect(self, uri: str) -> None:
+        from mlflow.tracking import MlflowClient
+
+        if self.uri is None:
+            self.out.mkdir(parents=True, exist_ok=True)
+        self._client = self._client or MlflowClient(tracking_uri=uri)
+
+    def _experiment(self) -> str:
+        if (there := self._client.get_experiment_by_name(self.project)) is not None:
+            return str(there.experiment_id)
+        files = (self.out / "artifacts").as_uri() if self.uri is None else None
+        return str(self._client.create_experiment(self.project, artifact_location=files))
+
+    def _describe(self, run: Facts) -> None:
+        from mlflow.entities import Param, RunTag
+
+        parameters = [Param(name, str(value)) for name, value in run.parameters.items()]
+        for first in range(0, len(parameters), MOST_PARAMETERS):
+            self._client.log_batch(self._id, params=parameters[first : first + MOST_PARAMETERS])
+        tags = [RunTag(f"environment.{name}", str(value)) for name, value in run.environment.items()]
+        self._client.log_batch(self._id, tags=tags)
+
+    def _before(self, key: str) -> dict[int, float]:
+        if key not in self._there:
+            history = self._client.get_metric_history(self._id, key) if self._found else []
+            self._there[key] = {metric.step: metric.value for metric in history}
+        return self._there[key]

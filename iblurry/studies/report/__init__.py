@@ -1,0 +1,1 @@
+"""The report: one page, whole in one file, of all runs in a folder."""

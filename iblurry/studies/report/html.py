@@ -1,0 +1,51 @@
+"""HTML from Python, where every text is escaped unless it is HTML already."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+VOID = ("br", "col", "input", "meta", "wbr")
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def tag(name: str, /, *children: str | int | None, **attributes: str | float | bool | None) -> Html:
+    """An element; `class_` and `data_row` are written class and data-row, None and False are left out.
+
+    >>> tag("td", "<b>", class_="n", data_value=3)
+    '<td class="n" data-value="3">&lt;b&gt;</td>'
+    """
+    words = [name]
+    for key, value in attributes.items():
+        if value is not None and value is not False:
+            label = key.rstrip("_").replace("_", "-")
+            words.append(label if value is True else f'{label}="{html.escape(str(value))}"')
+    opening = f"<{' '.join(words)}>"
+    return Html(opening) if name in VOID else Html(f"{opening}{join(children)}</{name}>")
+
+
+def join(children: Sequence[str | int | None]) -> Html:
+    """One after the other; None is nothing."""
+    texts = (child if isinstance(child, Html) else html.escape(str(child)) for child in children if child is not None)
+    return Html("".join(texts))
+
+
+def cell(text: str | int | None, value: float | str | None = None, *, class_: str | None = None) -> Html:
+    """A cell of a table that can be sorted: by `value`, else by its text."""
+    return tag("td", text, class_=class_, data_value=value)
+
+
+def table(heads: Sequence[str], lines: Sequence[Sequence[Html]], *, caption: str, sides: str = "") -> Html:
+    """A table in a box of its own that scrolls; headings sort it. `sides` has an r for each column of numbers."""
+    columns = [
+        tag("th", tag("button", head, type="button"), scope="col", class_="n" if side == "r" else None)
+        for head, side in zip(heads, sides.ljust(len(heads), "l"), strict=True)
+    ]
+    body = [tag("tr", *line) for line in lines]
+    inner = tag("table", tag("caption", caption), tag("thead", tag("tr", *columns)), tag("tbody", *body))
+    return tag("div", inner, class_="scroll", tabindex=0, role="region", aria_label=caption)

@@ -1,0 +1,114 @@
+"""The runs of a report: found in a folder, read, and put together by configuration and row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iblurry.errors import InputError
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.journal import Start
+from iblurry.experiment.rows import grouped
+from iblurry.experiment.run import result
+from iblurry.studies.collect import Finished
+from iblurry.studies.compare import configuration
+from iblurry.studies.paper import Configuration, configurations
+from iblurry.studies.study import SEEDS, Study
+
+FEW = 6  # names of what was found instead of runs
+
+
+@dataclass(frozen=True)
+class Row:
+    """Runs that differ only in their seed, by seed."""
+
+    name: str
+    finished: tuple[Finished, ...]
+    unfinished: tuple[Finished, ...]  # as far as they got; those not begun have no records
+
+    @property
+    def runs(self) -> tuple[Finished, ...]:
+        return self.finished + self.unfinished
+
+    @property
+    def experiments(self) -> list[Experiment]:
+        return [run.result.experiment for run in self.runs]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One configuration: its rows."""
+
+    configuration: Configuration
+    rows: tuple[Row, ...]
+
+
+def find(place: Path) -> list[Path]:
+    """The folders of runs in a folder of them, or of data sets of them; itself if it is one."""
+    if not place.is_dir():
+        raise InputError(f"There is no folder {place}; name one that `iblurry run` or `iblurry collect` wrote.")
+    patterns = ("experiment.json", "*/experiment.json", "*/*/experiment.json")
+    found = sorted({path.parent for pattern in patterns for path in place.glob(pattern)})
+    if not found:
+        raise InputError(
+            f"{place} holds no runs, only {_listed(place)}; name the folder that `iblurry run` wrote to (usually runs) "
+            "or that of `iblurry collect` (usually results)."
+        )
+    return found
+
+
+def read(folders: Iterable[Path]) -> list[Finished]:
+    """What they hold, finished or not; an environment that was not kept is empty."""
+    places = [RunFolder(folder) for folder in folders]
+    return [Finished(result(place), place.environment() or {}) for place in places]
+
+
+def blocks(runs: Sequence[Finished]) -> list[Block]:
+    """In the paper's order, then by name; rows by name too."""
+    found: dict[Configuration, list[Finished]] = {}
+    for run in runs:
+        found.setdefault(configuration(run.result.experiment), []).append(run)
+    known = [where for where in configurations() if where in found]
+    order = dict.fromkeys([*known, *sorted(found, key=str)])
+    return [Block(where, _rows(found[where])) for where in order]
+
+
+def of_study(study: Study, runs: Sequence[Finished]) -> tuple[list[Finished], list[Experiment]]:
+    """The runs that belong to a study, and what it plans on their data sets that was not begun."""
+    datasets = dict.fromkeys(run.result.experiment.dataset for run in runs)
+    seeds = sorted({*SEEDS, *(run.result.experiment.seed for run in runs)})
+    planned = {one.experiment.digest: one for data in datasets for one in study.planned(data, seeds=seeds)}
+    mine = [run for run in runs if run.result.experiment.digest in planned]
+    if not mine:
+        first = next(iter(datasets))
+        raise InputError(
+            f"None of the {len(runs)} runs belongs to the study {study.name}; run one of its rows, such as "
+            f"`iblurry run {study.rows[-1]} --dataset {first}`, or leave --study out."
+        )
+    begun = {run.result.experiment.digest for run in mine}
+    missing = [one.experiment for digest, one in planned.items() if digest not in begun]
+    return mine, [one for one in missing if one.seed in SEEDS]
+
+
+def length(run: Finished) -> int | None:
+    """Samples of its whole stream; None before it was begun."""
+    start = run.result.records[0] if run.result.records else None
+    return start.samples if isinstance(start, Start) else None
+
+
+def _rows(runs: Sequence[Finished]) -> tuple[Row, ...]:
+    by_folder = {run.result.folder: run for run in runs}
+    rows = []
+    for name, group in grouped([run.result for run in runs]).items():
+        mine = sorted((by_folder[one.folder] for one in group), key=lambda run: run.result.experiment.seed)
+        done = [run for run in mine if run.result.summary is not None]
+        rows.append(Row(name, tuple(done), tuple(run for run in mine if run not in done)))
+    return tuple(sorted(rows, key=lambda row: row.name))
+
+
+def _listed(place: Path) -> str:
+    names = sorted(f"{path.name}/" if path.is_dir() else path.name for path in place.iterdir())
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return f"{', '.join(names[:FEW])}{more}" if names else "nothing at all"

@@ -1,0 +1,64 @@
+"""What of a study is wanted: on which data, which rows and columns, at what scale."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from iblurry.errors import InputError
+from iblurry.studies.compute import equal_compute
+from iblurry.studies.study import SEEDS, Planned, Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The same for whoever runs, tabulates or draws a study."""
+
+    study: Study
+    dataset: str
+    rows: tuple[str, ...] | None = None  # of the study or any others, as `iblurry run` and --set write them
+    only: tuple[str, ...] | None = None  # columns
+    seeds: tuple[int, ...] = SEEDS
+    scale: float = 1.0
+    equal_compute: str | None = None  # the row whose training FLOPs all get
+    data_home: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.rows or ():
+            if (self.rows or ()).count(name) > 1:
+                raise InputError(f"{name} is named {(self.rows or ()).count(name)} times; name each once.")
+
+    @cached_property
+    def planned(self) -> list[Planned]:
+        """Column by column, row by row, seed by seed."""
+        study = replace(self.study, rows=self.rows or self.study.rows)
+        planned = study.planned(
+            self.dataset, only=self.only, seeds=self.seeds, scale=self.scale, data_home=self.data_home
+        )
+        return planned if self.equal_compute is None else equal_compute(planned, self.equal_compute)
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Its rows, in order."""
+        return self.rows or self.study.rows
+
+    def command(self, verb: str = "study") -> str:
+        """`iblurry study ...` that runs what is missing of it."""
+        words = ["iblurry", verb, self.study.name, "--dataset", self.dataset]
+        given: dict[str, tuple[Any, Sequence[Any] | None]] = {
+            "--methods": (self.rows, None),
+            "--only": (self.only, None),
+            "--seeds": (self.seeds, SEEDS),
+        }
+        for option, (value, usual) in given.items():
+            if value != usual:
+                words += [option, ",".join(map(str, value))]
+        if self.scale != 1:
+            words += ["--scale", f"{self.scale:g}"]
+        if self.equal_compute is not None:
+            words += ["--equal-compute", self.equal_compute]
+        return shlex.join(words)

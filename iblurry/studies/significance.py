@@ -1,0 +1,171 @@
+"""Two methods compared seed by seed: how often one is ahead, by how much, and what so few seeds can tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from iblurry.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from iblurry.experiment.table import Better
+    from iblurry.studies.table import StudyTable
+
+LEVEL = 0.05  # the usual one of tests; intervals hold 1 - LEVEL
+MOST = 24  # seeds: the exact test looks at all 2^n signs
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Differences first minus second over the seeds both have; n of them."""
+
+    seeds: tuple[int, ...]
+    differences: tuple[float, ...]
+    ahead: int  # seeds on which the first is better
+    even: int
+    mean: float | None  # None without a seed in common
+    std: float | None  # by n - 1; None below two seeds, as is what follows
+    interval: tuple[float, float] | None  # of the mean, 95 %
+    p: float | None  # two-sided, of the exact sign-flip test
+
+    @property
+    def n(self) -> int:
+        return len(self.seeds)
+
+    def __str__(self) -> str:
+        if self.mean is None:
+            return "no seed in common"
+        words = f"ahead on {self.ahead} of {_seeds(self.n)}" + (f", even on {self.even}" if self.even else "")
+        words += f", {self.mean:+z.2f}"
+        if self.std is None or self.interval is None or self.p is None:
+            return f"{words} points; one seed has no interval"
+        low, high = self.interval
+        words += f" ± {self.std:.2f} points, 95 % t interval [{low:+z.2f}, {high:+z.2f}], sign-flip p {self.p:.2g}"
+        return words if least_p(self.n) <= LEVEL else f"{words}; {self.n} seeds cannot tell more"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two rows in one column for one number."""
+
+    column: str
+    metric: str
+    first: str
+    second: str
+    paired: Paired
+
+    def __str__(self) -> str:
+        return f"{self.first} over {self.second}: {self.paired}"
+
+
+def pairs(table: StudyTable, against: str | None = None) -> list[Pair]:
+    """Column by column and number by number: the best row over each other, or each other over `against`."""
+    if against is not None:
+        _check(table, against)
+    made = []
+    for column, measure in table.across():
+        rows = {cell.row: cell.values for cell in table.along(column, measure) if cell.values}
+        if measure.better is None or not rows or (against is not None and against not in rows):
+            continue
+        one = against or _best(rows, measure.better)
+        for other in (row for row in rows if row != one):
+            first, second = (other, one) if against else (one, other)
+            compared = paired(rows[first], rows[second], lower=measure.better is min)
+            made.append(Pair(column, measure.name, first, second, compared))
+    return made
+
+
+def paired(first: Mapping[int, float], second: Mapping[int, float], *, lower: bool = False) -> Paired:
+    """Numbers by seed against numbers by seed; `lower`: less is better.
+
+    >>> str(paired({1: 70.0, 2: 71.0, 3: 75.0}, {1: 57.0, 2: 57.0, 3: 61.0}))[:60]
+    'ahead on 3 of 3 seeds, +13.67 ± 0.58 points, 95 % t interval'
+    """
+    seeds = tuple(seed for seed in first if seed in second)
+    differences = np.array([first[seed] - second[seed] for seed in seeds])
+    wins = int((differences < 0).sum() if lower else (differences > 0).sum())
+    many = len(seeds) > 1
+    return Paired(
+        seeds,
+        tuple(differences.tolist()),
+        ahead=wins,
+        even=int((differences == 0).sum()),
+        mean=float(differences.mean()) if seeds else None,
+        std=float(differences.std(ddof=1)) if many else None,
+        interval=t_interval(differences.tolist()) if many else None,
+        p=sign_flip_p(differences.tolist()) if many else None,
+    )
+
+
+def t_interval(differences: Sequence[float]) -> tuple[float, float]:
+    """Mean ± t s / √n with Student's t of n - 1 degrees of freedom: 95 % if the differences are about normal."""
+    from scipy.special import stdtrit
+
+    values = np.array(differences)
+    half = float(stdtrit(len(values) - 1, 1 - LEVEL / 2) * values.std(ddof=1) / math.sqrt(len(values)))
+    return float(values.mean()) - half, float(values.mean()) + half
+
+
+def sign_flip_p(differences: Sequence[float]) -> float:
+    """The share of all 2^n ways to sign the differences whose mean is as far from 0, or farther.
+
+    Exact if neither method is better: which of the two a difference favours is then a coin's throw, seed by seed.
+
+    >>> sign_flip_p([13.0, 14.0, 14.0])
+    0.25
+    """
+    if len(differences) > MOST:
+        raise InputError(f"The exact test takes up to {MOST} seeds, not {len(differences)}; name fewer with --seeds.")
+    sums = np.zeros(1)
+    for one in differences:
+        sums = np.concatenate([sums + one, sums - one])
+    slack = 1e-9 * sum(map(abs, differences))  # equal sums differ in their last bits
+    return float((np.abs(sums) >= abs(sum(differences)) - slack).mean())
+
+
+def least_p(seeds: int) -> float:
+    """The smallest two-sided p that so many seeds can give: all on one side, and the mirror image."""
+    return min(1.0, 2.0 ** (1 - seeds))
+
+
+def caveats(made: Sequence[Pair]) -> list[str]:
+    """What the numbers mean and what they cannot tell, in sentences."""
+    if not made:
+        return ["There is no pair to compare: fewer than two rows have finished runs."]
+    counts = sorted({pair.paired.n for pair in made} - {0})
+    needed = next(n for n in range(1, MOST) if least_p(n) <= LEVEL)
+    notes = [
+        f"The smallest two-sided p of {_seeds(n)} by the sign-flip test is {least_p(n):.2g}: {_seeds(n)} cannot reach "
+        f"{LEVEL:g} by that test, whatever the methods do; {needed} seeds can ({least_p(needed):.2g})."
+        for n in counts
+        if least_p(n) > LEVEL
+    ]
+    about = (
+        "Differences are paired by seed, mean ± sample standard deviation (n - 1). The t interval holds 95 %, with "
+        "n - 1 degrees of freedom, if they are about normal, which few seeds cannot show. Nothing is corrected for how "
+        "many pairs there are, nor for a row being picked as the best."
+    )
+    return [about, *notes]
+
+
+def _seeds(n: int) -> str:
+    return f"{n} seed" if n == 1 else f"{n} seeds"
+
+
+def _best(rows: Mapping[str, Mapping[int, float]], better: Better) -> str:
+    means = {row: float(np.mean(list(values.values()))) for row, values in rows.items()}
+    wanted = better(means.values())
+    return next(row for row, mean in means.items() if mean == wanted)
+
+
+def _check(table: StudyTable, against: str) -> None:
+    if against not in table.rows:
+        raise UnknownNameError("row of the table", against, table.rows)
+    there = [row for row in table.rows if any(cell.values for key, cell in table.cells.items() if key[0] == row)]
+    if against not in there:
+        others = f"; name one that has: {', '.join(there)}" if there else ", nor has any other row; run it first"
+        raise InputError(f"--against {against}: it has no finished run here{others}.")

@@ -1,0 +1,123 @@
+"""`iblurry figure`: from finished runs to a file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from iblurry.cli.selecting import listed
+from iblurry.studies import catalogue
+from iblurry.studies.figures import kinds
+from iblurry.studies.study import Study
+from tests.studies.written import usual, write_run
+
+SWEEP = Study(
+    name="sizes",
+    title="Sizes",
+    shows=(),
+    question="How much memory?",
+    datasets=("cifar10", "digits"),
+    rows=("er", "clib terms=CrossEntropy", "clib"),
+    columns=lambda dataset: {"K=200": {"memory": 200}, "K=500": {}},
+    metrics=("a_avg", "a_auc"),
+)
+
+
+@pytest.fixture
+def runs(here):
+    """Two methods of the study "main", one seed missing; one run is in both of the usual places."""
+    for method, level in (("er", 58), ("clib", 71)):
+        for seed in (1, 2):
+            write_run(here / "results/cifar10", usual(method, seed), level)
+    write_run(here / "runs", usual("clib", 1), 20)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What is drawn, and from what."""
+    calls = []
+
+    def keep(kind, study, found, path, *, metric=None):
+        path.write_bytes(b"drawn")
+        calls.append((kind, [str(result.folder.parent) for result in found.values()], metric))
+
+    monkeypatch.setattr(kinds, "draw", keep)
+    return calls
+
+
+@pytest.fixture
+def sizes(monkeypatch):
+    monkeypatch.setitem(catalogue.STUDIES, "sizes", SWEEP)
+    monkeypatch.setitem(catalogue.STUDIES, "ablation", Study(**vars(SWEEP) | {"name": "ablation"}))
+
+
+def test_a_figure_and_what_is_missing(runs, call, here):
+    said = call("figure", "main")
+    assert said.code == 0
+    assert said.out == "Figure: figures/main-cifar10-curves.png (curves, 4 runs)\n"
+    assert said.err == "Not there: 20 of 24 runs: joint, ewc, bic, mir, gdumb, rm, er (1 of 3), clib (1 of 3).\n"
+    first = (here / "figures/main-cifar10-curves.png").read_bytes()
+    call("figure", "main", "--dataset", "cifar10", "--out", "again.png")
+    assert (here / "again.png").read_bytes() == first
+
+
+@pytest.mark.parametrize("kind", ["sweep", "bars", "rates", "forgetting"])
+def test_every_kind_is_drawn(runs, call, here, kind):
+    said = call("figure", "main", "--kind", kind, "--out", f"new/{kind}.svg", "--methods", "clib,er")
+    assert said.code == 0, said.err
+    assert (here / f"new/{kind}.svg").read_bytes().startswith(b"<?xml")
+    assert said.out == f"Figure: new/{kind}.svg ({kind}, 4 runs)\n"
+
+
+def test_the_first_place_counts_and_places_can_be_named(runs, call, asked):
+    call("figure", "main", "--methods", "clib")
+    call("figure", "main", "--runs", "results/cifar10", "--runs", "runs", "--methods", "clib", "--methods", "er,")
+    assert [folders for _, folders, _ in asked] == [["runs", "results/cifar10"], ["results/cifar10"] * 4]
+
+
+def test_the_kind_that_suits(runs, sizes, call, asked):
+    for study in ("main", "sizes", "ablation"):
+        assert call("figure", study).code == 0
+    call("figure", "sizes", "--kind", "bars", "--metric", "f_last")
+    assert [(kind, metric) for kind, _, metric in asked] == [
+        ("curves", None),
+        ("sweep", None),
+        ("bars", None),
+        ("bars", "f_last"),
+    ]
+
+
+def test_a_row_may_have_a_comma_of_its_own():
+    rows = ("er", "er terms=A,B", "clib")
+    assert listed(("clib,er",), rows) == ("clib", "er")
+    assert listed(("er terms=A,B", " clib ,"), rows) == ("er terms=A,B", "clib")
+    assert listed((), rows) is None
+
+
+def test_json(runs, call):
+    about = json.loads(call("figure", "main", "--methods", "er", "--kind", "bars", "--json").out)
+    assert (about["figure"], about["kind"]) == ("figures/main-cifar10-bars.png", "bars")
+    assert (about["study"], about["dataset"]) == ("main", "cifar10")
+    assert about["runs"] == [f"results/cifar10/{usual('er', seed).name}" for seed in (1, 2)]
+    assert about["missing"] == [usual("er", 3).name]
+
+
+def test_refusals(runs, sizes, refused, here):
+    assert "no study called 'mian'. Did you mean 'main'?" in refused("figure", "mian")
+    assert "no kind of figure called 'curve'. Did you mean 'curves'?" in refused("figure", "main", "--kind", "curve")
+    assert "no metric called 'auc'" in refused("figure", "main", "--kind", "bars", "--metric", "auc")
+    assert "A figure of curves shows no metric; leave a_avg out" in refused("figure", "main", "--metric", "a_avg")
+    assert "no method called 'clip'. Did you mean 'clib'?" in refused("figure", "main", "--methods", "clip")
+    assert "end it in .png, .svg or .pdf" in refused("figure", "main", "--out", "figure.jpg")
+    said = refused("figure", "main", "--dataset", "cifar100")
+    assert "None of the 24 runs of the study main on cifar100 is finished in runs or results" in said
+    assert "`iblurry study main --dataset cifar100`" in said
+    assert "--runs elsewhere: there is no such folder" in refused("figure", "sizes", "--runs", "elsewhere")
+
+
+def test_journals_that_do_not_say_what_the_memory_held(runs, call, here):
+    said = call("figure", "main", "--methods", "er", "--kind", "composition")
+    assert said.code == 2
+    assert "do not say what the memory held; run them again" in said.err
+    assert not (here / "figures").exists() or not list((here / "figures").iterdir())

@@ -1,0 +1,111 @@
+"""`iblurry study`: what is missing is run, whatever happens to workers and to itself; the table is the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from iblurry.experiment import desk, workers
+
+ROOT = Path(__file__).parents[2]
+DATA = "shapes:classes=10,train=12,test=2,size=8,channels=1"
+SOME = ["main", "--dataset", DATA, "--methods", "er,clib", "--seeds", "1,2"]
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Runs in this process, one after the other: whether workers come to an end is tested elsewhere."""
+
+    def sweep(todo, runner, plan, jobs, failures, stop):
+        for task in todo:
+            runner.run(task)
+
+    monkeypatch.setattr(workers, "_sweep", sweep)
+
+
+def test_list(call):
+    said = call("study", "list")
+    assert said.code == 0
+    assert "main - Table 1, Table 8" in said.out
+    assert "curves - Figure 4" in said.out
+    assert {one["name"]: one for one in json.loads(call("study", "list", "--json").out)}["gss"]["shows"] == ["Table 7"]
+
+
+def test_what_is_missing_is_run_and_the_rest_is_kept(few, call, here):
+    said = call("study", *SOME)
+    assert said.code == 0, said.err
+    assert "clib" in said.out
+    assert "(2)" in said.out
+    runs = sorted(path.parent.name for path in here.glob("runs/*/summary.json"))
+    assert len(runs) == 4
+    before = {name: (here / "runs" / name / "summary.json").stat().st_mtime_ns for name in runs}
+    more = call("study", *SOME[:-1], "1,2,3")
+    assert "(3)" in more.out
+    assert {name: (here / "runs" / name / "summary.json").stat().st_mtime_ns for name in runs} == before
+    assert call("table", *SOME, "--runs", "runs").out == said.out
+
+
+def test_some_columns_at_a_smaller_scale(few, call, here):
+    data = "shapes:classes=10,train=40,test=2,size=8,channels=1"
+    part = ["--methods", "er", "--seeds", "1", "--only", "N=0", "--scale", "0.2"]
+    said = call("study", "disjoint", "--dataset", data, *part)
+    assert said.code == 0, said.err
+    (run,) = here.glob("runs/*/summary.json")
+    assert json.loads(run.read_text())["samples"] == 80
+    assert "N=50" not in said.out
+
+
+def test_a_failure_is_said_and_the_others_are_done(monkeypatch, few, call, here):
+    usual = workers._sweep
+
+    def failing(todo, runner, plan, jobs, failures, stop):
+        first, *rest = todo
+        failures[first.experiment.name] = desk.StoppedError("the disk is full")
+        usual(rest, runner, plan, jobs, failures, stop)
+
+    monkeypatch.setattr(workers, "_sweep", failing)
+    said = call("study", *SOME)
+    assert said.code == 1
+    assert "er-shapes-1-" in said.err
+    assert "failed: the disk is full" in said.err
+    assert "Not run" in said.out or "iblurry study main" in said.out
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (["mian"], "Did you mean 'main'?"),
+        (["main", "--methods", "clip"], "Did you mean 'clib'?"),
+        (["main", "--scale", "0"], "--scale 0 leaves nothing"),
+        (["disjoint", "--only", "N=7"], "no column of the study disjoint called 'N=7'"),
+        (["main", "--on", "moon"], "no place to run on called 'moon'"),
+        (["main", "--seeds", "1,1"], "names a seed twice"),
+    ],
+)
+def test_refusals(words, sentence, refused):
+    assert sentence in refused("study", *words)
+
+
+def test_killed_itself_and_its_workers_it_comes_to_the_same_table(call, here, monkeypatch):
+    command = [sys.executable, "-m", "iblurry", "study", *SOME, "--jobs", "2", "--save-samples", "5"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as first:
+        end = time.monotonic() + 120
+        while not list(here.glob("runs/*/checkpoint-*.safetensors")):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        first.send_signal(signal.SIGKILL)
+    again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0, again.stderr
+    with monkeypatch.context() as patch:
+        patch.chdir(here.parent)
+        patch.setattr(workers, "_sweep", lambda todo, runner, *rest: [runner.run(task) for task in todo])
+        alone = call("study", *SOME, "--out", "alone")
+    assert again.stdout == alone.out

@@ -1,0 +1,123 @@
+"""`iblurry table`: studies from the command line, where runs are looked for, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from iblurry.cli import table as module
+from iblurry.studies import catalogue
+from iblurry.studies.formats import FORMATS
+from tests.studies.tiny import TINY, write_tiny
+from tests.studies.written import usual, write_run
+
+RESULTS = Path(__file__).parent.parent.parent / "results"
+
+
+@pytest.fixture
+def tiny(here, monkeypatch):
+    monkeypatch.setitem(catalogue.STUDIES, "tiny", TINY)
+    return here
+
+
+def means(said):
+    about = json.loads(said.out)
+    return {(one["row"], one["column"]): one["mean"] for one in about["cells"] if one["metric"] == "a_auc"}
+
+
+def test_the_forms_are_those_of_the_library():
+    assert tuple(FORMATS) == module.FORMATS
+    assert set(module.ENDINGS.values()) == set(FORMATS)
+
+
+def test_this_repositorys_results(call):
+    metrics = ("--metric", "a_auc,a_avg,f_last")
+    said = call("table", "main", "--dataset", "cifar10", "--runs", RESULTS, "--pairs", *metrics)
+    assert (said.code, said.err) == (0, "")
+    lines = [line.split("  ") for line in said.out.splitlines()]
+    rows = [[word.strip() for word in line if word.strip()] for line in lines]
+    at = rows.index(["er", "ours", "58.32 ± 2.51 (3)", "62.79 ± 2.47 (3)", "26.81 ± 2.19 (3)"])
+    assert rows[at + 1] == ["paper", "57.46 ± 2.25", "60.17 ± 2.96", "30.20 ± 2.96"]
+    assert rows[at + 2] == ["difference", "+0.86 within", "+2.62 within", "-3.39 below"]
+    words = " ".join(said.out.split())
+    assert "clib over er: ahead on 3 of 3 seeds, +13.54 ± 0.09 points, 95 % t interval [+13.32, +13.75]" in words
+    assert "3 seeds cannot reach 0.05 by that test" in words
+    assert "\x1b" not in said.out
+    assert max(map(len, said.out.splitlines()[1:])) <= 80
+
+
+def test_runs_first_then_results(tiny, call):
+    write_run(tiny / "runs", usual("er", 1), 50, wobble=0)
+    for seed in (1, 2):
+        write_run(tiny / "results" / "cifar10", usual("er", seed), 60, wobble=0)
+    assert means(call("table", "tiny", "--json"))["er", "K=500"] == pytest.approx(55)
+    named = call("table", "tiny", "--runs", "results", "--format", "json")
+    assert means(named)["er", "K=500"] == pytest.approx(60)
+    direct = call("table", "tiny", "--runs", "results/cifar10", "--json")
+    assert means(direct) == means(named)
+    both = call("table", "tiny", "--runs", "results", "--runs", "runs", "--json")
+    assert means(both)["er", "K=500"] == pytest.approx(60)
+
+
+def test_choices(tiny, call):
+    write_tiny(tiny / "runs")
+    said = call("table", "tiny", "--methods", "clib,er", "--methods", "clib-released", "--metric", "a_avg,a_last")
+    said_json = json.loads(
+        call("table", "tiny", "--methods", "clib,er", "--metric", "a_avg", "--no-paper", "--seeds", "1,2", "--json").out
+    )
+    assert "clib-released" in said.out
+    assert "A_last ↑" in said.out
+    assert "A_AUC" not in said.out
+    assert "iblurry study tiny --dataset cifar10 --methods clib,er,clib-released" in said.out
+    assert (said_json["rows"], said_json["metrics"], said_json["seeds"]) == (["clib", "er"], ["a_avg"], [1, 2])
+    assert all(cell["paper"] is None for cell in said_json["cells"])
+    against = call("table", "tiny", "--against", "er", "--json")
+    assert [pair["second"] for pair in json.loads(against.out)["pairs"]] == ["er", "er"]
+
+
+@pytest.mark.parametrize("name, start", [("t.txt", "Memory"), ("t.md", "###"), ("t.tex", "%"), ("t.csv", "study,")])
+def test_the_ending_tells_the_form(tiny, call, name, start):
+    write_tiny(tiny / "runs")
+    said = call("table", "tiny", "--out", f"deep/{name}")
+    assert (said.code, said.out, said.err) == (0, f"deep/{name}: 12 cells, 7 runs missing\n", "")
+    text = (tiny / "deep" / name).read_text("utf-8")
+    assert text.startswith(start)
+    assert "\x1b" not in text
+    forced = call("table", "tiny", "--out", name, "--json")
+    assert forced.code == 0
+    assert json.loads((tiny / name).read_text("utf-8"))["study"] == "tiny"
+
+
+def test_parts_of_ones_own(tiny, own, apart):
+    """A row that only --import makes known."""
+    (said,) = apart("table main --methods clib-oldest,clib --import mine.py")
+    assert said.code == 0, said.err
+    assert "Not run yet: clib-oldest; clib." in said.out
+    assert "iblurry study main --dataset cifar10" in said.out
+
+
+def test_refusals(tiny, refused):
+    write_run(tiny / "runs", usual("er", 1), 50, wobble=0)
+    (tiny / "file").touch()
+    (run,) = (tiny / "runs").iterdir()
+    assert "Missing argument 'STUDY'" in refused("table")
+    assert "no study called 'mian'. Did you mean 'main'" in refused("table", "mian")
+    assert "no metric called 'auc'" in refused("table", "tiny", "--metric", "auc")
+    assert "no method called 'clob'. Did you mean 'clib'" in refused("table", "tiny", "--methods", "clob")
+    assert "no format called 'tex'" in refused("table", "tiny", "--format", "tex")
+    assert "no data source called 'cifar1'" in refused("table", "tiny", "--dataset", "cifar1")
+    assert "--runs nowhere: there is no such folder" in refused("table", "tiny", "--runs", "nowhere")
+    assert "is a run; name the folder that holds it, runs" in refused("table", "tiny", "--runs", f"runs/{run.name}")
+    assert "--out t.html: its ending names no form" in refused("table", "tiny", "--out", "t.html")
+    assert "--out runs is a folder" in refused("table", "tiny", "--out", "runs", "--format", "csv")
+    assert "file is a file, not a folder" in refused("table", "tiny", "--out", "file/t.md")
+    assert "--json and --format csv are two forms" in refused("table", "tiny", "--json", "--format", "csv")
+    assert "A latex table holds cells and no pairs" in refused("table", "tiny", "--format", "latex", "--pairs")
+    assert "no row of the table called 'gdumb'" in refused("table", "tiny", "--against", "gdumb")
+    assert "--against mir: it has no finished run here; name one that has: er" in refused(
+        "table", "tiny", "--against", "mir"
+    )
+    assert "--seeds 1,1 names a seed twice" in refused("table", "tiny", "--seeds", "1,1")
+    assert "er is named 2 times" in refused("table", "tiny", "--methods", "er,er")

@@ -1,0 +1,77 @@
+"""What surrounds our own kernels, with plain arithmetic in their place: the kernels themselves need a GPU."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from iblurry.dice import Dice
+from iblurry.network import convolution
+from iblurry.network.build import build
+from iblurry.network.convolution import First, Quickened, quickened
+from iblurry.network.folded import Folded
+from iblurry.network.unit import Unit
+
+CPU = torch.device("cpu")
+
+
+def body():
+    return build("resnet18", (3, 16, 16), 4, dice=Dice(1)).body
+
+
+def plain_patches(images, room, side):
+    count, channels, high, wide = images.shape
+    met = F.unfold(images, side, padding=side // 2).view(count, channels, side**2, high, wide)
+    room[:, : channels * side**2] = met.transpose(1, 2).flatten(1, 2)
+
+
+@pytest.fixture
+def stand_ins(monkeypatch):
+    own = SimpleNamespace(patches=plain_patches, answers=SimpleNamespace(answer=lambda *args, **kwargs: None))
+    monkeypatch.setattr(convolution, "kernels", lambda device: own)
+    monkeypatch.setattr(torch, "cudnn_convolution_relu", lambda x, w, b, *rest: F.relu(F.conv2d(x, w, b, *rest)))
+
+
+def test_there_are_no_kernels_for_a_cpu():
+    assert convolution.kernels(CPU) is None
+    assert quickened(body(), CPU) is None
+
+
+def test_of_patches_a_convolution_of_side_1_makes_the_same(stand_ins):
+    network = body().eval()
+    images = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(1))
+    folded = Folded(network, torch.bfloat16, lambda pixels: pixels)
+    first, *others = folded.parts
+    assert isinstance(first, First)
+    assert first.weight.shape == (64, 32, 1, 1)
+    assert not any(isinstance(part, First) for part in others)
+    with torch.no_grad():
+        folded.refresh()
+        expected = network.layers[0](images)
+        room = folded._enter(images)
+        torch.testing.assert_close(first(room).float(), expected, rtol=0.02, atol=0.02)
+
+
+def test_weights_are_rounded_for_one_forward_pass():
+    seen = []
+
+    def learn(maps, unit):
+        seen.append((unit.rounded, unit.convolution.weight))
+        return unit.convolution(maps)
+
+    network = build("resnet18", (3, 16, 16), 4, dice=Dice(1))
+    units = [module for module in network.body.modules() if isinstance(module, Unit)][1:]
+    network.quickened = Quickened(units, learn)
+    network.precision = torch.bfloat16
+    network(torch.zeros(2, 3, 16, 16))
+    assert len(seen) == len(units)
+    for rounded, weight in seen:
+        assert not rounded.requires_grad
+        assert torch.equal(rounded, weight.to(torch.bfloat16))
+    assert all(unit.rounded is None for unit in units)
+    before = seen[0][0].clone()
+    units[0].convolution.weight.data.add_(1)
+    network(torch.zeros(2, 3, 16, 16))
+    assert torch.equal(seen[0][0], before)  # still what a backward pass of the first one needs
+    assert torch.equal(seen[len(units)][0], units[0].convolution.weight.to(torch.bfloat16))

@@ -1,0 +1,140 @@
+"""Equal compute: what is foreseen is what runs spend, and what is made equal is equal when it was run."""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+
+import pytest
+
+from iblurry.data.load import load
+from iblurry.errors import InputError
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.journal import Spent
+from iblurry.experiment.run import run
+from iblurry.methods import METHODS
+from iblurry.network.flops import flops
+from iblurry.parts import Diverse
+from iblurry.studies.bill import EXTENTS, Extent, bill, extent, training_flops
+from iblurry.studies.compute import COMPUTE, equal_compute, with_compute
+from iblurry.studies.study import Planned
+from tests.experiment.small import DATA, small
+
+CIFAR = EXTENTS["cifar10"]
+MAIN = ("er", "ewc", "mir", "agem", "gss", "gdumb", "rm", "clib", "joint", "clib-stream")
+
+
+def spent(experiment, out):
+    """Training's operations as counted."""
+    record = run(experiment, out).records[-1]
+    assert isinstance(record, Spent)
+    return sum(record.flops.values()) - record.flops["queries"]
+
+
+def quick(name, **changes):
+    one = small(name, **changes)
+    if name != "gss":
+        return one
+    return dataclasses.replace(one, method=dataclasses.replace(one.method, admission=Diverse(batches=1, size=3)))
+
+
+@pytest.mark.parametrize("name", MAIN)
+def test_the_bill_is_what_a_run_spends(name, tmp_path):
+    one = quick(name)
+    assert spent(one, tmp_path) == training_flops(one, extent(DATA))
+    assert one.order(load(DATA)).ends == (40, 80)  # of equal length, as the bill has it
+
+
+def test_what_claims_samples_is_nearly_right(tmp_path):
+    assert spent(small("bic"), tmp_path) == pytest.approx(training_flops(small("bic"), extent(DATA)), rel=0.05)
+
+
+def test_it_is_cut_with_the_stream(tmp_path):
+    cut = small("clib", samples=53)
+    assert spent(cut, tmp_path) == training_flops(cut, extent(DATA))
+    assert training_flops(small("er", samples=3), extent(DATA)) == 0  # not a round
+
+
+@pytest.mark.parametrize("name", ["er", "mir", "gss", "rm", "gdumb", "clib"])
+def test_equal_when_run(name, tmp_path):
+    reference = small("clib")
+    given = with_compute(quick(name), reference, extent(DATA))
+    wanted, got = spent(reference, tmp_path), spent(given, tmp_path)
+    image = flops("mlp", (1, 8, 8), 4)
+    one = bill(given, extent(DATA))
+    if given.method.refit is not None:
+        assert abs(got - wanted) <= one.study * image / 2
+        assert given.method.pace == small(name).method.pace
+    else:
+        assert abs(got - wanted) <= 2 * image * one.rated / 80  # an update or two at the end
+        assert given.method.readout == small(name).method.readout
+
+
+def test_by_hand():
+    """CIFAR-10, K = 500: CLIB takes 3 * 16 + its rows each sample, ER 3 * 16 once it has rows to rehearse."""
+    clib, er = Experiment.of("clib", "cifar10"), Experiment.of("er", "cifar10")
+    image = flops("resnet18", (3, 32, 32), 10)
+    filling = sum(3 * min(16, rows) + rows for rows in range(1, 501))
+    assert training_flops(clib, CIFAR) == image * (filling + 49_500 * (48 + 500))
+    assert training_flops(er, CIFAR) == image * (8 * 24 + 49_992 * 48)
+    given = with_compute(er, clib, CIFAR)
+    wanted = training_flops(clib, CIFAR) / training_flops(er, CIFAR)
+    assert float(given.method.pace.updates_per_sample) == pytest.approx(wanted, rel=1e-4)
+    assert given.method.pace.updates_per_sample.denominator <= 10_000
+    assert with_compute(clib, clib, CIFAR) == clib
+    assert given.name != er.name
+
+
+def test_a_larger_network_is_in_it():
+    small_one, large = (Experiment.of("er", "cifar10", network=name) for name in ("resnet18", "resnet34"))
+    given = with_compute(small_one, large, CIFAR)
+    ratio = flops("resnet34", (3, 32, 32), 10) / flops("resnet18", (3, 32, 32), 10)
+    assert float(given.method.pace.updates_per_sample) == pytest.approx(ratio, rel=1e-4)
+
+
+def test_what_cannot_be_is_refused():
+    er = Experiment.of("er", "cifar10")
+    with pytest.raises(
+        InputError, match=r"gss cannot be given the compute of er: .* left after its other costs; choose"
+    ):
+        with_compute(Experiment.of("gss", "cifar10"), er, CIFAR)
+    with pytest.raises(InputError, match="agem cannot be given the compute of er: 8 samples earn"):
+        with_compute(Experiment.of("agem", "cifar10"), er, CIFAR)
+    seldom = dataclasses.replace(er.method.pace, updates_per_sample=Fraction(1, 8))
+    less = dataclasses.replace(er, method=dataclasses.replace(er.method, pace=seldom), samples=5000)
+    with pytest.raises(InputError, match=r"joint cannot be given .*: an epoch of its refits takes 150,000 forward"):
+        with_compute(Experiment.of("joint", "cifar10"), less, CIFAR)
+
+
+def test_a_plan_keeps_its_places():
+    planned = [Planned(name, "N=50", Experiment.of(name, "cifar10", seed=2, memory=200)) for name in ("er", "clib")]
+    equal = equal_compute(planned, "clib")
+    assert [(one.row, one.column, one.experiment.seed) for one in equal] == [("er", "N=50", 2), ("clib", "N=50", 2)]
+    assert equal[1] == planned[1]
+    assert 5 < equal[0].experiment.method.pace.updates_per_sample < 5.3  # (48 + 200) / 48
+    halved = equal_compute(planned, "clib pace.measure_every=2")
+    assert halved[1].experiment.method.pace.updates_per_sample < 1
+
+
+def test_the_study():
+    planned = COMPUTE.planned("cifar10", seeds=(1, 2))
+    assert [one.column for one in planned] == ["own pace"] * 14 + ["equal"] * 14
+    assert set(COMPUTE.rows) <= {*METHODS}
+    assert len({one.experiment.name for one in planned}) == 28 - 2  # clib is as it was
+    takes = [training_flops(one.experiment, CIFAR) for one in planned[14:]]
+    assert max(takes) / min(takes) < 1.03  # whole epochs of gdumb
+    assert COMPUTE.planned("cifar10", seeds=(1, 2), only=["equal"]) == planned[14:]
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_the_study_on_digits(scale):
+    planned = COMPUTE.planned("digits", seeds=(1,), scale=scale, only=["equal"])
+    takes = {one.row: training_flops(one.experiment, extent("digits")) for one in planned}
+    assert {one.experiment.share for one in planned} == {scale}
+    assert takes["er"] == pytest.approx(takes["clib"], rel=1e-3)
+    assert max(takes.values()) / min(takes.values()) < 1.3  # whole epochs of a short refit
+
+
+def test_extents():
+    assert extent("digits") == Extent(samples=1400, classes=10, image=(1, 8, 8))
+    assert extent("imagenet").samples == 1_281_167

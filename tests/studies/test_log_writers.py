@@ -1,0 +1,271 @@
+"""What the writers decide for themselves, with libraries that only remember: no row twice, none torn, none mixed."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from iblurry.errors import InputError
+from iblurry.studies.loggers import mlflow as our_mlflow
+from iblurry.studies.loggers import tensorboard as our_tensorboard
+from iblurry.studies.loggers import wandb as our_wandb
+from iblurry.studies.loggers.mlflow import MLflow
+from iblurry.studies.loggers.wandb import WeightsAndBiases
+from tests.studies.told import ENVIRONMENT, FACTS, PARAMETERS, SUMMARY
+
+
+def module(monkeypatch, name, **members):
+    made = ModuleType(name)
+    vars(made).update(members)
+    monkeypatch.setitem(sys.modules, name, made)
+    return made
+
+
+class Rows:
+    """A run of W&B: the server knows its rows, and takes none before the last."""
+
+    def __init__(self, rows, **settings):
+        self.rows, self.given = rows, settings
+        self.offline = settings["mode"] == "offline"
+        self.settings, self.url = SimpleNamespace(sync_dir="here"), "https://there"
+        self.step = max(rows, default=-1) + 1
+        self.summary, self.finished = {}, 0
+
+    def log(self, row, step):
+        assert step >= self.step
+        self.rows[step], self.step = row, step
+
+    def finish(self):
+        self.finished += 1
+
+
+@pytest.fixture
+def wandb(monkeypatch):
+    """The library, its server's rows by run, and whether someone is logged in."""
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    server: dict[str, dict] = {}
+    runs: list[Rows] = []
+
+    def init(**settings):
+        kept = {} if settings["mode"] == "offline" else server.setdefault(settings["id"], {})
+        runs.append(Rows(kept, **settings))
+        return runs[-1]
+
+    made = module(monkeypatch, "wandb", init=init, Settings=dict, errors=SimpleNamespace(Error=RuntimeError))
+    made.server, made.runs, made.logged_in = server, runs, True
+    made.login = lambda *, prompt, verify: made.logged_in and not prompt and not verify
+    return made
+
+
+def tell(writer, *steps):
+    for step in steps:
+        writer.scalars({"accuracy": step / 100}, step)
+        writer.text("new_class", f"c{step}", step)
+
+
+def test_wandb_sends_a_row_when_it_is_complete_and_never_again(wandb, tmp_path):
+    first = WeightsAndBiases(tmp_path, "pets")
+    assert first.start(FACTS) == "https://there"
+    tell(first, 10, 20)
+    first.end(None)  # left where the row at 20 may still get the end of a task
+    rows = wandb.server["mine-pets-1"]
+    assert rows == {10: {"accuracy": 0.1, "new_class": "c10"}}
+    again = WeightsAndBiases(tmp_path, "pets")
+    again.start(FACTS)
+    tell(again, 10, 20)
+    again.scalars({"task_end/accuracy": 0.9}, 20)
+    tell(again, 30)
+    again.end(SUMMARY)
+    assert list(rows) == [10, 20, 30]
+    assert rows[20] == {"accuracy": 0.2, "new_class": "c20", "task_end/accuracy": 0.9}
+    assert [run.finished for run in wandb.runs] == [1, 1]
+    assert [run.summary["finished"] for run in wandb.runs] == [False, True]
+
+
+def test_wandb_knows_the_run_again(wandb, tmp_path):
+    WeightsAndBiases(tmp_path / "new", "pets").start(FACTS)
+    given = wandb.runs[0].given
+    assert (given["project"], given["id"], given["name"]) == ("pets", "mine-pets-1", "mine-pets-1")
+    assert (given["mode"], given["resume"], given["reinit"]) == (None, "allow", "create_new")
+    assert given["config"] == PARAMETERS | {"environment": ENVIRONMENT}
+    assert given["dir"].is_dir()
+
+
+def test_wandb_is_offline_where_nobody_is_logged_in(wandb, tmp_path):
+    wandb.logged_in = False
+    for name in ("offline-run-1-mine-pets-1", "offline-run-1-mine-pets-10", "run-1-mine-pets-1"):
+        (tmp_path / "wandb" / name).mkdir(parents=True)
+    writer = WeightsAndBiases(tmp_path, "pets")
+    assert writer.start(FACTS) == "here"
+    given = wandb.runs[0].given
+    assert (given["mode"], given["resume"]) == ("offline", None)
+    left = sorted(path.name for path in (tmp_path / "wandb").iterdir())
+    assert left == ["offline-run-1-mine-pets-10", "run-1-mine-pets-1"]  # written anew, and nobody else's
+    tell(writer, 10)
+    writer.end(None)
+    assert list(wandb.runs[0].rows) == [10]  # all of it: another time it is written anew
+
+
+@pytest.mark.parametrize("mode", ["offline", "online", "disabled"])
+def test_wandb_mode_is_respected(wandb, tmp_path, mode, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", mode)
+    del wandb.login  # nobody asks
+    place = WeightsAndBiases(tmp_path, "pets").start(FACTS)
+    assert wandb.runs[0].given["mode"] == mode
+    assert place == {"offline": "here", "online": "https://there"}.get(mode, "no place: WANDB_MODE is disabled")
+
+
+def test_wandb_does_not_mix_two_courses_of_a_run(wandb, tmp_path):
+    writer = WeightsAndBiases(tmp_path, "pets")
+    writer.start(FACTS)
+    tell(writer, 10, 20)
+    with pytest.raises(InputError, match="delete its run mine-pets-1 there, and log it again"):
+        writer.start(FACTS)
+    wandb.logged_in = False
+    offline = WeightsAndBiases(tmp_path, "pets")
+    offline.start(FACTS)
+    tell(offline, 10, 20)
+    offline.start(FACTS)
+    tell(offline, 10)
+    offline.end(SUMMARY)
+    assert list(wandb.runs[-1].rows) == [10]
+
+
+class Client:
+    """MLflow's client in front of a server that keeps everything it is told."""
+
+    def __init__(self, server):
+        self.server = server
+
+    def get_experiment_by_name(self, name):
+        known = name in self.server.experiments
+        return SimpleNamespace(experiment_id=name) if known else None
+
+    def create_experiment(self, name, artifact_location):
+        self.server.experiments[name] = artifact_location
+        return name
+
+    def search_runs(self, experiments, filter_string, max_results):
+        tag = filter_string.split("'")[1]
+        return [run for run in self.server.runs if run.tags["iblurry.run"] == tag and run.experiment in experiments]
+
+    def create_run(self, experiment, run_name, tags):
+        run = SimpleNamespace(experiment=experiment, tags=dict(tags), name=run_name, metrics=[], params={}, texts={})
+        run.info, run.status = SimpleNamespace(run_id=f"id{len(self.server.runs)}"), "RUNNING"
+        self.server.runs.append(run)
+        return run
+
+    def delete_run(self, known):
+        self.server.runs.remove(self._run(known))
+
+    def log_batch(self, known, metrics=(), params=(), tags=()):
+        assert len(metrics) <= 1000
+        assert len(params) <= 100
+        run = self._run(known)
+        run.metrics += metrics
+        run.params |= {param.key: param.value for param in params}
+        run.tags |= {tag.key: tag.value for tag in tags}
+
+    def get_metric_history(self, known, key):
+        return [metric for metric in self._run(known).metrics if metric.key == key]
+
+    def log_text(self, known, text, name):
+        self._run(known).texts[name] = text
+
+    def set_terminated(self, known, status):
+        self._run(known).status = status
+
+    def _run(self, known):
+        return next(run for run in self.server.runs if run.info.run_id == known)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    made = SimpleNamespace(experiments={}, runs=[], uris=[])
+
+    def client(tracking_uri):
+        made.uris.append(tracking_uri)
+        return Client(made)
+
+    def entity(*names):
+        return lambda *values: SimpleNamespace(**dict(zip(names, values, strict=True)))
+
+    pair, point = entity("key", "value"), entity("key", "value", "timestamp", "step")
+    module(monkeypatch, "mlflow")
+    module(monkeypatch, "mlflow.exceptions", MlflowException=RuntimeError)
+    module(monkeypatch, "mlflow.tracking", MlflowClient=client)
+    module(monkeypatch, "mlflow.entities", Metric=point, Param=pair, RunTag=pair)
+    return made
+
+
+def points(run):
+    return [(metric.key, metric.step, metric.value) for metric in run.metrics]
+
+
+def test_mlflow_finds_the_run_again_and_writes_what_is_missing(server, tmp_path):
+    for steps, summary in (((10, 20), None), ((10, 20, 30), SUMMARY), ((10, 20, 30), SUMMARY)):
+        writer = MLflow("pets", uri=None, out=tmp_path)
+        assert writer.start(FACTS) == f"sqlite:///{tmp_path}/mlflow.db, run id0 of pets"
+        tell(writer, *steps)
+        writer.flush()
+        writer.end(summary)
+    (run,) = server.runs
+    assert points(run) == [("accuracy", 10, 0.1), ("accuracy", 20, 0.2), ("accuracy", 30, 0.3)]
+    assert run.status == "FINISHED"
+    assert run.texts == {"events.tsv": "10\tnew_class\tc10\n20\tnew_class\tc20\n30\tnew_class\tc30\n"}
+    assert run.params == {name: str(value) for name, value in PARAMETERS.items()}
+    assert run.tags["environment.threads"] == "1"
+    assert server.experiments == {"pets": (tmp_path / "artifacts").as_uri()}
+
+
+def test_mlflow_does_not_mix_two_courses_of_a_run(server, tmp_path):
+    first = MLflow("pets", uri=None, out=tmp_path)
+    first.start(FACTS)
+    tell(first, 10, 20)
+    first.flush()
+    first.start(FACTS)  # told so: written anew
+    tell(first, 10)
+    first.flush()
+    (run,) = server.runs
+    assert points(run) == [("accuracy", 10, 0.1)]
+    second = MLflow("pets", uri=None, out=tmp_path)
+    second.start(FACTS)
+    with pytest.raises(InputError, match=r"has accuracy = 0\.1 after 10 samples where runs/mine-pets-1 has 0\.7"):
+        second.scalars({"accuracy": 0.7}, 10)
+
+
+def test_mlflow_takes_no_more_than_a_thousand_at_once_and_no_odd_names(server, tmp_path):
+    writer = MLflow("pets", uri="http://somewhere", out=tmp_path / "unused")
+    writer.start(FACTS)
+    for step in range(1, 800):
+        writer.scalars({"accuracy": 0.5, "class_accuracy/a b": 0.5, "class_accuracy/..": 0.5}, step)
+    writer.flush()
+    (run,) = server.runs
+    assert len(run.metrics) == 3 * 799
+    first, second, third = dict.fromkeys(metric.key for metric in run.metrics)
+    assert first == "accuracy"
+    assert second.startswith("class_accuracy/a-b-")
+    assert third.startswith("class_accuracy/---")
+    assert server.uris == ["http://somewhere"]
+    assert server.experiments == {"pets": None}
+    assert not (tmp_path / "unused").exists()
+
+
+def test_where_things_go_unless_told(monkeypatch, wandb, server, tmp_path):
+    for ours in (our_mlflow, our_tensorboard, our_wandb):
+        monkeypatch.setattr(ours, "library", lambda *_: None)
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert str(our_tensorboard.maker(None, None)().out) == "logs/tensorboard"
+    ours = our_wandb.maker(None, None)()
+    assert (str(ours.out), ours.project) == ("logs", "iblurry")  # W&B makes a folder wandb there
+    kept = our_mlflow.maker(None, None)()
+    assert (kept.project, kept.uri, kept.out) == ("iblurry", None, tmp_path / "logs/mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
+    assert our_mlflow.maker(None, None)().uri == "http://somewhere"
+    assert our_mlflow.maker(tmp_path, "x")().uri is None  # --out is nearer
+    with pytest.raises(InputError, match="TensorBoard has folders and no projects"):
+        our_tensorboard.maker(None, "pets")

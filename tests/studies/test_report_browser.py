@@ -1,0 +1,194 @@
+"""The report in a real browser: it draws, sorts, hides, zooms, fits a phone, and asks no network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd
+from iblurry.studies.report.data import contents
+from iblurry.studies.report.page import page
+from tests.studies.test_report_data import rewrite, stop
+from tests.studies.written import usual, write_run
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[browser]'")
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+def chromium():
+    given = os.environ.get("IBLURRY_CHROMIUM")
+    return given or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = chromium()
+    if program is None:
+        pytest.skip(f"there is no Chromium: install one of {', '.join(NAMES)}, or name it in IBLURRY_CHROMIUM")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A page of clib with three seeds, er with two and a third under way, one row with a long name, two classes."""
+    place = tmp_path_factory.mktemp("report")
+    for seed in (1, 2, 3):
+        write_run(place / "runs", usual("clib", seed), 71)
+        folder, *_ = write_run(place / "runs", usual("er", seed), 57)
+    stop(folder, 6)
+    long = usual("clib", memory=500, query_every=20)
+    folder, *_ = write_run(place / "runs", long, 40)
+    rewrite(
+        folder,
+        Start(long.digest, 100, (20, 40, 60, 80, 100), 50),
+        NewClass(1, "a class with quite a long name"),
+        Query(50, 2, (5,), (10,), 0.2, 50),
+        NewClass(51, "<b>"),
+        Query(100, 4, (5, 2), (10, 10), 0.1, 100),
+        TaskEnd(100, 4, (5, 2), (10, 10), 0.1, 100),
+    )
+    (place / "page.html").write_text(page(contents(place / "runs")), "utf-8")
+    return place / "page.html"
+
+
+@pytest.fixture(params=[(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")], ids=lambda p: f"{p[0]}-{p[1]}")
+def shown(browser, written, request):
+    """The page at one width; no complaint, no request but for the file itself."""
+    width, scheme = request.param
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    context.set_default_timeout(5000)
+    tab = context.new_page()
+    troubles, asked = [], []
+    tab.on("console", lambda message: troubles.append(message.text))
+    tab.on("pageerror", lambda error: troubles.append(str(error)))
+
+    def watch(route):
+        asked.append(route.request.url)
+        route.continue_() if route.request.url == written.as_uri() else route.abort()
+
+    tab.route("**/*", watch)
+    tab.goto(written.as_uri())
+    tab.wait_for_selector(".u-over")
+    yield tab
+    assert troubles == []
+    assert asked == [written.as_uri()]
+    context.close()
+
+
+def picture(tab, kind="accuracy"):
+    """What is drawn in a chart."""
+    return tab.evaluate(f"document.querySelector('.chart[data-kind={kind}] canvas').toDataURL()")
+
+
+def names(tab):
+    return [text.strip() for text in tab.locator("table").first.locator("tbody th").all_inner_texts()]
+
+
+def test_nothing_sticks_out(shown):
+    width = shown.viewport_size["width"]
+    for details in shown.locator("summary").all():
+        if details.is_visible():
+            details.click()
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    for box in shown.locator("section section, .cards div, .plot, .map").all():
+        edges = box.bounding_box()
+        if edges is not None:
+            assert edges["x"] >= 0
+            assert edges["x"] + edges["width"] <= width
+
+
+def test_a_heading_sorts(shown):
+    heads = shown.locator("table").first.locator("thead button")
+    before = names(shown)
+    assert before == ["clib", "clib query_every=20", "er"]
+    heads.nth(2).click()  # A_AUC: the largest first
+    assert names(shown) == ["clib", "er", "clib query_every=20"]
+    assert shown.locator("th[aria-sort=descending]").inner_text().startswith("A")
+    heads.nth(2).focus()
+    shown.keyboard.press("Enter")
+    assert names(shown) == ["clib query_every=20", "er", "clib"]
+    heads.nth(0).click()
+    assert names(shown) == before
+    assert shown.locator("th[aria-sort]").count() == 1
+
+
+def test_a_line_is_hidden_and_shown_again(shown):
+    whole, rates = picture(shown), picture(shown, "rate")
+    button = shown.locator(".legend").get_by_role("button", name="clib", exact=True)
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    shown.wait_for_function("before => document.querySelector('.chart canvas').toDataURL() !== before", arg=whole)
+    assert picture(shown, "rate") != rates
+    button.press("Space")
+    assert button.get_attribute("aria-pressed") == "true"
+    shown.wait_for_function("before => document.querySelector('.chart canvas').toDataURL() === before", arg=whole)
+
+
+def test_hovering_reads_the_values(shown):
+    over = shown.locator(".chart[data-kind=accuracy] .u-over")
+    over.scroll_into_view_if_needed()
+    size = over.bounding_box()
+    shown.mouse.move(size["x"] + size["width"] * 0.4, size["y"] + 40)
+    tip = shown.locator(".chart[data-kind=accuracy] .tip")
+    assert tip.inner_text().startswith("40 samples")
+    assert "clib" in tip.inner_text()
+    assert " ± " in tip.inner_text()
+    place = tip.bounding_box()
+    assert place["x"] >= 0
+    assert place["x"] + place["width"] <= shown.viewport_size["width"]
+
+
+def test_zoom_by_pointer_and_by_keys(shown):
+    over = shown.locator(".chart[data-kind=accuracy] .u-over")
+    over.scroll_into_view_if_needed()
+    whole, rates = picture(shown), picture(shown, "rate")
+    size = over.bounding_box()
+    shown.mouse.move(size["x"] + size["width"] * 0.2, size["y"] + 60)
+    shown.mouse.down()
+    shown.mouse.move(size["x"] + size["width"] * 0.7, size["y"] + 60, steps=4)
+    shown.mouse.up()
+    changed = "([kind, before]) => document.querySelector(`.chart[data-kind=${kind}] canvas`).toDataURL() !== before"
+    shown.wait_for_function(changed, arg=["accuracy", whole])
+    shown.wait_for_function(changed, arg=["rate", rates])  # they zoom together
+    shown.get_by_role("button", name="Show all").click()
+    shown.wait_for_function(changed.replace("!==", "==="), arg=["accuracy", whole])
+    shown.locator(".plot").first.focus()
+    shown.keyboard.press("ArrowRight")
+    shown.keyboard.press("ArrowRight")
+    assert "10 samples" in shown.locator(".spoken").first.text_content()
+    shown.keyboard.press("+")
+    shown.wait_for_function(changed, arg=["accuracy", whole])
+    shown.keyboard.press("0")
+    shown.wait_for_function(changed.replace("!==", "==="), arg=["accuracy", whole])
+
+
+def test_tabs_seeds_and_marks(shown):
+    tabs = shown.get_by_role("tab")
+    panels = shown.locator(".tab")
+    assert [panel.is_visible() for panel in panels.all()] == [True, False, False, False]
+    tabs.nth(0).focus()
+    shown.keyboard.press("ArrowRight")
+    assert [panel.is_visible() for panel in panels.all()] == [False, True, False, False]
+    assert shown.locator(".map").count() == 3
+    shown.get_by_role("button", name="seed 2").click()
+    assert shown.locator(".map h4").all_inner_texts() == ["clib", "er"]
+    whole = picture(shown)
+    shown.get_by_label("tasks").uncheck()
+    shown.wait_for_function("before => document.querySelector('.chart canvas').toDataURL() !== before", arg=whole)
+
+
+def test_on_paper_everything_is_open_and_light(shown):
+    shown.emulate_media(media="print")
+    shown.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert all(panel.is_visible() for panel in shown.locator(".tab").all())
+    assert shown.locator("details:not([open])").count() == 0
+    assert not shown.locator(".copy").first.is_visible()
+    assert shown.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--card').trim()") == "#ffffff"
+    shown.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert shown.locator("details[open]").count() == 0

@@ -1,0 +1,252 @@
+"""What the report shows, recomputed from journals that the tests write."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.experiment.edit import edit
+from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
+from iblurry.studies.catalogue import study_named
+from iblurry.studies.report.classes import LINES
+from iblurry.studies.report.curves import POINTS, thin
+from iblurry.studies.report.data import contents
+from tests.studies.written import SAMPLES, usual, write_run
+
+
+def stop(folder, lines):
+    """As if the run had been killed after so many lines of its journal."""
+    (folder / "summary.json").unlink()
+    kept = (folder / "journal.jsonl").read_text().splitlines(keepends=True)[:lines]
+    (folder / "journal.jsonl").write_text("".join(kept) + '{"kind":"que' * bool(lines))
+    if not lines:
+        (folder / "journal.jsonl").unlink()
+
+
+def rewrite(folder, *records):
+    """Another journal for a run."""
+    (folder / "journal.jsonl").unlink()
+    with Journal(folder / "journal.jsonl") as journal:
+        for record in records:
+            journal.append(record)
+
+
+def the_block(place, **options):
+    (block,) = contents(place, **options)["blocks"]
+    return block
+
+
+def test_table_and_curve_are_those_of_the_journals(tmp_path):
+    written = [write_run(tmp_path, usual("clib", seed), 70 + seed) for seed in (1, 2, 3)]
+    write_run(tmp_path, usual("er", 1), 50)
+    block = the_block(tmp_path)
+    areas = np.array([area for _, area, _ in written])
+    clib, er = block["table"]["lines"]
+    assert block["names"] == ["clib", "er"]
+    assert (clib["n"], er["n"]) == (3, 1)
+    assert clib["a_auc"]["text"] == f"{areas.mean():.2f} ± {areas.std(ddof=1):.2f}"
+    assert (clib["a_auc"]["best"], er["a_auc"]["best"]) == (True, False)
+    line, alone = block["chart"]["lines"]
+    curves = np.array([_accuracy(folder) for folder, *_ in written])
+    assert line["x"] == list(range(10, SAMPLES + 1, 10))
+    assert line["y"] == pytest.approx(curves.mean(0), abs=0.01)
+    assert line["high"] == pytest.approx(curves.mean(0) + curves.std(0, ddof=1), abs=0.01)
+    assert line["low"] == pytest.approx(curves.mean(0) - curves.std(0, ddof=1), abs=0.01)
+    assert "low" not in alone
+    assert line["rate"] == [0.1] * 10
+    assert block["chart"]["ends"] == [20, 40, 60, 80, 100]
+    assert block["chart"]["arrivals"] == [[1, "ship", [1, 2, 3]]]
+
+
+def _accuracy(folder):
+    records = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+    return [100 * one["correct"][0] / one["total"][0] for one in records if one["kind"] == "query"]
+
+
+def test_beside_the_paper(tmp_path):
+    for seed in (1, 2, 3):
+        write_run(tmp_path, usual("clib", seed), 71)
+        write_run(tmp_path, edit(usual("clib", seed), "admission.step=0.2"), 60)
+    block = the_block(tmp_path)
+    found = {one["metric"]: one["lines"] for one in block["paper"]}
+    clib = next(one for one in found["A_AUC"] if one["theirs"] == "CLIB")
+    mean = block["table"]["lines"][0]["a_auc"]["mean"]
+    assert block["names"][clib["row"]] == "clib"
+    assert (clib["paper"]["mean"], clib["difference"]) == (70.26, pytest.approx(mean - 70.26))
+    own = next(one for one in found["A_AUC"] if one["row"] is not None and one["row"] != clib["row"])
+    assert (own["theirs"], own["difference"]) == (None, None)
+    assert own["verdict"] == "not in the paper: admission.step=0.2"
+    unrun = next(one for one in found["A_AUC"] if one["theirs"] == "EWC++")
+    assert (unrun["row"], unrun["paper"]["mean"], unrun["verdict"]) == (None, 57.34, "not run yet")
+
+
+def test_no_paper_where_it_has_nothing(tmp_path):
+    write_run(tmp_path, usual("clib", memory=123), 70)
+    assert the_block(tmp_path)["paper"] == []
+
+
+def test_settings_what_differs_comes_first(tmp_path):
+    write_run(tmp_path, usual("clib"), 70)
+    write_run(tmp_path, edit(usual("clib"), "admission.step=0.2"), 70)
+    found = the_block(tmp_path)["settings"]
+    assert found["differ"] == [["admission.step", ["0.1", "0.2"]]]
+    common = dict(found["common"])
+    assert (common["admission"], common["memory"], common["augment.flip"]) == ("Importance", "500", "true")
+    assert "seed" not in common
+
+
+def test_unfinished_runs_are_not_in_the_table_but_on_the_page(tmp_path):
+    folders = [write_run(tmp_path, usual("clib", seed), 70)[0] for seed in (1, 2, 3)]
+    write_run(tmp_path, usual("er", 4), 50)
+    stop(folders[1], 5)  # start, class, queries at 10 and 20, end of the first task
+    stop(folders[2], 0)
+    data = contents(tmp_path)
+    (block,) = data["blocks"]
+    assert (data["runs"], data["finished"]) == (4, 2)
+    assert [line["n"] for line in block["table"]["lines"]] == [1, 1]
+    states = {one["seed"]: (one["state"], one["samples"], one["of"]) for one in block["runs"] if one["row"] == "clib"}
+    assert states == {1: ("finished", 100, 100), 2: ("unfinished", 20, 100), 3: ("not begun", 0, None)}
+    going = next(line for line in block["chart"]["lines"] if not line["done"])
+    assert (going["x"], going["seeds"]) == ([10, 20], [2])
+    assert block["lacking"] == [{"row": 0, "seeds": [4]}, {"row": 1, "seeds": [1, 2, 3]}]
+    assert [one["todo"] for one in block["commands"]] == [
+        "iblurry run clib --dataset cifar10 --seeds 1,2,3,4",
+        "iblurry run er --dataset cifar10 --seeds 1,2,3,4",
+    ]
+
+
+def test_only_unfinished_runs(tmp_path):
+    folder, *_ = write_run(tmp_path, usual("clib"), 70)
+    stop(folder, 1)
+    block = the_block(tmp_path)
+    assert (block["table"]["lines"], block["table"]["waiting"]) == ([], [0])
+    assert (block["chart"]["lines"], block["maps"]) == ([], [])
+
+
+def test_a_method_that_answers_once_is_a_level_line(tmp_path):
+    write_run(tmp_path, usual("joint"), 90)
+    (line,) = the_block(tmp_path)["chart"]["lines"]
+    assert (line["kind"], line["x"]) == ("level", [0, SAMPLES])
+    assert line["y"][0] == line["y"][1] == pytest.approx(90, abs=2)
+
+
+def test_ends_of_tasks_that_changed_the_answers_are_marked(tmp_path):
+    folder, *_ = write_run(tmp_path, usual("clib"), 70)
+    start = Start(usual("clib").digest, 40, (20, 40), 20)
+    queries = [Query(at, at // 20 - 1, (5,), (10,), 0.1, at) for at in (20, 40)]
+    ends = [TaskEnd(at, at // 20 - 1, (8,), (10,), 0.1, at) for at in (20, 40)]
+    rewrite(folder, start, NewClass(1, "ship"), queries[0], ends[0], queries[1], ends[1])
+    assert the_block(tmp_path)["chart"]["lines"][0]["after"] == [[20, 80], [40, 80]]
+    rewrite(folder, start, NewClass(1, "ship"), queries[0], TaskEnd(20, 0, (5,), (10,), 0.1, 20), queries[1])
+    assert the_block(tmp_path)["chart"]["lines"][0]["after"] == []
+
+
+def test_maps_class_by_class(tmp_path):
+    folder, *_ = write_run(tmp_path, usual("clib"), 70)
+    rewrite(
+        folder,
+        Start(usual("clib").digest, 40, (20, 40), 20),
+        NewClass(1, "ship"),
+        Query(20, 0, (5,), (10,), 0.1, 20),
+        NewClass(21, "frog"),
+        Query(40, 1, (10, 0), (10, 4), 0.1, 40),
+        TaskEnd(40, 1, (10, 1), (10, 4), 0.1, 40),
+    )
+    block = the_block(tmp_path)
+    (found,) = block["maps"]
+    assert found == {"row": 0, "seed": 1, "at": [20, 40], "labels": ["ship", "frog"], "cells": ["3264", "--00"]}
+    assert block["final"] == {"rows": ["clib"], "lines": [["frog", 25.0], ["ship", 100.0]]}
+
+
+def test_many_classes_share_the_lines_of_a_map(tmp_path):
+    folder, *_ = write_run(tmp_path, usual("clib"), 70)
+    many = 3 * LINES
+    right = tuple(10 if c % 3 == 0 else 0 for c in range(many))
+    rewrite(
+        folder,
+        Start(usual("clib").digest, many, (many,), many),
+        *(NewClass(c + 1, f"c{c}") for c in range(many)),
+        Query(many, 0, right, (10,) * many, 0.1, many),
+    )
+    (found,) = the_block(tmp_path)["maps"]
+    assert (found["labels"][0], len(found["labels"])) == ("c0 to c2", LINES)
+    assert set(found["cells"]) == {f"{33:02x}"}
+
+
+@pytest.mark.parametrize("points", [1, 7, POINTS, POINTS + 1, 10_000])
+def test_long_lines_are_thinned_evenly_and_keep_their_end(points):
+    every, kept = thin(points)
+    assert len(kept) <= POINTS
+    assert kept[-1] == points - 1
+    assert set(np.diff(kept)) <= {every}
+    assert every == 1 or len(kept) > POINTS / 2 - 1
+
+
+def test_versions_and_places(tmp_path):
+    write_run(tmp_path, usual("clib", 1), 70, seconds=100)
+    write_run(tmp_path, usual("clib", 2), 70, seconds=50, device="cpu")
+    folder, *_ = write_run(tmp_path, usual("clib", 3), 70)
+    (folder / "environment.json").unlink()
+    data = contents(tmp_path)
+    place = data["blocks"][0]["place"]
+    assert (data["seconds"], data["devices"]) == (150, ["Some GPU", "cpu"])
+    assert place["same"] == {}
+    assert "device" in place["differ"]
+    assert data["blocks"][0]["runs"][2]["seconds"] is None
+    (folder / "environment.json").write_text(json.dumps({"torch": "2.13.0"}))
+    assert the_block(tmp_path)["place"]["same"] == {"torch": "2.13.0"}
+
+
+def test_folders_of_data_sets_and_of_configurations(tmp_path):
+    write_run(tmp_path / "cifar10", usual("clib", memory=200), 60)
+    write_run(tmp_path / "cifar10", usual("clib"), 70)
+    write_run(tmp_path / "mine", replace(usual("clib"), dataset="mine.npz"), 70)
+    data = contents(tmp_path)
+    assert [block["title"].split(", i-")[0] for block in data["blocks"]] == ["cifar10", "cifar10", "mine.npz"]
+    assert [block["title"].rsplit(" ", 1)[1] for block in data["blocks"][:2]] == ["500", "200"]  # the paper's first
+    assert data["title"] == "Continual learning on cifar10 and mine.npz"
+    assert data["blocks"][0]["runs"][0]["folder"] == f"cifar10/{usual('clib').name}"
+    assert contents(tmp_path / "cifar10" / usual("clib").name)["runs"] == 1
+
+
+def test_a_study_keeps_its_own_and_says_what_is_missing(tmp_path):
+    write_run(tmp_path, usual("clib"), 70)
+    write_run(tmp_path, usual("clib", memory=123), 70)
+    study = study_named("main")
+    data = contents(tmp_path, study=study)
+    assert (data["runs"], data["title"]) == (1, study.title)
+    lacking = {one["method"]: one for one in data["missing"]}
+    assert lacking["clib"]["command"] == "iblurry run clib --dataset cifar10 --seeds 2,3"
+    assert lacking["er"]["seeds"] == [1, 2, 3]
+    assert set(lacking) == set(study.rows)
+    with pytest.raises(UnknownNameError, match="no study called 'mian'"):
+        study_named("mian")
+
+
+def test_a_study_without_runs(tmp_path):
+    write_run(tmp_path, usual("clib", memory=123), 70)
+    with pytest.raises(InputError, match="None of the 1 runs belongs to the study main; run one of its rows"):
+        contents(tmp_path, study=study_named("main"))
+
+
+def test_no_runs_at_all(tmp_path):
+    with pytest.raises(InputError, match=r"There is no folder .*nowhere; name one that `iblurry run`"):
+        contents(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"holds no runs, only nothing at all; name"):
+        contents(tmp_path)
+    for name in "abcdefgh":
+        (tmp_path / name).touch()
+    (tmp_path / "a-folder").mkdir()
+    with pytest.raises(InputError, match=r"holds no runs, only a, a-folder/, b, c, d, e and 3 more; name"):
+        contents(tmp_path)
+
+
+def test_one_run_twice_is_refused(tmp_path):
+    write_run(tmp_path / "a", usual("clib"), 70)
+    write_run(tmp_path / "b", usual("clib"), 70)
+    with pytest.raises(InputError, match="are the same experiment with the same seed"):
+        contents(tmp_path)

@@ -1,0 +1,209 @@
+"""The report's page: whole, the same again, safe from what labels say, readable."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from importlib import resources
+
+import numpy as np
+import pytest
+
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
+from iblurry.studies.report.data import contents
+from iblurry.studies.report.html import Html, tag
+from iblurry.studies.report.page import SCRIPTS, STYLES, page
+from tests.studies.test_report_data import rewrite, stop
+from tests.studies.written import usual, write_run
+
+ASSETS = resources.files("iblurry.studies.report") / "assets"
+EVIL = '</script><b onload="x">&\u2028'
+
+
+class Elements(HTMLParser):
+    """Counts elements, checks that they nest, and keeps texts and addresses."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.names, self.texts, self.attributes = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, name, attributes):
+        self.names.append(name)
+        self.attributes += attributes
+        if name not in ("meta", "input", "br", "col", "wbr"):
+            self.open.append(name)
+
+    def handle_endtag(self, name):
+        assert self.open.pop() == name
+
+    def handle_data(self, text):
+        if not self.open or self.open[-1] not in ("script", "style"):
+            self.texts.append(text)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for seed in (1, 2, 3):
+        write_run(tmp_path / "runs", usual("clib", seed), 71)
+        write_run(tmp_path / "runs", usual("er", seed), 57)
+    return tmp_path / "runs"
+
+
+def test_sections_and_numbers(runs):
+    data = contents(runs)
+    found = Elements(page(data))
+    assert found.open == []
+    assert found.names.count("h1") == 1
+    for heading in (
+        *("Results", "Accuracy while learning", "Beside the paper", "Class by class", "Learning rate"),
+        *("Settings", "Runs, versions, hardware", "Run it again", "How to read this"),
+    ):
+        assert heading in found.texts
+    line = data["blocks"][0]["table"]["lines"][0]
+    assert line["a_auc"]["text"] in found.texts
+    assert "70.26 ± 1.28" in found.texts
+    assert "iblurry run clib --dataset cifar10 --seeds 1,2,3" in found.text
+    assert "6 of 6" in found.texts
+    assert "Not finished or missing" not in found.texts
+    assert "Best at any time: clib , A AUC " + line["a_auc"]["text"] in found.text
+
+
+def test_a_page_asks_nobody_for_anything(runs):
+    text = page(contents(runs))
+    found = Elements(text)
+    places = [value for name, value in found.attributes if name in ("src", "href", "action", "srcset", "data")]
+    assert all(value.startswith("#") for value in places)
+    assert "link" not in found.names
+    assert not re.search(r"@import|url\((?!data:)", text)
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert "default-src &#x27;none&#x27;" in policy
+    assert f"script-src &#x27;sha256-{digest}&#x27;" in policy
+    assert "The MIT License" in script  # its terms: the notice goes with every copy
+
+
+def test_the_same_folder_is_the_same_page(runs, tmp_path, monkeypatch):
+    text = page(contents(runs))
+    assert page(contents(runs)) == text
+    monkeypatch.chdir(tmp_path)
+    assert page(contents(runs.relative_to(tmp_path))) == text  # whatever the folder is called from here
+    assert str(tmp_path) not in text
+
+
+def test_labels_are_text(tmp_path):
+    experiment = usual("clib")
+    experiment = replace(experiment, method=replace(experiment.method, name=EVIL))
+    folder, *_ = write_run(tmp_path, experiment, 70)
+    rewrite(
+        folder,
+        Start(experiment.digest, 20, (20,), 20),
+        NewClass(1, EVIL),
+        Query(20, 0, (5,), (10,), 0.1, 20),
+        TaskEnd(20, 0, (5,), (10,), 0.1, 20),
+    )
+    text = page(contents(tmp_path, title=EVIL))
+    found = Elements(text)
+    assert "b" not in found.names
+    assert found.names.count("script") == 2
+    assert found.texts.count(EVIL) >= 3  # title, heading, row
+    assert EVIL not in text
+    assert "was built in Python" in found.text
+
+
+def test_elements_escape():
+    assert tag("a", "<", Html("<br>"), title='"', hidden=False, open=True) == '<a title="&quot;" open>&lt;<br></a>'
+    assert tag("p", None, 3, class_=None) == "<p>3</p>"
+
+
+def test_what_is_not_finished(runs):
+    first = sorted(runs.iterdir())[0]
+    stop(first, 4)
+    found = Elements(page(contents(runs)))
+    assert "Not finished or missing" in found.texts
+    assert ("value", "20") in found.attributes
+    assert ("max", "100") in found.attributes
+    assert "20 of 100 samples (20 %)" in found.text
+    for folder in runs.iterdir():
+        if (folder / "summary.json").exists():
+            stop(folder, 0)
+    found = Elements(page(contents(runs)))
+    assert "No finished run yet: clib, er." in found.texts
+    assert "is not begun." in found.text
+
+
+def test_one_seed_has_no_spread_to_compare_with(tmp_path):
+    write_run(tmp_path, usual("clib"), 71)
+    write_run(tmp_path, usual("er"), 57)
+    assert "spreads together" not in Elements(page(contents(tmp_path))).text.split("How to read this")[0]
+
+
+@pytest.mark.slow
+def test_fifty_long_runs_are_a_small_page(tmp_path):
+    rng, classes, samples = np.random.default_rng(0), 100, 50_000
+    (tmp_path / "runs").mkdir()
+    for seed in range(1, 6):
+        for number in range(10):
+            experiment = Experiment.of("clib", "cifar100", seed=seed)
+            experiment = replace(experiment, method=replace(experiment.method, name=f"mine-{number}"))
+            folder, *_ = write_run(tmp_path / "runs", experiment, 50)
+            (folder / "journal.jsonl").unlink()
+            right = rng.integers(0, 100, (200, classes)).tolist()
+            with Journal(folder / "journal.jsonl") as journal:
+                journal.append(Start(experiment.digest, samples, (samples,), 250))
+                for c in range(classes):
+                    journal.append(NewClass(1 + c, f"class {c}"))
+                for at, correct in zip(range(250, samples + 1, 250), right, strict=True):
+                    journal.append(Query(at, 0, tuple(correct), (100,) * classes, rng.uniform(), at))
+                journal.append(TaskEnd(samples, 0, tuple(correct), (100,) * classes, 0.1, at))
+    data = contents(tmp_path / "runs")
+    assert data["runs"] == 50
+    assert len(page(data)) < 3_000_000
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, *(style for style in STYLES if "uplot" not in style)])
+def test_assets_are_short_and_say_what_they_are(name):
+    text = (ASSETS / name).read_text("utf-8")
+    assert text.count("\n") <= 300
+    assert text.startswith(("// ", "/* "))
+    assert "</script" not in text
+    assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(|fetch\(|XMLHttp", text)
+
+
+def test_the_chart_library_has_its_licence_and_version():
+    script, about = (ASSETS / "uplot" / name for name in ("uPlot.iife.min.js", "README.md"))
+    assert "(v1.6.32)" in script.read_text("utf-8")[:80]
+    assert "uPlot 1.6.32" in about.read_text("utf-8")
+    assert (ASSETS / "uplot" / "LICENSE").read_text("utf-8").startswith("The MIT License (MIT)")
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_colours_are_told_from_the_paper_they_are_on(scheme):
+    """WCAG 2: text 4.5 to 1, lines 3 to 1."""
+    block = re.findall(r"\{([^{}]*--page[^{}]*)\}", (ASSETS / "style.css").read_text("utf-8"))[scheme]
+    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block))
+    for ground in ("page", "card", "head"):
+        for ink in ("ink", "muted", "accent", "miss"):
+            assert _contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+    for line in range(7):
+        assert _contrast(colours[f"c{line}"], colours["card"]) >= 3, line
+
+
+def _contrast(one, other):
+    bright, dark = sorted(map(_luminance, (one, other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour):
+    parts = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return linear @ [0.2126, 0.7152, 0.0722]

@@ -1,0 +1,146 @@
+"""Planning a study: which experiments, in which order, and at which scale."""
+
+from __future__ import annotations
+
+import pytest
+
+from iblurry.data.load import load
+from iblurry.errors import DataError, InputError, UnknownNameError
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.run import run
+from iblurry.parts import Constant
+from iblurry.studies.catalogue import STUDIES, study_named
+from iblurry.studies.compute import COMPUTE
+from iblurry.studies.scale import CLASSES
+from iblurry.studies.study import Study, found
+
+TOY = Study(
+    name="toy",
+    title="Toy",
+    shows=(),
+    question="Does it plan?",
+    datasets=("digits",),
+    rows=("clib", "ewc schedule=Constant"),
+    columns=lambda dataset: {"N=0": {"disjoint": 0}, "N=100": {"disjoint": 100}},
+)
+SHAPES = "shapes:classes=4,train=20,test=10,size=8,channels=1"
+
+
+def test_column_by_column_row_by_row_seed_by_seed():
+    planned = TOY.planned("digits", seeds=iter((4, 2)), network="convnet")
+    assert [(one.column, one.row, one.experiment.seed) for one in planned] == [
+        *(("N=0", "clib", 4), ("N=0", "clib", 2)),
+        *(("N=0", "ewc schedule=Constant", 4), ("N=0", "ewc schedule=Constant", 2)),
+        *(("N=100", "clib", 4), ("N=100", "clib", 2)),
+        *(("N=100", "ewc schedule=Constant", 4), ("N=100", "ewc schedule=Constant", 2)),
+    ]
+    assert planned[1].experiment == Experiment.of("clib", disjoint=0, seed=2, network="convnet")
+    assert planned[6].experiment.method.schedule == Constant()
+    assert {one.experiment.disjoint for one in planned[4:]} == {100}
+
+
+def test_some_rows_and_columns_in_their_order():
+    some = TOY.planned("digits", rows=["ewc schedule=Constant", "clib"], only=["N=100"], seeds=[1])
+    assert [(one.column, one.row) for one in some] == [("N=100", "clib"), ("N=100", "ewc schedule=Constant")]
+
+
+@pytest.mark.parametrize(
+    "choice, said",
+    [
+        ({"rows": ["clip"]}, "no row of the study toy called 'clip'. Did you mean 'clib'?"),
+        ({"only": ["N=10"]}, "no column of the study toy called 'N=10'. Did you mean 'N=100'?"),
+    ],
+)
+def test_rows_and_columns_that_are_not_there(choice, said):
+    with pytest.raises(UnknownNameError, match=said.replace("?", r"\?")):
+        TOY.planned("digits", **choice)
+
+
+def test_no_columns_to_choose_from():
+    with pytest.raises(InputError, match="The study main varies nothing but the method; leave out the column 'N=0'"):
+        study_named("main").planned("digits", only=["N=0"])
+
+
+def test_what_a_study_varies_is_not_to_be_changed():
+    with pytest.raises(InputError, match="The study memory varies memory itself"):
+        study_named("memory").planned("digits", memory=50)
+    uneven = study_named("tasks").planned("digits", mode="compatible")
+    assert {one.experiment.mode for one in uneven} == {"compatible"}
+
+
+def test_a_study_that_is_not_there():
+    with pytest.raises(UnknownNameError, match=r"no study called 'ablations'\. Did you mean 'ablation'"):
+        study_named("ablations")
+
+
+def test_a_tenth():
+    (one,) = study_named("main").planned("cifar10", rows=["clib"], seeds=[1], scale=0.1)
+    assert one.experiment == Experiment.of("clib", "cifar10", share=0.1, memory=50, query_every=10)
+    whole = study_named("main").planned("cifar10", scale=1)
+    assert [one.experiment for one in whole] == [one.experiment for one in study_named("main").planned("cifar10")]
+
+
+def test_about_as_many_queries():
+    data = load("digits")
+    for scale in (0.1, 0.25, 0.5, 1):
+        one = TOY.planned("digits", scale=scale)[0].experiment
+        assert 56 <= len(one.order(data)) // one.query_every <= 70
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("dataset", ["digits", "cifar100", "tinyimagenet", "imagenet", SHAPES])
+def test_memory_enough_for_every_class_the_same_for_all_methods(dataset, scale):
+    classes = CLASSES.get(dataset, 4)
+    for study in set(STUDIES.values()) - {COMPUTE}:  # the least streams are too short for equal compute
+        usual = {one.experiment.memory for one in study.planned(dataset, seeds=[1])}
+        planned = study.planned(dataset, seeds=[1], scale=scale)
+        for one in planned:
+            assert one.experiment.method.capacity(one.experiment.memory) >= 2 * classes
+            assert one.experiment.share == scale
+        memories = {one.experiment.memory for one in planned}
+        ratios = [new / old for new, old in zip(sorted(memories), sorted(usual), strict=True)]
+        assert all(scale - 0.02 <= ratio <= 1 for ratio in ratios)
+        assert max(ratios) - min(ratios) < 0.02  # in proportion
+        by_column = {(one.column, one.experiment.memory) for one in planned}
+        assert len(by_column) == len(study.columns(dataset))
+
+
+def test_memory_columns_say_what_they_have():
+    planned = study_named("memory").planned("cifar10", seeds=[1], scale=0.5)
+    assert {(one.column, one.experiment.memory) for one in planned} == {("K=100", 100), ("K=250", 250), ("K=500", 500)}
+    assert len(study_named("memory").planned("cifar10", seeds=[1], scale=0.5, only=["K=250"])) == 7
+
+
+def test_one_experiment_has_one_memory_in_all_studies():
+    """So that no study runs again what another has run."""
+    planned = [one for study in STUDIES.values() for one in study.planned("digits", seeds=[1], scale=0.1)]
+    usual = {one.experiment.memory for one in planned if not one.column.startswith("K=") and one.row == "clib"}
+    assert len(usual) == 1
+
+
+def test_only_data_of_ones_own_are_looked_up(tmp_path):
+    for dataset in CLASSES:
+        assert TOY.planned(dataset, scale=0.1, data_home=tmp_path)
+    with pytest.raises(DataError):
+        TOY.planned(str(tmp_path / "mine.npz"), scale=0.1)
+
+
+def test_classes_are_what_the_source_has():
+    assert CLASSES["digits"] == len(load("digits").classes)
+
+
+@pytest.mark.parametrize("scale", [0, 1.5])
+def test_what_is_no_scale(scale):
+    with pytest.raises(InputError, match="is no share of the images"):
+        TOY.planned("digits", scale=scale)
+
+
+def test_runs_are_found_in_the_first_place_that_has_them(tmp_path):
+    study = study_named("rm-curve")
+    changes = {"network": "mlp", "samples": 20, "query_every": 10, "tasks": 2}
+    planned = study.planned(SHAPES, rows=["clib"], seeds=[1, 2], **changes)
+    for place in ("first", "second"):
+        run(planned[1].experiment, tmp_path / place)
+    there = found(planned, [tmp_path / "nothing", tmp_path / "first", tmp_path / "second"])
+    assert list(there) == [planned[1]]
+    assert there[planned[1]].folder == tmp_path / "first" / planned[1].experiment.name

@@ -1,0 +1,309 @@
+"""Each form of a study's table, to the letter; LaTeX that TeX can read."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+
+import click
+import pytest
+
+from iblurry.errors import InputError
+from iblurry.studies.catalogue import MAIN
+from iblurry.studies.formats import FORMATS
+from iblurry.studies.formats.latex import escaped
+from iblurry.studies.significance import pairs
+from tests.studies.tiny import TINY, write_tiny
+from tests.studies.written import tabulated
+
+NOTES = (
+    "Percent, mean ± sample standard deviation (n - 1) over (n) seeds; the best of ours in bold.",
+    "Difference: ours minus the paper's; within: our mean lies in the paper's mean ± its spread; else above or below; "
+    "not judged: it prints no spread, or the number is warned of (⚠).",
+    "The paper's numbers: percent; mean and spread over 3 seeds (ImageNet: 1 seed, no spread); whether the spread is "
+    "by n or n - 1 is not stated.",
+    "⚠ ER-MIR and Baseline-ER are identical to the last digit at K=1000 (61.18±1.08 / 66.05±2.29); one of the two is "
+    "probably a copy error.",
+)
+CAVEATS = (
+    "Differences are paired by seed, mean ± sample standard deviation (n - 1). The t interval holds 95 %, with n - 1 "
+    "degrees of freedom, if they are about normal, which few seeds cannot show. Nothing is corrected for how many "
+    "pairs there are, nor for a row being picked as the best.",
+    "The smallest two-sided p of 2 seeds by the sign-flip test is 0.5: 2 seeds cannot reach 0.05 by that test, "
+    "whatever the methods do; 6 seeds can (0.031).",
+    "The smallest two-sided p of 3 seeds by the sign-flip test is 0.25: 3 seeds cannot reach 0.05 by that test, "
+    "whatever the methods do; 6 seeds can (0.031).",
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs")
+    write_tiny(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def table(runs):
+    return tabulated(TINY, "cifar10", [runs], metrics=["a_auc"])
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Text for a terminal so wide, without its bold."""
+
+    def terminal(made, given=None, *, columns=80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        return click.unstyle(FORMATS["terminal"](made, given))
+
+    return terminal
+
+
+def test_terminal(table, terminal):
+    assert terminal(table, pairs(table), columns=1000).splitlines() == [
+        "Memory & 100% (Table 4 of the paper): cifar10, i-Blurry-50-10, 5 tasks",
+        "",
+        "A_AUC ↑",
+        "method              K=500             K=1000          ",
+        "──────────────────────────────────────────────────────",
+        "mir     ours        –                 62.00 ± 1.00 (3)",
+        "        paper       57.28 ± 2.43      61.18 ± 1.08 ⚠",
+        "        difference  –                 +0.82 not judged",
+        "er      ours        58.50 ± 2.18 (3)  –",
+        "        paper       57.46 ± 2.25      61.18 ± 1.08 ⚠",
+        "        difference  +1.04 within      –",
+        "clib    ours        72.00 ± 2.65 (3)  73.75 ± 1.06 (2)",
+        "        paper       70.26 ± 1.28      73.00 ± 1.30",
+        "        difference  +1.74 above       +0.75 within",
+        "",
+        *NOTES,
+        "",
+        "Not run yet: mir K=500; er K=1000; clib K=1000 seed 3. To run them:",
+        "  iblurry study tiny --dataset cifar10",
+        "",
+        "A_AUC ↑ K=500, seed by seed",
+        "  clib over er: ahead on 3 of 3 seeds, +13.50 ± 0.50 points, 95 % t interval [+12.26, +14.74], sign-flip p "
+        "0.25; 3 seeds cannot tell more",
+        "",
+        "A_AUC ↑ K=1000, seed by seed",
+        "  clib over mir: ahead on 2 of 2 seeds, +12.25 ± 0.35 points, 95 % t interval [+9.07, +15.43], sign-flip p "
+        "0.5; 2 seeds cannot tell more",
+        "",
+        *CAVEATS,
+    ]
+
+
+def test_the_best_of_ours_is_bold_on_a_terminal(table, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    bold = re.findall(r"\x1b\[1m(\d.*?)\x1b\[0m", FORMATS["terminal"](table, None))
+    assert bold == ["72.00 ± 2.65 (3)", "73.75 ± 1.06 (2)"]
+
+
+def test_a_narrow_terminal_has_the_columns_one_below_the_other(table, terminal):
+    text = terminal(table, columns=40)
+    grids = text.split("Percent", 1)[0]
+    assert max(map(len, grids.split("\n\n", 1)[1].splitlines())) <= 40
+    assert grids.count("A_AUC ↑") == 2
+    for cell in ("62.00 ± 1.00 (3)", "58.50 ± 2.18 (3)", "73.75 ± 1.06 (2)", "+0.82 not judged"):
+        assert grids.count(cell) == 1
+    assert "…" not in text
+
+
+def test_markdown(table):
+    console = "```console\niblurry study tiny --dataset cifar10\n```"
+    assert FORMATS["markdown"](table, pairs(table)).split("\n\n") == [
+        "### Memory & 100% (Table 4 of the paper): cifar10, i-Blurry-50-10, 5 tasks",
+        "**A_AUC ↑**",
+        "| method |  | K=500 | K=1000 |\n"
+        "| --- | --- | ---: | ---: |\n"
+        "| `mir` | ours | – | 62.00 ± 1.00 (3) |\n"
+        "|  | paper | 57.28 ± 2.43 | 61.18 ± 1.08 ⚠ |\n"
+        "|  | difference | – | +0.82 not judged |\n"
+        "| `er` | ours | 58.50 ± 2.18 (3) | – |\n"
+        "|  | paper | 57.46 ± 2.25 | 61.18 ± 1.08 ⚠ |\n"
+        "|  | difference | +1.04 within | – |\n"
+        "| `clib` | ours | **72.00 ± 2.65 (3)** | **73.75 ± 1.06 (2)** |\n"
+        "|  | paper | 70.26 ± 1.28 | 73.00 ± 1.30 |\n"
+        "|  | difference | +1.74 above | +0.75 within |",
+        *NOTES,
+        "Not run yet: mir K=500; er K=1000; clib K=1000 seed 3.",
+        console,
+        "#### Seed by seed",
+        "A_AUC ↑ K=500:",
+        "- clib over er: ahead on 3 of 3 seeds, +13.50 ± 0.50 points, 95 % t interval [+12.26, +14.74], sign-flip p "
+        "0.25; 3 seeds cannot tell more",
+        "A_AUC ↑ K=1000:",
+        "- clib over mir: ahead on 2 of 2 seeds, +12.25 ± 0.35 points, 95 % t interval [+9.07, +15.43], sign-flip p "
+        "0.5; 2 seeds cannot tell more",
+        *CAVEATS[:-1],
+        CAVEATS[-1] + "\n",
+    ]
+
+
+def test_without_the_paper_a_row_is_a_line(runs):
+    made = tabulated(TINY, "cifar10", [runs], methods=["er", "clib"], metrics=["a_auc"], seeds=[1, 2], paper=False)
+    assert FORMATS["markdown"](made, None).split("\n\n")[2:4] == [
+        "| method | K=500 | K=1000 |\n"
+        "| --- | ---: | ---: |\n"
+        "| `er` | 57.25 ± 0.35 (2) | – |\n"
+        "| `clib` | **70.50 ± 0.71 (2)** | 73.75 ± 1.06 (2) |",
+        NOTES[0],
+    ]
+
+
+def test_one_seed_has_neither_spread_nor_interval(runs, terminal):
+    made = tabulated(TINY, "cifar10", [runs], methods=["er", "clib"], metrics=["a_auc"], seeds=[1])
+    text = terminal(made, pairs(made))
+    assert re.search(r"er +ours +57\.00 \(1\) ", text)
+    assert "Percent, one seed each; the best of ours in bold." in text
+    assert "clib over er: ahead on 1 of 1 seed, +13.00 points; one seed has no interval" in text
+    assert "Percent, one seed; best in bold." in FORMATS["latex"](made, None)
+    assert json.loads(FORMATS["json"](made, pairs(made)))["pairs"][0]["interval"] is None
+    assert "cifar10,er,K=500,a_auc,1,57.0" in FORMATS["csv"](made, None)
+
+
+def test_nothing_run_at_all(terminal):
+    made = tabulated(TINY, "cifar10", [])
+    text = terminal(made, pairs(made))
+    assert re.search(r"clib +ours +– +–\n +paper +70\.26 ± 1\.28 +73\.00 ± 1\.30\n", text)
+    assert "Not run yet: mir; er; clib. To run them:\n  iblurry study tiny --dataset cifar10\n" in text
+    assert text.endswith("There is no pair to compare: fewer than two rows have finished runs.\n")
+    assert "sample standard deviation" not in text
+    assert latex_rows(FORMATS["latex"](made, None))
+
+
+def test_latex(table):
+    assert FORMATS["latex"](table, None).splitlines() == [
+        r"% \usepackage{booktabs}",
+        r"\begin{table}[t]",
+        r"  \centering",
+        r"  \caption{Memory \& 100\%: cifar10, i-Blurry-50-10, 5 tasks. Percent, mean $\pm$ sample standard deviation "
+        r"over (n) seeds; best in bold. Paper: as printed by Koh et al. (ICLR 2022). Difference: ours minus theirs; "
+        r"within: our mean lies in their mean $\pm$ spread. $^\dagger$ER-MIR and Baseline-ER are identical to the last "
+        r"digit at K=1000 (61.18$\pm$1.08 / 66.05$\pm$2.29); one of the two is probably a copy error.}",
+        r"  \label{tab:tiny-cifar10}",
+        r"  \begin{tabular}{llcc}",
+        r"    \toprule",
+        r"     &  & \multicolumn{1}{c}{K=500} & \multicolumn{1}{c}{K=1000} \\",
+        r"    \cmidrule(lr){3-3} \cmidrule(lr){4-4}",
+        r"    Method &  & $A_\mathrm{AUC}$ $\uparrow$ & $A_\mathrm{AUC}$ $\uparrow$ \\",
+        r"    \midrule",
+        r"    ER-MIR & ours & -- & $62.00 \pm 1.00$ (3) \\",
+        r"     & paper & $57.28 \pm 2.43$ & $61.18 \pm 1.08^\dagger$ \\",
+        r"     & difference & -- & $+0.82$ not judged \\",
+        r"    Baseline-ER & ours & $58.50 \pm 2.18$ (3) & -- \\",
+        r"     & paper & $57.46 \pm 2.25$ & $61.18 \pm 1.08^\dagger$ \\",
+        r"     & difference & $+1.04$ within & -- \\",
+        r"    CLIB & ours & $\mathbf{72.00} \pm 2.65$ (3) & $\mathbf{73.75} \pm 1.06$ (2) \\",
+        r"     & paper & $70.26 \pm 1.28$ & $73.00 \pm 1.30$ \\",
+        r"     & difference & $+1.74$ above & $+0.75$ within \\",
+        r"    \bottomrule",
+        r"  \end{tabular}",
+        r"\end{table}",
+        r"% Not run yet: mir K=500; er K=1000; clib K=1000 seed 3",
+        r"%   iblurry study tiny --dataset cifar10",
+    ]
+
+
+def latex_rows(text):
+    """The cells of each row, where TeX could read the whole: columns as declared, groups and formulas closed."""
+    from matplotlib.mathtext import MathTextParser
+
+    text = re.sub(r"(?m)^%.*\n", "", text)
+    depth = 0
+    for sign in re.findall(r"(?<!\\)[{}]", text):
+        depth += 1 if sign == "{" else -1
+        assert depth >= 0
+    assert depth == 0
+    assert re.findall(r"\\begin\{(\w+)\}", text) == re.findall(r"\\end\{(\w+)\}", text)[::-1] == ["table", "tabular"]
+    (columns,) = re.findall(r"\\begin\{tabular\}\{(\w+)\}", text)
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    for row in rows:
+        spans = [int(wide) - 1 for wide in re.findall(r"\\multicolumn\{(\d+)\}", row)]
+        assert len(re.findall(r"(?<!\\)&", row)) + sum(spans) + 1 == len(columns)
+    assert len(re.findall(r"(?<!\\)\$", text)) % 2 == 0
+    for formula in set(re.findall(r"(?<!\\)\$[^$]+(?<!\\)\$", text)):
+        MathTextParser("path").parse(formula)
+    known = "begin end caption label centering toprule midrule bottomrule cmidrule multicolumn pm mathbf mathrm dagger"
+    known += " uparrow downarrow textbackslash textasciitilde textasciicircum textless textgreater"
+    assert set(re.findall(r"\\([a-z]+)", text)) <= set(known.split())
+    return [row.removesuffix(r"\\").split("&") for row in rows]
+
+
+def test_latex_can_be_read_by_tex(runs):
+    both = tabulated(TINY, "cifar10", [runs])
+    rows = latex_rows(FORMATS["latex"](both, None))
+    assert len(rows) == 2 + 9
+    assert r"\cmidrule(lr){3-4} \cmidrule(lr){5-6}" in FORMATS["latex"](both, None)
+    odd = tabulated(TINY, "cifar10", [runs], methods=["er", "clib name=a_b%{~^<&#$"], paper=False, seeds=[1, 2])
+    text = FORMATS["latex"](odd, None)
+    (name, *_) = latex_rows(text.replace(r"\&", ""))[-1]
+    assert name.strip() == r"clib name=a\_b\%\{\textasciitilde{}\textasciicircum{}\textless{}\#\$"
+    assert "over 2 seeds; best in bold." in text  # all have as many: the caption says it
+    assert "(2)" not in text
+
+
+def test_every_name_can_be_written_in_tex():
+    assert escaped("\\a_b") == r"\textbackslash{}a\_b"
+
+
+def test_latex_of_one_column_has_no_groups(runs):
+    made = tabulated(MAIN, "cifar10", [runs], metrics=["a_auc", "a_avg", "f_last"])
+    text = FORMATS["latex"](made, None)
+    assert len(latex_rows(text)[0]) == 5
+    assert "multicolumn" not in text
+    assert r"\label{tab:main-cifar10}" in text
+
+
+def test_csv_has_every_digit(table):
+    text = FORMATS["csv"](table, None)
+    assert text.splitlines()[0] == ("study,dataset,row,column,metric,n,mean,std,seeds,paper_mean,paper_std,difference")
+    lines = list(csv.DictReader(text.splitlines()))
+    assert [(one["row"], one["column"], one["n"], one["seeds"]) for one in lines] == [
+        ("mir", "K=500", "0", ""),
+        ("er", "K=500", "3", "1 2 3"),
+        ("clib", "K=500", "3", "1 2 3"),
+        ("mir", "K=1000", "3", "1 2 3"),
+        ("er", "K=1000", "0", ""),
+        ("clib", "K=1000", "2", "1 2"),
+    ]
+    for one in lines:
+        cell = table.cells[one["row"], one["column"], "a_auc"]
+        assert {one["study"], one["dataset"], one["metric"]} == {"tiny", "cifar10", "a_auc"}
+        wanted = (cell.ours and cell.ours.mean, cell.ours and cell.ours.std, cell.paper.mean, cell.paper.std)
+        written = [one[name] for name in ("mean", "std", "paper_mean", "paper_std", "difference")]
+        assert [float(number) if number else None for number in written] == [*wanted, cell.difference]
+
+
+def test_json_has_everything(table):
+    about = json.loads(FORMATS["json"](table, None))
+    assert (about["study"], about["dataset"], about["rows"], about["columns"], about["metrics"], about["seeds"]) == (
+        *("tiny", "cifar10", ["mir", "er", "clib"], ["K=500", "K=1000"], ["a_auc"]),
+        [1, 2, 3],
+    )
+    assert len(about["cells"]) == 6
+    clib = next(one for one in about["cells"] if (one["row"], one["column"]) == ("clib", "K=1000"))
+    assert (clib["n"], clib["mean"], clib["best"], clib["standing"]) == (2, pytest.approx(73.75), True, "within")
+    assert clib["values"] == {"1": pytest.approx(73), "2": pytest.approx(74.5)}
+    assert clib["paper"] == {"mean": 73.0, "std": 1.3, "tables": [4], "warning": None}
+    assert [folder.split("/")[-1][:14] for folder in clib["folders"]] == ["clib-cifar10-1", "clib-cifar10-2"]
+    gaps = [(one["row"], one["column"], one["seed"]) for one in about["missing"]]
+    assert gaps == [
+        *(("mir", "K=500", seed) for seed in (1, 2, 3)),
+        *(("er", "K=1000", seed) for seed in (1, 2, 3)),
+        ("clib", "K=1000", 3),
+    ]
+    assert about["commands"] == ["iblurry study tiny --dataset cifar10"]
+    assert "pairs" not in about
+    (first, second) = json.loads(FORMATS["json"](table, pairs(table)))["pairs"]
+    assert (first["first"], first["second"], first["n"], first["ahead"], first["p"]) == ("clib", "er", 3, 3, 0.25)
+    assert first["interval"] == pytest.approx([12.2579, 14.7421], abs=1e-4)
+    assert first["words"].endswith("3 seeds cannot tell more")
+    assert second["seeds"] == [1, 2]
+
+
+@pytest.mark.parametrize("form", ["latex", "csv"])
+def test_forms_without_pairs_say_so(table, form):
+    with pytest.raises(InputError, match=f"A {form} table holds cells and no pairs; ask for --pairs with --format"):
+        FORMATS[form](table, pairs(table))

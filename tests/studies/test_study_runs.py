@@ -1,0 +1,44 @@
+"""Every study, end to end on drawn shapes: one experiment of each column."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from iblurry.data.load import load
+from iblurry.experiment.edit import edit
+from iblurry.experiment.run import run
+from iblurry.studies.catalogue import STUDIES
+
+SHAPES = "shapes:classes=10,train=6,test=4,size=8,channels=1"
+CELLS = [  # another row each time, so that most methods have their turn
+    (study.name, column, study.rows[next(turn) % len(study.rows)])
+    for turn in (count(),)
+    for study in STUDIES.values()
+    for column in study.columns(SHAPES)
+]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return load(SHAPES)
+
+
+@pytest.mark.parametrize("name, column, row", CELLS)
+def test_it_runs(name, column, row, data, tmp_path):
+    study = STUDIES[name]
+    only = [column] if column else None
+    (one,) = study.planned(SHAPES, rows=[row], only=only, seeds=[1], network="mlp", query_every=15)
+    experiment = one.experiment
+    if experiment.method.refit is not None:
+        experiment = edit(experiment, "readout.epochs=1")
+    result = run(experiment, tmp_path, dataset=data)
+    assert result.summary is not None
+    assert result.metrics.samples == 60
+    there = {metric: getattr(result.metrics, metric) for metric in study.metrics}
+    if row == "joint":
+        assert [metric for metric, value in there.items() if value is not None] == ["a_last"]
+    else:
+        assert None not in there.values()
+        assert result.metrics.queries == 4

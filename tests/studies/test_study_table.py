@@ -1,0 +1,182 @@
+"""The table of a study: the right runs in the right cells, beside the right numbers of the paper."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.studies.catalogue import MAIN
+from iblurry.studies.formats.layout import commands, missing
+from iblurry.studies.paper import Number
+from iblurry.studies.table import MEASURES, Measure
+from tests.studies.tiny import LEVELS, TINY, write_tiny
+from tests.studies.written import tabulated, usual, write_run
+
+RESULTS = Path(__file__).parent.parent.parent / "results" / "cifar10"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs")
+    write_tiny(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def table(runs):
+    return tabulated(TINY, "cifar10", [runs])
+
+
+def test_every_cell_recomputed(table):
+    assert list(table.cells) == [
+        (row, column, metric) for column in ("K=500", "K=1000") for row in TINY.rows for metric in ("a_auc", "f_last")
+    ]
+    for row in TINY.rows:
+        for memory in (500, 1000):
+            levels = np.array(LEVELS.get((row, memory), ()), dtype=float)
+            cell = table.cells[row, f"K={memory}", "a_auc"]
+            assert list(cell.values) == list(range(1, 1 + len(levels)))
+            assert list(cell.values.values()) == pytest.approx(levels)
+            if not len(levels):
+                assert (cell.ours, cell.difference, cell.standing) == (None, None, None)
+                continue
+            mean = levels.sum() / len(levels)
+            assert cell.ours.mean == pytest.approx(mean)
+            assert cell.ours.std == pytest.approx(np.sqrt(((levels - mean) ** 2).sum() / (len(levels) - 1)))
+            assert cell.difference == pytest.approx(mean - cell.paper.mean)
+
+
+def test_the_papers_numbers_are_those_of_the_setting(table):
+    papers = {key[:2]: cell.paper and cell.paper.mean for key, cell in table.cells.items() if key[2] == "a_auc"}
+    assert papers == {
+        ("mir", "K=500"): 57.28,
+        ("er", "K=500"): 57.46,
+        ("clib", "K=500"): 70.26,
+        ("mir", "K=1000"): 61.18,
+        ("er", "K=1000"): 61.18,
+        ("clib", "K=1000"): 73.0,
+    }
+    assert table.cells["clib", "K=1000", "f_last"].paper is None  # it prints that for Table 1's setting alone
+    assert table.cells["clib", "K=500", "f_last"].paper.mean == 23.08
+
+
+@pytest.mark.parametrize(
+    "paper, word",
+    [
+        (Number(71.0, 1.0, (1,)), "within"),
+        (Number(73.0, 1.0, (1,)), "within"),
+        (Number(70.99, 1.0, (1,)), "above"),
+        (Number(73.01, 1.0, (1,)), "below"),
+        (Number(72.0, None, (1,)), "not judged"),
+        (Number(72.0, 1.0, (1,), warning="a copy"), "not judged"),
+        (None, None),
+    ],
+)
+def test_the_rule_of_the_word(table, paper, word):
+    assert replace(table.cells["clib", "K=500", "a_auc"], paper=paper).standing == word
+
+
+def test_what_is_not_the_papers_method_has_no_number_beside_it(runs):
+    made = tabulated(TINY, "cifar10", [runs], methods=["clib", "clib schedule.rate=0.001", "clib-released"])
+    papers = [made.cells[row, "K=500", "a_auc"].paper for row in made.rows]
+    assert [paper and paper.mean for paper in papers] == [70.26, None, 70.26]
+    assert not any(cell.paper for cell in tabulated(TINY, "cifar10", [runs], paper=False).cells.values())
+
+
+def test_best_of_a_column_ties_as_printed(tmp_path):
+    for method, levels in {"er": (57, 57, 57.01), "mir": (57, 57, 57), "clib": (57, 57, 56.97)}.items():
+        for seed, level in enumerate(levels, start=1):
+            write_run(tmp_path, usual(method, seed), level, wobble=0)
+    made = tabulated(TINY, "cifar10", [tmp_path])
+    column = made.along("K=500", MEASURES["a_auc"])
+    assert column[0].ours.mean < column[1].ours.mean  # 57.0000 and 57.0033
+    assert [(cell.row, made.is_best(cell)) for cell in column] == [("mir", True), ("er", True), ("clib", False)]
+
+
+def test_a_lone_row_is_not_best(runs):
+    made = tabulated(TINY, "cifar10", [runs], methods=["er"])
+    assert not any(made.is_best(cell) for cell in made.cells.values())
+
+
+def test_missing_runs_and_what_runs_them(table, runs):
+    assert missing(table) == ["mir K=500", "er K=1000", "clib K=1000 seed 3"]
+    assert commands(table) == ["iblurry study tiny --dataset cifar10"]
+    more = tabulated(TINY, "cifar10", [runs], methods=["clib", "gdumb", "er"], seeds=[1, 2, 4])
+    assert missing(more) == ["clib K=500 seed 4", "clib K=1000 seed 4", "gdumb", "er K=500 seed 4", "er K=1000"]
+    assert commands(more) == ["iblurry study tiny --dataset cifar10 --methods clib,gdumb,er --seeds 1,2,4"]
+    whole = tabulated(TINY, "cifar10", [runs], methods=["clib"], seeds=[1, 2])
+    assert (missing(whole), commands(whole)) == ([], [])
+
+
+def test_the_first_place_that_has_a_run_counts(tmp_path):
+    write_run(tmp_path / "a", usual("er", 1), 50, wobble=0)
+    write_run(tmp_path / "b", usual("er", 1), 60, wobble=0)
+    write_run(tmp_path / "b", usual("er", 2), 60, wobble=0)
+    cell = tabulated(TINY, "cifar10", [tmp_path / "a", tmp_path / "b"]).cells["er", "K=500", "a_auc"]
+    assert list(cell.values.values()) == pytest.approx([50, 60])
+
+
+def test_unfinished_runs_do_not_count(tmp_path):
+    folder, *_ = write_run(tmp_path, usual("er", 1), 50)
+    write_run(tmp_path, usual("er", 2), 50)
+    (folder / "summary.json").unlink()
+    assert list(tabulated(TINY, "cifar10", [tmp_path]).cells["er", "K=500", "a_auc"].runs) == [2]
+
+
+def test_a_number_that_no_run_has_is_none(tmp_path):
+    """Joint training answers only once, at the end."""
+    for seed in (1, 2):
+        write_run(tmp_path, usual("joint", seed), 96, wobble=0)
+    made = tabulated(TINY, "cifar10", [tmp_path], methods=["joint"], metrics=["a_auc", "a_last"])
+    assert made.cells["joint", "K=500", "a_auc"].ours is None
+    assert made.cells["joint", "K=500", "a_last"].ours.mean == pytest.approx(96)
+    assert made.cells["joint", "K=500", "a_last"].paper.mean == 96.03
+
+
+def test_a_number_that_one_run_lacks_is_not_averaged_over_the_others(runs):
+    odd = Measure(name="odd", heading="odd", of=lambda run: run.experiment.seed if run.experiment.seed > 1 else None)
+    made = tabulated(TINY, "cifar10", [runs], metrics=["odd"], measures={"odd": odd})
+    assert made.cells["er", "K=500", "odd"].ours is None
+    later = tabulated(TINY, "cifar10", [runs], metrics=["odd"], measures={"odd": odd}, seeds=[2, 3])
+    assert later.cells["er", "K=500", "odd"].ours.mean == 2.5
+
+
+def test_one_more_measure_is_one_more_column(runs):
+    seconds = Measure(name="seconds", heading="s", of=lambda run: run.summary["seconds"], digits=0)
+    made = tabulated(
+        TINY, "cifar10", [runs], metrics=["a_auc", "seconds"], measures=MEASURES | {"seconds": seconds}, seeds=[1]
+    )
+    cell = made.cells["er", "K=500", "seconds"]
+    assert (cell.ours.mean, cell.paper, made.is_best(cell)) == (100, None, False)
+
+
+def test_refusals(runs):
+    with pytest.raises(UnknownNameError, match=r"no metric called 'a_acu'\. Did you mean 'a_auc'"):
+        tabulated(TINY, "cifar10", [runs], metrics=["a_acu"])
+    with pytest.raises(UnknownNameError, match=r"no method called 'clob'\. Did you mean 'clib'"):
+        tabulated(TINY, "cifar10", [runs], methods=["clob"])
+    with pytest.raises(UnknownNameError, match=r"no data source called 'cifar01'\. Did you mean 'cifar10'"):
+        tabulated(TINY, "cifar01", [runs])
+    with pytest.raises(InputError, match="er is named 2 times; name each once"):
+        tabulated(TINY, "cifar10", [runs], methods=["er", "clib", "er"])
+
+
+def test_the_collected_runs_of_this_repository():
+    """Of what lies in results/, read apart from the program."""
+    made = tabulated(MAIN, "cifar10", [RESULTS], metrics=["a_auc", "a_avg", "a_last", "f_last"])
+    for row in ("er", "clib"):
+        folders = sorted(RESULTS.glob(f"{row}-cifar10-[123]-*"))
+        assert len(folders) == 3
+        summaries = [json.loads((folder / "summary.json").read_text()) for folder in folders]
+        for metric in ("a_auc", "a_avg", "a_last", "f_last"):
+            cell = made.cells[row, "", metric]
+            values = 100 * np.array([summary[metric] for summary in summaries])
+            assert list(cell.values.values()) == pytest.approx(values)
+            assert (cell.ours.mean, cell.ours.std) == (pytest.approx(values.mean()), pytest.approx(values.std(ddof=1)))
+    assert made.cells["er", "", "a_auc"].standing == "within"  # 58.32 beside 57.46 ± 2.25
+    assert made.cells["clib", "", "a_auc"].standing == "above"  # 71.85 beside 70.26 ± 1.28

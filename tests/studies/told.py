@@ -1,0 +1,110 @@
+"""Runs to log that nobody ran: journals of our choice, written as a run writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd, encode
+from iblurry.studies.loggers.facts import Facts
+
+RECORDS = [
+    Start("0123456789ab", 40, (20, 40), 10),
+    NewClass(1, "cat"),
+    NewClass(3, "dog"),
+    Query(10, 0, (3, 1), (4, 4), 0.1, 10),
+    Query(20, 0, (4, 2), (4, 4), 0.05, 20),
+    TaskEnd(20, 0, (4, 3), (4, 4), 0.05, 20),
+    NewClass(22, "a/b c"),
+    Query(30, 1, (0, 4, 0), (4, 4, 0), 0.1, 30),  # no test images of the third
+    Query(40, 1, (1, 1, 0), (4, 4, 0), 0.1, 40),
+    TaskEnd(40, 1, (1, 3, 0), (4, 4, 0), 0.1, 40),
+]
+LINES = [encode(record) for record in RECORDS]
+SUMMARY = {"method": "mine", "a_auc": 0.5, "a_avg": 0.6, "a_last": 0.5, "f_last": None, "samples": 40, "seconds": 2.0}
+SCALARS = [  # what the lines above amount to, by hand
+    (1, {"classes": 1.0}),
+    (3, {"classes": 2.0}),
+    (10, {"accuracy": 0.5, "learning_rate": 0.1, "updates": 10.0}
+     | {"class_accuracy/cat": 0.75, "class_accuracy/dog": 0.25}),
+    (20, {"accuracy": 0.75, "learning_rate": 0.05, "updates": 20.0}
+     | {"class_accuracy/cat": 1.0, "class_accuracy/dog": 0.5}),
+    (20, {"task_end/accuracy": 0.875, "task_end/learning_rate": 0.05, "task_end/updates": 20.0}
+     | {"task_end/class_accuracy/cat": 1.0, "task_end/class_accuracy/dog": 0.75}),
+    (22, {"classes": 3.0}),
+    (30, {"accuracy": 0.5, "learning_rate": 0.1, "updates": 30.0}
+     | {"class_accuracy/cat": 0.0, "class_accuracy/dog": 1.0}),
+    (40, {"accuracy": 0.25, "learning_rate": 0.1, "updates": 40.0}
+     | {"class_accuracy/cat": 0.25, "class_accuracy/dog": 0.25}),
+    (40, {"task_end/accuracy": 0.5, "task_end/learning_rate": 0.1, "task_end/updates": 40.0}
+     | {"task_end/class_accuracy/cat": 0.25, "task_end/class_accuracy/dog": 0.75}),
+]  # fmt: skip
+FINAL = (40, {"final/A_AUC": 0.5, "final/A_avg": 0.6, "final/A_last": 0.5, "final/seconds": 2.0})
+TEXTS = [(1, "new_class", "cat"), (3, "new_class", "dog"), (22, "new_class", "a/b c")]
+EXPERIMENT = {
+    "method": {"name": "mine", "schedule": {"Constant": {"rate": 0.1}}, "terms": [{"CrossEntropy": {}}]},
+    "dataset": "pets",
+    "memory": 20,
+    "samples": None,
+}
+PARAMETERS = {
+    "method": "mine",
+    "dataset": "pets",
+    "memory": 20,
+    "samples": "none",
+    "schedule": "Constant",
+    "schedule.rate": 0.1,
+    "terms": "CrossEntropy",
+}
+ENVIRONMENT = {"torch": "2.13.0", "machine": "Linux x86_64, 2 cores", "threads": 1}
+FACTS = Facts("mine-pets-1", Path("runs/mine-pets-1"), PARAMETERS, ENVIRONMENT)
+
+
+def begin(folder: Path, lines: list[bytes] | None = None) -> Path:
+    """A folder with these lines in its journal; without lines, of a run that has not begun."""
+    folder.mkdir(parents=True)
+    (folder / "experiment.json").write_text(json.dumps({"format": 1, "experiment": EXPERIMENT}))
+    if lines is not None:
+        (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
+        write(folder, lines)
+    return folder
+
+
+def write(folder: Path, lines: list[bytes]) -> None:
+    (folder / "journal.jsonl").write_bytes(b"".join(lines))
+
+
+def finish(folder: Path) -> None:
+    (folder / "summary.json").write_text(json.dumps(SUMMARY))
+
+
+class Recorder:
+    """A writer that remembers what it was told, and minds the order of its verbs."""
+
+    errors: tuple[type[Exception], ...] = (KeyError,)
+
+    def __init__(self) -> None:
+        self.started, self.ended, self.flushed = 0, [], 0
+        self.scalar, self.texts = [], []
+
+    def start(self, run):
+        assert not self.ended
+        self.run, self.started = run, self.started + 1
+        self.scalar, self.texts = [], []
+        return f"kept/{run.name}"
+
+    def scalars(self, values, step):
+        assert self.started
+        assert not self.ended
+        assert not self.scalar or step >= self.scalar[-1][0]
+        self.scalar.append((step, dict(values)))
+
+    def text(self, name, text, step):
+        self.texts.append((step, name, text))
+
+    def flush(self):
+        self.flushed = len(self.scalar)
+
+    def end(self, summary):
+        assert not self.ended
+        self.ended.append(summary)
