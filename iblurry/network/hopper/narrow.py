@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -13,16 +12,13 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
     tma,
-    warpgroup_mma,
     warpgroup_mma_init,
     warpgroup_mma_wait,
 )
 
-from iblurry.network.hopper.maps import described, weights_described
+from iblurry.network.hopper.columns import PIXELS, announce, begins, fetch, finish, launch, multiply, places, release
 
 CHANNELS = 64  # before and behind it
-PIXELS = 256  # of a tile: whole rows of one image
-WARPS = 8
 
 
 def fits(channels: int, outputs: int, high: int, wide: int, side: int, stride: int) -> bool:
@@ -31,124 +27,89 @@ def fits(channels: int, outputs: int, high: int, wide: int, side: int, stride: i
     return narrow and wide in (16, 32, 64) and high % (PIXELS // wide) == 0
 
 
-def tiles(count: int, high: int, wide: int) -> int:
-    """How many there are of so many maps."""
-    return count * high * wide // PIXELS
-
-
 def convolve(maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None = None) -> Tensor:
     """relu(weight * maps + bias) + plus, padded by one pixel; all is bfloat16 and lies channels last."""
-    count, _, high, wide = maps.shape
-    rows, there = PIXELS // wide, tiles(count, high, wide)
-    done = torch.empty_like(maps)
-    _convolve[(min(there, torch.cuda.get_device_properties(maps.device).multi_processor_count),)](
-        described(maps, 1, 1, rows, CHANNELS),
-        described(maps, 1, 1, 2, CHANNELS),
-        weights_described(weight, [CHANNELS, CHANNELS]),
-        bias,
-        done if plus is None else plus,
-        done,
-        there,
-        HIGH=high,
-        WIDE=wide,
-        ROWS=rows,
-        ADDS=plus is not None,
-        num_warps=WARPS,
-    )
-    return done
-
-
-@gluon.jit
-def _fetch(images, edges, xs, arrivals, tile, SLOT: gl.constexpr, HIGH: gl.constexpr, ROWS: gl.constexpr, wanted):
-    """Sends for a tile's rows and those around it, shifted across as the slot says; outside an image there are 0s."""
-    image = tile // (HIGH // ROWS)
-    row = tile % (HIGH // ROWS) * ROWS - 1
-    arrival = arrivals.index(SLOT)
-    most = xs.index(SLOT * (ROWS + 2))._reinterpret(images.dtype, images.block_type.shape, images.layout)
-    rest = xs.index(SLOT * (ROWS + 2) + ROWS)._reinterpret(edges.dtype, edges.block_type.shape, edges.layout)
-    mbarrier.expect(arrival, images.block_type.nbytes + edges.block_type.nbytes, pred=wanted)
-    tma.async_copy_global_to_shared(images, [image, row, SLOT - 1, 0], arrival, most, pred=wanted)
-    tma.async_copy_global_to_shared(edges, [image, row + ROWS, SLOT - 1, 0], arrival, rest, pred=wanted)
-
-
-@gluon.jit
-def _multiply(xs, ws, total, SLOT: gl.constexpr, ROWS: gl.constexpr, WIDE: gl.constexpr):
-    """Adds the three taps of one column: their pixels are the same ones, seen from one row further down each time."""
-    for down in gl.static_range(3):
-        pixels = xs.index(SLOT * (ROWS + 2) + down)._reinterpret(xs.dtype, [ROWS * WIDE, 64], ws.layout)
-        total = warpgroup_mma(
-            ws.index(down * 3 + SLOT), pixels.permute([1, 0]), total, use_acc=SLOT + down > 0, is_async=True
-        )
-    return total
-
-
-@gluon.jit
-def _finish(sums, bias, plus, done, tile, BM: gl.constexpr, ADDS: gl.constexpr, num_warps: gl.constexpr):
-    """The bias, the ReLU and the sum behind them, for a tile's whole rows."""
-    whole_rows: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [num_warps, 1], [1, 0])
-    pixel = gl.arange(0, BM, gl.SliceLayout(1, whole_rows))
-    place = pixel[:, None] * 64 + gl.arange(0, 64, gl.SliceLayout(0, whole_rows))[None, :]
-    start = tile.to(gl.int64) * (BM * 64)
-    if ADDS:
-        more = gl.load(plus + start + place)
-    ended = gl.maximum(sums + bias, 0.0).to(gl.bfloat16)
-    result = gl.convert_layout(ended.permute([1, 0]), whole_rows)
-    if ADDS:
-        result = (result.to(gl.float32) + more.to(gl.float32)).to(gl.bfloat16)
-    gl.store(done + start + place, result)
+    return launch(_convolve, CHANNELS, maps, weight, bias, plus)
 
 
 @gluon.jit
 def _convolve(
-    images, edges, kernel, bias, plus, done, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
+    images, edges, kernel, maps, bias, plus, done, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
     ADDS: gl.constexpr, num_warps: gl.constexpr,
 ):  # fmt: skip
     """A product of (outputs, taps * channels) and (taps * channels, pixels), tile after tile by the same block.
 
-    A slot of shared memory for each column of taps, sent for again once all threads' products of it are done: two slots
-    before it is needed. Pixels are the right side because a product reads 128 of them for its 64 outputs: with 64 on
-    both sides, the tensor cores would need all that shared memory can give.
+    Two groups of four warps take turns with the tiles: while one ends its own, the tensor cores are the other's.
     """
-    BM: gl.constexpr = ROWS * WIDE
-    first = gl.program_id(0)
-    step = gl.num_programs(0)
     xs = gl.allocate_shared_memory(images.dtype, [3 * (ROWS + 2), WIDE, 64], kernel.layout)
     ws = gl.allocate_shared_memory(kernel.dtype, [9, 64, 64], kernel.layout)
-    arrivals = gl.allocate_shared_memory(gl.int64, [4, 1], mbarrier.MBarrierLayout())
-    for s in gl.static_range(4):
+    arrivals = gl.allocate_shared_memory(gl.int64, [7, 1], mbarrier.MBarrierLayout())  # by group and slot; the weights
+    free = gl.allocate_shared_memory(gl.int64, [3, 1], mbarrier.MBarrierLayout())
+    for s in gl.static_range(7):
         mbarrier.init(arrivals.index(s), count=1)
+    for s in gl.static_range(3):
+        mbarrier.init(free.index(s), count=1)
     fence_async_shared()
-    mbarrier.expect(arrivals.index(3), 9 * kernel.block_type.nbytes)
-    for tap in gl.static_range(9):
-        tma.async_copy_global_to_shared(kernel, [0, tap * 64], arrivals.index(3), ws.index(tap))
-    for s in gl.static_range(2):
-        _fetch(images, edges, xs, arrivals, first, s, HIGH, ROWS, True)
+    gl.warp_specialize(
+        [
+            (_compute, (xs, ws, arrivals, free, bias, plus, done, tiles, gl.constexpr(0), WIDE, ROWS, ADDS)),
+            (_compute, (xs, ws, arrivals, free, bias, plus, done, tiles, gl.constexpr(1), WIDE, ROWS, ADDS)),
+            (_load, (images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH, WIDE, ROWS, ADDS)),
+        ],
+        [4, 1],
+        [240, 24],
+    )
 
-    mine: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, num_warps // 4], [16, BM // (num_warps // 4), 16])
-    added = gl.load(bias + gl.arange(0, 64, gl.SliceLayout(1, mine))).to(gl.float32)[:, None]
-    sums = gl.zeros([64, BM], gl.float32, mine)
-    mbarrier.wait(arrivals.index(3), 0)
+
+@gluon.jit
+def _load(
+    images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr,
+    ROWS: gl.constexpr, ADDS: gl.constexpr,
+):  # fmt: skip
+    """Sends for the weights, then for one tile after the other: a slot for each column of taps."""
+    mbarrier.expect(arrivals.index(6), 9 * kernel.block_type.nbytes)
+    for tap in gl.static_range(9):
+        tma.async_copy_global_to_shared(kernel, [0, tap * 64], arrivals.index(6), ws.index(tap))
+    VALUES: gl.constexpr = ROWS * WIDE * 64
+    step = gl.num_programs(0)
     turn = 0
-    for tile in range(first, tiles, step):
-        after = tile + step
-        mbarrier.wait(arrivals.index(0), turn)
-        total = _multiply(xs, ws, warpgroup_mma_init(sums), 0, ROWS, WIDE)
-        gl.thread_barrier()
-        _fetch(images, edges, xs, arrivals, tile, 2, HIGH, ROWS, True)
-        mbarrier.wait(arrivals.index(1), turn)
-        total = _multiply(xs, ws, total, 1, ROWS, WIDE)
-        if tile > first:  # the tile before: while six products of this one are on their way
-            _finish(sums, added, plus, done, tile - step, BM, ADDS, num_warps)
-        total = warpgroup_mma_init(warpgroup_mma_wait(3, deps=[total]))
-        gl.thread_barrier()
-        _fetch(images, edges, xs, arrivals, after, 0, HIGH, ROWS, after < tiles)
-        mbarrier.wait(arrivals.index(2), turn)
-        total = _multiply(xs, ws, total, 2, ROWS, WIDE)
-        total = warpgroup_mma_init(warpgroup_mma_wait(3, deps=[total]))
-        gl.thread_barrier()
-        _fetch(images, edges, xs, arrivals, after, 1, HIGH, ROWS, after < tiles)
-        sums = warpgroup_mma_wait(0, deps=[total])
+    for tile in range(gl.program_id(0), tiles, step):
+        for s in gl.static_range(3):
+            mbarrier.wait(free.index(s), turn ^ 1)
+            arrival = arrivals.index(turn * 3 + s)
+            mbarrier.expect(arrival, images.block_type.nbytes + edges.block_type.nbytes)
+            fetch(images, edges, xs, arrival, s, tile, s - 1, 0, HIGH, ROWS)
+        after = gl.minimum(tile + step, tiles - 1)
+        announce(maps, after, VALUES)
+        if ADDS:
+            announce(plus, after, VALUES)
         turn = turn ^ 1
-    _finish(sums, added, plus, done, first + (tiles - 1 - first) // step * step, BM, ADDS, num_warps)
-    for s in gl.static_range(4):
-        mbarrier.invalidate(arrivals.index(s))
+
+
+@gluon.jit
+def _compute(
+    xs, ws, arrivals, free, bias, plus, done, tiles, GROUP: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
+    ADDS: gl.constexpr,
+):  # fmt: skip
+    """Every other tile of a block's."""
+    BM: gl.constexpr = ROWS * WIDE
+    mine: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
+    added = gl.load(bias + gl.arange(0, 64, gl.SliceLayout(1, mine))).to(gl.float32)[:, None]
+    place = places(BM, 64)
+    step = gl.num_programs(0)
+    turn = 0
+    mbarrier.wait(arrivals.index(6), 0)
+    for tile in range(gl.program_id(0) + GROUP * step, tiles, 2 * step):
+        total = warpgroup_mma_init(gl.zeros([64, BM], gl.float32, mine))
+        start = begins(tile, BM * 64)
+        more = gl.load(plus + start + place) if ADDS else bias
+        for s in range(3):
+            mbarrier.wait(arrivals.index(GROUP * 3 + s), turn)
+            for down in gl.static_range(3):
+                total = multiply(xs, ws.index(down * 3 + s), total, s, down, s + down > 0, ROWS, WIDE)
+            total = warpgroup_mma_init(warpgroup_mma_wait(3, deps=[total]))
+            release(free, s - 1, s > 0)
+        sums = warpgroup_mma_wait(0, deps=[total])
+        release(free, 2, True)
+        finish(sums, added, more, done + start, place, ADDS)
+        turn = turn ^ 1

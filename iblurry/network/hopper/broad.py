@@ -1,0 +1,129 @@
+"""Answers of a broader convolution by one kernel of a Hopper GPU: 3x3, 128 channels to 128."""
+
+# What a kernel's arguments are is the compiler's business (it wants its own annotations, and no others).
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
+
+from __future__ import annotations
+
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma_init,
+    warpgroup_mma_wait,
+)
+
+from iblurry.network.hopper.columns import PIXELS, announce, begins, fetch, finish, launch, multiply, places, release
+
+CHANNELS = 128  # before and behind it
+
+
+def fits(channels: int, outputs: int, high: int, wide: int, side: int, stride: int) -> bool:
+    """Whether a convolution of maps of this size is one of these."""
+    broad = (channels, outputs, side, stride) == (CHANNELS, CHANNELS, 3, 1)
+    return broad and wide in (16, 32) and high % (PIXELS // wide) == 0
+
+
+def convolve(maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None = None) -> Tensor:
+    """relu(weight * maps + bias) + plus, padded by one pixel; all is bfloat16 and lies channels last."""
+    return launch(_convolve, CHANNELS, maps, weight, bias, plus)
+
+
+@gluon.jit
+def _convolve(
+    images, edges, kernel, maps, bias, plus, done, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
+    ADDS: gl.constexpr, num_warps: gl.constexpr,
+):  # fmt: skip
+    """A product of (outputs, taps * channels) and (taps * channels, pixels), tile after tile by the same block.
+
+    Two groups of four warps have half of the outputs each. A tile is six stages: three columns of taps with two halves
+    of the channels each. There is room for the pixels of three stages and for the weights of two, tap by tap.
+    """
+    xs = gl.allocate_shared_memory(images.dtype, [3 * (ROWS + 2), WIDE, 64], kernel.layout)
+    ws = gl.allocate_shared_memory(kernel.dtype, [2 * 3 * 2, 64, 64], kernel.layout)
+    arrivals = gl.allocate_shared_memory(gl.int64, [9, 1], mbarrier.MBarrierLayout())  # three of pixels, six of weights
+    free = gl.allocate_shared_memory(gl.int64, [6, 1], mbarrier.MBarrierLayout())
+    for s in gl.static_range(9):
+        mbarrier.init(arrivals.index(s), count=1)
+    for s in gl.static_range(6):
+        mbarrier.init(free.index(s), count=2)
+    fence_async_shared()
+    gl.warp_specialize(
+        [
+            (_compute, (xs, ws, arrivals, free, bias, plus, done, tiles, gl.constexpr(0), WIDE, ROWS, ADDS)),
+            (_compute, (xs, ws, arrivals, free, bias, plus, done, tiles, gl.constexpr(1), WIDE, ROWS, ADDS)),
+            (_load, (images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH, WIDE, ROWS, ADDS)),
+        ],
+        [4, 1],
+        [240, 24],
+    )
+
+
+@gluon.jit
+def _load(
+    images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr,
+    ROWS: gl.constexpr, ADDS: gl.constexpr,
+):  # fmt: skip
+    """Sends for one stage after the other.
+
+    Pixels go where those of three stages back were; that these are done with was waited for already, since the last
+    weights of the stage before took the place of theirs.
+    """
+    VALUES: gl.constexpr = ROWS * WIDE * 128
+    step = gl.num_programs(0)
+    stage = 0
+    for tile in range(gl.program_id(0), tiles, step):
+        for k in range(6):
+            slot = stage % 3
+            mbarrier.expect(arrivals.index(slot), images.block_type.nbytes + edges.block_type.nbytes)
+            fetch(images, edges, xs, arrivals.index(slot), slot, tile, k // 2 - 1, k % 2 * 64, HIGH, ROWS)
+            for down in gl.static_range(3):
+                at = k % 2 * 3 + down
+                mbarrier.wait(free.index(at), stage // 2 & 1 ^ 1)
+                mbarrier.expect(arrivals.index(3 + at), kernel.block_type.nbytes)
+                tma.async_copy_global_to_shared(
+                    kernel,
+                    [0, (down * 3 + k // 2) * 128 + k % 2 * 64],
+                    arrivals.index(3 + at),
+                    ws.index(at * 2)._reinterpret(kernel.dtype, kernel.block_type.shape, kernel.layout),
+                )
+            stage += 1
+        after = gl.minimum(tile + step, tiles - 1)
+        announce(maps, after, VALUES)
+        if ADDS:
+            announce(plus, after, VALUES)
+
+
+@gluon.jit
+def _compute(
+    xs, ws, arrivals, free, bias, plus, done, tiles, GROUP: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
+    ADDS: gl.constexpr,
+):  # fmt: skip
+    """Half of the outputs; a tap's products are waited for while those of the next are on their way."""
+    BM: gl.constexpr = ROWS * WIDE
+    mine: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
+    added = gl.load(bias + GROUP * 64 + gl.arange(0, 64, gl.SliceLayout(1, mine))).to(gl.float32)[:, None]
+    place = places(BM, 128)
+    stage = 0
+    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        total = warpgroup_mma_init(gl.zeros([64, BM], gl.float32, mine))
+        start = begins(tile, BM * 128) + GROUP * 64
+        more = gl.load(plus + start + place) if ADDS else bias
+        for k in range(6):
+            mbarrier.wait(arrivals.index(stage % 3), stage // 3 & 1)
+            for down in gl.static_range(3):
+                at = k % 2 * 3 + down
+                mbarrier.wait(arrivals.index(3 + at), stage // 2 & 1)
+                total = multiply(xs, ws.index(at * 2 + GROUP), total, stage % 3, down, k + down > 0, ROWS, WIDE)
+                total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))
+                if down > 0:
+                    release(free, at - 1, True)
+                else:
+                    release(free, 5 - k % 2 * 3, k > 0)
+            stage += 1
+        sums = warpgroup_mma_wait(0, deps=[total])
+        release(free, 5, True)
+        finish(sums, added, more, done + start, place, ADDS)
