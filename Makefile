@@ -20,7 +20,7 @@ bench: $(READY)  ## cost per sample over a long stream, and an update against th
 	$(BIN)/python -m benchmarks.cost
 
 bench-gpu: $(READY)  ## on a machine with a GPU and CIFAR-10: engines take the same course, what each method costs, exact resume
-	$(BIN)/python -m benchmarks.gpu
+	$(BIN)/python -m benchmarks.gpu --jobs 4
 	$(BIN)/python -m benchmarks.gpu.resume er clib gdumb
 
 reproduction: $(READY)  ## docs/reproduction.md from the collected journals and the paper's numbers; needs no GPU

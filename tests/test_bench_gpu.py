@@ -45,6 +45,14 @@ def test_the_same_engine_takes_the_same_course(method, data):
     assert row["captured"]["tolerance"] == 0 < row["compiled"]["tolerance"]
 
 
+def test_processes_compare_the_same(data):
+    asked = {"steps": 18, "modes": ("captured",)}
+    rows = [list(equality.all_equal(["er", "gdumb"], SUBJECT, data, **asked, jobs=jobs)) for jobs in (1, 2)]
+    alone, beside = [[{k: v for k, v in row.items() if "seconds" not in k} for row in some] for some in rows]
+    assert alone == beside
+    assert [row["method"] for row in beside] == ["er", "gdumb"]
+
+
 @pytest.fixture(scope="module")
 def courses(data):
     """Of ER, and of ER with another seed on the same samples; the experiment that made the first."""
@@ -181,7 +189,7 @@ def test_a_report_goes_on(tmp_path, capsys):
 
 
 def test_another_course_ends_with_1(monkeypatch):
-    monkeypatch.setattr(program, "equal", lambda name, *rest, **options: {"method": name, "equal": False})
+    monkeypatch.setattr(equality, "equal", lambda name, *rest, **options: {"method": name, "equal": False})
     assert program.main([*QUICK, "--only", "equal", "--methods", "er"]) == 1
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.equal import equal
+from benchmarks.gpu.equal import all_equal
 from benchmarks.gpu.figures import figures
 from benchmarks.gpu.floor import best_rate, floors
 from benchmarks.gpu.protocol import PACKS, full, packed
@@ -53,9 +53,9 @@ def measure(given: argparse.Namespace, subject: Subject, data: Dataset, report: 
     def missing(section: str, methods: Iterable[str]) -> list[str]:
         return [name for name in methods if section in wanted and not report.has(section, name)]
 
-    for name in missing("equal", given.methods):
-        start_afresh(subject.device)
-        report.add("equal", equal(name, subject, data, steps=given.steps, modes=tuple(given.modes)))
+    compared = missing("equal", given.methods)
+    for row in all_equal(compared, subject, data, steps=given.steps, modes=tuple(given.modes), jobs=given.jobs):
+        report.add("equal", row)
     if timed := missing("stages", given.methods):
         report.note("operations a second", rate := best_rate(subject.device, subject.precision))
         for name in timed:
@@ -108,6 +108,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--precision", choices=("bfloat16", "float32"), default="bfloat16")
     made.add_argument("--steps", type=int, default=500, help="samples over which engines are compared")
     made.add_argument("--modes", nargs="+", choices=("captured", "compiled"), default=("captured", "compiled"))
+    made.add_argument("--jobs", type=int, default=1, help="processes that compare engines, where nothing is timed")
     made.add_argument("--samples", type=int, default=1000, help="samples timed, once the memory is full")
     made.add_argument("--protocol-samples", type=int, help="cut the protocol short; the whole stream unless told")
     made.add_argument("--packed-samples", type=int, default=3000, help="of each run, the first third is not timed")

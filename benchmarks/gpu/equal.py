@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import multiprocessing
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -47,8 +51,27 @@ class Course:
     weights: list[Tensor] = field(default_factory=list)
 
 
+def all_equal(
+    methods: Sequence[str], subject: Subject, data: Dataset, *, steps: int, modes: tuple[Mode, ...], jobs: int
+) -> Iterator[dict[str, Any]]:
+    """Their rows in order, as they are ready; several processes share the device, each with its own copy of the data.
+
+    Seconds are then those of work among other work.
+    """
+    if jobs == 1:
+        yield from (equal(method, subject, data, steps=steps, modes=modes) for method in methods)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        yield from pool.map(functools.partial(_equal_alone, subject=subject, steps=steps, modes=modes), methods)
+
+
+def _equal_alone(method: str, *, subject: Subject, steps: int, modes: tuple[Mode, ...]) -> dict[str, Any]:
+    return equal(method, subject, subject.load(), steps=steps, modes=modes)
+
+
 def equal(method: str, subject: Subject, data: Dataset, *, steps: int, modes: tuple[Mode, ...]) -> dict[str, Any]:
     """A row: "equal", and the figures of each mode beside the eager course."""
+    start_afresh(subject.device)
     one = subject.experiment(method, memory=MEMORY, samples=steps)
     began = time.monotonic()
     reference = take(one, data, subject.engine("eager"))
