@@ -31,7 +31,7 @@ def create_app(service: Service, *, token: str | None = None, limits: Limits | N
     With a token every request must carry it, but for those to pages and health; without one only requests from this
     machine are answered.
     """
-    limits = limits or service.limits
+    limits, shape = limits or service.limits, service.settings.image
     desk = Desk(service, limits)
     app = Described(token=token is not None, close=desk.close)
     app.state.listeners = desk.listeners
@@ -52,8 +52,8 @@ def create_app(service: Service, *, token: str | None = None, limits: Limits | N
             **{"methods": ["GET"], "response_class": JSONResponse, **more},
         )
 
-    learning = {"methods": ["POST"], "status_code": 202, "openapi_extra": learn_body(limits)}
-    asking = {"methods": ["POST"], "openapi_extra": predict_body(limits)}
+    learning = {"methods": ["POST"], "status_code": 202, "openapi_extra": learn_body(shape, limits)}
+    asking = {"methods": ["POST"], "openapi_extra": predict_body(shape, limits)}
     offer("/v1/learn", desk.learn, LEARN, schema.Receipt, (409, 415, 422, 507), **learning)
     offer("/v1/predict", desk.predict, LEARN, schema.Answers, (409, 415, 422), **asking)
     offer("/v1/status", desk.status, WATCH, schema.Status)

@@ -95,7 +95,7 @@ class Desk:
         return Json({"capacity": capacity, "size": len(kept), "classes": held})
 
     async def events(self) -> Response:
-        """Server-sent events: `status`, `point` and `class`, as they happen.
+        """What happens, as it happens: server-sent events.
 
         A `status` comes at once, and about once a second while something changes; its data is that of /v1/status. A
         `point` is one of /v1/history, a `class` is `{"label": ...}`. A comment comes every 15 seconds.
