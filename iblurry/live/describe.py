@@ -87,6 +87,9 @@ class Described(FastAPI):
                 for operation in operations.values():
                     if self.token:
                         operation["security"] = [] if path in OPEN else [{"token": []}]
+                    for status, answer in operation["responses"].items():
+                        if int(status) >= 400:  # also where an answer is not JSON
+                            answer["content"] = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
                     if operation["description"].rstrip(".") == operation["summary"]:
                         del operation["description"]
             self.openapi_schema = spec

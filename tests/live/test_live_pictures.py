@@ -234,12 +234,10 @@ def test_garbage_is_refused_or_is_a_picture(kind):
         for place in rng.integers(0, len(raw), rng.integers(1, 12)):
             raw[place] = rng.integers(256)
         try:
-            assert decode(bytes(raw)).shape == (3, 8, 6)
-            outcomes.add("decoded")
+            outcomes.add(decode(bytes(raw)).shape)
         except Refusal as no:
-            assert no.status in (413, 422)
-            outcomes.add("refused")
-    assert outcomes == ({"refused"} if kind == "PNG" else {"decoded", "refused"})  # it has check sums
+            outcomes.add(no.status)
+    assert outcomes - {413} == ({422} if kind == "PNG" else {(3, 8, 6), 422})  # a PNG has check sums
 
 
 @pytest.mark.parametrize(
