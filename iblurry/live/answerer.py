@@ -70,11 +70,13 @@ class Answerer:
                     last = True
                     break
                 questions.append(more)
-            self._answer(answering, questions)
+            self._answer(answering, [each for each in questions if each.answers.set_running_or_notify_cancel()])
             if last:
                 return
 
     def _answer(self, answering: Answering, questions: list[Question]) -> None:
+        if not questions:
+            return
         try:
             if self._newest:
                 answering.put(self._newest.pop())

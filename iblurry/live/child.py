@@ -25,6 +25,7 @@ class Child:
     def __init__(self, folder: Path, settings: Settings, hear: Callable[[tuple[Any, ...]], None]) -> None:
         self.folder, self.settings, self._hear = folder, settings, hear
         self.restarts = 0
+        self.pid: int | None = None  # of the process that lives now
         self.closing = False
         self._pipe: Connection | None = None
         self._sending = threading.Lock()
@@ -72,6 +73,7 @@ class Child:
         ours, theirs = context.Pipe()
         process = context.Process(target=learn, args=(theirs, self.folder, self.settings), name="learning", daemon=True)
         process.start()
+        self.pid = process.pid
         theirs.close()
         with self._sending:
             self._pipe = ours

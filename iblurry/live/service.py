@@ -52,7 +52,6 @@ class Service:
         try:
             self._open.enter_context(held(self.folder / LOCK, patience=3.0, remedy="choose another --data-dir"))
             self.settings = Settings.of(self.folder, **_plain(self.settings))
-            self.settings.keep(self.folder)
             log = Log(self.folder, max_classes=self.settings.max_classes, most_bytes=self.room.log_bytes)
             self.standing.begin(log)
             self._writer = Writer(log, allow=self._allow, tell=self._met)
@@ -65,6 +64,7 @@ class Service:
             await self._up.wait()
             if self.standing.stalled:
                 raise StoppedError(self.standing.stalled)
+            self.settings.keep(self.folder)  # nothing was accepted before
         except BaseException:
             await asyncio.to_thread(self._open.close)
             raise

@@ -56,7 +56,8 @@ class Writer:
             batch = [self._waiting.get()]
             while len(batch) < TOGETHER and not self._waiting.empty():
                 batch.append(self._waiting.get())
-            self._write([one for one in batch if isinstance(one, Request)])
+            requests = [one for one in batch if isinstance(one, Request)]
+            self._write([one for one in requests if one.receipt.set_running_or_notify_cancel()])
             if drops := [one for one in batch if isinstance(one, int)]:
                 self._drop(max(drops))
             if None in batch:
@@ -77,12 +78,12 @@ class Writer:
                     except Refusal as refusal:
                         refused.append((request, refusal))
         except Exception as error:  # of the stroke as a whole: whoever waits hears of it
-            for request, _ in done:
+            for request in requests:
                 request.receipt.set_exception(error)
-        else:
-            self._tell(self.log.labels[known:])
-            for request, receipt in done:
-                request.receipt.set_result(receipt)
+            return
+        self._tell(self.log.labels[known:])
+        for request, receipt in done:
+            request.receipt.set_result(receipt)
         for request, reason in refused:
             request.receipt.set_exception(reason)
 
