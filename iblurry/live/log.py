@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.errors import DataError
+from iblurry.experiment.disk import sync_folder
 from iblurry.live.refusal import Refusal
 
 FILE = "samples.sqlite"
@@ -74,6 +75,7 @@ class Log:
             ]
             self.kept: int = self._database.execute("SELECT count(*) FROM sample").fetchone()[0]
         self._rows = {label: row for row, label in enumerate(self.labels)}
+        sync_folder(folder)  # a file is safe only when its name is
 
     def _version(self) -> int:
         version: int = self._database.execute("PRAGMA user_version").fetchone()[0]

@@ -45,6 +45,9 @@ class Settings:
     def of(cls, folder: Path, **given: Any) -> Self:
         """Those of a folder, or the usual ones where it is new; FolderError where others are given than it has."""
         kept = cls.kept(folder)
+        if given.get("device") == "auto":  # decided once: another device changes the last bits
+            del given["device"]
+            given |= {} if kept else {"device": _usual_device(given.get("network", cls.network))}
         if kept is None:
             return cls(**given)
         for name, value in given.items():
@@ -105,3 +108,9 @@ class Settings:
             boundaries=False,
             engine=engine(self.device),
         )
+
+
+def _usual_device(network: str) -> str:
+    from iblurry.engine.choose import usual_device
+
+    return usual_device(heavy=network.startswith("resnet"))

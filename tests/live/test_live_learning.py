@@ -151,6 +151,8 @@ def test_settings_stay_with_their_folder(tmp_path):
     assert Settings.of(tmp_path, memory=30).memory == 30
     SMALL.keep(tmp_path)
     assert Settings.of(tmp_path) == Settings.of(tmp_path, memory=20, image=(1, 8, 8)) == SMALL
+    assert Settings.of(tmp_path, device="auto") == SMALL
+    assert Settings.of(tmp_path / "new", device="auto").device == "cpu"  # the usual network is small
     with pytest.raises(FolderError, match="was begun with memory=20, not 30; leave the option out"):
         Settings.of(tmp_path, memory=30)
     (tmp_path / FILE).write_text("{")
