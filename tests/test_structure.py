@@ -25,10 +25,7 @@ LAYERS = [  # imports only go up this list
     ["cli", "__main__"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-APART = [  # rooms of one floor that do not know each other
-    {"data", "augment", "network"},
-    {"studies", "live", "estimator"},
-]
+APART = [{"data", "augment", "network"}, {"studies", "live", "estimator"}]  # rooms of a floor, strangers
 KINDS = ["admission", "rehearsal", "terms", "gradient", "schedule", "readout"]
 
 

@@ -1,13 +1,15 @@
-"""What a request may ask for: bytes, pixels, samples, characters and seconds."""
+"""Limits: how much one request, and all that wait, may ask of a service."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from iblurry.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bounds of a service; a request beyond one is refused with a sentence."""
+    """All of them at least 1."""
 
     body: int = 16 * 2**20  # bytes of a request
     pixels: int = 16_000_000  # of one encoded image, before it is decoded
@@ -18,3 +20,13 @@ class Limits:
     seconds: float = 30  # to receive a request
     connections: int = 512
     listeners: int = 64  # to /v1/events
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            if not getattr(self, limit.name) >= 1:
+                raise InputError(f"The limit {limit.name}={getattr(self, limit.name)} must be at least 1.")
+        if self.batch > self.queue:
+            raise InputError(
+                f"A batch of {self.batch} could never be accepted into a queue of {self.queue}; give queue at least "
+                f"{self.batch}, or a smaller batch."
+            )
