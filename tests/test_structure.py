@@ -14,18 +14,18 @@ import iblurry
 ROOT = Path(iblurry.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 LAYERS = [  # imports only go up this list
-    ["errors", "version", "dice"],
+    ["errors", "version", "dice", "web"],
     ["data", "augment", "network"],
     ["memory", "engine"],
     ["parts"],
     ["course", "method", "trainer", "refitter", "learner", "cost"],
     ["methods"],
     ["experiment"],
-    ["studies"],
+    ["studies", "live"],
     ["cli", "__main__"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-APART = [{"data", "augment", "network"}]  # rooms of one floor that do not know each other
+APART = [{"data", "augment", "network"}, {"studies", "live"}]  # rooms of one floor that do not know each other
 KINDS = ["admission", "rehearsal", "terms", "gradient", "schedule", "readout"]
 
 
