@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -17,10 +17,12 @@ from iblurry.live.answers import Json, refused
 from iblurry.live.describe import Described, learn_body, predict_body, refusals
 from iblurry.live.desk import Desk
 from iblurry.live.events import KIND
-from iblurry.live.exchange import Service
 from iblurry.live.guard import Guard
 from iblurry.live.limits import Limits
 from iblurry.live.refusal import Refusal
+
+if TYPE_CHECKING:
+    from iblurry.live.service import Service
 
 LEARN, WATCH, OPERATE = "learn and ask", "watch", "operate"
 

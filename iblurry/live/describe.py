@@ -10,8 +10,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from iblurry.data.pictures import Shape
 from iblurry.live.bodies import FORMS, JSON, KEY, LABEL, RAW
-from iblurry.live.exchange import Shape
 from iblurry.live.limits import Limits
 from iblurry.live.schema import Error
 from iblurry.version import __version__

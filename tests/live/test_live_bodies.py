@@ -76,7 +76,9 @@ def test_labels_are_taken_exactly_as_they_are(reader, label):
     assert one.label == label
 
 
-@pytest.mark.parametrize("label", [None, "", "sixsix", "a\n", "\0", "\x7f", "\x85", "\u2028", "\ud800", 7, ["a"], True, {}])
+@pytest.mark.parametrize(
+    "label", [None, "", "sixsix", "a\n", "\0", "\x7f", "\x85", "\u2028", "\ud800", 7, ["a"], True, {}]
+)
 def test_what_is_no_label(reader, label):
     if not isinstance(label, (int, list, dict)):
         with pytest.raises(Refusal) as no:
@@ -107,8 +109,11 @@ def test_what_is_no_key(reader, key):
 
 @pytest.mark.parametrize(
     "raw",
-    [b"", b"{", b"\xff", b"{'samples': []}", b'{"samples": [NaN]}', b'{"samples": [1e999]}', b"[" * 5000, b"\xef\xbb\xbf{}"]
-    + [b'{"samples": [' + b"9" * 5000 + b"]}", b'{"samples": [{"label": "\\ud800", "image": ""}]}', b'{"a": "\xed\xa0\x80"}'],
+    [
+        *(b"", b"{", b"\xff", b"{'samples': []}", b'{"samples": [NaN]}', b'{"samples": [1e999]}', b"[" * 5000),
+        *(b"\xef\xbb\xbf{}", b'{"samples": [' + b"9" * 5000 + b"]}", b'{"a": "\xed\xa0\x80"}'),
+        b'{"samples": [{"label": "\\ud800", "image": ""}]}',
+    ],
 )
 def test_what_is_no_json(reader, raw):
     for read in (lambda: reader.samples(JSON, raw, None), lambda: reader.questions(JSON, raw)):
@@ -120,10 +125,12 @@ def test_what_is_no_json(reader, raw):
 
 @pytest.mark.parametrize(
     "body",
-    [None, [], 7, "x", {}, {"samples": []}, {"samples": None}, {"samples": {}}, {"samples": [1]}, {"samples": [[]]}]
-    + [{"samples": [{}]}, {"samples": [{"label": "a"}]}, {"samples": [{"label": "a", "image": "", "array": []}]}]
-    + [{"samples": [{"label": "a", **FORMS[0], "more": 1}]}, {"samples": [{"label": "a", **FORMS[0]}], "more": 1}]
-    + [{"images": FORMS}],
+    [
+        *(None, [], 7, "x", {}, {"images": FORMS}, {"samples": [{"label": "a", **FORMS[0]}], "more": 1}),
+        *({"samples": samples} for samples in ([], None, {}, [1], [[]], [{}], [{"label": "a"}])),
+        {"samples": [{"label": "a", "image": "", "array": []}]},
+        {"samples": [{"label": "a", **FORMS[0], "more": 1}]},
+    ],
 )
 def test_json_of_another_build(reader, body):
     with pytest.raises(Refusal) as no:
@@ -160,7 +167,9 @@ def test_a_full_batch_of_arrays_with_commas_in_its_labels_is_not_too_much():
     assert len(reader.samples(JSON, body, None)) == 4
 
 
-@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json", "image"])
+@pytest.mark.parametrize(
+    "kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json", "image"]
+)
 def test_kinds_that_are_not_read(reader, kind):
     for read in (lambda: reader.samples(kind, png(), "a"), lambda: reader.questions(kind, png())):
         with pytest.raises(Refusal, match="application/json, image/png or application/octet-stream") as no:

@@ -11,14 +11,14 @@ import re
 import numpy as np
 import pytest
 
-from iblurry.live.exchange import Labelled
 from iblurry.live.limits import Limits
+from iblurry.live.log import Labelled
 from iblurry.live.refusal import Refusal
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 from iblurry.live import schema
 from iblurry.live.desk import sheet, worded
-from iblurry.live.exchange import Answers, Kept
+from iblurry.live.service import Answers, Kept
 
 DARK, LIGHT = bytes(48), bytes([200]) * 48  # of 3 x 4 x 4
 RAW = {"Content-Type": "application/octet-stream"}
@@ -26,7 +26,9 @@ RAW = {"Content-Type": "application/octet-stream"}
 
 @pytest.fixture
 def taught(toy):
-    toy.samples = [Labelled(label, np.full((3, 4, 4), shade, np.uint8)) for label, shade in (("night", 0), ("day", 200))]
+    toy.samples = [
+        Labelled(label, np.full((3, 4, 4), shade, np.uint8)) for label, shade in (("night", 0), ("day", 200))
+    ]
     return toy
 
 
@@ -135,7 +137,10 @@ def test_memory_shows_the_most_important_first(call, toy):
 
 def test_a_sheet_of_nothing():
     assert sheet([], 5) == []
-    kept = [Kept(0, "a", float("inf"), 1, np.zeros((1, 2, 2), np.uint8)), Kept(1, "a", -1.0, 2, np.zeros((1, 2, 2), np.uint8))]
+    kept = [
+        Kept(0, "a", float("inf"), 1, np.zeros((1, 2, 2), np.uint8)),
+        Kept(1, "a", -1.0, 2, np.zeros((1, 2, 2), np.uint8)),
+    ]
     assert [item["row"] for item in sheet(kept, 5)[0]["items"]] == [0, 1]
 
 
@@ -212,7 +217,9 @@ def test_the_description_says_what_is_there(call):
 
 def test_the_description_knows_the_limits_and_the_token(call):
     limits = Limits(batch=3, label=7, key=9)
-    spec = call("GET", "/openapi.json", limits=limits, token="sesame", headers={"Authorization": "Bearer sesame"}).json()
+    spec = call(
+        "GET", "/openapi.json", limits=limits, token="sesame", headers={"Authorization": "Bearer sesame"}
+    ).json()
     assert spec["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
     learn = spec["paths"]["/v1/learn"]["post"]
     assert learn["security"] == [{"token": []}]
