@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+from functools import cache
 
 import pytest
 
@@ -26,20 +27,24 @@ def call(toy):
     pytest.importorskip("fastapi", reason=NEEDS)
     from iblurry.live.app import create_app
 
-    def ask(method, path, *, token=None, limits=None, service=toy, base="http://127.0.0.1:8000", **more):
+    @cache  # an application takes a tenth of a second to be put together
+    def app_of(token, limits):
+        return create_app(toy, token=token, limits=limits)
+
+    def ask(method, path, *, token=None, limits=None, base="http://127.0.0.1:8000", **more):
         async def answer():
-            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base) as client:
+            transport = httpx.ASGITransport(app_of(token, limits))
+            async with httpx.AsyncClient(transport=transport, base_url=base) as client:
                 return await client.request(method, path, **more)
 
-        app = create_app(service, token=token, limits=limits)
         return asyncio.run(answer())
 
     return ask
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def running():
-    """Serves a service in a thread until the test is over; gives (port, stop)."""
+    """Serves a service in a thread until the tests of a file are over; gives (port, stop)."""
     pytest.importorskip("fastapi", reason=NEEDS)
     pytest.importorskip("uvicorn", reason=NEEDS)
     from iblurry.live.server import listen, run

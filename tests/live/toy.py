@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,21 @@ from numpy.typing import NDArray
 from iblurry.live.limits import Limits
 from iblurry.live.log import Labelled, Receipt
 from iblurry.live.refusal import Refusal
-from iblurry.live.service import Answers, Kept
+
+
+class Answers(NamedTuple):  # as the service's, which brings torch along
+    model: int
+    labels: tuple[str, ...]
+    probabilities: NDArray[np.float32]
+
+
+class Kept(NamedTuple):
+    row: int
+    label: str
+    importance: float | None
+    since: int
+    pixels: NDArray[np.uint8]
+
 
 UP = {"restarts": 0, "uptime_seconds": 12.3}
 
