@@ -12,17 +12,17 @@ from tests.live.toy import Toy
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install '.[dev]'")
-from schemathesis.generation import GenerationMode
-from schemathesis.specs.openapi.checks import positive_data_acceptance
-
-from iblurry.live.app import create_app
-
 HERE = "http://127.0.0.1"
 CASES = 30  # of each endpoint, as many right ones as wrong ones
 
 
 @pytest.mark.slow
 def test_answers_are_as_described():
+    from schemathesis.generation import GenerationMode
+    from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+    from iblurry.live.app import create_app
+
     app = create_app(Toy((1, 2, 2)))
     schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers={"Host": "127.0.0.1"})
     told = Counter()
