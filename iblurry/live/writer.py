@@ -30,7 +30,7 @@ class Writer:
     def __init__(self, log: Log, *, allow: Callable[[int], None], tell: Callable[[list[str]], None]) -> None:
         self.log, self._allow, self._tell = log, allow, tell
         self._waiting: queue.SimpleQueue[Request | int | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="writer")
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
