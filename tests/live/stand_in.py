@@ -15,15 +15,15 @@ POINT = {"at": 100, "accuracy": 0.5, "recent_accuracy": 0.6, "learning_rate": 0.
 class StandIn:
     """Listens on a port of its own from `with` on.
 
-    `troubles` come one for each request to learn: "busy" (429), "away" (503), "full" (507), "drop" (the connection
-    breaks before anything is kept), "commit" (it breaks after that); "" is none.
+    `troubles` come one for each request to learn: "busy" (429), "away" (503), "full" (507), "bad" (422), "drop" (the
+    connection breaks before anything is kept), "commit" (it breaks after that); "" is none.
     """
 
     def __init__(self, *, image=(1, 8, 8), token=None, batch=256, queue_limit=1000, prefix=""):
         self.image, self.token, self.batch, self.queue_limit, self.prefix = image, token, batch, queue_limit, prefix
         self.troubles, self.requests, self.connections = [], [], 0
         self.samples, self.keys = [], {}  # (label, image or pixels); key: (body, answer)
-        self.learnt = None  # None: all that is accepted
+        self.learnt, self.state = None, "learning"  # None: all that is accepted
         self.unready = None  # or a sentence why
         self.lines = b""  # of /v1/events
 
@@ -59,8 +59,9 @@ class StandIn:
             "accuracy": 0.75 if learnt else None,
             "recent_accuracy": 0.8 if learnt else None,
             "classes": len({label for label, _ in self.samples}),
-            "state": "learning",
-            "sentence": "It is learning.",
+            "window": 1000,
+            "state": self.state,
+            "sentence": f"It is {self.state}.",
         }
 
 
@@ -110,6 +111,8 @@ class Answering(BaseHTTPRequestHandler):
             return self.answer(503, self.no("stopping", "The service is stopping."))
         if trouble == "full":
             return self.answer(507, self.no("disk_full", "The disk is full; make room."))
+        if trouble == "bad":
+            return self.answer(422, self.no("unreadable_picture", "Sample 2 is not a readable picture."))
         if trouble == "drop":
             return self.hang_up()
         if len(samples) > service.batch:
