@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -209,8 +210,8 @@ def _check(pictures: Sequence[Image], labels: Sequence[str], key: str | None) ->
     for label in labels:
         if not isinstance(label, str):
             raise InputError(f"The label {label!r} is no text; give labels as str, such as {str(label)!r}.")
-    if key is not None and not (key.isascii() and key.isprintable() and 0 < len(key) <= KEY):
-        raise InputError(f"The key {key!r} cannot be sent; give 1 to {KEY} printable ASCII characters.")
+    if key is not None and not re.fullmatch(f"[!-~]{{1,{KEY}}}", key):
+        raise InputError(f"The key {key!r} cannot be sent; give 1 to {KEY} visible ASCII characters.")
 
 
 def _accepted(answers: Sequence[dict[str, Any]]) -> int:

@@ -247,7 +247,7 @@ def test_what_the_service_refuses_otherwise(refused, service, pets):
         ("send . --label x --limit 0", "--limit 0: give a whole number from 1."),
         ("send empty --label x", "empty has no pictures (.png, .jpg"),
         ("send pets --url nowhere", "'nowhere' is no address of a service; write http://HOST:PORT"),
-        ("send pets --resume-key ä", "give 1 to 180 printable ASCII characters"),
+        ("send pets --resume-key ä", "give 1 to 180 visible ASCII characters"),
         ("ask", "Missing argument 'IMAGE...'"),
         ("ask nowhere.png", "nowhere.png cannot be read (No such file or directory)"),
         ("ask nowhere.npy", "nowhere.npy is not a readable .npy file"),
