@@ -1,1 +1,1 @@
-"""The live learner: a service that learns from samples as they arrive and answers at any moment."""
+"""The live learner: learns from samples as they arrive, answers at any time, and loses nothing."""
