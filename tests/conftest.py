@@ -1,10 +1,12 @@
-"""What the tests share: golden numbers, one torch thread, and a small workbench."""
+"""What the tests share: golden numbers, one torch thread, a small workbench, and a browser."""
 
 from __future__ import annotations
 
 import gc
 import json
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +95,19 @@ def questions() -> np.ndarray:
     from iblurry.data.sources.shapes import shapes
 
     return shapes(classes=5, train=1, test=8, size=8, channels=1, seed=4).test.images
+
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+@pytest.fixture(scope="module")  # not longer: while it is open no test can run an event loop of its own
+def browser() -> Iterator[Any]:
+    """Chromium, driven by playwright."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install '.[browser]'")
+    program = os.environ.get("IBLURRY_CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if program is None:
+        pytest.skip(f"there is no Chromium: install one of {', '.join(CHROMIUM)}, or name it in IBLURRY_CHROMIUM")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-
 import pytest
 
 from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd
@@ -12,26 +9,6 @@ from iblurry.studies.report.data import contents
 from iblurry.studies.report.page import page
 from tests.studies.test_report_data import rewrite, stop
 from tests.studies.written import usual, write_run
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[browser]'")
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-
-
-def chromium():
-    given = os.environ.get("IBLURRY_CHROMIUM")
-    return given or next(filter(None, map(shutil.which, NAMES)), None)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    program = chromium()
-    if program is None:
-        pytest.skip(f"there is no Chromium: install one of {', '.join(NAMES)}, or name it in IBLURRY_CHROMIUM")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,15 @@ import json
 from importlib import resources
 from typing import Any
 
+from iblurry import web
 from iblurry.studies.compare import SEEDS
 from iblurry.studies.paper import about
 from iblurry.studies.report import sections
 from iblurry.studies.report.html import Html, join, tag
 from iblurry.version import __version__
 
-STYLES = ("uplot/uPlot.min.css", "style.css", "parts.css", "print.css")
+SHARED = ("uplot/uPlot.min.css", "style.css", "table.css", "chart.css")
+STYLES = ("parts.css", "print.css")
 SCRIPTS = ("page.js", "colours.js", "tables.js", "chart.js", "marks.js", "maps.js", "start.js")
 DRAWN = ("id", "names", "chart", "maps")  # of a block: what the scripts draw
 
@@ -32,7 +34,7 @@ def page(data: Json) -> str:
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="generator", content=f"iblurry {__version__}"),
         tag("title", data["title"]),
-        tag("style", Html("\n".join(_asset(name) for name in STYLES))),
+        tag("style", Html("\n".join([*map(web.text, SHARED), *map(_asset, STYLES)]))),
     ]
     body = [
         tag("a", "To the results", href="#main", class_="skip"),
@@ -152,9 +154,8 @@ def _footer() -> Html:
 
 
 def _script() -> str:
-    licence = _asset("uplot/LICENSE").strip()
-    ours = "\n".join(_asset(name) for name in SCRIPTS)
-    return f'/*!\n{licence}\n*/\n{_asset("uplot/uPlot.iife.min.js")}\n(function () {{\n"use strict";\n{ours}\n}})();\n'
+    ours = "\n".join(map(_asset, SCRIPTS))
+    return f'{web.uplot()}\n(function () {{\n"use strict";\n{ours}\n}})();\n'
 
 
 def _digest(code: str) -> str:
@@ -170,7 +171,7 @@ def _embedded(data: Json) -> Html:
 
 
 def _asset(name: str) -> str:
-    return resources.files("iblurry.studies.report").joinpath("assets", *name.split("/")).read_text("utf-8")
+    return resources.files("iblurry.studies.report").joinpath("assets", name).read_text("utf-8")
 
 
 def _ranges(numbers: list[int]) -> str:

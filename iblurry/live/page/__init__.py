@@ -1,0 +1,47 @@
+"""The page at /: what the service learns, keeps and answers, live in a browser."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from iblurry import web
+from iblurry.errors import UnknownNameError
+
+SHARED = ("style.css", "table.css", "chart.css")
+OWN = (
+    *("index.html", "live.css", "icon.svg", "main.js", "api.js", "asking.js", "classes.js", "curves.js", "dom.js"),
+    *("events.js", "lazily.js", "memory.js", "status.js", "teaching.js", "thumbnails.js", "token.js", "tray.js"),
+)
+TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+POLICY = (  # the Content-Security-Policy of `/`: no script, style or request but the service's own, no HTML from text
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types"
+)
+
+
+def names() -> tuple[str, ...]:
+    """Every file of the page."""
+    return (*OWN, *SHARED, "uplot.js", "uplot.css")
+
+
+@cache
+def asset(name: str) -> tuple[bytes, str]:
+    """A file of the page and its content type.
+
+    >>> asset("icon.svg")[1]
+    'image/svg+xml; charset=utf-8'
+    """
+    return _text(name).encode(), f"{TYPES[name.rpartition('.')[2]]}; charset=utf-8"
+
+
+def _text(name: str) -> str:
+    if name in OWN:
+        return resources.files(__name__).joinpath("assets", name).read_text("utf-8")
+    if name in SHARED:
+        return web.text(name)
+    if name == "uplot.js":
+        return web.uplot()
+    if name == "uplot.css":
+        return web.text("uplot/uPlot.min.css")
+    raise UnknownNameError("file of the page", name, names())

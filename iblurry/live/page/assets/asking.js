@@ -1,0 +1,26 @@
+// Asks about pictures and shows the answers, the likeliest first.
+import { json } from "./api.js";
+import { count, fill, make, named, percent } from "./dom.js";
+
+const TOP = 3;
+
+/** The body of a request: a picture's bytes. What is no picture the service refuses in its own words. */
+export async function sending(file, headers) {
+  const type = file.type.startsWith("image/") ? file.type : "image/unknown";
+  return { method: "POST", headers: { "Content-Type": type, ...headers }, body: await file.arrayBuffer() };
+}
+
+/** Answers to one picture, and the version of the model that gave them. */
+export async function ask(file) {
+  const { model, answers } = await json("v1/predict?top=" + TOP, await sending(file));
+  return { model, top: answers[0].top };
+}
+
+export function answered({ model, top }) {
+  const lines = top.map(({ label, probability }) => {
+    const bar = make("i");
+    fill(bar, probability);
+    return make("li", {}, named(label), make("span", {}, percent(probability, 0)), make("span", { class: "meter", "aria-hidden": "true" }, bar));
+  });
+  return [make("ol", {}, ...lines), make("p", {}, "by model version " + count(model))];
+}

@@ -1,0 +1,34 @@
+// Work that waits until somebody looks, and is not done too often.
+import { Refused } from "./api.js";
+import { write } from "./dom.js";
+
+/** A function that says the work is due. It is done when `section` is near the screen, `seconds` apart at least. */
+export function lazily(section, note, seconds, work) {
+  let due = false, seen = section === null, busy = false;
+
+  async function go() {
+    if (!due || !seen || busy || document.hidden) return;
+    due = false;
+    busy = true;
+    const began = performance.now();
+    try {
+      await work();
+      note.hidden = true;
+    } catch (problem) {
+      if (!(problem instanceof Refused)) throw problem;
+      due = problem.passing;
+      note.hidden = problem.status === 0; // a lost connection is said once, at the top
+      write(note, problem.message);
+    } finally {
+      const spent = performance.now() - began; // a service far away is asked less often
+      setTimeout(() => ((busy = false), go()), Math.max(1000 * seconds, 10 * spent));
+    }
+  }
+
+  document.addEventListener("visibilitychange", go);
+  if (section !== null) {
+    const watch = (entries) => ((seen = entries.at(-1).isIntersecting), go());
+    new IntersectionObserver(watch, { rootMargin: "200px" }).observe(section);
+  }
+  return () => ((due = true), go());
+}
