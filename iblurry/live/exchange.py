@@ -28,7 +28,7 @@ class Receipt(NamedTuple):
 
     first: int
     last: int
-    repeated: bool  # this request had been accepted before
+    repeated: bool = False  # this request had been accepted before
 
 
 class Answers(NamedTuple):
