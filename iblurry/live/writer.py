@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from iblurry.live.log import Labelled, Log, Receipt, digest_of
+from iblurry.live.exchange import Labelled, Receipt
+from iblurry.live.log import Log, digest_of
 from iblurry.live.refusal import Refusal
 
 LOGGER = logging.getLogger(__name__)

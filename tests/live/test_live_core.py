@@ -12,11 +12,12 @@ import torch
 
 from iblurry.data.load import load
 from iblurry.errors import BusyError, InputError, StoppedError
+from iblurry.live.exchange import Labelled
 from iblurry.live.learning import Learning
 from iblurry.live.limits import Limits
 from iblurry.live.log import Entry
 from iblurry.live.refusal import Refusal
-from iblurry.live.service import Labelled, Service
+from iblurry.live.service import Service
 from iblurry.live.settings import Settings
 
 SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4)
