@@ -19,6 +19,7 @@ from iblurry.data.sources.arrays import save
 from iblurry.dice import Dice
 from iblurry.errors import InputError
 from iblurry.live.client import Client
+from iblurry.live.limits import Limits
 from tests.live.stand_in import StandIn
 
 
@@ -54,10 +55,9 @@ def test_a_folder_by_class(call, service, pets):
     assert said.code == 0
     files = contents(pets / "cat/1.png", pets / "cat/more/2.PNG", pets / "dog/3.jpg", pets / "dog/4.bmp")
     assert service.samples == list(zip(["cat", "cat", "dog", "dog"], files, strict=True))
-    assert said.out == (
-        "4 samples accepted; 4 learnt, 2 classes\n"
-        "Right before they were learnt: 75.0 % of all, 80.0 % of the last 1,000\n"
-    )
+    assert said.out == "4 samples accepted; 4 learnt, 2 classes\nRight before they were learnt: 75.0 % of all\n"
+    recent = "Right before they were learnt: 75.0 % of all, 80.0 % of the last 5\n"  # more were learnt than these
+    assert call("send", "pets").out == "4 samples accepted; 8 learnt, 2 classes\n" + recent
 
 
 def test_the_order_comes_from_the_seed(call, service, pets):
@@ -328,7 +328,6 @@ def rooms(monkeypatch):
 
     for name, content in {
         "settings": {"Settings": SimpleNamespace(of=of)},
-        "limits": {"Limits": lambda **given: given},
         "service": {"Service": service},
         "server": {"serve": serve},
     }.items():
@@ -348,7 +347,7 @@ def test_serve_passes_on_only_what_was_given(call, rooms, here):
         "Learns with clib and mlp: images 1x8x8, memory 500, up to 100 classes; kept in live\n"
         "Ctrl-C saves and stops; the same command goes on.\n"
     )
-    assert (str(rooms.folder), rooms.given, rooms.limits) == ("live", {}, {})
+    assert (str(rooms.folder), rooms.given, rooms.limits) == ("live", {}, Limits())
     assert (rooms.host, rooms.port, rooms.token) == ("127.0.0.1", 8000, None)
 
 
@@ -371,7 +370,7 @@ def test_serve_with_everything(call, rooms, monkeypatch):
         "device": "cuda",
         "threads": 2,
     }
-    assert (rooms.limits, rooms.token, rooms.host, rooms.port) == ({"queue": 5}, "sesame", "0.0.0.0", 80)
+    assert (rooms.limits, rooms.token, rooms.host, rooms.port) == (Limits(queue=5, batch=5), "sesame", "0.0.0.0", 80)
 
 
 def test_settings_are_refused_in_a_sentence(refused, rooms):
