@@ -128,6 +128,20 @@ def test_it_waits_until_all_is_learnt_or_not(call, service, pets, monkeypatch):
     assert "4 samples accepted; 5 learnt" in call("send", "pets", "--no-wait").out
 
 
+def test_a_bar_on_a_terminal_and_lines_elsewhere(call, service, monkeypatch):
+    monkeypatch.setattr("iblurry.cli.send.LOOK", -1)
+    monkeypatch.setattr("iblurry.cli.watching.PAUSE", -1)
+    assert call("send", "digits", "--limit", 100).err == (
+        "64 of 100 samples are accepted.\n100 of 100 samples are accepted.\n"
+    )
+    service.status = lambda: StandIn.status(service) | {"queue": 17}
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    said = call("send", "digits", "--limit", 100)
+    assert "17 wait to be learnt" in said.err
+    assert "Learning" in said.err
+    assert said.out.startswith("100 samples accepted")
+
+
 def test_a_service_that_learns_no_more(refused, service, pets):
     service.learnt, service.state = 1, "stalled"
     assert refused("send", "pets") == "iblurry: It is stalled. So far, 4 of 4 samples are accepted.\n"

@@ -106,6 +106,6 @@ def answered(words, capsys):
     out = capsys.readouterr().out
     assert ended.value.code == 0, words
     if words[0] == "send":
-        assert re.match(r"500 samples accepted; \d+ learnt, 10 classes\nRight before they were learnt: \d", out)
+        assert re.match(r"500 samples accepted; [\d,]+ learnt, 10 classes\nRight before they were learnt: \d", out)
     else:
         assert out.splitlines()[1].split()[:2] == ["docs/images/seven.png", "seven"]
