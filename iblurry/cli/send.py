@@ -187,7 +187,7 @@ def _report(receipts: Sequence[Receipt], status: dict[str, Any], url: str, *, as
     before = f", {repeated:,} of which were there before" if repeated else ""
     click.echo(f"{accepted:,} samples accepted{before}; {status['learnt']:,} learnt, {status['classes']:,} classes")
     if status["accuracy"] is not None:
-        click.echo(
-            f"Right before they were learnt: {100 * status['accuracy']:.1f} % of all, "
-            f"{100 * status['recent_accuracy']:.1f} % of the last {status['window']:,}"
-        )
+        right = f"Right before they were learnt: {100 * status['accuracy']:.1f} % of all"
+        if status["learnt"] > status["window"] and status["recent_accuracy"] is not None:
+            right += f", {100 * status['recent_accuracy']:.1f} % of the last {status['window']:,}"
+        click.echo(right)

@@ -79,7 +79,9 @@ def serve(
 
     given = {name: value for name, value in settings.items() if value is not None}
     chosen = Settings.of(data_dir, **given)
-    service = Service(data_dir, chosen, Limits() if queue is None else Limits(queue=queue))
+    # a batch that is longer than the queue would never be accepted
+    limits = Limits() if queue is None else Limits(queue=queue, batch=min(queue, Limits().batch))
+    service = Service(data_dir, chosen, limits)
 
     def announce(url: str) -> None:
         click.echo(json.dumps({"url": url, "pid": os.getpid()}) if as_json else _greeting(url, data_dir, chosen))

@@ -19,6 +19,7 @@ from iblurry.data.sources.arrays import save
 from iblurry.dice import Dice
 from iblurry.errors import InputError
 from iblurry.live.client import Client
+from iblurry.live.limits import Limits
 from tests.live.stand_in import StandIn
 
 
@@ -54,10 +55,9 @@ def test_a_folder_by_class(call, service, pets):
     assert said.code == 0
     files = contents(pets / "cat/1.png", pets / "cat/more/2.PNG", pets / "dog/3.jpg", pets / "dog/4.bmp")
     assert service.samples == list(zip(["cat", "cat", "dog", "dog"], files, strict=True))
-    assert said.out == (
-        "4 samples accepted; 4 learnt, 2 classes\n"
-        "Right before they were learnt: 75.0 % of all, 80.0 % of the last 1,000\n"
-    )
+    assert said.out == "4 samples accepted; 4 learnt, 2 classes\nRight before they were learnt: 75.0 % of all\n"
+    recent = "Right before they were learnt: 75.0 % of all, 80.0 % of the last 5\n"  # more were learnt than these
+    assert call("send", "pets").out == "4 samples accepted; 8 learnt, 2 classes\n" + recent
 
 
 def test_the_order_comes_from_the_seed(call, service, pets):
@@ -126,6 +126,20 @@ def test_it_waits_until_all_is_learnt_or_not(call, service, pets, monkeypatch):
     before = len(looks)
     assert before >= 5
     assert "4 samples accepted; 5 learnt" in call("send", "pets", "--no-wait").out
+
+
+def test_a_bar_on_a_terminal_and_lines_elsewhere(call, service, monkeypatch):
+    monkeypatch.setattr("iblurry.cli.send.LOOK", -1)
+    monkeypatch.setattr("iblurry.cli.watching.PAUSE", -1)
+    assert call("send", "digits", "--limit", 100).err == (
+        "64 of 100 samples are accepted.\n100 of 100 samples are accepted.\n"
+    )
+    service.status = lambda: StandIn.status(service) | {"queue": 17}
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    said = call("send", "digits", "--limit", 100)
+    assert "17 wait to be learnt" in said.err
+    assert "Learning" in said.err
+    assert said.out.startswith("100 samples accepted")
 
 
 def test_a_service_that_learns_no_more(refused, service, pets):
@@ -328,7 +342,6 @@ def rooms(monkeypatch):
 
     for name, content in {
         "settings": {"Settings": SimpleNamespace(of=of)},
-        "limits": {"Limits": lambda **given: given},
         "service": {"Service": service},
         "server": {"serve": serve},
     }.items():
@@ -348,7 +361,7 @@ def test_serve_passes_on_only_what_was_given(call, rooms, here):
         "Learns with clib and mlp: images 1x8x8, memory 500, up to 100 classes; kept in live\n"
         "Ctrl-C saves and stops; the same command goes on.\n"
     )
-    assert (str(rooms.folder), rooms.given, rooms.limits) == ("live", {}, {})
+    assert (str(rooms.folder), rooms.given, rooms.limits) == ("live", {}, Limits())
     assert (rooms.host, rooms.port, rooms.token) == ("127.0.0.1", 8000, None)
 
 
@@ -371,7 +384,7 @@ def test_serve_with_everything(call, rooms, monkeypatch):
         "device": "cuda",
         "threads": 2,
     }
-    assert (rooms.limits, rooms.token, rooms.host, rooms.port) == ({"queue": 5}, "sesame", "0.0.0.0", 80)
+    assert (rooms.limits, rooms.token, rooms.host, rooms.port) == (Limits(queue=5, batch=5), "sesame", "0.0.0.0", 80)
 
 
 def test_settings_are_refused_in_a_sentence(refused, rooms):
