@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -17,10 +17,12 @@ from iblurry.live.answers import Json, refused
 from iblurry.live.describe import Described, learn_body, predict_body, refusals
 from iblurry.live.desk import Desk
 from iblurry.live.events import KIND
-from iblurry.live.exchange import Service
 from iblurry.live.guard import Guard
 from iblurry.live.limits import Limits
 from iblurry.live.refusal import Refusal
+
+if TYPE_CHECKING:
+    from iblurry.live.service import Service
 
 LEARN, WATCH, OPERATE = "learn and ask", "watch", "operate"
 
@@ -31,7 +33,7 @@ def create_app(service: Service, *, token: str | None = None, limits: Limits | N
     With a token every request must carry it, but for those to pages and health; without one only requests from this
     machine are answered.
     """
-    limits = limits or service.limits
+    limits, shape = limits or service.limits, service.settings.image
     desk = Desk(service, limits)
     app = Described(token=token is not None, close=desk.close)
     app.state.listeners = desk.listeners
@@ -52,8 +54,8 @@ def create_app(service: Service, *, token: str | None = None, limits: Limits | N
             **{"methods": ["GET"], "response_class": JSONResponse, **more},
         )
 
-    learning = {"methods": ["POST"], "status_code": 202, "openapi_extra": learn_body(limits)}
-    asking = {"methods": ["POST"], "openapi_extra": predict_body(limits)}
+    learning = {"methods": ["POST"], "status_code": 202, "openapi_extra": learn_body(shape, limits)}
+    asking = {"methods": ["POST"], "openapi_extra": predict_body(shape, limits)}
     offer("/v1/learn", desk.learn, LEARN, schema.Receipt, (409, 415, 422, 507), **learning)
     offer("/v1/predict", desk.predict, LEARN, schema.Answers, (409, 415, 422), **asking)
     offer("/v1/status", desk.status, WATCH, schema.Status)

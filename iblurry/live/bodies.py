@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
-from iblurry.live.exchange import Labelled, Shape
+from iblurry.data.pictures import Shape
+from iblurry.live.exchange import Labelled
 from iblurry.live.limits import Limits
 from iblurry.live.pictures import Pictures, arrange, unbase64, unpack
 from iblurry.live.refusal import Refusal

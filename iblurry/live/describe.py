@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from iblurry.data.pictures import Shape
 from iblurry.live.bodies import FORMS, JSON, KEY, LABEL, RAW
 from iblurry.live.limits import Limits
 from iblurry.live.schema import Error
@@ -40,6 +42,9 @@ WHY = {
 }
 ALWAYS = (400, 403, 408, 413, 429, 503)
 PICTURE = {"schema": {"type": "string", "contentMediaType": "image/*", "description": "The bytes of one picture."}}
+DOT = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mM4UaEBAAN0AWn1BwN7AAAAAElFTkSuQmCC"  # a PNG of one pixel
+)
 OPEN = ("/healthz", "/readyz")  # they need no token
 
 
@@ -78,9 +83,15 @@ class Described(FastAPI):
             )
             if self.token:
                 spec["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-                for path, operations in spec["paths"].items():
-                    for operation in operations.values():
+            for path, operations in spec["paths"].items():
+                for operation in operations.values():
+                    if self.token:
                         operation["security"] = [] if path in OPEN else [{"token": []}]
+                    for status, answer in operation["responses"].items():
+                        if int(status) >= 400:  # also where an answer is not JSON
+                            answer["content"] = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
+                    if operation["description"].rstrip(".") == operation["summary"]:
+                        del operation["description"]
             self.openapi_schema = spec
         return self.openapi_schema
 
@@ -91,7 +102,7 @@ def refusals(*statuses: int, token: bool) -> dict[int | str, Spec]:
     return {status: {"model": Error, "description": WHY[status], **_headers(status)} for status in sorted(possible)}
 
 
-def learn_body(limits: Limits) -> Spec:
+def learn_body(shape: Shape, limits: Limits) -> Spec:
     """Parameters and body of `POST /v1/learn`."""
     name = _label(limits)
     return {
@@ -111,21 +122,22 @@ def learn_body(limits: Limits) -> Spec:
                 "description": "Any text of your choice: a request sent again with the same key counts once.",
             },
         ],
-        "requestBody": _body("samples", limits, {"label": name}, example={"label": "cat", "image": "iVBORw0KGgo="}),
+        "requestBody": _body("samples", shape, limits, {"label": name}, example={"label": "cat", "image": DOT}),
     }
 
 
-def predict_body(limits: Limits) -> Spec:
+def predict_body(shape: Shape, limits: Limits) -> Spec:
     """The body of `POST /v1/predict`."""
-    return {"requestBody": _body("images", limits, {}, example={"image": "iVBORw0KGgo="})}
+    return {"requestBody": _body("images", shape, limits, {}, example={"image": DOT})}
 
 
-def _body(name: str, limits: Limits, more: Spec, *, example: Spec) -> Spec:
+def _body(name: str, shape: Shape, limits: Limits, more: Spec, *, example: Spec) -> Spec:
     image: Spec = {"type": "string", "contentEncoding": "base64", "description": "A PNG, JPEG, WebP, GIF or BMP."}
-    pixels: Spec = {"type": "string", "contentEncoding": "base64", "description": "C*H*W bytes."}
+    each = f"{' x '.join(map(str, shape))} = {math.prod(shape)} bytes: channel by channel, row by row"
+    pixels: Spec = {"type": "string", "contentEncoding": "base64", "description": f"{each}."}
     array: Spec = {"type": "integer", "minimum": 0, "maximum": 255}
-    for word in ("A row of W.", "A channel of H rows.", "C channels."):
-        array = {"type": "array", "items": array, "description": word}
+    for size, word in ((shape[2], "numbers"), (shape[1], "rows"), (shape[0], "channels")):
+        array = {"type": "array", "items": array, "description": f"{size} {word}."}
     forms = dict(zip(FORMS, (image, pixels, array), strict=True))
     entry = {
         "oneOf": [
@@ -141,7 +153,7 @@ def _body(name: str, limits: Limits, more: Spec, *, example: Spec) -> Spec:
     }
     entries = {"type": "array", "minItems": 1, "maxItems": limits.batch, "items": entry}
     whole = {"type": "object", "properties": {name: entries}, "required": [name], "additionalProperties": False}
-    raw = {"type": "string", "contentMediaType": RAW, "description": "C*H*W bytes, or those of several images."}
+    raw = {"type": "string", "contentMediaType": RAW, "description": f"{each}; or those of several images."}
     return {
         "required": True,
         "description": f"At most {limits.body} bytes, {limits.batch} images and {limits.pixels} pixels a picture.",

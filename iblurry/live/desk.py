@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -13,15 +13,18 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from iblurry.live import prometheus
+from iblurry.live import page, prometheus
 from iblurry.live.answers import SAFE, Json
 from iblurry.live.bodies import Reader
 from iblurry.live.events import Events, Listeners
-from iblurry.live.exchange import Answers, Kept, Service
 from iblurry.live.limits import Limits
 from iblurry.live.pages import Asset, docs, sent
 from iblurry.live.pictures import thumbnail
 from iblurry.live.refusal import Refusal
+
+if TYPE_CHECKING:
+    from iblurry.live.exchange import Answers, Kept
+    from iblurry.live.service import Service
 
 Result = TypeVar("Result")
 ENDPOINTS = (
@@ -95,7 +98,7 @@ class Desk:
         return Json({"capacity": capacity, "size": len(kept), "classes": held})
 
     async def events(self) -> Response:
-        """Server-sent events: `status`, `point` and `class`, as they happen.
+        """What happens, as it happens: server-sent events.
 
         A `status` comes at once, and about once a second while something changes; its data is that of /v1/status. A
         `point` is one of /v1/history, a `class` is `{"label": ...}`. A comment comes every 15 seconds.
@@ -122,14 +125,11 @@ class Desk:
 
     async def page(self, request: Request) -> Response:
         """The service's own page."""
-        from iblurry.live import page
-
-        return sent(request, Asset(*page.asset("index.html"), page.POLICY))
+        body, kind = page.asset("index.html")
+        return sent(request, Asset(body, kind, page.POLICY))
 
     async def asset(self, request: Request, name: str) -> Response:
         """A file of the page."""
-        from iblurry.live import page
-
         if name not in page.names():
             raise Refusal(404, "not_found", "The page has no such file; load it again.")
         return sent(request, Asset(*page.asset(name)))

@@ -8,16 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from iblurry.live.answers import SAFE, dumps
-from iblurry.live.exchange import Event, Service
 from iblurry.live.refusal import Refusal
 
+if TYPE_CHECKING:
+    from iblurry.live.service import Service
+
 KIND = "text/event-stream"
+END = "end"  # the service's last event
 QUIET = 15.0  # seconds after which a comment shows that the line is still there
 
 
@@ -45,7 +48,7 @@ class Listeners:
 
 
 class Events(Response):
-    """An answer that goes on until the client leaves or the service stops; it begins with the status."""
+    """An answer that goes on until the client leaves or the service stops."""
 
     media_type = KIND
 
@@ -71,18 +74,21 @@ class Events(Response):
                     end.cancel()
                 await asyncio.wait(ends)
         if not telling.cancelled():
-            telling.result()  # it only ends by itself if something is wrong
+            telling.result()  # it may have met with an error
         await send({"type": "http.response.body", "body": b""})
 
-    async def _tell(self, queue: asyncio.Queue[Event], send: Send) -> None:
-        line = event("status", self.service.status())
+    async def _tell(self, queue: asyncio.Queue[tuple[str, dict[str, Any]]], send: Send) -> None:
         while True:
-            await send({"type": "http.response.body", "body": line, "more_body": True})
             try:
                 async with asyncio.timeout(self.quiet):
-                    line = event(*await queue.get())
+                    name, data = await queue.get()
             except TimeoutError:
                 line = b": nothing new\n\n"
+            else:
+                if name == END:
+                    return
+                line = event(name, data)
+            await send({"type": "http.response.body", "body": line, "more_body": True})
 
 
 def event(name: str, data: dict[str, Any]) -> bytes:

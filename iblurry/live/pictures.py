@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.live.exchange import Shape
+from iblurry.data.pictures import Shape
 from iblurry.live.header import SCANS, orientation, scans, webp_size, without_metadata
 from iblurry.live.limits import Limits
 from iblurry.live.refusal import Refusal
@@ -39,6 +39,8 @@ class Pictures:
 
     def decode(self, raw: bytes, where: str) -> NDArray[np.uint8]:
         """(C, H, W) of one encoded picture; `where` names it in a refusal."""
+        from PIL import Image
+
         channels, height, width = self.shape
         if channels not in MODES:
             raise Refusal(
@@ -51,6 +53,8 @@ class Pictures:
             pixels = np.asarray(_resized(image, width, height))
         except Refusal:
             raise
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:  # its own limit, far above
+            raise self._too_many(where) from error
         except Exception as error:  # a decoder fed with garbage raises whatever it stumbles over
             log.debug("A picture could not be decoded.", exc_info=error)
             raise Refusal(
@@ -83,11 +87,7 @@ class Pictures:
     def _check(self, size: tuple[int, int], where: str) -> None:
         count = size[0] * size[1]
         if count > self.limits.pixels:
-            raise Refusal(
-                413,
-                "too_many_pixels",
-                f"{where} has {size[0]} x {size[1]} pixels, at most {self.limits.pixels} are allowed; make it smaller.",
-            )
+            raise self._too_many(where)
         if count > self.left:
             raise Refusal(
                 413,
@@ -95,6 +95,9 @@ class Pictures:
                 f"The pictures of one request may have {TOGETHER * self.limits.pixels} pixels together; "
                 "send fewer of them, or smaller ones.",
             )
+
+    def _too_many(self, where: str) -> Refusal:
+        return Refusal(413, "too_many_pixels", f"{where} has more than {self.limits.pixels} pixels; make it smaller.")
 
 
 def unpack(raw: bytes, shape: Shape, limits: Limits, where: str) -> NDArray[np.uint8]:
@@ -137,13 +140,16 @@ def _list(given: object, length: int) -> list[Any]:
 
 
 def unbase64(text: object, where: str) -> bytes:
-    """The bytes; only the standard alphabet, padded, without spaces or a `data:` in front."""
+    """The bytes; only as an encoder writes them, without spaces or a `data:` in front."""
     try:
-        return binascii.a2b_base64(text.encode("ascii") if isinstance(text, str) else b"!", strict_mode=True)
-    except ValueError as error:  # binascii.Error and UnicodeEncodeError are
+        raw = binascii.a2b_base64(text) if isinstance(text, str) else b""
+    except ValueError:  # too few characters, or not ASCII
+        raw = b""
+    if binascii.b2a_base64(raw, newline=False).decode("ascii") != text:  # decoders pass over much
         raise Refusal(
             422, "bad_base64", f"{where} is not base64; send the standard alphabet with its padding and nothing else."
-        ) from error
+        )
+    return raw
 
 
 def thumbnail(pixels: NDArray[np.uint8]) -> str:

@@ -11,6 +11,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -18,9 +19,11 @@ from iblurry.errors import InputError
 from iblurry.live.app import create_app
 from iblurry.live.bodies import KEY
 from iblurry.live.connection import Connection
-from iblurry.live.exchange import Service
 from iblurry.live.hosts import is_loopback
 from iblurry.live.limits import Limits
+
+if TYPE_CHECKING:
+    from iblurry.live.service import Service
 
 PATIENCE = 10.0  # seconds for answers that are on their way when the service is told to stop
 
@@ -51,10 +54,10 @@ async def run(
     stop: asyncio.Event,
 ) -> None:
     """The same on a socket that listens, in a loop that runs, until `stop` is set."""
-    app = create_app(service, token=token)
-    server = _Server(_config(app, service.limits), lambda: on_ready(url_of(listener)))
     with _signals(asyncio.get_running_loop(), stop):
         await service.start()
+        app = create_app(service, token=token)  # now that it has the settings its folder began with
+        server = _Server(_config(app, service.limits), lambda: on_ready(url_of(listener)))
         try:
             serving = asyncio.create_task(server.serve([listener]))
             told = asyncio.create_task(stop.wait())

@@ -26,6 +26,7 @@ class FakeService:
         self.keys = []  # of every request to learn, refused ones too
         self.known_keys = {}  # key -> first sample
         self.refusals = []  # (path, status, code, sentence, retry_after)
+        self.silences = 0  # requests to learn that are obeyed and not answered
         self.asked = []  # paths, in order
         self.points = []
         self.changes = {}  # of the status
@@ -67,7 +68,13 @@ class FakeService:
 
     def point(self, at, accuracy, recent, rate=3e-4):
         self.points.append(
-            {"at": at, "accuracy": accuracy, "recent_accuracy": recent, "learning_rate": rate, "classes": len(self.seen)}
+            {
+                "at": at,
+                "accuracy": accuracy,
+                "recent_accuracy": recent,
+                "learning_rate": rate,
+                "classes": len(self.seen),
+            }
         )
         self.tell("point", self.points[-1])
 
@@ -80,14 +87,37 @@ class FakeService:
         state = {
             "state": "idle",
             "sentence": "Everything accepted is learnt." if self.learnt else "Nothing to learn yet.",
-            **{"iblurry": "0.1.0", "method": "clib", "network": "convnet", "image": [3, 32, 32], "capacity": 500},
-            **{"max_classes": 100, "device": "cpu", "threads": 1, "accepted": self.learnt, "learnt": self.learnt},
-            **{"queue": 0, "queue_limit": 1000, "classes": len(self.seen), "model": self.learnt},
-            **{"model_age_seconds": 0.4, "learning_rate": last["learning_rate"], "loss": 0.21, "updates": self.learnt},
-            **{"samples_per_second": 118.4, "accuracy": last["accuracy"], "recent_accuracy": last["recent_accuracy"]},
-            **{"window": 1000, "tested": max(0, self.learnt - len(self.seen)), "drift": 0.12 if self.learnt else None},
-            **{"held": min(500, self.learnt), "checkpoint": 0, "checkpoint_age_seconds": 3.2 if self.learnt else None},
-            **{"disk_bytes": 12_345_678, "disk_most": 99_999_999, "restarts": 0, "uptime_seconds": 312.0},
+            "iblurry": "0.1.0",
+            "method": "clib",
+            "network": "convnet",
+            "image": [3, 32, 32],
+            "capacity": 500,
+            "max_classes": 100,
+            "device": "cpu",
+            "threads": 1,
+            "accepted": self.learnt,
+            "learnt": self.learnt,
+            "queue": 0,
+            "queue_limit": 1000,
+            "classes": len(self.seen),
+            "model": self.learnt,
+            "model_age_seconds": 0.4,
+            "learning_rate": last["learning_rate"],
+            "loss": 0.21,
+            "updates": self.learnt,
+            "samples_per_second": 118.4,
+            "accuracy": last["accuracy"],
+            "recent_accuracy": last["recent_accuracy"],
+            "window": 1000,
+            "tested": max(0, self.learnt - len(self.seen)),
+            "drift": 0.12 if self.learnt else None,
+            "held": min(500, self.learnt),
+            "checkpoint": 0,
+            "checkpoint_age_seconds": 3.2 if self.learnt else None,
+            "disk_bytes": 12_345_678,
+            "disk_most": 99_999_999,
+            "restarts": 0,
+            "uptime_seconds": 312.0,
         }
         return state | self.changes
 
@@ -95,10 +125,15 @@ class FakeService:
         total = max(1, self.learnt)
         return [
             {
-                **{"label": label, "seen": seen, "held": min(seen, 50), "tested": seen - 1, "right": seen // 2},
+                "label": label,
+                "seen": seen,
+                "held": min(seen, 50),
+                "tested": seen - 1,
+                "right": seen // 2,
                 "accuracy": (seen // 2) / (seen - 1) if seen > 1 else None,
                 "recent_accuracy": min(1.0, (0.4 + 0.07 * i) % 1.0) if seen > 1 else None,
-                **{"recent_share": seen / total, "before_share": 1 / len(self.seen)},
+                "recent_share": seen / total,
+                "before_share": 1 / len(self.seen),
             }
             for i, (label, seen) in enumerate(self.seen.items())
         ]
@@ -107,7 +142,12 @@ class FakeService:
         groups = []
         for i, (label, seen) in enumerate(self.seen.items()):
             items = [
-                {"row": 50 * i + j, "importance": 0.3 * 0.9**j / (1 + i), "since": 7 * j + i, "thumbnail": thumbnail(i, j)}
+                {
+                    "row": 50 * i + j,
+                    "importance": 0.3 * 0.9**j / (1 + i),
+                    "since": 7 * j + i,
+                    "thumbnail": thumbnail(i, j),
+                }
                 for j in range(min(seen, 50, each))
             ]
             groups.append({"label": label, "count": min(seen, 50), "items": items})
@@ -152,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
         }
         if url.path in answers:
             return self._json(200, answers[url.path]())
-        return self._json(404, {"error": "not_found", "message": f"There is nothing at {url.path}."})
+        return self._problem(404, "not_found", f"There is nothing at {url.path}.")
 
     def do_POST(self):
         service, url = self.server.service, urlsplit(self.path)
@@ -165,24 +205,26 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             Image.open(io.BytesIO(body)).load()
         except OSError:
-            return self._json(415, {"error": "not_an_image", "message": "This is no picture that can be read: send PNG."})
+            return self._problem(415, "not_an_image", "This is no picture that can be read: send PNG.")
         if url.path == "/v1/learn":
-            return self._json(202, service.accept(query["label"][0], self.headers["Idempotency-Key"]))
+            receipt = service.accept(query["label"][0], self.headers["Idempotency-Key"])
+            service.silences -= 1
+            return self._json(202, receipt) if service.silences < 0 else None
         if not service.seen:
-            return self._json(409, {"error": "nothing_learnt", "message": "Nothing is learnt yet: teach a sample first."})
+            return self._problem(409, "nothing_learnt", "Nothing is learnt yet: teach a sample first.")
         return self._json(200, service.guess(int(query["top"][0])))
 
     def _refused(self, path):
         service = self.server.service
         if service.token is not None and self.headers["Authorization"] != f"Bearer {service.token}":
-            self._json(401, {"error": "unauthorized", "message": "Send the service's token."}, **{"WWW-Authenticate": "Bearer"})
+            self._problem(401, "unauthorized", "Send the service's token.", **{"WWW-Authenticate": "Bearer"})
             return True
         for refusal in service.refusals:
             if refusal[0] == path:
                 service.refusals.remove(refusal)
                 _, status, code, sentence, retry_after = refusal
                 headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-                self._json(status, {"error": code, "message": sentence}, **headers)
+                self._problem(status, code, sentence, **headers)
                 return True
         return False
 
@@ -207,8 +249,11 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             content, kind = page.asset(name)
         except UnknownNameError as problem:
-            return self._json(404, {"error": "not_found", "message": str(problem)})
+            return self._problem(404, "not_found", str(problem))
         return self._send(200, content, kind, **{"Content-Security-Policy": page.POLICY})
+
+    def _problem(self, status, code, sentence, **headers):
+        self._json(status, {"error": code, "message": sentence}, **headers)
 
     def _json(self, status, data, **headers):
         self._send(status, json.dumps(data).encode(), "application/json", **headers)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.live.exchange import Answers, Event, Kept, Labelled, Receipt
+from iblurry.live.exchange import Answers, Kept, Labelled, Receipt
 from iblurry.live.limits import Limits
 from iblurry.live.refusal import Refusal
 
@@ -25,7 +25,7 @@ class Toy:
         self.settings, self.limits = SimpleNamespace(image=image), limits or Limits()
         self.samples: list[Labelled] = []
         self.keys: dict[str, tuple[list[bytes], Receipt]] = {}
-        self.queues: set[asyncio.Queue[Event]] = set()
+        self.queues: set[asyncio.Queue[tuple[str, dict[str, Any]]]] = set()
         self.failure: Exception | None = None
         self.reason: str | None = None
         self.closed = self.started = False
@@ -96,8 +96,9 @@ class Toy:
         return self.reason
 
     @contextmanager
-    def subscribe(self) -> Iterator[asyncio.Queue[Event]]:
-        queue: asyncio.Queue[Event] = asyncio.Queue(16)
+    def subscribe(self) -> Iterator[asyncio.Queue[tuple[str, dict[str, Any]]]]:
+        queue: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(16)
+        queue.put_nowait(("status", self.status()))
         self.queues.add(queue)
         try:
             yield queue
@@ -112,6 +113,7 @@ class Toy:
 
     async def close(self) -> None:
         self.closed = True
+        self.tell("end", {})
 
     def _fail(self) -> None:
         failure, self.failure = self.failure, None

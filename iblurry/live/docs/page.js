@@ -41,9 +41,10 @@ class Description {
     const several = schema.anyOf || schema.oneOf;
     if (several) return several.map((one) => this.kind(one)).join(" or ");
     if (schema.type === "array") return "list of " + this.kind(schema.items);
-    const bounds = [["minimum", "≥ "], ["maximum", "≤ "], ["minLength", "length ≥ "], ["maxLength", "length ≤ "]]
-      .filter(([name]) => schema[name] !== undefined).map(([name, sign]) => sign + schema[name]);
-    return [schema.title && schema.type === "object" ? schema.title : schema.type || "anything", ...bounds].join(", ");
+    const [least, most] = [schema.minimum ?? schema.minLength, schema.maximum ?? schema.maxLength];
+    const from = least === undefined ? "" : " from " + least, to = most === undefined ? "" : " to " + most;
+    const unit = schema.maxLength === undefined ? "" : " characters";
+    return (schema.title && schema.type === "object" ? schema.title : schema.type || "anything") + from + to + unit;
   }
 
   /** The parts of a value, and theirs; `depth` ends what would never end. */
@@ -98,6 +99,8 @@ function command(text) {
   return make("div", { className: "curl" }, make("pre", {}, make("code", { textContent: text })), button);
 }
 
+const table = (rows) => make("div", { className: "scroll" }, make("table", {}, make("tbody", {}, ...rows)));
+
 function heading(text, ...rest) {
   const there = rest.filter(Boolean);
   return there.length ? [make("h4", { textContent: text }), ...there] : [];
@@ -109,25 +112,26 @@ function card(description, endpoint) {
     make("code", { textContent: endpoint.path }), make("span", { textContent: endpoint.summary }));
   const rows = (endpoint.parameters || []).map((one) => make("tr", {},
     make("th", { scope: "row" }, make("code", { textContent: one.name })),
-    make("td", { className: "muted", textContent: one.in + (one.required ? ", required" : "") }),
-    make("td", { className: "muted", textContent: description.kind(one.schema)
-      + (one.schema.default !== undefined ? ", usually " + one.schema.default : "") }),
-    make("td", { textContent: one.description || "" })));
+    make("td", {}, one.description || "", make("small", { textContent: one.in + ", " + description.kind(one.schema)
+      + (one.required ? "" : ", optional")
+      + (one.schema.default !== undefined ? ", usually " + one.schema.default : "") }))));
   const bodies = Object.entries(endpoint.requestBody?.content || {}).map(([kind, content]) =>
     make("details", {}, make("summary", {}, make("code", { textContent: kind })),
       make("p", { textContent: content.schema.description || "" }), description.parts(content.schema)));
-  const answers = Object.entries(endpoint.responses).map(([status, answer]) => {
-    const inner = Object.entries(answer.content || {}).map(([kind, content]) =>
-      [make("p", { className: "muted" }, make("code", { textContent: kind })), description.parts(content.schema)]).flat();
-    const words = description.meant(Object.values(answer.content || {})[0]?.schema).description;
+  const all = Object.entries(endpoint.responses);
+  const answers = all.filter(([status]) => status < 400).map(([status, answer]) => {
+    const [kind, content] = Object.entries(answer.content)[0];
     return make("details", {}, make("summary", {}, make("code", { textContent: status }), " ",
-      status < 300 ? words || answer.description : answer.description), ...inner.filter(Boolean));
+      description.meant(content.schema).description || make("code", { textContent: kind })), description.parts(content.schema));
   });
+  const refusals = make("details", {}, make("summary", { textContent: "Refusals: a code, and a sentence that says what to do" }),
+    table(all.filter(([status]) => status >= 400).map(([status, answer]) => make("tr", {},
+      make("th", { scope: "row" }, make("code", { textContent: status })), make("td", { textContent: answer.description })))));
   return make("article", { id: endpoint.operationId }, title, ...prose(endpoint.description),
     ...heading("Try it", ...commands(endpoint).map(command)),
-    ...heading("Parameters", rows.length ? make("div", { className: "scroll" }, make("table", {}, make("tbody", {}, ...rows))) : null),
+    ...heading("Parameters", rows.length ? table(rows) : null),
     ...heading("Body", ...prose(endpoint.requestBody?.description), ...bodies),
-    ...heading("Answers", ...answers));
+    ...heading("Answers", ...answers, refusals));
 }
 
 function show(spec) {

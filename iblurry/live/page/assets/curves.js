@@ -14,18 +14,24 @@ let whole = true; // everything is shown, and the newest point stays in sight
 let limit = MOST;
 let drawn = 0, waiting = false;
 
-/** A whole history in place of what there was. */
+/** The service's history; points heard since it was written stay. */
 export function load(history) {
-  points = history.slice().sort((a, b) => a.at - b.at);
+  const end = history.at(-1)?.at ?? -1;
+  points = [...history, ...points.filter((point) => point.at > end)];
   limit = Math.max(MOST, 2 * points.length);
   draw();
 }
 
-/** One more point; true if there are so many that the history should be loaded again. */
+/** Forgets all points: the service may have begun anew. */
+export function reset() {
+  points = [];
+}
+
+/** One more point; true if the history should be loaded again. */
 export function add(point) {
-  const last = points.at(-1);
-  if (last && point.at < last.at) return true; // the service began anew
-  if (last && point.at === last.at) points.pop();
+  const last = points.at(-1)?.at ?? -1;
+  if (point.at < last) return reset(), true;
+  if (point.at === last) points.pop();
   points.push(point);
   draw();
   return points.length > limit;
@@ -57,13 +63,12 @@ function fresh() {
 }
 
 function build(data) {
-  const box = at("curves");
   const holder = make("div", {
     class: "plot", tabindex: 0, role: "group", "aria-roledescription": "chart",
     "aria-label": "Accuracy and learning rate to samples learnt; arrow keys read values, 0 shows all",
   });
   const tip = make("div", { class: "tip", hidden: true }), spoken = make("div", { class: "spoken", "aria-live": "polite" });
-  box.append(holder);
+  at("curves").append(holder);
   const accuracy = new uPlot(options(holder, 0.5, [180, 330], {
     series: [{}, line("--c0", 2), line("--c1", 1.5, [7, 4])],
     y: { range: [0, 100] }, axis: { values: (u, ticks) => ticks.map((v) => v + " %") },
@@ -71,32 +76,36 @@ function build(data) {
   }), data[0], holder);
   const rates = new uPlot(options(holder, 0.22, [112, 140], {
     series: [{}, line("--c2", 1.6)],
-    y: { distr: 3 }, axis: { filter: decades, grid: { ...grid, filter: decades }, ticks: { ...ticks, filter: decades }, values: (u, ticks) => ticks.map((v) => (v == null ? "" : rate(v))), label: "rate", labelSize: 18, labelFont: FONT, size: 46 },
+    y: { distr: 3 },
+    axis: {
+      filter: decades, grid: { ...grid, filter: decades }, ticks: { ...ticks, filter: decades },
+      values: (u, ticks) => ticks.map((v) => (v == null ? "" : rate(v))), label: "rate", labelSize: 18, labelFont: FONT, size: 46,
+    },
     x: { label: "samples learnt", labelSize: 18, labelGap: 0, labelFont: FONT },
     hooks: {},
   }), data[1], holder);
+  const both = [accuracy, rates];
   holder.append(tip, spoken);
   holder.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step) {
       const xs = accuracy.data[0], { idx, left } = accuracy.cursor;
-      const next = idx == null || left < 0 ? (step > 0 ? 0 : xs.length - 1) : idx + step * (event.shiftKey ? 10 : 1);
+      const next = idx == null || left < 0 ? (step > 0 ? 0 : xs.length - 1) : idx + step;
       accuracy.setCursor({ left: accuracy.valToPos(xs[Math.max(0, Math.min(xs.length - 1, next))], "x"), top: 10 }, true, true);
       spoken.textContent = tip.innerText;
     } else if (event.key === "0" || event.key === "Escape") {
-      [accuracy, rates].forEach((u) => u.setScale("x", { min: u.data[0][0], max: u.data[0].at(-1) }));
+      both.forEach((u) => u.setScale("x", { min: u.data[0][0], max: u.data[0].at(-1) }));
     } else return;
     event.preventDefault();
   });
   holder.addEventListener("blur", () => (tip.hidden = true));
-  const both = [accuracy, rates];
   new ResizeObserver(() => both.forEach((u) => u.setSize(u.fit()))).observe(holder);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => both.forEach((u) => u.redraw(false)));
   return both;
 }
 
 function options(holder, share, [least, most], { series, x, y, axis, hooks }) {
-  const fit = () => ({ width: Math.max(200, holder.clientWidth), height: Math.round(Math.max(least, Math.min(most, share * holder.clientWidth))) });
+  const fit = () => ({ width: holder.clientWidth, height: Math.round(Math.max(least, Math.min(most, share * holder.clientWidth))) });
   const common = { stroke: () => css("--muted"), font: FONT, ticks };
   return {
     ...fit(), series, hooks, legend: { show: false }, padding: [10, 24, 0, 0],
@@ -140,9 +149,8 @@ function read(u, tip) {
     pair("recent", percent(point.recent_accuracy)), pair("overall", percent(point.accuracy)),
     pair("learning rate", rate(point.learning_rate)), pair("classes", count(point.classes)),
   );
-  const x = left + u.over.offsetLeft, room = tip.parentElement.clientWidth;
-  const beside = x + 16 + tip.offsetWidth <= room ? x + 16 : x - 16 - tip.offsetWidth;
-  tip.style.left = Math.max(0, Math.min(beside, room - tip.offsetWidth)) + "px";
+  const x = left + u.over.offsetLeft, wide = tip.offsetWidth;
+  tip.style.left = Math.max(0, x + 16 + wide <= tip.parentElement.clientWidth ? x + 16 : x - 16 - wide) + "px";
   tip.style.top = u.over.offsetTop + 8 + "px";
 }
 

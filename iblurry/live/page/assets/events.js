@@ -40,7 +40,7 @@ async function* connection(found) {
     timer = setTimeout(() => silence.abort(), SILENCE);
   };
   const until = () => ((silence = new AbortController()), alive(), silence.signal);
-  const response = await call("v1/events", { until, headers: { Accept: "text/event-stream" } });
+  const response = await call("v1/events", { until });
   found();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   try {

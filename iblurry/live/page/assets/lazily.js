@@ -2,12 +2,12 @@
 import { Refused } from "./api.js";
 import { write } from "./dom.js";
 
-/** A function that says the work is due. It is done when `section` is near the screen, `seconds` apart at least. */
+/** A function that says the work is due. It is done when `section` is near the screen, and `seconds` apart unless `now`. */
 export function lazily(section, note, seconds, work) {
-  let due = false, seen = section === null, busy = false;
+  let due = false, seen = section === null, busy = false, timer = 0;
 
   async function go() {
-    if (!due || !seen || busy || document.hidden) return;
+    if (!due || !seen || busy || timer || document.hidden) return;
     due = false;
     busy = true;
     const began = performance.now();
@@ -21,8 +21,15 @@ export function lazily(section, note, seconds, work) {
       write(note, problem.message);
     } finally {
       const spent = performance.now() - began; // a service far away is asked less often
-      setTimeout(() => ((busy = false), go()), Math.max(1000 * seconds, 10 * spent));
+      busy = false;
+      timer = setTimeout(rested, Math.max(1000 * seconds, 10 * spent));
     }
+  }
+
+  function rested() {
+    clearTimeout(timer);
+    timer = 0;
+    go();
   }
 
   document.addEventListener("visibilitychange", go);
@@ -30,5 +37,5 @@ export function lazily(section, note, seconds, work) {
     const watch = (entries) => ((seen = entries.at(-1).isIntersecting), go());
     new IntersectionObserver(watch, { rootMargin: "200px" }).observe(section);
   }
-  return () => ((due = true), go());
+  return (now) => ((due = true), now === true ? rested() : go());
 }

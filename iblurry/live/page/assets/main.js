@@ -20,6 +20,7 @@ function found() {
   at("lost").hidden = true;
   at("docs").hidden = kept() !== null; // a link cannot send the token
   status.stale(null);
+  curves.reset();
   history();
   classes.due();
   memory.due();

@@ -10,19 +10,20 @@ const sheet = at("sheet");
 /** Says that the memory changed. */
 export const due = lazily(at("memory"), at("memory-note"), 5, async () => update(await json("v1/memory?each=" + at("each").value)));
 
-at("each").addEventListener("change", due);
+at("each").addEventListener("change", () => due(true));
 
 function update(memory) {
   const labels = new Set(memory.classes.map((one) => one.label));
   for (const [label, group] of groups) if (!labels.has(label)) (group.box.remove(), groups.delete(label));
-  const weights = memory.classes.flatMap((one) => one.items.map((item) => item.importance)).filter((w) => w != null).sort((a, b) => a - b);
+  const items = memory.classes.flatMap((one) => one.items);
+  const weights = items.map((item) => item.importance).filter((weight) => weight != null).sort((a, b) => a - b);
   for (const one of memory.classes) renew(groups.get(one.label) ?? add(one.label), one, weights);
   const boxes = memory.classes.map((one) => groups.get(one.label).box);
   if (boxes.some((box, i) => sheet.children[i] !== box)) sheet.append(...boxes);
-  at("each-choice").hidden = at("memory-key").hidden = !memory.size;
-  at("memory-key").hidden ||= !weights.length;
+  at("each-choice").hidden = !memory.size;
+  at("memory-key").hidden = !weights.length;
   at("memory-none").hidden = memory.size > 0;
-  ready(sheet);
+  ready();
 }
 
 function add(label) {
@@ -45,7 +46,8 @@ function renew(group, one, weights) {
     weigh(element, group.label, item, weights);
     return element;
   });
-  if (elements.length !== group.list.children.length || elements.some((element, i) => group.list.children[i] !== element)) group.list.replaceChildren(...elements);
+  const same = elements.length === group.list.children.length && elements.every((element, i) => group.list.children[i] === element);
+  if (!same) group.list.replaceChildren(...elements);
 }
 
 function picture(item) {
@@ -56,7 +58,7 @@ function picture(item) {
 /** How many of those shown are less important, from 0 to 1: a rank, because importances differ by orders. */
 function weigh(element, label, item, weights) {
   const below = item.importance == null ? null : weights.findIndex((weight) => weight >= item.importance);
-  const level = below === null ? 1 : weights.length < 2 ? 1 : below / (weights.length - 1);
+  const level = below === null || weights.length < 2 ? 1 : below / (weights.length - 1);
   element.style.setProperty("--level", level.toFixed(3));
   element.classList.toggle("weighed", below !== null);
   const lines = ["row " + item.row, "since sample " + count(item.since)];

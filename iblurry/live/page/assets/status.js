@@ -1,34 +1,34 @@
 // The header: how the service is, in a word, a sentence and twelve numbers.
 import { NONE, at, bytes, count, duration, fill, make, percent, rate, say, write } from "./dom.js";
 
-const CARDS = { // what a number is called; those with a bar are shares of something
+const CARDS = {
   recent: "recent accuracy", overall: "overall accuracy", learnt: "learnt", queue: "queue", pace: "samples per second", known: "classes",
   held: "memory", model: "model version", drift: "drift of the mix", rate: "learning rate", checkpoint: "checkpoint", disk: "disk",
 };
-const BARS = ["queue", "held"];
+const BARS = ["queue", "held"]; // parts of something
 
 let last = null; // the newest status
 let heardAt = 0; // when, by this page's clock
 
-export function show(status) {
-  if (last?.state !== status.state) say("The service is " + status.state + ". " + status.sentence);
-  last = status;
+export function show(now) {
+  if (last?.state !== now.state) say("The service is " + now.state + ". " + now.sentence);
+  last = now;
   heardAt = performance.now();
-  card("recent", percent(status.recent_accuracy), "of the last " + count(Math.min(status.window, status.tested) || status.window));
-  card("overall", percent(status.accuracy), "of " + count(status.tested) + " tested");
-  card("learnt", count(status.learnt), "of " + count(status.accepted) + " accepted");
-  card("queue", count(status.queue), "room for " + count(status.queue_limit), status.queue / status.queue_limit);
-  card("pace", status.samples_per_second < 10 ? (status.samples_per_second ?? 0).toFixed(1) : count(status.samples_per_second), count(status.updates) + " updates");
-  card("known", count(status.classes), "of at most " + count(status.max_classes));
-  card("held", count(status.held), "of " + count(status.capacity), status.held / status.capacity);
-  card("drift", percent(status.drift), "against before");
-  card("rate", rate(status.learning_rate), status.loss == null ? "" : "loss " + rate(status.loss));
-  card("disk", bytes(status.disk_bytes), "at most " + bytes(status.disk_most));
-  at("queue-bar").classList.toggle("full", status.queue >= 0.9 * status.queue_limit);
-  write(at("sentence"), status.sentence);
-  write(at("version"), "iblurry " + status.iblurry);
-  badge(status.state);
-  document.title = (status.recent_accuracy == null ? "" : percent(status.recent_accuracy) + " · ") + status.state + " · iblurry live";
+  card("recent", percent(now.recent_accuracy), "of the last " + count(Math.min(now.window, now.tested) || now.window));
+  card("overall", percent(now.accuracy), "of " + count(now.tested) + " tested");
+  card("learnt", count(now.learnt), "of " + count(now.accepted) + " accepted");
+  card("queue", count(now.queue), "room for " + count(now.queue_limit), now.queue / now.queue_limit);
+  card("pace", (now.samples_per_second ?? 0).toLocaleString("en-US", { maximumFractionDigits: 1 }), count(now.updates) + " updates");
+  card("known", count(now.classes), "of at most " + count(now.max_classes));
+  card("held", count(now.held), "of " + count(now.capacity), now.held / now.capacity);
+  card("drift", percent(now.drift), "against before");
+  card("rate", rate(now.learning_rate), now.loss == null ? "" : "loss " + rate(now.loss));
+  card("disk", bytes(now.disk_bytes), "at most " + bytes(now.disk_most));
+  at("queue-bar").classList.toggle("full", now.queue >= 0.9 * now.queue_limit);
+  write(at("sentence"), now.sentence);
+  write(at("version"), "iblurry " + now.iblurry);
+  badge(now.state);
+  document.title = [percent(now.recent_accuracy), now.state, "iblurry live"].join(" · ");
   tick();
 }
 
@@ -51,9 +51,8 @@ function tick() {
   const saved = last.checkpoint_age_seconds;
   card("model", count(last.model), duration(last.model_age_seconds + since) + " old");
   card("checkpoint", saved == null ? "none yet" : duration(saved + since) + " ago", saved == null ? "" : "at sample " + count(last.checkpoint));
-  const threads = last.threads === 1 ? "1 thread" : last.threads + " threads";
-  const facts = [last.method, last.network, last.image.join("×"), last.device + ", " + threads, "up " + duration(last.uptime_seconds + since)];
-  if (last.restarts) facts.push("restarted " + (last.restarts === 1 ? "once" : last.restarts + " times"));
+  const facts = [last.method, last.network, last.image.join("×"), last.device, "up " + duration(last.uptime_seconds + since)];
+  if (last.restarts) facts.push("restarts: " + last.restarts);
   write(at("about"), facts.join(" · "));
 }
 

@@ -7,7 +7,7 @@ export const facts = new WeakMap();
 const closer = at("closer"), sheet = at("sheet");
 
 /** One picture can be reached by Tab, the others from it by arrows. */
-export function ready(sheet) {
+export function ready() {
   const reached = sheet.querySelector("li[tabindex='0']") ?? sheet.querySelector("li");
   if (reached) reached.tabIndex = 0;
 }
@@ -45,7 +45,7 @@ sheet.addEventListener("keydown", (event) => {
   if (here < 0) return;
   const other = (item) => item.parentElement !== items[here].parentElement; // up and down: to another class
   const next = {
-    ArrowRight: () => items[here + 1], ArrowLeft: () => items[here - 1], Home: () => items[0], End: () => items.at(-1),
+    ArrowRight: () => items[here + 1], ArrowLeft: () => items[here - 1],
     ArrowDown: () => items.slice(here).find(other), ArrowUp: () => items.slice(0, here).findLast(other)?.parentElement.firstElementChild,
   }[event.key];
   if (!next) return;

@@ -10,13 +10,11 @@ const pictures = new Set();
 let turn = Promise.resolve(); // teaching keeps the order: a stream has one
 
 function add(files) {
-  const all = [...files];
-  const wrong = all.find((file) => file.type && !file.type.startsWith("image/"));
-  const fit = all.filter((file) => !file.type || file.type.startsWith("image/"));
+  const fit = [...files].filter((file) => !file.type || file.type.startsWith("image/"));
   const room = MOST - pictures.size;
   note(
-    fit.length > room ? `The page holds ${MOST} pictures at a time; for a folder of them: iblurry send FOLDER.`
-      : wrong ? wrong.name + " is not a picture; PNG, JPEG and the like are." : "",
+    fit.length > room ? `The page takes ${MOST} pictures at a time; for a folder: iblurry send FOLDER.`
+      : fit.length < files.length ? "Only pictures can be asked about: PNG, JPEG and the like." : "",
   );
   const fresh = fit.slice(0, room).map(entry);
   at("tray").prepend(...fresh.map((picture) => picture.row));
@@ -29,8 +27,8 @@ function entry(file) {
   const image = make("img", { src: source, alt: "", decoding: "async" });
   image.addEventListener("error", () => image.replaceWith(make("span", { class: "blank" }, "no preview")), { once: true });
   const said = make("div", { class: "answers" }), fate = make("p", { class: "fate" });
-  const away = make("button", { type: "button", class: "away", "aria-label": "Remove " + file.name, title: "Remove" }, "×");
-  const row = make("li", {}, image, make("div", {}, make("p", { class: "file" }, named(file.name || "pasted picture")), said, fate), away);
+  const away = make("button", { type: "button", class: "away", "aria-label": "Remove " + file.name }, "×");
+  const row = make("li", {}, image, make("div", {}, make("p", { class: "file" }, named(file.name)), said, fate), away);
   const picture = { file, source, row, said, fate, taught: false, stop: new AbortController() };
   away.addEventListener("click", () => (remove(picture), changed(), at("files").focus()));
   pictures.add(picture);
@@ -57,8 +55,7 @@ async function question(asked) {
     await attempt(picture.said, async () => {
       const answer = await ask(picture.file);
       picture.said.replaceChildren(...answered(answer));
-      const best = answer.top[0];
-      if (best) say((picture.file.name || "pasted picture") + ": " + best.label + ", " + percent(best.probability, 0));
+      say(picture.file.name + ": " + answer.top[0].label + ", " + percent(answer.top[0].probability, 0));
     });
   }
 }
