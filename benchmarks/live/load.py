@@ -1,4 +1,4 @@
-"""`python -m benchmarks.live.load`: what answers cost while a service learns at full speed, and learning while it answers.
+"""`python -m benchmarks.live.load`: what answers cost while a service learns at full speed, and the other way round.
 
 All in one run on one machine: the learner alone, the service learning without questions, answering at rest, and both.
 """

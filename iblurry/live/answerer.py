@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.live.exchange import Answers
 from iblurry.live.settings import Settings
-from iblurry.live.snapshot import Answering, Answers
+from iblurry.live.snapshot import Answering
 
 TOGETHER = 64  # images answered at once, where several requests wait
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pydantic_core import from_json
 
 from iblurry.data.pictures import Shape
+from iblurry.live.exchange import Labelled
 from iblurry.live.limits import Limits
-from iblurry.live.log import Labelled
 from iblurry.live.pictures import Pictures, arrange, unbase64, unpack
 from iblurry.live.refusal import Refusal
 

@@ -29,7 +29,7 @@ class Child:
         self.closing = False
         self._pipe: Connection | None = None
         self._sending = threading.Lock()
-        self._thread = threading.Thread(target=self._watch, name="child")
+        self._thread = threading.Thread(target=self._watch, name="child", daemon=True)
         self._wake = threading.Event()  # cuts a wait before a restart short
 
     def start(self) -> None:
@@ -57,7 +57,7 @@ class Child:
         fruitless = 0
         while True:
             learnt, end = self._live()
-            if self.closing or end in ("stalled", "stopped"):
+            if self.closing or end == "stalled":
                 return
             fruitless = 0 if learnt else fruitless + 1
             if fruitless >= GIVE_UP:

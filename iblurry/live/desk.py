@@ -23,7 +23,8 @@ from iblurry.live.pictures import thumbnail
 from iblurry.live.refusal import Refusal
 
 if TYPE_CHECKING:
-    from iblurry.live.service import Answers, Kept, Service
+    from iblurry.live.exchange import Answers, Kept
+    from iblurry.live.service import Service
 
 Result = TypeVar("Result")
 ENDPOINTS = (

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from iblurry.errors import CheckpointError, DivergedError
 from iblurry.experiment import checkpoint
+from iblurry.live.exchange import Kept
 from iblurry.live.log import Entry
 from iblurry.live.quality import RIGHT, UNTESTED, WRONG, Quality
 from iblurry.live.settings import Settings
 from iblurry.parts import Importance
-
-
-class Kept(NamedTuple):
-    """A sample of the memory."""
-
-    row: int
-    label: str
-    importance: float | None
-    since: int  # its place among the samples that were offered to the memory
-    pixels: NDArray[np.uint8]
 
 
 class Learning:

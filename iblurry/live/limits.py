@@ -9,7 +9,7 @@ from iblurry.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """All of them at least 1."""
+    """A request beyond one of them is refused with a sentence."""
 
     body: int = 16 * 2**20  # bytes of a request
     pixels: int = 16_000_000  # of one encoded image, before it is decoded
@@ -23,10 +23,5 @@ class Limits:
 
     def __post_init__(self) -> None:
         for limit in fields(self):
-            if not getattr(self, limit.name) >= 1:
-                raise InputError(f"The limit {limit.name}={getattr(self, limit.name)} must be at least 1.")
-        if self.batch > self.queue:
-            raise InputError(
-                f"A batch of {self.batch} could never be accepted into a queue of {self.queue}; give queue at least "
-                f"{self.batch}, or a smaller batch."
-            )
+            if not getattr(self, limit.name) > 0:
+                raise InputError(f"The limit {limit.name}={getattr(self, limit.name)} must be above 0.")

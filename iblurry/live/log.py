@@ -9,11 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from iblurry.errors import DataError
 from iblurry.experiment.disk import sync_folder
+from iblurry.live.exchange import Labelled, Receipt
 from iblurry.live.refusal import Refusal
 
 FILE = "samples.sqlite"
@@ -30,21 +28,6 @@ CREATE TABLE IF NOT EXISTS request (number INTEGER PRIMARY KEY, key TEXT NOT NUL
 CREATE TABLE IF NOT EXISTS total (accepted INTEGER NOT NULL);
 INSERT INTO total SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM total);
 """
-
-
-class Labelled(NamedTuple):
-    """A sample as it was sent."""
-
-    label: str
-    pixels: NDArray[np.uint8]  # (C, H, W)
-
-
-class Receipt(NamedTuple):
-    """The numbers of samples that were accepted, from 1; `repeated` when that had been done before."""
-
-    first: int
-    last: int
-    repeated: bool = False
 
 
 class Entry(NamedTuple):

@@ -25,8 +25,7 @@ IDLE_SECONDS = 0.5  # to look for work again without being called
 
 def learn(pipe: Connection, folder: Path, settings: Settings) -> None:
     """The whole life of the process. Nothing it knows is lost with it: the log and the checkpoints have it all."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the server, which asks politely through the pipe
-        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which asks politely through the pipe
     import torch
 
     torch.set_num_threads(settings.threads)
@@ -54,6 +53,7 @@ class Working:
         self._points: list[dict[str, Any]] = []  # since the last report
 
     def work(self) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: self._obey(("stop",)))
         for sentence in self.learning.recover():
             self.pipe.send(("said", sentence))
         self.pace.saved()

@@ -27,6 +27,8 @@ class Room:
 
     def check(self, count: int, *, log: Log, standing: Standing) -> None:
         """Refusal where so many more are too many."""
+        if count > self.limits.queue:
+            raise Refusal(413, "too_many", f"{count} samples are more than may wait ({self.limits.queue}); send fewer.")
         waiting = log.accepted - standing.learnt
         if waiting + count > self.limits.queue:
             pace = max(SLOWEST, standing.samples_per_second)

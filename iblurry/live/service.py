@@ -16,17 +16,14 @@ from iblurry.errors import StoppedError
 from iblurry.experiment.lock import held
 from iblurry.live.answerer import Answerer
 from iblurry.live.child import Child
-from iblurry.live.learning import Kept
+from iblurry.live.exchange import Answers, Kept, Labelled, Receipt
 from iblurry.live.limits import Limits
-from iblurry.live.log import Labelled, Log, Receipt
+from iblurry.live.log import Log
 from iblurry.live.refusal import Refusal
 from iblurry.live.room import Room
 from iblurry.live.settings import Settings
-from iblurry.live.snapshot import Answers
 from iblurry.live.standing import Standing
 from iblurry.live.writer import Writer
-
-__all__ = ["Answers", "Kept", "Labelled", "Receipt", "Service"]
 
 LOCK = "service.lock"
 EVENTS = 256  # that wait for one listener; a slow one loses its oldest

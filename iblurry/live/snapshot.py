@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,15 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from iblurry.learner import Learner
+from iblurry.live.exchange import Answers
 from iblurry.live.settings import Settings
-
-
-class Answers(NamedTuple):
-    """For each image the probability of each class met so far; `model` is how many samples it had learnt."""
-
-    model: int
-    labels: tuple[str, ...]
-    probabilities: NDArray[np.float32]  # (B, labels)
 
 
 def taken(learner: Learner, at: int) -> bytes:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from iblurry.live.log import Labelled, Log, Receipt, digest_of
+from iblurry.live.exchange import Labelled, Receipt
+from iblurry.live.log import Log, digest_of
 from iblurry.live.refusal import Refusal
 
 LOGGER = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ class Writer:
     def __init__(self, log: Log, *, allow: Callable[[int], None], tell: Callable[[list[str]], None]) -> None:
         self.log, self._allow, self._tell = log, allow, tell
         self._waiting: queue.SimpleQueue[Request | int | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="writer")
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

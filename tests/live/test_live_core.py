@@ -12,11 +12,12 @@ import torch
 
 from iblurry.data.load import load
 from iblurry.errors import BusyError, InputError, StoppedError
+from iblurry.live.exchange import Labelled
 from iblurry.live.learning import Learning
 from iblurry.live.limits import Limits
 from iblurry.live.log import Entry
 from iblurry.live.refusal import Refusal
-from iblurry.live.service import Labelled, Service
+from iblurry.live.service import Service
 from iblurry.live.settings import Settings
 
 SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4)
@@ -111,7 +112,8 @@ def test_a_life(digits, tmp_path):
     np.testing.assert_array_equal(after.probabilities, before.probabilities)
 
 
-def test_a_lost_process_is_started_again(digits, tmp_path):
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM])
+def test_a_lost_process_is_started_again(blow, digits, tmp_path):
     folder = tmp_path / "live"
 
     async def live():
@@ -119,7 +121,7 @@ def test_a_lost_process_is_started_again(digits, tmp_path):
         await service.start()
         await service.learn(some(digits, 0, 200))
         await until(lambda: service.status()["learnt"] > 20)
-        os.kill(service._child.pid, signal.SIGKILL)
+        os.kill(service._child.pid, blow)
         await service.predict(digits.test.images[:1])  # from the last snapshot
         await until(lambda: service.status()["restarts"] == 1)
         assert service.status()["state"] == "recovering"

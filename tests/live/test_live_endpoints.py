@@ -11,14 +11,14 @@ import re
 import numpy as np
 import pytest
 
+from iblurry.live.exchange import Labelled
 from iblurry.live.limits import Limits
-from iblurry.live.log import Labelled
 from iblurry.live.refusal import Refusal
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 from iblurry.live import schema
 from iblurry.live.desk import sheet, worded
-from iblurry.live.service import Answers, Kept
+from iblurry.live.exchange import Answers, Kept
 
 DARK, LIGHT = bytes(48), bytes([200]) * 48  # of 3 x 4 x 4
 RAW = {"Content-Type": "application/octet-stream"}

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from iblurry.live.log import Labelled
+from iblurry.live.exchange import Labelled
 from iblurry.live.prometheus import BUCKETS, CLASS, KIND, STATUS, Requests, metrics
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"

@@ -10,7 +10,8 @@ import pytest
 
 from iblurry.errors import DataError
 from iblurry.live import log as logs
-from iblurry.live.log import Entry, Labelled, Log, Reader, Receipt, digest_of, most_bytes
+from iblurry.live.exchange import Labelled, Receipt
+from iblurry.live.log import Entry, Log, Reader, digest_of, most_bytes
 from iblurry.live.refusal import Refusal
 from iblurry.live.writer import Writer
 

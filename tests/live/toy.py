@@ -6,29 +6,14 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.live.exchange import Answers, Kept, Labelled, Receipt
 from iblurry.live.limits import Limits
-from iblurry.live.log import Labelled, Receipt
 from iblurry.live.refusal import Refusal
-
-
-class Answers(NamedTuple):  # as the service's, which brings torch along
-    model: int
-    labels: tuple[str, ...]
-    probabilities: NDArray[np.float32]
-
-
-class Kept(NamedTuple):
-    row: int
-    label: str
-    importance: float | None
-    since: int
-    pixels: NDArray[np.uint8]
-
 
 UP = {"restarts": 0, "uptime_seconds": 12.3}
 
