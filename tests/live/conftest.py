@@ -69,7 +69,7 @@ def running():
         def stop():
             if thread.is_alive():
                 held["loop"].call_soon_threadsafe(held["stop"].set)
-            thread.join(20)
+            thread.join(60)
             listener.close()
             assert not thread.is_alive(), "the server does not stop"
             assert "error" not in held, held["error"]
@@ -77,7 +77,7 @@ def running():
         thread = threading.Thread(target=live, daemon=True)
         thread.start()
         stops.append(stop)
-        assert up.wait(10)
+        assert up.wait(60)
         return listener.getsockname()[1], stop
 
     yield begin
