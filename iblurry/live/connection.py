@@ -139,8 +139,12 @@ class Connection(HttpToolsProtocol):
             return
         self.requests.note("", no.status, 0.0)
         if self.cycle is not None and not self.cycle.response_complete:
-            if self.pipeline or self.cycle.response_started or not self.cycle.more_body:
-                self.transport.abort()  # it would look like a part of the answer that is on its way
+            if not self.cycle.more_body:  # what came before is whole: it is answered, and nothing else is heard
+                self.cycle.keep_alive = False
+                self.flow.pause_reading()
+                return
+            if self.cycle.response_started or self.pipeline:
+                self.transport.abort()  # the no would look like a part of another answer
                 return
             self.cycle.disconnected = True
             self.cycle.message_event.set()
