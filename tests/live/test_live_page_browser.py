@@ -86,7 +86,8 @@ def test_what_happens_appears_without_reload(service, visit):
     assert tab.inner_text("#learnt") == "740"
     assert tab.locator("#queue-bar").evaluate("bar => bar.style.width") == "95%"
     assert tab.locator("#queue-bar.full").count() == 1
-    service.learn("frog")
+    service.seen["frog"] = 1
+    service.tell("class", {"label": "frog"})
     wait_for_text(tab, "#classes", "frog")
     assert tab.locator("tr.new th", has_text="frog").count() == 1
     assert "frog" in tab.text_content("#spoken")
