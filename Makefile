@@ -29,7 +29,7 @@ reproduction: $(READY)  ## docs/reproduction.md from the collected journals and 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("iblurry needs Python 3.11 or newer; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,sklearn]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,sklearn,live]'
 	touch $(READY)
 
 clean:

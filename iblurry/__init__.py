@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from iblurry.experiment.experiment import Experiment
     from iblurry.experiment.run import Often, Result, run
     from iblurry.learner import Learner
+    from iblurry.live.client import Client
     from iblurry.method import Head, Method, Pace, released
     from iblurry.methods import METHODS, Tuning, clib, er
 
@@ -30,6 +31,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.experiment.experiment": ("Experiment",),
     "iblurry.experiment.run": ("Often", "Result", "run"),
     "iblurry.learner": ("Learner",),
+    "iblurry.live.client": ("Client",),
     "iblurry.method": ("Head", "Method", "Pace", "released"),
     "iblurry.methods": ("METHODS", "Tuning", "clib", "er"),
 }
@@ -38,6 +40,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "METHODS",
     "Augment",
+    "Client",
     "Dataset",
     "Experiment",
     "Head",

@@ -8,6 +8,7 @@ IblurryError
 │   └── FolderError              a run folder of another experiment or version
 │       └── BusyError            one in which another process is running
 ├── CheckpointError              a checkpoint that cannot be trusted
+├── ServiceError                 a live service that says no, or does not answer
 └── StoppedError                 a run that had to stop and kept its last good checkpoint
     ├── DivergedError            the loss is no longer a number
     └── DiskFullError            the disk took no more
@@ -60,6 +61,19 @@ class BusyError(FolderError):
 
 class CheckpointError(IblurryError):
     """A checkpoint cannot be trusted."""
+
+
+class ServiceError(IblurryError):
+    """A live service says no, with a sentence, or does not answer.
+
+    `status` is that of HTTP, None where nothing came back; `code` is a word for programs; `retry_after` is in seconds.
+    """
+
+    def __init__(
+        self, sentence: str, *, status: int | None = None, code: str = "unreachable", retry_after: float | None = None
+    ) -> None:
+        super().__init__(sentence)
+        self.status, self.code, self.retry_after = status, code, retry_after
 
 
 class StoppedError(IblurryError):

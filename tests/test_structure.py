@@ -21,11 +21,11 @@ LAYERS = [  # imports only go up this list
     ["course", "method", "trainer", "refitter", "learner", "cost"],
     ["methods"],
     ["experiment"],
-    ["studies", "live"],
+    ["studies", "live", "estimator"],
     ["cli", "__main__"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-APART = [{"data", "augment", "network"}, {"studies", "live"}]  # rooms of one floor that do not know each other
+APART = [{"data", "augment", "network"}, {"studies", "live", "estimator"}]  # rooms of a floor, strangers
 KINDS = ["admission", "rehearsal", "terms", "gradient", "schedule", "readout"]
 
 

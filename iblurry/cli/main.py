@@ -24,6 +24,9 @@ VERBS = {
     "split": "Show, draw and export a stream: which class comes when.",
     "data": "List, fetch, import and look at data sets.",
     "methods": "List the methods: what they are made of, store and cost.",
+    "serve": "A live service: learns what it is sent, answers meanwhile.",
+    "send": "Teach a live service: pictures in folders, or a data set.",
+    "ask": "Ask a live service what pictures show.",
     "collect": "Keep finished runs as a few small texts each.",
     "reproduction": "The page that sets collected runs beside the paper's tables.",
 }
@@ -42,6 +45,10 @@ class Verbs(click.Group):
         verb: click.Command = getattr(importlib.import_module(f"iblurry.cli.{cmd_name}"), cmd_name)
         return verb
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The two of its own stand in the first and the last line: a screen has 24, and the verbs need them."""
+        self.format_commands(ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
@@ -50,8 +57,9 @@ class Verbs(click.Group):
 @click.group(
     cls=Verbs,
     invoke_without_command=True,
+    options_metavar="[--version]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
-    epilog="All have --help and --json. Exit: 0 done, 1 in part, 2 refused, 130 interrupted.",
+    epilog="All have --help (-h) and --json. Exit: 0 done, 1 in part, 2 refused, 130 interrupted.",
 )
 @click.version_option(__version__, prog_name="iblurry")
 @click.pass_context

@@ -41,6 +41,19 @@ class Number(click.ParamType):  # type: ignore[type-arg]  # generic only since c
         return float(number)
 
 
+class Shape(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.5
+    """Channels, height and width of an image, such as 3x32x32."""
+
+    name = "shape"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int, int]:
+        sizes = [_number(int, size) for size in str(value).lower().split("x")]
+        whole = [int(size) for size in sizes if size is not None and size >= 1]
+        if len(whole) != 3 or len(sizes) != 3:
+            raise InputError(f"{_name(param)} {value}: give channels x height x width, like 3x32x32 or 1x8x8.")
+        return whole[0], whole[1], whole[2]
+
+
 class Seeds(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.5
     """Seeds, separated by commas, none of them twice."""
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iblurry.errors import BusyError, DataError, FolderError, InputError
-from iblurry.experiment.disk import replace_file, stops_when_full
+from iblurry.errors import DataError, FolderError, InputError
+from iblurry.experiment.disk import replace_file
+from iblurry.experiment.lock import held
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
@@ -89,27 +87,9 @@ class RunFolder:
     @contextmanager
     def held(self, patience: float | None = None) -> Iterator[None]:
         """Nobody else runs in this folder meanwhile; the system lets go of the lock when the process ends, however."""
-        try:
-            with stops_when_full(self.path):
-                self.path.mkdir(parents=True, exist_ok=True)
-                lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise FolderError(f"{self.path} cannot be written: {error.strerror}. Choose another --out.") from error
-        try:
-            self._lock(lock, PATIENCE if patience is None else patience)
+        usual = PATIENCE if patience is None else patience
+        with held(self.path / "lock", patience=usual, remedy="choose another --out"):
             yield
-        finally:
-            os.close(lock)
-
-    def _lock(self, lock: int, patience: float) -> None:
-        for _ in range(int(patience / 0.1) + 1):
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(0.1)
-            else:
-                return
-        raise BusyError(f"Another process is running in {self.path}; wait for it, or choose another --out.")
 
     def _check_format(self, about: dict[str, Any]) -> None:
         if about.get("format") != FORMAT:

@@ -1,1 +1,1 @@
-"""The live learner: a service that learns from a running stream and answers at any time."""
+"""The live learner: learns from samples as they arrive, answers at any time, and loses nothing."""

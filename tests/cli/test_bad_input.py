@@ -14,7 +14,7 @@ from iblurry.data.sources.arrays import save
 from tests.cli.conftest import QUICK
 
 REFUSALS = {  # a command line: words of its sentence
-    "rnu": "called 'rnu'. Did you mean 'run'? Known: collect, data, figure,",
+    "rnu": "called 'rnu'. Did you mean 'run'? Known: ask, collect, data, figure,",
     "--nonsense": "No such option '--nonsense'. See `iblurry --help`.",
     # names
     "run clbi": "no method called 'clbi'. Did you mean 'clib'? Known: ",

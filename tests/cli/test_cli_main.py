@@ -45,6 +45,15 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry data list": ["--json", "--home"],
     "iblurry data show": ["SPEC", "--sheet", "--json", "--home"],
     "iblurry methods": ["[METHOD]...", "--import", "--json"],
+    "iblurry serve": [
+        *("--method", "--network", "--memory", "--image", "--max-classes", "--seed", "--updates-per-sample", "--batch"),
+        *("--data-dir", "--host", "--port", "--token", "--json", "--device", "--threads", "--queue"),
+    ],
+    "iblurry send": [
+        *("PLACE...", "--label", "--shuffle", "--seed", "--limit", "--resume-key", "--wait"),
+        *("--url", "--token", "--json"),
+    ],
+    "iblurry ask": ["IMAGE...", "--top", "--url", "--token", "--json"],
     "iblurry collect": ["[RUN]...", "--out", "--import", "--json"],
     "iblurry figure": [*SELECTING, "--kind", "--out", "--runs", "--metric", "--import", "--json"],
     "iblurry report": ["[DIR]", "--out", "--title", "--study", "--import", "--json"],
@@ -116,7 +125,7 @@ from iblurry.cli.main import main
 try:
     main({[*verb, "--help"]})
 finally:
-    print([name for name in ("torch", "numpy", "rich", "matplotlib") if name in sys.modules])
+    print([name for name in ("torch", "numpy", "rich", "matplotlib", "fastapi") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"Usage: {' '.join(['iblurry', *verb])} ")

@@ -1,0 +1,1 @@
+"""What the live service is put through: kills, load, and nonsense."""

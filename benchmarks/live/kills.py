@@ -1,0 +1,159 @@
+"""`python -m benchmarks.live.kills --times 50`: a service killed again and again under load loses and doubles nothing.
+
+Two writers and a reader work all the time. At the end every acknowledged sample must have a number of its own, without
+a gap, and the last checkpoint must be that of a learner that took the samples in this order in peace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.live.serving import Serving, words_of
+from iblurry.data.dataset import Dataset
+from iblurry.data.load import load
+from iblurry.errors import ServiceError
+from iblurry.live.client import Client
+
+DATA = "shapes:classes=10,train=200,test=20,size=8,channels=1"
+SETTINGS: dict[str, object] = {"network": "mlp", "image": "1x8x8", "memory": 60, "batch": 8, "queue": 400}
+BATCH = 8  # samples of a request, at most
+PATIENCE = 120.0
+
+
+@dataclass
+class Told:
+    """What came back to the writers and the reader."""
+
+    order: dict[int, int] = field(default_factory=dict)  # number of a sample -> which one it was
+    twice: list[int] = field(default_factory=list)  # numbers given to two samples
+    requests: int = 0
+    repeated: int = 0  # requests that had been accepted before a kill cut their answer off
+    answers: int = 0
+    unanswered: int = 0  # questions that met no service
+    wrong: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """1 where something was lost, doubled or learnt otherwise."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--times", type=int, default=50, help="kills")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of load before a kill, at most")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="the service's folder; a temporary one unless told")
+    given = parser.parse_args(words)
+    with tempfile.TemporaryDirectory() as temporary:
+        row = killed(given.out or Path(temporary) / "live", times=given.times, seconds=given.seconds, seed=given.seed)
+    print(json.dumps(row, indent=1))
+    return 0 if row["whole"] and row["same"] and not row["wrong"] else 1
+
+
+def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, Any]:
+    """The story of one service."""
+    chance, data = random.Random(seed), load(DATA)
+    serving, told = Serving(folder, *words_of(SETTINGS)), Told()
+    serving.start()
+    threads = [threading.Thread(target=write, args=(serving.url, data, told, seed + i)) for i in range(2)]
+    threads.append(threading.Thread(target=read, args=(serving.url, data, told)))
+    for thread in threads:
+        thread.start()
+    began = time.monotonic()
+    for number in range(times):
+        time.sleep(chance.uniform(0, seconds))
+        serving.kill(everything=bool(number % 2))
+        serving.start()
+        print(json.dumps({"kill": number + 1, "acknowledged": len(told.order)}), flush=True)
+    time.sleep(seconds)
+    told.over.set()
+    for thread in threads:
+        thread.join()
+    client = Client(serving.url, patience=PATIENCE)
+    client.wait(timeout=PATIENCE)
+    status = client.status()
+    code = serving.stop()
+    return {
+        "kills": times,
+        "seconds": round(time.monotonic() - began, 1),
+        "acknowledged": len(told.order),
+        "accepted": status["accepted"],
+        "requests": told.requests,
+        "of them repeated": told.repeated,
+        "answers": told.answers,
+        "unanswered": told.unanswered,
+        "wrong": told.wrong,
+        "whole": not told.twice and sorted(told.order) == list(range(1, status["accepted"] + 1)),
+        "same": same(folder, data, told.order),
+        "exit code": code,
+    }
+
+
+def write(url: str, data: Dataset, told: Told, seed: int) -> None:
+    """Sends one batch after another, each until it is acknowledged, also across kills."""
+    chance, client = random.Random(seed), Client(url, patience=PATIENCE)
+    while not told.over.is_set():
+        chosen = [chance.randrange(len(data.train)) for _ in range(chance.randint(1, BATCH))]
+        receipt = client.learn(
+            [data.train.images[i] for i in chosen], [data.classes[data.train.labels[i]] for i in chosen]
+        )
+        with told.lock:
+            told.requests += 1
+            told.repeated += bool(receipt.repeated)
+            if receipt.last - receipt.first + 1 != len(chosen):
+                told.wrong.append(f"{len(chosen)} samples were numbered {receipt.first} to {receipt.last}")
+            for number, which in zip(range(receipt.first, receipt.last + 1), chosen, strict=False):
+                if number in told.order:
+                    told.twice.append(number)
+                told.order[number] = which
+
+
+def read(url: str, data: Dataset, told: Told) -> None:
+    """Asks all the time; a service that is away is no answer, but whatever answers answers well."""
+    client = Client(url, patience=0)
+    while not told.over.is_set():
+        try:
+            (answer,) = client.predict([data.test.images[0]], top=10)
+        except ServiceError as error:
+            told.unanswered += 1
+            if error.status is not None and error.status >= 500:
+                told.wrong.append(str(error))
+            time.sleep(0.02)
+        else:
+            told.answers += 1
+            if abs(sum(guess.probability for guess in answer.top) - 1) > 1e-3:
+                told.wrong.append(f"{answer} does not add up")
+
+
+def same(folder: Path, data: Dataset, order: dict[int, int]) -> bool:
+    """Whether the last checkpoint is, byte for byte, that of a learner nobody disturbed."""
+    import torch
+
+    from iblurry.live.learning import Learning
+    from iblurry.live.log import Entry
+    from iblurry.live.settings import Settings
+
+    settings = Settings.of(folder)
+    torch.set_num_threads(settings.threads)
+    peace = folder.parent / "peace"
+    learning = Learning(peace, settings)
+    for at, which in sorted(order.items()):
+        pixels = np.ascontiguousarray(data.train.images[which])
+        learning.learn(Entry(at, data.classes[data.train.labels[which]], pixels.tobytes()))
+    learning.save()
+    name = f"checkpoint-{len(order):012d}.safetensors"
+    return (folder / name).exists() and (folder / name).read_bytes() == (peace / name).read_bytes()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,186 @@
+"""`python -m benchmarks.live.load`: what answers cost while a service learns at full speed, and the other way round.
+
+All in one run on one machine: the learner alone, the service learning without questions, answering at rest, and both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.live.serving import Serving, words_of
+from iblurry.data.dataset import Dataset
+from iblurry.data.load import load
+from iblurry.live.client import Client
+
+DATA = "shapes:classes=10,train=300,test=50,size=32,channels=3"
+SETTINGS: dict[str, object] = {"network": "convnet", "image": "3x32x32", "memory": 500}
+BATCH = 50  # samples of a request
+MOST_MS, LEAST_SHARE = 50.0, 0.7  # p99 of an answer while learning; of the learner's rate alone
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """1 where a figure is missed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--samples", type=int, default=1500, help="to warm up with: the memory is full then")
+    parser.add_argument("--seconds", type=float, default=15, help="of each part")
+    parser.add_argument("--questions", type=float, default=50, help="a second")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    given = parser.parse_args(words)
+    with tempfile.TemporaryDirectory() as temporary:
+        found = measured(Path(temporary), given.samples, given.seconds, given.questions)
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1) + "\n")
+    print(table(found))
+    return 0 if all(figure["reached"] for figure in found["figures"]) else 1
+
+
+def measured(folder: Path, samples: int, seconds: float, questions: float) -> dict[str, Any]:
+    data = load(DATA)
+    alone = offline(folder / "offline", data, samples, seconds)
+    serving = Serving(folder / "live", *words_of(SETTINGS))
+    began = time.monotonic()
+    serving.start()
+    started = time.monotonic() - began
+    client = Client(serving.url)
+    with teaching(serving.url, data):
+        while client.status()["learnt"] < samples:
+            time.sleep(0.2)
+        silent = rate(client, seconds)
+        busy_asked = Asking(serving.url, data, questions)
+        busy = rate(client, seconds)
+        learning = busy_asked.stop()
+    client.wait(timeout=600)
+    resting = Asking(serving.url, data, questions)
+    time.sleep(seconds)
+    rest = resting.stop()
+    serving.stop()
+    p99, share = learning["p99 ms"], busy / alone
+    return {
+        "seconds to start": started,
+        "samples a second": {"learner alone": alone, "service, no questions": silent, "service, with questions": busy},
+        "answers": {"at rest": rest, "while learning": learning},
+        "figures": [
+            {
+                "name": "p99 of an answer while learning, ms",
+                "measured": p99,
+                "to reach": MOST_MS,
+                "reached": p99 <= MOST_MS,
+            },
+            {
+                "name": "learning with questions / alone",
+                "measured": share,
+                "to reach": LEAST_SHARE,
+                "reached": share >= LEAST_SHARE,
+            },
+        ],
+    }
+
+
+def offline(folder: Path, data: Dataset, samples: int, seconds: float) -> float:
+    """Samples a second of the learner by itself, in this process, with the service's threads and a full memory."""
+    import torch
+
+    from iblurry.live.settings import Settings
+
+    settings = Settings.of(folder)
+    torch.set_num_threads(settings.threads)
+    learner = settings.learner()
+    endless = samples_of(data)
+    for _ in range(samples):
+        learner.observe(*next(endless))
+    began, done = time.monotonic(), 0
+    while time.monotonic() - began < seconds:
+        learner.observe(*next(endless))
+        done += 1
+    return done / (time.monotonic() - began)
+
+
+def samples_of(data: Dataset) -> Iterator[tuple[Any, str]]:
+    chance = np.random.default_rng(1)
+    while True:
+        which = int(chance.integers(len(data.train)))
+        yield data.train.images[which], data.classes[data.train.labels[which]]
+
+
+@contextmanager
+def teaching(url: str, data: Dataset) -> Iterator[None]:
+    """Somebody keeps the queue full meanwhile."""
+    over = threading.Event()
+
+    def teach() -> None:
+        client, endless = Client(url), samples_of(data)
+        while not over.is_set():
+            batch = [next(endless) for _ in range(BATCH)]
+            client.learn([image for image, _ in batch], [label for _, label in batch])
+
+    thread = threading.Thread(target=teach)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def rate(client: Client, seconds: float) -> float:
+    """Samples a second that a service learns."""
+    before, began = client.status()["learnt"], time.monotonic()
+    time.sleep(seconds)
+    learnt, now = client.status()["learnt"], time.monotonic()
+    return (learnt - before) / (now - began)
+
+
+class Asking:
+    """Somebody asks about one image at a time, so many times a second."""
+
+    def __init__(self, url: str, data: Dataset, questions: float) -> None:
+        self._client, self._image, self._every = Client(url), data.test.images[0], 1 / questions
+        self._over, self._spent = threading.Event(), [0.0][:0]
+        self._thread = threading.Thread(target=self._ask)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        due = time.perf_counter()
+        while not self._over.is_set():
+            began = time.perf_counter()
+            self._client.predict([self._image])
+            self._spent.append(time.perf_counter() - began)
+            due = max(due + self._every, time.perf_counter())
+            time.sleep(max(0.0, due - time.perf_counter()))
+
+    def stop(self) -> dict[str, float]:
+        self._over.set()
+        self._thread.join()
+        p50, p99 = np.percentile(self._spent, [50, 99]) * 1000
+        return {
+            "questions": len(self._spent),
+            "p50 ms": float(p50),
+            "p99 ms": float(p99),
+            "most ms": 1000 * max(self._spent),
+        }
+
+
+def table(found: dict[str, Any]) -> str:
+    lines = [f"{'started in':<34}{found['seconds to start']:>9.2f} s"]
+    lines += [f"{name:<34}{value:>9.1f} samples/s" for name, value in found["samples a second"].items()]
+    for name, row in found["answers"].items():
+        about = f"p50 {row['p50 ms']:.2f}, p99 {row['p99 ms']:.2f}, most {row['most ms']:.2f} ms of {row['questions']}"
+        lines.append(f"{'answers ' + name:<34}{about}")
+    for row in found["figures"]:
+        verdict = "reached" if row["reached"] else "missed"
+        lines.append(f"{row['name']:<40}{row['measured']:>8.2f}  to reach {row['to reach']:>6.2f}  {verdict}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,105 @@
+"""`iblurry serve`: a service that learns what it is sent and answers meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iblurry.cli.calling import token_option
+from iblurry.cli.places import check_folder
+from iblurry.cli.sections import Sections
+from iblurry.cli.values import Shape, Whole
+from iblurry.errors import InputError
+
+if TYPE_CHECKING:
+    from iblurry.live.settings import Settings
+
+LIBRARIES = ("fastapi", "uvicorn", "httptools")  # the extra `live`
+SECTIONS = {
+    "Learning (a folder keeps what it began with)": (
+        *("method", "network", "memory", "image", "max_classes", "seed", "updates_per_sample", "batch"),
+    ),
+    "Places": ("data_dir", "host", "port", "token", "as_json"),
+    "Machine": ("device", "threads", "queue"),
+}
+EXAMPLES = """\b
+Examples:
+  iblurry serve
+  iblurry serve --data-dir pets --network resnet18 --image 3x64x64
+  iblurry serve --data-dir pets
+"""
+
+
+@click.command(cls=Sections, sections=SECTIONS, epilog=EXAMPLES)
+@click.option("--method", metavar="NAME", help="See `iblurry methods`.  [default: clib]")
+@click.option("--network", metavar="NAME", help="convnet, mlp, resnet18, resnet34.  [default: convnet]")
+@click.option("--memory", metavar="K", type=Whole(1), help="Samples that may be kept.  [default: 500]")
+@click.option("--image", metavar="CxHxW", type=Shape(), help="Channels, height, width.  [default: 3x32x32]")
+@click.option("--max-classes", metavar="N", type=Whole(1), help="Labels there may be.  [default: 100]")
+@click.option("--seed", metavar="S", type=Whole(0), help="Of all that is random.  [default: 1]")
+@click.option("--updates-per-sample", metavar="U", help="Such as 1, 3 or 1/4.  [default: 1]")
+@click.option("--batch", metavar="B", type=Whole(1), help="Samples of an update.  [default: 16]")
+@click.option(
+    "--data-dir",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    default="live",
+    show_default=True,
+    help="Where samples, checkpoints and these settings are kept.",
+)
+@click.option(
+    "--host", metavar="NAME", default="127.0.0.1", show_default=True, help="Any but loopback asks for a token."
+)
+@click.option("--port", metavar="P", type=Whole(0), default=8000, show_default=True, help="0: any that is free.")
+@token_option
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when it listens.")
+@click.option("--device", metavar="NAME", help="auto, cpu or cuda.  [default: cpu]")
+@click.option("--threads", metavar="T", type=Whole(1), help="Of the learner.  [default: 1]")
+@click.option("--queue", metavar="N", type=Whole(1), help="Samples that may wait to be learnt.  [default: 1000]")
+def serve(
+    data_dir: Path, host: str, port: int, token: str | None, queue: int | None, as_json: bool, **settings: Any
+) -> None:
+    """Start a live service, or go on with the one in FOLDER.
+
+    It learns labelled images as they are sent (`iblurry send`, HTTP, its page) and answers at any time (`iblurry ask`).
+    What it has accepted is on the disk before it says so. Ctrl-C saves and stops; the same command goes on.
+    """
+    check_folder(data_dir, f"--data-dir {data_dir}")
+    _check_installed()
+
+    from iblurry.live.limits import Limits
+    from iblurry.live.server import serve as listen
+    from iblurry.live.service import Service
+    from iblurry.live.settings import Settings
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    chosen = Settings.of(data_dir, **given)
+    # a batch that is longer than the queue would never be accepted
+    limits = Limits() if queue is None else Limits(queue=queue, batch=min(queue, Limits().batch))
+    service = Service(data_dir, chosen, limits)
+
+    def announce(url: str) -> None:
+        click.echo(json.dumps({"url": url, "pid": os.getpid()}) if as_json else _greeting(url, data_dir, chosen))
+
+    listen(service, host=host, port=port, token=token, on_ready=announce)
+
+
+def _check_installed() -> None:
+    missing = [name for name in LIBRARIES if (found := find_spec(name)) is None or found.origin is None]
+    if missing:
+        raise InputError(f"A live service needs {', '.join(missing)}; run: pip install 'iblurry[live]'.")
+
+
+def _greeting(url: str, folder: Path, settings: Settings) -> str:
+    shape = "x".join(map(str, settings.image))
+    return (
+        f"Listening on {url} (the page; the API is at {url}/docs)\n"
+        f"Learns with {settings.method} and {settings.network}: images {shape}, memory {settings.memory:,}, "
+        f"up to {settings.max_classes:,} classes; kept in {folder}\n"
+        "Ctrl-C saves and stops; the same command goes on."
+    )

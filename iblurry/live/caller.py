@@ -1,0 +1,168 @@
+"""Calls to a service over HTTP: connections that are kept, answers in JSON, patience with one that is busy or away."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from iblurry.errors import InputError, ServiceError
+
+BUSY = (429, 502, 503, 504)  # statuses that pass: the queue is full, or the service (behind a proxy) is being restarted
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds before another try, doubled each time
+SILENCE = 60.0  # seconds without a line of events, of which the service writes one every 15
+
+Answer = TypeVar("Answer")
+
+
+class Caller:
+    """One service at one address. May be used from several threads: each call has a connection to itself."""
+
+    def __init__(self, url: str, *, token: str | None, timeout: float) -> None:
+        self.url = url.rstrip("/")
+        self.timeout = timeout
+        self._make, self._host, self._port, self._prefix = _place(url)
+        self._headers = {"Accept": "application/json"}
+        if token is not None:
+            if not (token.isascii() and token.isprintable() and token.strip() == token != ""):
+                raise InputError("The token has characters that HTTP cannot carry; give printable ASCII.")
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._idle: list[HTTPConnection] = []  # open, and waiting for the next call
+
+    def call(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
+        """What the service answers; ServiceError where it says no or does not answer.
+
+        Every call may be made twice without harm: a kept connection may turn out to be closed by the other side.
+        """
+        send = (method, path, body, {**self._headers, **(headers or {})})
+        with self._in_a_sentence():
+            try:
+                kept = self._idle.pop()
+            except IndexError:
+                return self._exchange(self._connection(self.timeout), *send)
+            try:
+                return self._exchange(kept, *send)
+            except (ConnectionError, HTTPException):
+                return self._exchange(self._connection(self.timeout), *send)
+
+    @contextlib.contextmanager
+    def lines(self, path: str) -> Iterator[Iterator[str]]:
+        """The lines of an answer that does not end by itself."""
+        connection = self._connection(max(self.timeout, SILENCE))
+        try:
+            with self._in_a_sentence():
+                connection.request("GET", self._prefix + path, headers=self._headers)
+                response = connection.getresponse()
+                if response.status != 200:
+                    self._read(response)
+            yield self._each_line(response)
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Closes what is open; the next call opens anew."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _exchange(
+        self, connection: HTTPConnection, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Any:
+        done = False
+        try:
+            # A service that refuses a long body may answer, and close, before it has heard all of it.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(method, self._prefix + path, body, dict(headers))
+            response = connection.getresponse()
+            try:
+                return self._read(response)
+            finally:
+                done = response.isclosed() and not response.will_close
+        finally:
+            if done:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    def _read(self, response: HTTPResponse) -> Any:
+        content = response.read()
+        try:
+            answer = json.loads(content)
+        except ValueError:
+            answer = None
+        if response.status < 300 and answer is not None:
+            return answer
+        if isinstance(answer, dict) and {"error", "message"} <= answer.keys():
+            code, sentence = str(answer["error"]), str(answer["message"])
+        else:
+            code = "strange_answer"
+            sentence = (
+                f"{self.url} answers {response.status} {response.reason}, and not as iblurry does; check the address."
+            )
+        later = response.getheader("Retry-After", "")
+        raise ServiceError(
+            sentence, status=response.status, code=code, retry_after=float(later) if later.isdecimal() else None
+        )
+
+    def _each_line(self, response: HTTPResponse) -> Iterator[str]:
+        with self._in_a_sentence():
+            while line := response.readline():
+                yield line.decode("utf-8").rstrip("\r\n")
+
+    def _connection(self, timeout: float) -> HTTPConnection:
+        return self._make(self._host, self._port, timeout=timeout)
+
+    @contextlib.contextmanager
+    def _in_a_sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except ssl.SSLCertVerificationError as error:
+            sentence = f"The certificate of {self.url} is not trusted ({error}); see $SSL_CERT_FILE."
+            raise ServiceError(sentence, code="not_trusted") from error
+        except (OSError, HTTPException) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise ServiceError(
+                f"No answer from {self.url} ({why}); start the service with `iblurry serve`, or give its address."
+            ) from error
+
+
+def patiently(seconds: float, call: Callable[[], Answer]) -> Answer:
+    """Calls again, after longer and longer pauses or when the service says, while it is busy or away."""
+    began, pause = time.monotonic(), FIRST_PAUSE
+    while True:
+        try:
+            return call()
+        except ServiceError as error:
+            if not passes(error):
+                raise
+            wait = pause if error.retry_after is None else max(error.retry_after, FIRST_PAUSE)
+            spent = time.monotonic() - began
+            if spent + wait > seconds:
+                sentence = f"{error} It stayed so for {spent:.0f} s." if spent >= 1 else str(error)
+                raise ServiceError(
+                    sentence, status=error.status, code=error.code, retry_after=error.retry_after
+                ) from error
+        time.sleep(wait)
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def passes(error: ServiceError) -> bool:
+    """Whether the same call may well succeed a little later."""
+    return error.code == "unreachable" or error.status in BUSY
+
+
+def _place(url: str) -> tuple[type[HTTPConnection], str, int | None, str]:
+    """(kind of connection, host, port, what comes before every path)."""
+    try:
+        parts = urlsplit(url)
+        kind = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme]
+        host, port = parts.hostname, parts.port
+    except (KeyError, ValueError):
+        kind, host, port = HTTPConnection, None, None
+    if host is None or parts.query or parts.fragment or parts.username:
+        raise InputError(f"{url!r} is no address of a service; write http://HOST:PORT, such as http://127.0.0.1:8000.")
+    return kind, host, port, parts.path.rstrip("/")

@@ -1,0 +1,177 @@
+"""The process that learns: takes samples from the log in their order, publishes what answers, and saves."""
+
+from __future__ import annotations
+
+import signal
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from iblurry.errors import DiskFullError, IblurryError
+from iblurry.experiment.lock import held
+from iblurry.live.log import Reader
+from iblurry.live.settings import Settings
+
+LOCK = "learning.lock"  # one process at a time learns in a folder, also when its server was killed a moment ago
+PATIENCE = 60.0  # seconds to wait for that
+AT_ONCE = 32  # samples read together
+SAVE_SAMPLES, SAVE_SECONDS = 1000, 30.0  # between two checkpoints, whichever comes first
+PUBLISH_SECONDS = 0.05  # between two snapshots while there is more to learn
+SHARE = 0.05  # of the time that may go into publishing, and into reporting
+REPORT_SECONDS = 0.25
+IDLE_SECONDS = 0.5  # to look for work again without being called
+
+
+def learn(pipe: Connection, folder: Path, settings: Settings) -> None:
+    """The whole life of the process. Nothing it knows is lost with it: the log and the checkpoints have it all."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which asks politely through the pipe
+    import torch
+
+    torch.set_num_threads(settings.threads)
+    try:
+        with held(folder / LOCK, patience=PATIENCE, remedy="choose another --data-dir"):
+            Working(pipe, folder, settings).work()
+    except IblurryError as error:  # it would come to the same end again
+        pipe.send(("stalled", str(error)))
+    except (EOFError, BrokenPipeError):  # the server is gone; the next one goes on from the last checkpoint
+        return
+
+
+class Working:
+    """One sample after another, and between two of them whatever the server asks for."""
+
+    def __init__(self, pipe: Connection, folder: Path, settings: Settings) -> None:
+        from iblurry.live.learning import Learning
+
+        self.pipe = pipe
+        self.learning = Learning(folder, settings)
+        self.reader = Reader(folder)
+        self.stopping = False
+        self.pace = Pace()
+        self._published = self._reported = -1  # at which sample
+        self._points: list[dict[str, Any]] = []  # since the last report
+
+    def work(self) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: self._obey(("stop",)))
+        for sentence in self.learning.recover():
+            self.pipe.send(("said", sentence))
+        self.pace.saved()
+        self._publish()
+        self._report()
+        while not self.stopping:
+            entries = self.reader.after(self.learning.at, AT_ONCE)
+            if not entries:
+                self._rest()
+            for entry in entries:
+                if (point := self.learning.learn(entry)) is not None:
+                    self._points.append(point)
+                self.pace.learnt()
+                if self._is_over():
+                    break
+        self._save()
+        self.pipe.send(("stopped", self.learning.at))
+
+    def _is_over(self) -> bool:
+        """After every sample, whatever is due; True where somebody asked to stop."""
+        now = time.monotonic()
+        if self.pace.save_is_due(now, self.learning.at - (self.learning.saved or [0])[-1]):
+            self._save()
+        if now >= self.pace.publish_at:
+            self._publish()
+        if now >= self.pace.report_at:
+            self._report()
+        while self.pipe.poll():
+            self._obey(self.pipe.recv())
+        return self.stopping
+
+    def _rest(self) -> None:
+        """Nothing to learn: everybody knows the latest, and it is saved before long."""
+        self.pace.rested()
+        self._publish()
+        self._report()
+        if self.pace.save_is_due(time.monotonic(), 0):
+            self._save()
+        if self.pipe.poll(IDLE_SECONDS):
+            self._obey(self.pipe.recv())
+
+    def _obey(self, order: tuple[Any, ...]) -> None:
+        match order:
+            case ("wake",):
+                pass
+            case ("memory", number):
+                self.pipe.send(("memory", number, self.learning.memory()))
+            case ("stop",):
+                self.stopping = True
+
+    def _publish(self) -> None:
+        from iblurry.live.snapshot import taken
+
+        if self._published == self.learning.at:
+            return
+        began = time.monotonic()
+        self.pipe.send(("snapshot", self.learning.at, taken(self.learning.learner, self.learning.at)))
+        self._published = self.learning.at
+        self.pace.published(began)
+
+    def _report(self) -> None:
+        if self._reported == self.learning.at:
+            return
+        began = time.monotonic()
+        report = self.learning.report() | {"samples_per_second": self.pace.rate()}
+        points, self._points = self._points, []
+        self.pipe.send(("report", report, points))
+        self._reported = self.learning.at
+        self.pace.reported(began)
+
+    def _save(self) -> None:
+        """A full disk is told, and tried again later: the log has the samples meanwhile."""
+        try:
+            self.learning.save()
+        except DiskFullError as error:
+            self.pipe.send(("said", str(error)))
+        else:
+            self.pipe.send(("saved", self.learning.saved[-1] if self.learning.saved else 0, self.learning.dispensable))
+        self.pace.saved()
+
+
+class Pace:
+    """When what is due: costly things seldom enough to leave the time to learning."""
+
+    def __init__(self) -> None:
+        self.publish_at = self.report_at = 0.0
+        self._saved_at = 0.0
+        self._marks: list[tuple[float, int]] = []  # time, samples since the last rest
+        self._count = 0
+
+    def learnt(self) -> None:
+        self._count += 1
+
+    def rested(self) -> None:
+        self._marks.clear()
+        self._count = 0
+
+    def rate(self) -> float:
+        """Samples a second over the last seconds; 0 at rest."""
+        now = time.monotonic()
+        self._marks = [*self._marks, (now, self._count)][-20:]
+        (then, before), (_, count) = self._marks[0], self._marks[-1]
+        return (count - before) / (now - then) if now > then else 0.0
+
+    def save_is_due(self, now: float, samples: int) -> bool:
+        return samples >= SAVE_SAMPLES or now - self._saved_at >= SAVE_SECONDS
+
+    def saved(self) -> None:
+        self._saved_at = time.monotonic()
+
+    def published(self, began: float) -> None:
+        self.publish_at = _next(began, PUBLISH_SECONDS)
+
+    def reported(self, began: float) -> None:
+        self.report_at = _next(began, REPORT_SECONDS)
+
+
+def _next(began: float, least: float) -> float:
+    """After so many seconds, or later where it took long."""
+    now = time.monotonic()
+    return now + max(least, (now - began) / SHARE)

@@ -1,0 +1,166 @@
+"""Serves a live learner over HTTP until it is told to stop, and then closes it in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import math
+import re
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from iblurry.errors import InputError
+from iblurry.live.app import create_app
+from iblurry.live.bodies import KEY
+from iblurry.live.connection import Connection
+from iblurry.live.hosts import is_loopback
+from iblurry.live.limits import Limits
+
+if TYPE_CHECKING:
+    from iblurry.live.service import Service
+
+PATIENCE = 10.0  # seconds for answers that are on their way when the service is told to stop
+
+
+def serve(
+    service: Service,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    on_ready: Callable[[str], None] = print,
+) -> None:
+    """Starts the service, answers until SIGTERM or SIGINT, and closes it; `on_ready` gets the address.
+
+    Port 0 takes one that is free. Without a token only this machine itself may be served.
+    """
+    check_token(token)
+    with contextlib.closing(listen(host, port, token=token)) as listener:
+        asyncio.run(run(service, listener, token=token, on_ready=on_ready, stop=asyncio.Event()))
+
+
+async def run(
+    service: Service,
+    listener: socket.socket,
+    *,
+    token: str | None,
+    on_ready: Callable[[str], None],
+    stop: asyncio.Event,
+) -> None:
+    """The same on a socket that listens, in a loop that runs, until `stop` is set."""
+    with _signals(asyncio.get_running_loop(), stop):
+        await service.start()
+        app = create_app(service, token=token)  # now that it has the settings its folder began with
+        server = _Server(_config(app, service.limits), lambda: on_ready(url_of(listener)))
+        try:
+            serving = asyncio.create_task(server.serve([listener]))
+            told = asyncio.create_task(stop.wait())
+            await asyncio.wait([serving, told], return_when=asyncio.FIRST_COMPLETED)
+            told.cancel()
+            server.should_exit = True  # nobody is let in any more, those inside are answered
+            app.state.listeners.stopping.set()
+            await serving
+        finally:
+            await service.close()
+
+
+def listen(host: str, port: int, *, token: str | None) -> socket.socket:
+    """A socket bound to this address, if it may be."""
+    if not 0 <= port <= 65535:
+        raise InputError(f"There is no port {port}; give one from 1 to 65535, or 0 for any that is free.")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"The host {host!r} is not known here; give an address of this machine.") from error
+    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    if token is None and not is_loopback(str(address[0])):
+        raise InputError(
+            f"Others could reach {host}, and without a token they could teach and ask; "
+            "give a token, or serve 127.0.0.1 only."
+        )
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise InputError(_unbound(error, host, port)) from error
+    return listener
+
+
+def check_token(token: str | None) -> None:
+    """Refuses a token that no header can carry."""
+    if token is not None and not re.fullmatch(KEY, token):
+        raise InputError("A token is made of visible ASCII characters, without spaces; choose another.")
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where this machine reaches it."""
+    host, port = listener.getsockname()[:2]
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    host = everywhere.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, without its own idea of signals: it would end the process before the service is closed."""
+
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.on_started()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _config(app: object, given: Limits) -> uvicorn.Config:
+    class Bounded(Connection):
+        limits = given
+
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        http=Bounded,
+        ws="none",
+        lifespan="on",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=max(1, math.ceil(given.seconds)),
+        timeout_graceful_shutdown=math.ceil(PATIENCE),
+    )
+
+
+@contextlib.contextmanager
+def _signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT mean to stop in order, also when they come twice."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # they are for the main thread only
+        return
+    both = (signal.SIGTERM, signal.SIGINT)
+    before = {one: signal.signal(one, lambda *_: loop.call_soon_threadsafe(stop.set)) for one in both}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _unbound(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} of {host} is in use; stop what uses it, or give another (0 takes any that is free)."
+    if error.errno == errno.EACCES:
+        return f"Port {port} is not for this user; give one above 1023."
+    return f"{host} port {port} cannot be used ({error.strerror}); give an address of this machine."

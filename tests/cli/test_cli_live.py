@@ -1,0 +1,396 @@
+"""`iblurry serve`, `send` and `ask`: samples once and in order, interruptions that are told, mistakes in sentences."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from iblurry.data.load import load
+from iblurry.data.sources.arrays import save
+from iblurry.dice import Dice
+from iblurry.errors import InputError
+from iblurry.live.client import Client
+from iblurry.live.limits import Limits
+from tests.live.stand_in import StandIn
+
+
+@pytest.fixture
+def service(monkeypatch):
+    monkeypatch.delenv("IBLURRY_TOKEN", raising=False)
+    with StandIn() as stand_in:
+        monkeypatch.setenv("IBLURRY_URL", stand_in.url)
+        yield stand_in
+
+
+@pytest.fixture
+def pets(here):
+    """Two classes of pictures, and what does not belong there."""
+    for place in ("cat/1.png", "cat/more/2.PNG", "dog/3.jpg", "dog/4.bmp"):
+        path = here / "pets" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 7), (int(path.stem), 0, 0)).save(path)
+    (here / "pets" / "cat" / "notes.txt").write_text("a cat")
+    (here / "pets" / ".thumbnails").mkdir()
+    return here / "pets"
+
+
+def contents(*paths):
+    return [path.read_bytes() for path in paths]
+
+
+# send
+
+
+def test_a_folder_by_class(call, service, pets):
+    said = call("send", "pets", "--in-order")
+    assert said.code == 0
+    files = contents(pets / "cat/1.png", pets / "cat/more/2.PNG", pets / "dog/3.jpg", pets / "dog/4.bmp")
+    assert service.samples == list(zip(["cat", "cat", "dog", "dog"], files, strict=True))
+    assert said.out == "4 samples accepted; 4 learnt, 2 classes\nRight before they were learnt: 75.0 % of all\n"
+    recent = "Right before they were learnt: 75.0 % of all, 80.0 % of the last 5\n"  # more were learnt than these
+    assert call("send", "pets").out == "4 samples accepted; 8 learnt, 2 classes\n" + recent
+
+
+def test_the_order_comes_from_the_seed(call, service, pets):
+    for seed in (1, 2, 1):
+        assert call("send", pets, "--seed", seed).code == 0
+    files = contents(pets / "cat/1.png", pets / "cat/more/2.PNG", pets / "dog/3.jpg", pets / "dog/4.bmp")
+    orders = [[files[row] for row in Dice(seed).permutation("send", 0, 4)] for seed in (1, 2, 1)]
+    assert orders[0] != orders[1]
+    assert [content for _, content in service.samples] == [one for order in orders for one in order]
+
+
+def test_the_training_part_where_there_is_one(call, service, pets, here):
+    (here / "both").mkdir()
+    pets.rename(here / "both" / "train")
+    (here / "both" / "test").mkdir()
+    assert call("send", "both").code == 0
+    assert sorted(label for label, _ in service.samples) == ["cat", "cat", "dog", "dog"]
+
+
+def test_pictures_of_one_label(call, service, pets):
+    assert call("send", pets / "cat", pets / "dog/3.jpg", "--label", "pet", "--in-order").code == 0
+    assert service.samples == [
+        ("pet", content) for content in contents(pets / "cat/1.png", pets / "cat/more/2.PNG", pets / "dog/3.jpg")
+    ]
+
+
+def test_a_data_set_by_its_name(call, service):
+    digits = load("digits")
+    said = call("send", "digits", "--limit", 100, "--json")
+    rows = Dice(1).permutation("send", 0, len(digits.train))[:100]
+    assert service.samples == [
+        (digits.classes[digits.train.labels[row]], digits.train.images[row].tobytes()) for row in rows
+    ]
+    assert json.loads(said.out) == {
+        "url": service.url,
+        "accepted": 100,
+        "repeated": 0,
+        "first": 1,
+        "last": 100,
+        "learnt": 100,
+        "queue": 0,
+        "classes": 10,
+        "accuracy": 0.75,
+        "recent_accuracy": 0.8,
+    }
+
+
+def test_an_npz(call, service, here):
+    data = load("shapes:classes=3,train=2,test=1,size=8,channels=1")
+    save(data, here / "shapes.npz")
+    assert call("send", "shapes.npz", "--in-order").code == 0
+    assert [content for _, content in service.samples] == [image.tobytes() for image in data.train.images]
+
+
+def test_it_waits_until_all_is_learnt_or_not(call, service, pets, monkeypatch):
+    service.learnt = 0
+    looks = []
+
+    def status():
+        looks.append(service.learnt)
+        service.learnt = min(len(service.samples), service.learnt + 1)
+        return StandIn.status(service)
+
+    service.status = status
+    assert "4 samples accepted; 4 learnt" in call("send", "pets").out
+    before = len(looks)
+    assert before >= 5
+    assert "4 samples accepted; 5 learnt" in call("send", "pets", "--no-wait").out
+
+
+def test_a_bar_on_a_terminal_and_lines_elsewhere(call, service, monkeypatch):
+    monkeypatch.setattr("iblurry.cli.send.LOOK", -1)
+    monkeypatch.setattr("iblurry.cli.watching.PAUSE", -1)
+    assert call("send", "digits", "--limit", 100).err == (
+        "64 of 100 samples are accepted.\n100 of 100 samples are accepted.\n"
+    )
+    service.status = lambda: StandIn.status(service) | {"queue": 17}
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    said = call("send", "digits", "--limit", 100)
+    assert "17 wait to be learnt" in said.err
+    assert "Learning" in said.err
+    assert said.out.startswith("100 samples accepted")
+
+
+def test_a_service_that_learns_no_more(refused, service, pets):
+    service.learnt, service.state = 1, "stalled"
+    assert refused("send", "pets") == "iblurry: It is stalled. So far, 4 of 4 samples are accepted.\n"
+
+
+def test_images_of_another_shape(refused, service, here):
+    said = refused("send", "shapes:classes=3,train=2,test=1,size=16,channels=3")
+    assert "These images are 3x16x16 and the service takes 1x8x8" in said
+    assert "`iblurry serve --image 3x16x16 --data-dir FOLDER`" in said
+    assert service.requests == []
+
+
+# interruptions
+
+
+def pressed(monkeypatch, *, at, times=1):
+    """Ctrl-C when the service has done what it was asked but before its answer is heard."""
+    post, calls = Client._post, []
+
+    def interrupted(self, path, *rest):
+        answer = post(self, path, *rest)
+        calls.append(path)
+        if at <= len(calls) < at + times:
+            raise KeyboardInterrupt
+        return answer
+
+    monkeypatch.setattr(Client, "_post", interrupted)
+
+
+def test_an_interruption_says_what_was_accepted_and_the_same_command_sends_the_rest(call, service, monkeypatch):
+    with monkeypatch.context() as patch:
+        pressed(patch, at=3)
+        said = call("send", "digits", "--limit", 300, "--resume-key", "today")
+    assert (said.code, said.out) == (130, "")
+    assert said.err == ("iblurry: Interrupted: 192 of 300 samples are accepted. The same command sends the rest.\n")
+    assert len(service.samples) == 192
+    again = call("send", "digits", "--limit", 300, "--resume-key", "today")
+    assert again.out.startswith("300 samples accepted, 192 of which were there before; 300 learnt")
+    digits = load("digits")
+    rows = Dice(1).permutation("send", 0, len(digits.train))[:300]
+    assert [content for _, content in service.samples] == [digits.train.images[row].tobytes() for row in rows]
+
+
+def test_an_interruption_without_a_key(call, service, monkeypatch):
+    pressed(monkeypatch, at=2)
+    said = call("send", "digits", "--limit", 300)
+    assert said.code == 130
+    assert "128 of 300 samples are accepted. The same command sends all of them again" in said.err
+    assert len(service.samples) == 128
+
+
+def test_two_interruptions_leave_some_in_doubt(call, service, monkeypatch):
+    pressed(monkeypatch, at=2, times=2)
+    said = call("send", "digits", "--limit", 300)
+    assert said.code == 130
+    assert "64 of 300 samples are accepted, and perhaps some of the next 64." in said.err
+    assert len(service.samples) == 128
+
+
+def test_an_interruption_while_it_learns(call, service, monkeypatch):
+    def wait(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "wait", wait)
+    said = call("send", "digits", "--limit", 100)
+    assert said.err == "iblurry: Interrupted: 100 of 100 samples are accepted. They will be learnt.\n"
+    assert said.code == 130
+
+
+def test_ctrl_c_while_the_queue_is_full(service, program, here):
+    service.troubles = ["", *["busy"] * 99]
+    process = subprocess.Popen(
+        [*program, "send", "digits", "--limit", "128"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 20
+    while len(service.requests) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, "")
+    assert err.startswith("iblurry: Interrupted: 64 of 128 samples are accepted, and perhaps some of the next 64.")
+    assert len(service.samples) == 64
+
+
+def test_other_samples_under_the_same_key(refused, call, service):
+    assert call("send", "digits", "--limit", 100, "--resume-key", "today").code == 0
+    said = refused("send", "digits", "--limit", 100, "--seed", 2, "--resume-key", "today")
+    assert "The --resume-key today was used for other samples, or these in another order or number" in said
+    assert len(service.samples) == 100
+
+
+def test_a_picture_that_cannot_be_read_is_named(refused, service, pets):
+    (pets / "dog" / "3.jpg").write_bytes(b"nothing")
+    service.troubles = ["bad"]
+    said = refused("send", "pets", "--in-order")
+    assert f"pets{os.sep}dog{os.sep}3.jpg is not a readable picture" in said
+    assert "So far, 0 of 4 samples are accepted, and perhaps" in said
+
+
+def test_what_the_service_refuses_otherwise(refused, service, pets):
+    service.troubles = ["bad"]
+    assert "iblurry: Sample 2 is not a readable picture. So far, 0 of 4" in refused("send", "pets")
+    service.troubles = ["", "full"]
+    assert "The disk is full; make room. So far, 64 of 100 samples" in refused("send", "digits", "--limit", 100)
+
+
+@pytest.mark.parametrize(
+    "line, sentence",
+    [
+        ("send", "Missing argument 'PLACE...'. See `iblurry send --help`."),
+        ("send digts", "no data source called 'digts'. Did you mean 'digits'?"),
+        ("send nowhere/", "There is no file or folder nowhere/"),
+        ("send pets/cat/1.png", "pets/cat/1.png is a single picture; say what it shows with --label TEXT."),
+        ("send pets/cat/notes.txt", "pets/cat/notes.txt is neither an .npz file nor a folder"),
+        ("send nowhere.png --label cat", "There is no picture nowhere.png"),
+        ("send empty", "empty has no folders of classes; put pictures in empty/<class>/, or give --label TEXT."),
+        ("send . --label x --limit 0", "--limit 0: give a whole number from 1."),
+        ("send empty --label x", "empty has no pictures (.png, .jpg"),
+        ("send pets --url nowhere", "'nowhere' is no address of a service; write http://HOST:PORT"),
+        ("send pets --resume-key ä", "give 1 to 180 visible ASCII characters"),
+        ("ask", "Missing argument 'IMAGE...'"),
+        ("ask nowhere.png", "nowhere.png cannot be read (No such file or directory)"),
+        ("ask nowhere.npy", "nowhere.npy is not a readable .npy file"),
+        ("ask pets/cat/1.png", "Nothing is learnt yet; teach it first."),
+        ("ask pets/cat/1.png --top 0", "--top 0: give a whole number from 1."),
+        ("ask pets/cat/1.png --url http://127.0.0.1:1", "No answer from http://127.0.0.1:1 (Connection refused)"),
+        ("serve --image 3x32", "--image 3x32: give channels x height x width, like 3x32x32 or 1x8x8."),
+        ("serve --image 3x0x32", "like 3x32x32 or 1x8x8"),
+        ("serve --image grey", "like 3x32x32 or 1x8x8"),
+        ("serve --data-dir pets/cat/1.png", "1.png is a file, not a folder; give another place."),
+        ("serve --port x", "--port x: give a whole number from 0."),
+    ],
+)
+def test_mistakes(refused, service, pets, here, line, sentence):
+    (here / "empty").mkdir()
+    assert sentence in refused(*line.split())
+
+
+# ask
+
+
+def test_a_table_of_answers(call, service, pets, here):
+    call("send", "pets", "--in-order")
+    np.save(here / "two.npy", np.zeros((2, 1, 8, 8), np.uint8))
+    said = call("ask", "pets/dog/3.jpg", "pets/cat/1.png", "two.npy", "--top", 2)
+    rows = [line.split() for line in said.out.splitlines()]
+    assert rows[0] == ["image", "label", "probability"]
+    assert rows[1:3] == [["pets/dog/3.jpg", "dog", "90.0", "%"], ["cat", "1.0", "%"]]
+    assert [row[:2] for row in rows[3:9:2]] == [["pets/cat/1.png", "cat"], ["two.npy[0]", "cat"], ["two.npy[1]", "cat"]]
+    assert said.out.endswith("Samples the model had learnt: 4\n")
+
+
+def test_answers_in_json(call, service, pets):
+    call("send", "pets", "--in-order")
+    (answer,) = json.loads(call("ask", "pets/dog/3.jpg", "--json").out)
+    assert answer == {
+        "image": "pets/dog/3.jpg",
+        "label": "dog",
+        "probability": 0.9,
+        "top": [{"label": "dog", "probability": 0.9}, {"label": "cat", "probability": 0.01}],
+        "model": 4,
+    }
+
+
+def test_a_token(call, refused, service, pets, monkeypatch):
+    service.token = "sesame"
+    for verb in (["send", "pets"], ["ask", "pets/cat/1.png"]):
+        none = f"No token was given, and one is that {service.url} asks for; give it by $IBLURRY_TOKEN or --token.\n"
+        assert refused(*verb).endswith(none)
+        assert "This token is not the one that" in refused(*verb, "--token", "other")
+        assert call(*verb, "--token", "sesame").code == 0
+        with monkeypatch.context() as patch:
+            patch.setenv("IBLURRY_TOKEN", "sesame")
+            assert call(*verb).code == 0
+
+
+# serve
+
+
+@pytest.fixture
+def rooms(monkeypatch):
+    """The learner's side and the server's, which only remember what they were told."""
+    told = SimpleNamespace()
+
+    def of(folder, **given):
+        told.folder, told.given = folder, given
+        if given.get("method") == "nothing":
+            raise InputError("No such method.")
+        return SimpleNamespace(method="clib", network="mlp", image=(1, 8, 8), memory=500, max_classes=100)
+
+    def service(folder, settings, limits):
+        told.limits = limits
+        return SimpleNamespace(folder=folder, settings=settings)
+
+    def serve(service, *, host, port, token, on_ready):
+        told.host, told.port, told.token = host, port, token
+        on_ready(f"http://{host}:{port}")
+
+    for name, content in {
+        "settings": {"Settings": SimpleNamespace(of=of)},
+        "service": {"Service": service},
+        "server": {"serve": serve},
+    }.items():
+        module = ModuleType(name)
+        vars(module).update(content)
+        monkeypatch.setitem(sys.modules, f"iblurry.live.{name}", module)
+    monkeypatch.setattr("iblurry.cli.serve.LIBRARIES", ())
+    monkeypatch.delenv("IBLURRY_TOKEN", raising=False)
+    return told
+
+
+def test_serve_passes_on_only_what_was_given(call, rooms, here):
+    said = call("serve")
+    assert (said.code, said.err) == (0, "")
+    assert said.out == (
+        "Listening on http://127.0.0.1:8000 (the page; the API is at http://127.0.0.1:8000/docs)\n"
+        "Learns with clib and mlp: images 1x8x8, memory 500, up to 100 classes; kept in live\n"
+        "Ctrl-C saves and stops; the same command goes on.\n"
+    )
+    assert (str(rooms.folder), rooms.given, rooms.limits) == ("live", {}, Limits())
+    assert (rooms.host, rooms.port, rooms.token) == ("127.0.0.1", 8000, None)
+
+
+def test_serve_with_everything(call, rooms, monkeypatch):
+    monkeypatch.setenv("IBLURRY_TOKEN", "sesame")
+    words = "--method er --network mlp --memory 9 --image 1x8x8 --max-classes 7 --seed 0 --updates-per-sample 1/4"
+    more = "--batch 8 --device cuda --threads 2 --data-dir d --host 0.0.0.0 --port 80 --queue 5 --json"
+    said = call("serve", *words.split(), *more.split())
+    assert json.loads(said.out) == {"url": "http://0.0.0.0:80", "pid": os.getpid()}
+    assert said.out.count("\n") == 1
+    assert rooms.given == {
+        "method": "er",
+        "network": "mlp",
+        "memory": 9,
+        "image": (1, 8, 8),
+        "max_classes": 7,
+        "seed": 0,
+        "updates_per_sample": "1/4",
+        "batch": 8,
+        "device": "cuda",
+        "threads": 2,
+    }
+    assert (rooms.limits, rooms.token, rooms.host, rooms.port) == (Limits(queue=5, batch=5), "sesame", "0.0.0.0", 80)
+
+
+def test_settings_are_refused_in_a_sentence(refused, rooms):
+    assert refused("serve", "--method", "nothing") == "iblurry: No such method.\n"
+
+
+def test_the_extra_is_asked_for(refused, monkeypatch):
+    monkeypatch.setattr("iblurry.cli.serve.LIBRARIES", ("json", "no_such_library"))
+    assert refused("serve") == "iblurry: A live service needs no_such_library; run: pip install 'iblurry[live]'.\n"

@@ -1,0 +1,100 @@
+"""Ways to reach the HTTP side of a toy service: within the process, and over a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+
+import pytest
+
+NEEDS = "the service's HTTP side is an extra: pip install 'iblurry[live]' httpx"
+
+
+@pytest.fixture
+def toy():
+    from tests.live.toy import Toy
+
+    return Toy()
+
+
+@pytest.fixture
+def call(toy):
+    """Asks the application of the toy service, without a socket: call("GET", "/v1/status")."""
+    httpx = pytest.importorskip("httpx", reason=NEEDS)
+    pytest.importorskip("fastapi", reason=NEEDS)
+    from iblurry.live.app import create_app
+
+    def ask(method, path, *, token=None, limits=None, service=toy, base="http://127.0.0.1:8000", **more):
+        async def answer():
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base) as client:
+                return await client.request(method, path, **more)
+
+        app = create_app(service, token=token, limits=limits)
+        return asyncio.run(answer())
+
+    return ask
+
+
+@pytest.fixture
+def running():
+    """Serves a service in a thread until the test is over; gives (port, stop)."""
+    pytest.importorskip("fastapi", reason=NEEDS)
+    pytest.importorskip("uvicorn", reason=NEEDS)
+    from iblurry.live.server import listen, run
+
+    stops = []
+
+    def begin(service, *, token=None):
+        listener, up, held = listen("127.0.0.1", 0, token=token), threading.Event(), {}
+
+        async def main():
+            held.update(loop=asyncio.get_running_loop(), stop=asyncio.Event())
+            await run(service, listener, token=token, on_ready=lambda url: up.set(), stop=held["stop"])
+
+        def live():
+            try:
+                asyncio.run(main())
+            except BaseException as error:
+                held["error"] = error
+            finally:
+                up.set()
+
+        def stop():
+            if thread.is_alive():
+                held["loop"].call_soon_threadsafe(held["stop"].set)
+            thread.join(20)
+            listener.close()
+            assert not thread.is_alive(), "the server does not stop"
+            assert "error" not in held, held["error"]
+
+        thread = threading.Thread(target=live, daemon=True)
+        thread.start()
+        stops.append(stop)
+        assert up.wait(10)
+        return listener.getsockname()[1], stop
+
+    yield begin
+    for stop in stops:
+        stop()
+
+
+@pytest.fixture
+def talk():
+    """Sends bytes to a port, in one piece or several with pauses, and reads until the other side hangs up."""
+
+    def send(port, *pieces, pause=0.0, timeout=5.0):
+        with socket.create_connection(("127.0.0.1", port), timeout=timeout) as line:
+            for piece in pieces:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    line.sendall(piece)
+                if pause:
+                    threading.Event().wait(pause)
+            received = b""
+            with contextlib.suppress(ConnectionResetError):
+                while data := line.recv(65536):
+                    received += data
+            return received
+
+    return send

@@ -1,0 +1,183 @@
+"""A service that learns nothing: it counts, remembers keys, and gets into trouble when it is told to."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+MEMORY = {"capacity": 500, "size": 0, "classes": []}
+POINT = {"at": 100, "accuracy": 0.5, "recent_accuracy": 0.6, "learning_rate": 0.0003, "classes": 2}
+
+
+class StandIn:
+    """Listens on a port of its own from `with` on.
+
+    `troubles` come one for each request to learn: "busy" (429), "away" (503), "full" (507), "bad" (422), "drop" (the
+    connection breaks before anything is kept), "commit" (it breaks after that); "" is none.
+    """
+
+    def __init__(self, *, image=(1, 8, 8), token=None, batch=256, queue_limit=1000, prefix=""):
+        self.image, self.token, self.batch, self.queue_limit, self.prefix = image, token, batch, queue_limit, prefix
+        self.troubles, self.requests, self.connections = [], [], 0
+        self.samples, self.keys = [], {}  # (label, image or pixels); key: (body, answer)
+        self.learnt, self.state = None, "learning"  # None: all that is accepted
+        self.unready = None  # or a sentence why
+        self.lines = b""  # of /v1/events
+
+    def __enter__(self):
+        stand_in = self
+
+        class Handler(Answering):
+            service = stand_in
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = False  # so that closing waits for them
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}{self.prefix}"
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    def status(self):
+        learnt = len(self.samples) if self.learnt is None else self.learnt
+        return {
+            "image": list(self.image),
+            "queue_limit": self.queue_limit,
+            "accepted": len(self.samples),
+            "learnt": learnt,
+            "model": learnt,
+            "queue": len(self.samples) - learnt,
+            "accuracy": 0.75 if learnt else None,
+            "recent_accuracy": 0.8 if learnt else None,
+            "classes": len({label for label, _ in self.samples}),
+            "window": 5,
+            "state": self.state,
+            "sentence": f"It is {self.state}.",
+        }
+
+
+class Answering(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    timeout = 1  # a kept connection ends then, so that the server can
+    service: StandIn
+
+    def setup(self):
+        super().setup()
+        self.service.connections += 1
+
+    def do_GET(self):
+        service = self.service
+        path = self.path.removeprefix(service.prefix)
+        if path == "/readyz":
+            return self.answer(503, self.no("not_ready", service.unready)) if service.unready else self.answer(200, {})
+        if not self.allowed():
+            return None
+        if path == "/v1/events":
+            return self.stream()
+        found = {
+            "/v1/status": service.status(),
+            "/v1/classes": {"classes": [{"label": label} for label, _ in service.samples]},
+            "/v1/memory?each=3": MEMORY,
+            "/v1/history": {"points": [POINT]},
+        }
+        return self.answer(200, found[path])
+
+    def do_POST(self):
+        service = self.service
+        raw = self.rfile.read(int(self.headers["Content-Length"]))
+        path = urlsplit(self.path.removeprefix(service.prefix))
+        if not self.allowed():
+            return None
+        if path.path == "/v1/predict":
+            return self.predict(json.loads(raw)["images"], int(parse_qs(path.query)["top"][0]))
+        assert self.headers["Content-Type"] == "application/json"
+        key = self.headers["Idempotency-Key"]
+        samples = json.loads(raw)["samples"]
+        service.requests.append((key, len(samples)))
+        trouble = service.troubles.pop(0) if service.troubles else ""
+        if trouble == "busy":
+            return self.answer(429, self.no("queue_full", "The queue is full; send it again later."), later=2)
+        if trouble == "away":
+            return self.answer(503, self.no("stopping", "The service is stopping."))
+        if trouble == "full":
+            return self.answer(507, self.no("disk_full", "The disk is full; make room."))
+        if trouble == "bad":
+            return self.answer(422, self.no("unreadable_picture", "Sample 2 is not a readable picture."))
+        if trouble == "drop":
+            return self.hang_up()
+        if len(samples) > service.batch:
+            return self.answer(413, self.no("too_many", f"Give at most {service.batch} samples at a time."))
+        answer = self.keep(key, raw, samples)
+        if trouble == "commit":
+            return self.hang_up()
+        return self.answer(*answer)
+
+    def keep(self, key, raw, samples):
+        service = self.service
+        if key in service.keys:
+            before, answer = service.keys[key]
+            if before != raw:
+                return 422, self.no("key_reused", "This key came with other samples before; use another.")
+            return 202, {**answer, "repeated": True}
+        first = len(service.samples) + 1
+        service.samples += [(one["label"], base64.b64decode(one.get("image") or one["pixels"])) for one in samples]
+        answer = {"accepted": len(samples), "first": first, "last": len(service.samples), "repeated": False}
+        service.keys[key] = raw, answer
+        return 202, answer
+
+    def predict(self, images, top):
+        """The label that came with the same bytes, else the first."""
+        known = {content: label for label, content in self.service.samples}
+        if not known:
+            return self.answer(409, self.no("nothing_learnt", "Nothing is learnt yet; teach it first."))
+        if len(images) > self.service.batch:
+            return self.answer(413, self.no("too_many", "Give fewer."))
+        answers = []
+        for one in images:
+            label = known.get(base64.b64decode(one.get("image") or one["pixels"]), self.service.samples[0][0])
+            others = sorted({*known.values()} - {label})
+            ranked = [{"label": label, "probability": 0.9}, *({"label": each, "probability": 0.01} for each in others)]
+            answers.append({**ranked[0], "top": ranked[:top]})
+        return self.answer(200, {"model": len(self.service.samples), "answers": answers})
+
+    def stream(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(self.service.lines)
+
+    def allowed(self):
+        token = self.service.token
+        if token is None or self.headers["Authorization"] == f"Bearer {token}":
+            return True
+        self.answer(401, self.no("token", "This service asks for a token; send it as Authorization: Bearer TOKEN."))
+        return False
+
+    def no(self, code, sentence):
+        return {"error": code, "message": sentence}
+
+    def answer(self, status, content, *, later=None):
+        raw = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(raw)))
+        if later is not None:
+            self.send_header("Retry-After", str(later))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    def hang_up(self):
+        self.close_connection = True
+
+    def log_message(self, *_):
+        """Nothing is said on the error stream."""

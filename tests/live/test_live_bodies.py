@@ -1,0 +1,177 @@
+"""Bodies in every form become the same samples; what is wrong with one is said in a sentence."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from iblurry.live.limits import Limits
+from iblurry.live.refusal import Refusal
+
+pytest.importorskip("pydantic_core", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
+from iblurry.live.bodies import Reader
+
+SHAPE = (3, 4, 4)
+PIXELS = np.arange(48, dtype=np.uint8).reshape(SHAPE)
+JSON, RAW = "application/json", "application/octet-stream"
+
+
+@pytest.fixture
+def reader():
+    return Reader(SHAPE, Limits(batch=4, label=5, key=6))
+
+
+def png():
+    file = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(PIXELS.transpose(1, 2, 0))).save(file, "PNG")
+    return file.getvalue()
+
+
+def text(raw):
+    return base64.b64encode(raw).decode()
+
+
+def learn(*entries):
+    return json.dumps({"samples": list(entries)}).encode()
+
+
+FORMS = [{"image": text(png())}, {"pixels": text(PIXELS.tobytes())}, {"array": PIXELS.tolist()}]
+
+
+def test_every_form_is_the_same_sample(reader):
+    given = [reader.samples(JSON, learn({"label": "cat", **form}), None) for form in FORMS]
+    given += [reader.samples(kind, png(), "cat") for kind in ("image/png", "image/jpeg", "IMAGE/X; q=1")]
+    given += [reader.samples(RAW, PIXELS.tobytes(), "cat")]
+    for (one,) in given:
+        assert one.label == "cat"
+        assert one.pixels.dtype == np.uint8
+        assert (one.pixels == PIXELS).all()
+
+
+def test_several_at_once_stay_in_order(reader):
+    entries = [{"label": label, **form} for label, form in zip("abc", FORMS, strict=True)]
+    assert [one.label for one in reader.samples(JSON, learn(*entries), None)] == ["a", "b", "c"]
+    several = reader.samples(RAW, PIXELS.tobytes() + bytes(48), "cat")
+    assert [(one.label, int(one.pixels.sum())) for one in several] == [("cat", int(PIXELS.sum())), ("cat", 0)]
+
+
+def test_questions(reader):
+    body = json.dumps({"images": FORMS}).encode()
+    for kind, raw, count in ((JSON, body, 3), (RAW, PIXELS.tobytes() * 2, 2), ("image/png", png(), 1)):
+        asked = reader.questions(kind, raw)
+        assert asked.shape == (count, *SHAPE)
+        assert (asked == PIXELS).all()
+
+
+@pytest.mark.parametrize("label", ["cat", " a ", "日本語", "🐈‍⬛", "<b>", 'a"', "\\", "\xa0"])
+def test_labels_are_taken_exactly_as_they_are(reader, label):
+    (one,) = reader.samples(RAW, PIXELS.tobytes(), label)
+    assert one.label == label
+    (one,) = reader.samples(JSON, learn({"label": label, **FORMS[1]}), None)
+    assert one.label == label
+
+
+@pytest.mark.parametrize(
+    "label", [None, "", "sixsix", "a\n", "\0", "\x7f", "\x85", "\u2028", "\ud800", 7, ["a"], True, {}]
+)
+def test_what_is_no_label(reader, label):
+    if not isinstance(label, (int, list, dict)):
+        with pytest.raises(Refusal) as no:
+            reader.samples(RAW, PIXELS.tobytes(), label)
+        assert (no.value.status, no.value.code) == (422, "bad_label")
+    with pytest.raises(Refusal) as no:
+        reader.samples(JSON, learn({"label": label, **FORMS[1]}), None)
+    assert (no.value.status, no.value.code) in {(422, "bad_label"), (400, "bad_json")}  # half a character is no JSON
+
+
+def test_a_label_in_the_wrong_place(reader):
+    with pytest.raises(Refusal, match="leave the one in the address out"):
+        reader.samples(JSON, learn({"label": "a", **FORMS[0]}), "a")
+    with pytest.raises(Refusal, match=r"\?label=\.\.\.\) is missing"):
+        reader.samples("image/png", png(), None)
+
+
+@pytest.mark.parametrize("key", ["a", "!~!~!~", None])
+def test_keys(reader, key):
+    assert reader.key(key) == key
+
+
+@pytest.mark.parametrize("key", ["", "a b", "sevenxx", "é", "a\n", "\x7f"])
+def test_what_is_no_key(reader, key):
+    with pytest.raises(Refusal, match="from 1 to 6 visible ASCII characters"):
+        reader.key(key)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *(b"", b"{", b"\xff", b"{'samples': []}", b'{"samples": [NaN]}', b'{"samples": [1e999]}', b"[" * 5000),
+        *(b"\xef\xbb\xbf{}", b'{"samples": [' + b"9" * 5000 + b"]}", b'{"a": "\xed\xa0\x80"}'),
+        b'{"samples": [{"label": "\\ud800", "image": ""}]}',
+    ],
+)
+def test_what_is_no_json(reader, raw):
+    for read in (lambda: reader.samples(JSON, raw, None), lambda: reader.questions(JSON, raw)):
+        with pytest.raises(Refusal) as no:
+            read()
+        assert no.value.status in (400, 422)
+        assert len(str(no.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(None, [], 7, "x", {}, {"images": FORMS}, {"samples": [{"label": "a", **FORMS[0]}], "more": 1}),
+        *({"samples": samples} for samples in ([], None, {}, [1], [[]], [{}], [{"label": "a"}])),
+        {"samples": [{"label": "a", "image": "", "array": []}]},
+        {"samples": [{"label": "a", **FORMS[0], "more": 1}]},
+    ],
+)
+def test_json_of_another_build(reader, body):
+    with pytest.raises(Refusal) as no:
+        reader.samples(JSON, json.dumps(body).encode(), None)
+    assert (no.value.status, no.value.code) == (422, "bad_body")
+
+
+def test_the_place_of_a_mistake_is_named(reader):
+    with pytest.raises(Refusal, match=r"^samples\.1\.image is not a readable picture"):
+        reader.samples(JSON, learn({"label": "a", **FORMS[0]}, {"label": "a", "image": "QUJD"}), None)
+    with pytest.raises(Refusal, match=r"^images\.0\.pixels has 3 bytes"):
+        reader.questions(JSON, b'{"images": [{"pixels": "QUJD"}]}')
+    with pytest.raises(Refusal, match=r"^samples\.0\.label has 6 characters"):
+        reader.samples(JSON, learn({"label": "sixsix", **FORMS[0]}), None)
+    with pytest.raises(Refusal, match=r"^samples\.0\.pixels holds 2 images"):
+        reader.samples(JSON, learn({"label": "a", "pixels": text(bytes(96))}), None)
+
+
+def test_too_many(reader):
+    for read in (
+        lambda: reader.samples(JSON, learn(*[{"label": "a", **FORMS[1]}] * 5), None),
+        lambda: reader.questions(JSON, json.dumps({"images": FORMS[1:2] * 5}).encode()),
+        lambda: reader.questions(RAW, bytes(48 * 5)),
+        lambda: reader.questions(JSON, b'{"images": [' + b"1," * 300 + b"1]}"),
+    ):
+        with pytest.raises(Refusal) as no:
+            read()
+        assert (no.value.status, no.value.code) == (413, "too_many")
+
+
+def test_a_full_batch_of_arrays_with_commas_in_its_labels_is_not_too_much():
+    reader = Reader(SHAPE, Limits(batch=4, label=5))
+    body = learn(*[{"label": ",,,,,", **FORMS[2]}] * 4)
+    assert len(reader.samples(JSON, body, None)) == 4
+
+
+@pytest.mark.parametrize(
+    "kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json", "image"]
+)
+def test_kinds_that_are_not_read(reader, kind):
+    for read in (lambda: reader.samples(kind, png(), "a"), lambda: reader.questions(kind, png())):
+        with pytest.raises(Refusal, match="application/json, image/png or application/octet-stream") as no:
+            read()
+        assert no.value.status == 415

@@ -1,0 +1,168 @@
+"""The service without HTTP: durable, answering meanwhile, started again when its process is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+from iblurry.data.load import load
+from iblurry.errors import BusyError, InputError, StoppedError
+from iblurry.live.exchange import Labelled
+from iblurry.live.learning import Learning
+from iblurry.live.limits import Limits
+from iblurry.live.log import Entry
+from iblurry.live.refusal import Refusal
+from iblurry.live.service import Service
+from iblurry.live.settings import Settings
+
+SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4)
+PATIENCE = 60.0
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+def some(digits, begin, end):
+    pairs = zip(digits.train.images[begin:end], digits.train.labels[begin:end], strict=True)
+    return [Labelled(digits.classes[label], image) for image, label in pairs]
+
+
+async def until(condition):
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def left_behind(folder, digits, count):
+    """Whether the last checkpoint is that of a learner that took these samples in peace."""
+    peace = folder.parent / "peace"
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    learning = Learning(peace, SMALL)
+    for at, (label, pixels) in enumerate(some(digits, 0, count), 1):
+        learning.learn(Entry(at, label, pixels.tobytes()))
+    learning.save()
+    torch.set_num_threads(before)
+    name = f"checkpoint-{count:012d}.safetensors"
+    return (folder / name).read_bytes() == (peace / name).read_bytes()
+
+
+def test_a_life(digits, tmp_path):
+    folder = tmp_path / "live"
+
+    async def first():
+        service = Service(folder, SMALL)
+        await service.start()
+        assert service.ready() is None
+        assert service.status()["state"] == "idle"
+        with pytest.raises(Refusal, match="Nothing was learnt yet"):
+            await service.predict(digits.test.images[:1])
+        with pytest.raises(
+            BusyError, match=r"Another process is running in .*live; wait for it, or choose another --dat"
+        ):
+            await Service(folder, SMALL).start()
+        with service.subscribe() as events:
+            assert (await service.learn(some(digits, 0, 40), key="first")).last == 40
+            again = await service.learn(some(digits, 0, 40), key="first")
+            assert (again.first, again.last, again.repeated) == (1, 40, True)
+            assert (await service.learn(some(digits, 40, 60))).first == 41
+            await until(lambda: service.standing.model)
+            answers = await service.predict(digits.test.images[:3])  # while it learns
+            assert answers.probabilities.shape == (3, len(answers.labels))
+            np.testing.assert_allclose(answers.probabilities.sum(1), 1, rtol=1e-5)
+            await until(lambda: service.status()["learnt"] == 60 == service.status()["model"])
+            await asyncio.sleep(1.2)
+            heard = [events.get_nowait() for _ in range(events.qsize())]
+        names = [name for name, _ in heard]
+        assert names[0] == "status"
+        assert heard[-1][1]["learnt"] == 60
+        assert [data["at"] for name, data in heard if name == "point"] == [10, 20, 30, 40, 50, 60]
+        assert {data["label"] for name, data in heard if name == "class"} == {row["label"] for row in service.classes()}
+        status = service.status()
+        assert (status["state"], status["queue"], status["accepted"], status["held"]) == ("idle", 0, 60, 20)
+        assert 0 < status["disk_bytes"] < status["disk_most"]
+        assert len(service.history()) == 6
+        assert len(await service.memory()) == 20
+        answers = await service.predict(digits.test.images[:5])
+        await service.close()
+        with pytest.raises(Refusal, match="being stopped"):
+            await service.learn(some(digits, 0, 1))
+        return answers
+
+    async def second():
+        service = Service(folder, Settings.of(folder))
+        await service.start()
+        answers = await service.predict(digits.test.images[:5])
+        assert service.status()["learnt"] == service.status()["accepted"] == 60
+        assert (await service.learn(some(digits, 0, 40), key="first")).repeated
+        await service.close()
+        return answers
+
+    before = asyncio.run(first())
+    assert left_behind(folder, digits, 60)
+    after = asyncio.run(second())
+    assert (after.model, after.labels) == (before.model, before.labels) == (60, before.labels)
+    np.testing.assert_array_equal(after.probabilities, before.probabilities)
+
+
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM])
+def test_a_lost_process_is_started_again(blow, digits, tmp_path):
+    folder = tmp_path / "live"
+
+    async def live():
+        service = Service(folder, SMALL, Limits(queue=300))
+        await service.start()
+        await service.learn(some(digits, 0, 200))
+        await until(lambda: service.status()["learnt"] > 20)
+        os.kill(service._child.pid, blow)
+        await service.predict(digits.test.images[:1])  # from the last snapshot
+        await until(lambda: service.status()["restarts"] == 1)
+        assert service.status()["state"] == "recovering"
+        await service.learn(some(digits, 200, 230))
+        await until(lambda: service.status()["learnt"] == 230)
+        await service.close()
+
+    asyncio.run(live())
+    assert left_behind(folder, digits, 230)
+
+
+def test_a_full_queue_says_when_to_come_back(digits, tmp_path):
+    async def live():
+        service = Service(tmp_path, SMALL, Limits(queue=20, batch=20))
+        await service.start()
+        refused = []
+        for begin in range(0, 100, 20):
+            while True:
+                try:
+                    await service.learn(some(digits, begin, begin + 20), key=str(begin))
+                    break
+                except Refusal as refusal:
+                    refused.append(refusal)
+                    await asyncio.sleep(0.02)
+            assert service.status()["queue"] <= 20
+        await until(lambda: service.status()["learnt"] == 100)
+        await service.close()
+        return refused
+
+    refused = asyncio.run(live())
+    assert {(refusal.status, refusal.code) for refusal in refused} == {(429, "queue_full")}
+    assert all(0 < refusal.retry_after <= 60 for refusal in refused)
+
+
+def test_what_cannot_begin_leaves_the_folder_free(tmp_path):
+    async def begin(settings):
+        await Service(tmp_path, settings).start()
+
+    with pytest.raises(InputError, match="gdumb cannot serve"):
+        asyncio.run(begin(Settings(method="gdumb")))
+    assert not (tmp_path / "service.json").exists()
+    (tmp_path / "checkpoint-000000000001.safetensors").write_bytes(b"damaged")
+    with pytest.raises(StoppedError, match=r"No checkpoint in .* can be used"):
+        asyncio.run(begin(SMALL))

@@ -1,0 +1,251 @@
+"""Every endpoint: what it gives, as its description says, and how it says no."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import logging
+import re
+
+import numpy as np
+import pytest
+
+from iblurry.live.exchange import Labelled
+from iblurry.live.limits import Limits
+from iblurry.live.refusal import Refusal
+
+pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
+from iblurry.live import schema
+from iblurry.live.desk import sheet, worded
+from iblurry.live.exchange import Answers, Kept
+
+DARK, LIGHT = bytes(48), bytes([200]) * 48  # of 3 x 4 x 4
+RAW = {"Content-Type": "application/octet-stream"}
+
+
+@pytest.fixture
+def taught(toy):
+    toy.samples = [
+        Labelled(label, np.full((3, 4, 4), shade, np.uint8)) for label, shade in (("night", 0), ("day", 200))
+    ]
+    return toy
+
+
+def said(response, status, code):
+    """Whether it is a refusal as it should be."""
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    body = response.json()
+    assert set(body) == {"error", "message"}
+    assert body["error"] == code
+    assert body["message"].endswith(".")
+    return body["message"]
+
+
+def test_learn(call, toy):
+    first = call("POST", "/v1/learn?label=night", content=DARK, headers=RAW)
+    assert (first.status_code, first.json()) == (202, {"accepted": 1, "first": 1, "last": 1, "repeated": False})
+    entries = [{"label": "day", "pixels": base64.b64encode(LIGHT).decode()}, {"label": "day", "image": DOT()}]
+    more = call("POST", "/v1/learn", json={"samples": entries})
+    assert more.json() == {"accepted": 2, "first": 2, "last": 3, "repeated": False}
+    assert [sample.label for sample in toy.samples] == ["night", "day", "day"]
+    assert toy.samples[1].pixels.tobytes() == LIGHT
+    assert (toy.samples[2].pixels.reshape(3, -1) == np.array([[200], [120], [40]])).all()
+
+
+def DOT():  # noqa: N802
+    from iblurry.live.describe import DOT
+
+    return DOT
+
+
+def test_a_label_in_the_address_is_decoded_exactly(call, toy):
+    for given in ("caf%C3%A9", "a+b", "a%2Bb", "%20a", "a&label2=b"):
+        assert call("POST", f"/v1/learn?label={given}", content=DARK, headers=RAW).status_code == 202
+    assert [sample.label for sample in toy.samples] == ["café", "a b", "a+b", " a", "a"]
+    said(call("POST", "/v1/learn?label=%ff", content=DARK, headers=RAW), 400, "bad_address")
+    said(call("POST", "/v1/learn?label=%ED%A0%80", content=DARK, headers=RAW), 400, "bad_address")
+    said(call("POST", "/v1/learn?label=a&label=b", content=DARK, headers=RAW), 422, "bad_label")
+    said(call("POST", "/v1/learn?label=", content=DARK, headers=RAW), 422, "bad_label")
+    said(call("POST", "/v1/learn?label=a%0Ab", content=DARK, headers=RAW), 422, "bad_label")
+
+
+def test_a_request_sent_again_counts_once(call, toy):
+    def send(body, key):
+        return call("POST", "/v1/learn?label=a", content=body, headers={**RAW, "Idempotency-Key": key})
+
+    assert send(DARK, "one").json()["repeated"] is False
+    assert send(DARK, "one").json() == {"accepted": 1, "first": 1, "last": 1, "repeated": True}
+    said(send(LIGHT, "one"), 422, "key_reused")
+    said(send(DARK, "two words"), 422, "bad_key")
+    said(send(DARK, ""), 422, "bad_key")
+    said(send(DARK, "x" * 201), 422, "bad_key")
+    assert len(toy.samples) == 1
+
+
+def test_predict(call, taught):
+    answer = call("POST", "/v1/predict?top=1", content=LIGHT + DARK, headers=RAW).json()
+    assert answer["model"] == 2
+    assert [(one["label"], len(one["top"])) for one in answer["answers"]] == [("day", 1), ("night", 1)]
+    both = call("POST", "/v1/predict", json={"images": [{"pixels": base64.b64encode(DARK).decode()}]}).json()
+    (one,) = both["answers"]
+    assert [guess["label"] for guess in one["top"]] == ["night", "day"]
+    assert one["probability"] == one["top"][0]["probability"]
+    assert sum(guess["probability"] for guess in one["top"]) == pytest.approx(1)
+    schema.Answers.model_validate(both)
+
+
+@pytest.mark.parametrize("top", ["0", "-1", "1001", "x", "1.5", "", "9" * 400, "NaN"])
+def test_a_top_that_is_none(call, taught, top):
+    said(call("POST", f"/v1/predict?top={top}", content=DARK, headers=RAW), 422, "bad_parameter")
+
+
+def test_predict_before_anything_is_learnt(call):
+    said(call("POST", "/v1/predict", content=DARK, headers=RAW), 409, "nothing_learnt")
+
+
+@pytest.mark.parametrize(
+    "path, model", [("status", "Status"), ("classes", "Classes"), ("history", "History"), ("memory", "Memory")]
+)
+def test_what_can_be_watched_is_as_described(call, taught, path, model):
+    answer = call("GET", f"/v1/{path}")
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "no-store"
+    described = getattr(schema, model).model_validate(answer.json(), strict=True)
+    assert described.model_dump() == answer.json()  # nothing that is not described
+
+
+def test_a_loss_that_is_no_number_is_null(call, toy):
+    toy.loss = float("nan")
+    assert call("GET", "/v1/status").json()["loss"] is None
+
+
+def test_memory_shows_the_most_important_first(call, toy):
+    toy.samples = [Labelled("ab"[i % 2], np.full((3, 4, 4), i, np.uint8)) for i in range(10)]
+    shown = call("GET", "/v1/memory?each=3").json()
+    assert (shown["capacity"], shown["size"]) == (500, 10)
+    a, b = shown["classes"]
+    assert (a["label"], a["count"], len(a["items"])) == ("a", 5, 3)
+    assert [item["row"] for item in b["items"]] == [9, 7, 5]  # by importance
+    assert [item["row"] for item in a["items"]] == [8, 6, 4]  # none is known: the newest
+    assert b["items"][0]["importance"] == 0.9
+    assert b["items"][0]["thumbnail"].startswith("data:image/png;base64,iVBOR")
+    said(call("GET", "/v1/memory?each=0"), 422, "bad_parameter")
+
+
+def test_a_sheet_of_nothing():
+    assert sheet([], 5) == []
+    kept = [
+        Kept(0, "a", float("inf"), 1, np.zeros((1, 2, 2), np.uint8)),
+        Kept(1, "a", -1.0, 2, np.zeros((1, 2, 2), np.uint8)),
+    ]
+    assert [item["row"] for item in sheet(kept, 5)[0]["items"]] == [0, 1]
+
+
+def test_of_equal_classes_the_one_met_first_is_named():
+    answers = worded(Answers(3, ("b", "a"), np.array([[0.5, 0.5]], np.float32)), 5)
+    assert [guess["label"] for guess in answers["answers"][0]["top"]] == ["b", "a"]
+
+
+def test_health_and_readiness(call, toy):
+    assert call("GET", "/healthz").json() == {"ok": True}
+    assert call("GET", "/readyz").json() == {"ok": True}
+    toy.reason = "It is being recovered; wait."
+    not_yet = call("GET", "/readyz")
+    assert said(not_yet, 503, "not_ready") == toy.reason
+    assert not_yet.headers["retry-after"] == "1"
+    assert call("GET", "/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "refusal, retry",
+    [
+        (Refusal(429, "queue_full", "Wait a little.", retry_after=2.3), "3"),
+        (Refusal(429, "queue_full", "Wait a little.", retry_after=0.01), "1"),
+        (Refusal(409, "too_many_classes", "There is no room."), None),
+        (Refusal(507, "disk_full", "Make room."), None),
+        (Refusal(503, "stopping", "It is stopping.", retry_after=5), "5"),
+    ],
+)
+def test_the_service_says_no(call, toy, refusal, retry):
+    toy.failure = refusal
+    answer = call("POST", "/v1/learn?label=a", content=DARK, headers=RAW)
+    assert said(answer, refusal.status, refusal.code) == str(refusal)
+    assert answer.headers.get("retry-after") == retry
+
+
+def test_a_mistake_of_ours_is_in_the_log_and_not_in_the_answer(call, toy, caplog):
+    toy.failure = RuntimeError("a secret detail")
+    with caplog.at_level(logging.ERROR):
+        answer = call("GET", "/v1/status")
+    said(answer, 500, "mistake")
+    assert "secret" not in answer.text
+    assert "a secret detail" in caplog.text
+
+
+def test_what_there_is_not(call):
+    for path in ("/nothing", "/v1", "/v1/", "/v1/status/", "//v1/status", "/redoc", "/assets/", "/%00", "/%ff"):
+        said(call("GET", path), 404, "not_found")
+    for method, path, allowed in (("GET", "/v1/learn", "POST"), ("DELETE", "/v1/status", "GET"), ("PUT", "/", "GET")):
+        answer = call(method, path)
+        assert allowed in said(answer, 405, "wrong_method")
+        assert answer.headers["allow"] == allowed
+    assert call("OPTIONS", "/v1/learn").status_code == 405
+    assert call("BREW", "/v1/learn").status_code == 405
+
+
+def test_the_description_says_what_is_there(call):
+    spec = call("GET", "/openapi.json").json()
+    assert spec["openapi"].startswith("3.1")
+    names = ("learn", "predict", "status", "classes", "history", "memory", "events", "metrics")
+    assert set(spec["paths"]) == {*(f"/v1/{name}" for name in names), "/healthz", "/readyz"}
+    assert "securitySchemes" not in spec["components"]
+    for path in spec["paths"].values():
+        for operation in path.values():
+            assert operation["summary"]
+            assert "500" not in operation["responses"]
+            assert "401" not in operation["responses"]
+            for status, answer in operation["responses"].items():
+                if status >= "400":
+                    assert answer["content"]["application/json"]["schema"]["$ref"].endswith("/Error")
+    body = spec["paths"]["/v1/learn"]["post"]["requestBody"]
+    assert body["content"]["application/json"]["schema"]["properties"]["samples"]["maxItems"] == Limits().batch
+    assert call("POST", "/v1/learn", json=body["content"]["application/json"]["example"]).status_code == 202
+
+
+def test_the_description_knows_the_limits_and_the_token(call):
+    limits = Limits(batch=3, label=7, key=9)
+    spec = call(
+        "GET", "/openapi.json", limits=limits, token="sesame", headers={"Authorization": "Bearer sesame"}
+    ).json()
+    assert spec["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    learn = spec["paths"]["/v1/learn"]["post"]
+    assert learn["security"] == [{"token": []}]
+    assert "401" in learn["responses"]
+    assert [one["schema"]["maxLength"] for one in learn["parameters"]] == [7, 9]
+    assert spec["paths"]["/healthz"]["get"]["security"] == []
+
+
+def test_the_page_of_the_api_needs_nothing_from_elsewhere(call):
+    page = call("GET", "/docs")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "/*" not in re.sub(r"/\*\*.*?\*/|image/\*", "", page.text), "a file was not put in"
+    assert not re.findall(r"(?:src|href)=[\"']?(?:https?:)?//", page.text)
+    assert not re.findall(r"@import|url\(|innerHTML|eval\(", page.text)
+    policy = page.headers["content-security-policy"]
+    assert "unsafe" not in policy
+    for kind in ("script", "style"):
+        (inside,) = re.findall(rf"<{kind}>(.*?)</{kind}>", page.text, flags=re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    again = call("GET", "/docs", headers={"If-None-Match": page.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_every_answer_is_json_that_others_can_read(call, taught):
+    taught.samples.append(Labelled("日本語", taught.samples[0].pixels))
+    raw = call("GET", "/v1/classes").content
+    assert "日本語".encode() in raw
+    assert json.loads(raw)["classes"][2]["label"] == "日本語"

@@ -1,0 +1,188 @@
+"""Learning as a function of the samples: interrupted anywhere, it comes to the same bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from iblurry.data.load import load
+from iblurry.errors import CheckpointError, DataError, DivergedError, FolderError, InputError
+from iblurry.live.learning import Learning
+from iblurry.live.log import Entry
+from iblurry.live.settings import FILE, Settings
+from iblurry.live.snapshot import Answering, taken
+
+SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4)
+
+
+@pytest.fixture(scope="module")
+def entries():
+    digits = load("digits")
+    found = zip(digits.train.images[:60], digits.train.labels[:60], strict=True)
+    return [Entry(at, digits.classes[label], image.tobytes()) for at, (image, label) in enumerate(found, 1)]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def learnt(folder, settings, entries):
+    learning = Learning(folder, settings)
+    for entry in entries:
+        learning.learn(entry)
+    learning.save()
+    return learning
+
+
+def checkpoint(folder, at=60):
+    return (folder / f"checkpoint-{at:012d}.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("method", ["clib", "er", "mir", "agem", "gss", "clib-balanced"])
+def test_interrupted_anywhere_it_ends_with_the_same_bytes(method, entries, tmp_path):
+    settings = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4, method=method)
+    learnt(tmp_path / "peace", settings, entries)
+    for begin, end in ((0, 13), (13, 14), (14, 47), (47, 60)):  # in the middle of ER's rounds, too
+        learning = Learning(tmp_path / "broken", settings)
+        assert learning.recover() == []
+        assert learning.at == begin
+        for entry in entries[begin:end]:
+            learning.learn(entry)
+        learning.save()
+    assert checkpoint(tmp_path / "broken") == checkpoint(tmp_path / "peace")
+
+
+def test_a_sample_is_tested_before_it_is_learnt(entries, tmp_path):
+    learning = Learning(tmp_path, SMALL)
+    right = tested = 0
+    for entry in entries:
+        pixels = np.frombuffer(entry.pixels, np.uint8).reshape(1, 1, 8, 8).copy()
+        if entry.label in learning.learner.labels:
+            tested += 1
+            right += learning.learner.predict(pixels) == [entry.label]
+        learning.learn(entry)
+    report = learning.report()
+    assert report["tested"] == tested == 60 - len(learning.learner.labels)
+    assert report["accuracy"] == right / tested
+    assert 0.2 < right / tested < 1
+    assert [row["label"] for row in report["classes"]] == learning.learner.labels
+    assert sum(row["held"] for row in report["classes"]) == report["held"] == 20
+    assert [point["at"] for point in report["history"]] == [10, 20, 30, 40, 50, 60]
+
+
+def test_testing_changes_nothing(entries, tmp_path):
+    learning = learnt(tmp_path, SMALL, entries)
+    plain = SMALL.learner()
+    for entry in entries:
+        plain.observe(torch.frombuffer(bytearray(entry.pixels), dtype=torch.uint8).view(1, 8, 8), entry.label)
+    for ours, theirs in zip(plain.bench.network.parameters(), learning.learner.bench.network.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_samples_are_learnt_in_order_only(entries, tmp_path):
+    learning = Learning(tmp_path, SMALL)
+    with pytest.raises(CheckpointError, match="Sample 2 cannot follow sample 0"):
+        learning.learn(entries[1])
+
+
+def test_two_checkpoints_are_kept_and_say_what_is_dispensable(entries, tmp_path):
+    learning = Learning(tmp_path, SMALL)
+    ends = []
+    for entry in entries[:30]:
+        learning.learn(entry)
+        if entry.at % 10 == 0:
+            learning.save()
+            learning.save()  # nothing new: nothing to do
+            ends.append((learning.saved, learning.dispensable))
+    assert ends == [([10], 0), ([10, 20], 10), ([20, 30], 20)]
+    assert len(list(tmp_path.glob("checkpoint-*"))) == 2
+    (tmp_path / "checkpoint-000000000030.safetensors").write_bytes(b"damaged")
+    again = Learning(tmp_path, SMALL)
+    (sentence,) = again.recover()
+    assert again.at == 20
+    assert "checkpoint-000000000030.safetensors is damaged" in sentence
+
+
+def test_what_is_no_number_is_not_saved(entries, tmp_path):
+    learning = learnt(tmp_path, SMALL, entries[:20])
+    learning.learn(entries[20])
+    with torch.no_grad():
+        next(iter(learning.learner.bench.network.parameters())).fill_(float("nan"))
+    with pytest.raises(DivergedError, match="no numbers any more at sample 21"):
+        learning.save()
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-000000000020.safetensors"]
+
+
+def test_the_memory_as_it_is(entries, tmp_path):
+    learning = learnt(tmp_path, SMALL, entries)
+    kept, memory = learning.memory(), learning.learner.bench.memory
+    assert [one.row for one in kept] == list(range(20))
+    assert all(np.array_equal(one.pixels, memory.images[one.row].numpy()) for one in kept)
+    assert [one.label for one in kept] == [learning.learner.labels[row] for row in memory.labels[:20].tolist()]
+    assert len({one.importance for one in kept}) > 3
+    plain = learnt(tmp_path / "er", Settings(**SMALL.to_json() | {"method": "er", "image": (1, 8, 8)}), entries[:5])
+    assert {one.importance for one in plain.memory()} <= {None}
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def test_a_snapshot_answers_as_the_learner_does(entries, tmp_path):
+    learning, answering = Learning(tmp_path, SMALL), Answering(SMALL)
+    questions = load("digits").test.images[:9]
+    for count in (3, 30, 60):
+        for entry in entries[learning.at : count]:
+            learning.learn(entry)
+        answering.put(taken(learning.learner, learning.at))
+        answers = answering.ask(questions)
+        assert (answers.model, list(answers.labels)) == (count, learning.learner.labels)
+        np.testing.assert_array_equal(answers.probabilities, learning.learner.probabilities(questions).numpy())
+
+
+# ---------------------------------------------------------------------------------------------------- settings
+
+
+def test_settings_stay_with_their_folder(tmp_path):
+    assert Settings.of(tmp_path, memory=30).memory == 30
+    SMALL.keep(tmp_path)
+    assert Settings.of(tmp_path) == Settings.of(tmp_path, memory=20, image=(1, 8, 8)) == SMALL
+    assert Settings.of(tmp_path, device="auto") == SMALL
+    assert Settings.of(tmp_path / "new", device="auto").device == "cpu"  # the usual network is small
+    with pytest.raises(FolderError, match="was begun with memory=20, not 30; leave the option out"):
+        Settings.of(tmp_path, memory=30)
+    (tmp_path / FILE).write_text("{")
+    with pytest.raises(DataError, match="damaged"):
+        Settings.of(tmp_path)
+
+
+def test_other_settings_do_not_go_on(entries, tmp_path):
+    learnt(tmp_path, SMALL, entries[:5])
+    other = Learning(tmp_path, Settings(**SMALL.to_json() | {"seed": 2, "image": (1, 8, 8)}))
+    with pytest.raises(CheckpointError, match="made with other settings"):
+        other.recover()
+
+
+@pytest.mark.parametrize(
+    "given, why",
+    [
+        ({"method": "bic"}, "bic cannot serve: it must be told where tasks end"),
+        ({"method": "gdumb"}, "gdumb cannot serve: it trains anew before it answers"),
+        ({"method": "clob"}, "no method called 'clob'. Did you mean 'clib'"),
+        ({"network": "convnut"}, "no network called 'convnut'"),
+        ({"memory": 3}, "memory=3 is too small"),
+    ],
+)
+def test_what_cannot_serve_is_refused(given, why):
+    with pytest.raises(InputError, match=why):
+        Settings(**given).learner()
+
+
+@pytest.mark.parametrize("given", [{"image": (2, 8, 8)}, {"image": (3, 0, 8)}, {"memory": 0}, {"threads": 0}])
+def test_numbers_out_of_range(given):
+    with pytest.raises(InputError, match=next(iter(given))):
+        Settings(**given)

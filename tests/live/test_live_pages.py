@@ -1,0 +1,111 @@
+"""What the pages print about the live service works as printed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iblurry.cli.main import main
+from tests.live.stand_in import StandIn
+from tests.printed import commands, python
+
+ROOT = Path(__file__).parent.parent.parent
+PROGRAM = [sys.executable, "-c", "from iblurry.cli.main import main; main()"]
+ADDRESS = "http://127.0.0.1:8000"
+PAGES = {"README": ROOT / "README.md", "live": ROOT / "docs" / "live.md"}
+LIVE = ("iblurry serve", "iblurry send", "iblurry ask", "curl")
+ELSEWHERE = ("send pictures", "send new/", "serve --host")  # with files or rights that are not here
+
+
+def printed(page):
+    return [line for line in commands(PAGES[page]) if line.startswith(LIVE) and not any(w in line for w in ELSEWHERE)]
+
+
+def run_block(url, capsys):
+    (block,) = python(PAGES["live"])
+    exec(compile(block.replace(ADDRESS, url), "live.md", "exec"), {"__name__": "__main__"})
+    return capsys.readouterr().out
+
+
+def test_every_page_shows_how_to_start_teach_ask_and_curl():
+    for page in PAGES:
+        for start in LIVE:
+            assert any(line.startswith(start) for line in printed(page)), (page, start)
+
+
+def test_the_python_runs_as_printed(capsys):
+    with StandIn() as service:
+        out = run_block(service.url, capsys)
+    assert re.search(r"\w+ 0\.90 \w+\n", out)
+    assert out.endswith("500 accepted, 500 learnt, accuracy 0.75\n")
+
+
+def test_limits_on_the_page_are_those_of_the_service():
+    limits = pytest.importorskip("iblurry.live.limits").Limits()
+    rows = [line.split("|")[2].strip() for line in PAGES["live"].read_text().splitlines() if line.startswith("| ")]
+    for words in (
+        f"{limits.body // 2**20} MiB",
+        f"{limits.pixels // 10**6} million",
+        f"{limits.batch}",
+        f"{limits.label}; {limits.key}",
+        f"`--queue`, {limits.queue:,}",
+        f"{limits.seconds:g}",
+        f"{limits.connections}; {limits.listeners}",
+    ):
+        assert words in rows, words
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """A service that was started as a page says, but on a free port, in a folder that looks like a checkout."""
+    pytest.importorskip("iblurry.live.service")
+    pytest.importorskip("iblurry.live.server")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    shutil.copytree(ROOT / "docs" / "images", tmp_path / "docs" / "images")
+    (line,) = {line for page in PAGES for line in printed(page) if line.startswith("iblurry serve")}
+    words = [*shlex.split(line)[1:], "--port", "0", "--json"]
+    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            url = json.loads(process.stdout.readline())["url"]
+            monkeypatch.setenv("IBLURRY_URL", url)
+            yield url
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == 0
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_all_of_it_works_as_printed(started, capsys):
+    for page in PAGES:
+        for line in printed(page):
+            program, *words = shlex.split(line.replace(ADDRESS, started))
+            if program == "curl" and shutil.which("curl"):
+                said = json.loads(subprocess.run([program, *words], capture_output=True, text=True, check=True).stdout)
+                assert "error" not in said, line
+                if "predict" in line:
+                    assert said["answers"][0]["label"] == "seven"
+            elif program == "iblurry" and words[0] != "serve":
+                answered(words, capsys)
+    assert re.search(r"500 accepted, \d+ learnt, accuracy 0\.\d\d\n", run_block(started, capsys))
+
+
+def answered(words, capsys):
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    out = capsys.readouterr().out
+    assert ended.value.code == 0, words
+    if words[0] == "send":
+        assert re.match(r"500 samples accepted; [\d,]+ learnt, 10 classes\nRight before they were learnt: \d", out)
+    else:
+        assert out.splitlines()[1].split()[:2] == ["docs/images/seven.png", "seven"]

@@ -1,0 +1,86 @@
+"""Test-then-train: counts, windows, drift and the curve, against plain lists."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from iblurry.live import quality as module
+from iblurry.live.quality import RIGHT, UNTESTED, WRONG, Quality
+
+LABELS = ["a", "b", "c"]
+
+
+@pytest.fixture
+def told():
+    """A hundred samples of three classes: (row, outcome)."""
+    generator = np.random.default_rng(1)
+    rows = np.concatenate([generator.integers(0, 2, 60), generator.integers(0, 3, 40)]).tolist()
+    return [(row, UNTESTED if row not in rows[:i] else int(generator.random() < 0.7)) for i, row in enumerate(rows)]
+
+
+def noted(told, window=20):
+    quality = Quality(3, window=window)
+    for row, outcome in told:
+        quality.note(row, outcome)
+    return quality
+
+
+def share(told):
+    tested = [outcome for _, outcome in told if outcome != UNTESTED]
+    return sum(tested) / len(tested) if tested else None
+
+
+@pytest.mark.parametrize("count", [1, 7, 20, 39, 40, 57, 100])
+def test_against_plain_lists(told, count):
+    some = told[:count]
+    quality = noted(some)
+    assert quality.accuracy == share(some)
+    assert quality.recent_accuracy == share(some[-20:])
+    recent, before = [row for row, _ in some[-20:]], [row for row, _ in some[-40:-20]]
+    apart = sum(abs(recent.count(row) / 20 - before.count(row) / 20) for row in range(3)) / 2
+    assert quality.drift == (pytest.approx(apart) if count >= 40 else None)
+    for row, about in enumerate(quality.classes(LABELS)):
+        mine = [one for one in some if one[0] == row]
+        assert about["seen"] == len(mine)
+        assert about["accuracy"] == share(mine)
+        assert about["recent_accuracy"] == share([one for one in some[-20:] if one[0] == row])
+        assert about["recent_share"] == recent.count(row) / len(recent)
+        assert about["before_share"] == (before.count(row) / 20 if count >= 40 else None)
+
+
+def test_nothing_yet():
+    quality = Quality(3)
+    assert (quality.accuracy, quality.recent_accuracy, quality.drift) == (None, None, None)
+    assert quality.classes([]) == []
+
+
+def test_the_curve_is_thinned_evenly(monkeypatch):
+    monkeypatch.setattr(module, "POINTS", 8)
+    quality = Quality(1, window=4)
+    points = []
+    for i in range(1, 401):
+        quality.note(0, RIGHT if i % 3 else WRONG)
+        if (point := quality.mark(learning_rate=0.1 / i, classes=1)) is not None:
+            points.append(point)
+    at = [point["at"] for point in quality.points]
+    assert len(at) <= 8
+    assert set(np.diff(at)) == {quality.every} == {80}
+    assert points[0] == {
+        "at": 10,
+        "accuracy": 0.7,
+        "recent_accuracy": 0.75,  # samples 7 to 10
+        "learning_rate": 0.01,
+        "classes": 1,
+    }
+    assert all(point in points for point in quality.points)
+
+
+def test_it_goes_on_where_it_was(told):
+    whole, first = noted(told), noted(told[:33])
+    other = Quality(3, window=20)
+    other.load_state_dict({k: v.copy() if isinstance(v, np.ndarray) else v for k, v in first.state_dict().items()})
+    for row, outcome in told[33:]:
+        other.note(row, outcome)
+    assert other.classes(LABELS) == whole.classes(LABELS)
+    assert (other.accuracy, other.drift) == (whole.accuracy, whole.drift)

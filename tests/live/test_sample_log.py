@@ -1,0 +1,248 @@
+"""The log of accepted samples: order, keys, classes, compaction, full disks and damage."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+import numpy as np
+import pytest
+
+from iblurry.errors import DataError
+from iblurry.live import log as logs
+from iblurry.live.exchange import Labelled, Receipt
+from iblurry.live.log import Entry, Log, Reader, digest_of, most_bytes
+from iblurry.live.refusal import Refusal
+from iblurry.live.writer import Writer
+
+ROOMY = 64 * 2**20
+
+
+def picture(value, shape=(1, 2, 2)):
+    return np.full(shape, value, np.uint8)
+
+
+def samples(*labels):
+    return [Labelled(label, picture(i)) for i, label in enumerate(labels)]
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = Log(tmp_path, max_classes=3, most_bytes=ROOMY)
+    yield made
+    made.close()
+
+
+def add(log, *labels, key=None):
+    some = samples(*labels)
+    with log.writing():
+        return log.add(some, key, digest_of(some))
+
+
+def test_samples_come_back_in_order(log, tmp_path):
+    assert add(log, "cat", "dog") == Receipt(1, 2)
+    assert add(log, "cat") == Receipt(3, 3)
+    found = Reader(tmp_path).after(0, 10)
+    assert found == [
+        Entry(1, "cat", bytes(4)),
+        Entry(2, "dog", bytes([1] * 4)),
+        Entry(3, "cat", bytes(4)),
+    ]
+    assert [entry.at for entry in Reader(tmp_path).after(1, 1)] == [2]
+    assert Reader(tmp_path).after(3, 10) == []
+    assert (log.accepted, log.labels, log.kept) == (3, ["cat", "dog"], 3)
+
+
+def test_what_was_committed_is_there_after_a_restart(log, tmp_path):
+    add(log, "cat", "dog", key="one")
+    again = Log(tmp_path, max_classes=3, most_bytes=ROOMY)
+    assert (again.accepted, again.labels, again.kept) == (2, ["cat", "dog"], 2)
+    assert again.repeated("one", digest_of(samples("cat", "dog"))) == Receipt(1, 2, repeated=True)
+    again.close()
+
+
+def test_a_key_counts_once_and_for_one_request(log):
+    add(log, "cat", key="one")
+    assert log.repeated("two", b"") is None
+    with pytest.raises(Refusal, match="'one' was used for other samples") as refused:
+        log.repeated("one", digest_of(samples("dog")))
+    assert (refused.value.status, refused.value.code) == (422, "key_reused")
+    assert digest_of([Labelled("a", picture(1))]) != digest_of([Labelled("a", picture(2))])
+    assert digest_of([Labelled("ab", picture(1))]) != digest_of([Labelled("a", picture(1))])
+
+
+def test_old_keys_are_forgotten(log, monkeypatch):
+    monkeypatch.setattr(logs, "KEYS", 2)
+    for number in range(4):
+        add(log, "cat", key=f"key {number}")
+    digest = digest_of(samples("cat"))
+    assert [log.repeated(f"key {number}", digest) is None for number in range(4)] == [True, True, False, False]
+
+
+def test_one_class_too_many_leaves_nothing_behind(log, tmp_path):
+    add(log, "a", "b")
+    with pytest.raises(Refusal, match="'d' is one more than the 3 classes") as refused:
+        add(log, "c", "d", "a")
+    assert refused.value.status == 409
+    assert (log.accepted, log.labels) == (2, ["a", "b"])
+    assert add(log, "c") == Receipt(3, 3)
+    assert [entry.label for entry in Reader(tmp_path).after(0, 10)] == ["a", "b", "c"]
+
+
+def test_a_stroke_is_whole_or_not_there(log, tmp_path):
+    add(log, "a")
+
+    def breaking():
+        with log.writing():
+            log.add(samples("b", "c"))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        breaking()
+    assert (log.accepted, log.labels, log.kept) == (1, ["a"], 1)
+    assert add(log, "c", "b") == Receipt(2, 3)
+    assert [entry.label for entry in Reader(tmp_path).after(0, 10)] == ["a", "c", "b"]
+
+
+def test_dropped_samples_are_a_gap_for_who_needs_them(log, tmp_path):
+    add(log, "a", "b", "a", "b")
+    with log.writing():
+        log.drop(3)
+    reader = Reader(tmp_path)
+    assert [entry.at for entry in reader.after(3, 10)] == [4]
+    assert log.kept == 1
+    with pytest.raises(DataError, match="goes from sample 4 to 4 and does not fit the checkpoint at sample 1"):
+        reader.after(1, 10)
+    with pytest.raises(DataError, match="does not fit the checkpoint at sample 9"):
+        reader.after(9, 10)
+    with log.writing():
+        log.drop(4)
+    assert reader.after(4, 10) == []
+    with pytest.raises(DataError, match="goes from sample none to 4"):
+        reader.after(3, 10)
+
+
+def test_the_file_is_bounded_and_reuses_its_room(tmp_path):
+    shape = (1, 32, 32)
+    most = most_bytes(1024, kept=300, classes=3) - logs.KEYS * logs.PER_KEY
+    log = Log(tmp_path, max_classes=3, most_bytes=most)
+    large = [Labelled("a", picture(7, shape)) for _ in range(100)]
+
+    def fill():
+        with log.writing():
+            log.add(large)
+
+    for _ in range(3):
+        fill()
+    size = log.path.stat().st_size
+    for round_ in range(1, 10):  # three hundred kept at any time
+        with log.writing():
+            log.drop(100 * round_)
+        fill()
+    assert log.path.stat().st_size <= max(size, most)
+    with pytest.raises(Refusal, match="no room left on the disk") as refused:
+        [fill() for _ in range(50)]
+    assert (refused.value.status, refused.value.code) == (507, "disk_full")
+    kept = log.kept
+    assert len(Reader(tmp_path).after(900, 10_000)) == kept  # nothing of what was accepted is lost
+    with log.writing():
+        log.drop(1000)
+    fill()
+    log.close()
+
+
+def test_a_damaged_file_is_said(tmp_path):
+    (tmp_path / logs.FILE).write_bytes(b"no database" * 1000)
+    with pytest.raises(DataError, match=r"samples.sqlite cannot be used: .*Put back a good copy"):
+        Log(tmp_path, max_classes=3, most_bytes=ROOMY)
+
+
+def test_another_format_is_said(log, tmp_path):
+    database = sqlite3.connect(tmp_path / logs.FILE)
+    database.execute("PRAGMA user_version = 7")
+    database.close()
+    with pytest.raises(DataError, match="has format 7"):
+        Log(tmp_path, max_classes=3, most_bytes=ROOMY)
+
+
+# ---------------------------------------------------------------------------------------------------- the writer
+
+
+@pytest.fixture
+def writer(tmp_path):
+    met, most = [], []
+    made = Writer(
+        Log(tmp_path, max_classes=3, most_bytes=ROOMY), allow=lambda count: _check(count, most), tell=met.extend
+    )
+    made.met, made.most = met, most
+    made.start()
+    yield made
+    made.close()
+
+
+def _check(count, most):
+    if most and count > most[0]:
+        raise Refusal(429, "queue_full", "no")
+
+
+def test_requests_of_many_threads_are_numbered_without_a_gap(writer, tmp_path):
+    receipts = []
+
+    def send(number):
+        for i in range(20):
+            receipts.append(writer.write(samples("a", "b"), f"{number}-{i}").result(30))
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(receipt.first for receipt in receipts) == list(range(1, 161, 2))
+    assert len(Reader(tmp_path).after(0, 1000)) == 160
+    assert writer.met == ["a", "b"]
+
+
+def test_a_refused_request_does_not_stop_its_neighbours(writer):
+    futures = [writer.write(samples(*labels), None) for labels in (["a"], ["a", "b", "c", "d"], ["b"])]
+    assert futures[0].result(30) == Receipt(1, 1)
+    with pytest.raises(Refusal, match="one more than"):
+        futures[1].result(30)
+    assert futures[2].result(30) == Receipt(2, 2)
+    assert writer.met == ["a", "b"]
+
+
+def test_a_repeated_request_needs_no_room(writer):
+    first = writer.write(samples("a", "b"), "key").result(30)
+    writer.most.append(1)
+    assert writer.write(samples("a", "b"), "key").result(30) == first._replace(repeated=True)
+    with pytest.raises(Refusal, match="no"):
+        writer.write(samples("a", "b"), "other").result(30)
+
+
+def test_a_failed_stroke_is_told_to_all_who_wait(writer, monkeypatch):
+    writer.write(samples("a"), None).result(30)
+
+    def broken(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(writer.log, "add", broken)
+    with pytest.raises(Refusal, match="no room left"):
+        writer.write(samples("a"), None).result(30)
+    monkeypatch.undo()
+    assert writer.write(samples("a"), None).result(30) == Receipt(2, 2)
+
+
+def test_who_went_away_is_not_waited_for(writer, tmp_path):
+    gone = writer.write(samples("a"), None)
+    gone.cancel()  # it may have been too late
+    assert writer.write(samples("b"), None).result(30).last == len(Reader(tmp_path).after(0, 10))
+    assert writer.write(samples("c"), None).result(30)
+
+
+def test_dropping_comes_after_what_waits(writer, tmp_path):
+    writer.write(samples("a", "b", "a"), None).result(30)
+    writer.drop(2)
+    assert writer.write(samples("b"), None).result(30) == Receipt(4, 4)
+    writer.write(samples("b"), None).result(30)
+    assert [entry.at for entry in Reader(tmp_path).after(2, 10)] == [3, 4, 5]
+    assert writer.log.kept == 3

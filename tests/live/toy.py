@@ -1,0 +1,121 @@
+"""A service that learns nothing: it remembers samples and answers by the nearest mean colour."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iblurry.live.exchange import Answers, Kept, Labelled, Receipt
+from iblurry.live.limits import Limits
+from iblurry.live.refusal import Refusal
+
+UP = {"restarts": 0, "uptime_seconds": 12.3}
+
+
+class Toy:
+    """Everything HTTP may ask of a service; `failure` is raised by the next call that could fail."""
+
+    def __init__(self, image: tuple[int, int, int] = (3, 4, 4), limits: Limits | None = None) -> None:
+        self.settings, self.limits = SimpleNamespace(image=image), limits or Limits()
+        self.samples: list[Labelled] = []
+        self.keys: dict[str, tuple[list[bytes], Receipt]] = {}
+        self.queues: set[asyncio.Queue[tuple[str, dict[str, Any]]]] = set()
+        self.failure: Exception | None = None
+        self.reason: str | None = None
+        self.closed = self.started = False
+        self.loss = 0.2
+
+    async def start(self) -> None:
+        self.started = True
+
+    async def learn(self, samples: Sequence[Labelled], *, key: str | None = None) -> Receipt:
+        self._fail()
+        content = [sample.label.encode() + sample.pixels.tobytes() for sample in samples]
+        if key in self.keys:
+            if self.keys[key][0] != content:
+                raise Refusal(422, "key_reused", "This key was used for other samples; take a new one.")
+            return self.keys[key][1]._replace(repeated=True)
+        if len({*self.labels, *(sample.label for sample in samples)}) > 100:
+            raise Refusal(409, "too_many_classes", "There is no room for another class; use one of those known.")
+        first = len(self.samples) + 1
+        self.samples += samples
+        receipt = Receipt(first, len(self.samples), False)
+        if key is not None:
+            self.keys[key] = content, receipt
+        self.tell("status", self.status())
+        return receipt
+
+    async def predict(self, pixels: NDArray[np.uint8]) -> Answers:
+        self._fail()
+        if not self.samples:
+            raise Refusal(409, "nothing_learnt", "Nothing has been learnt yet; send samples first.")
+        means = np.array([np.mean([s.pixels for s in self.samples if s.label == label]) for label in self.labels])
+        far = np.abs(pixels.mean(axis=(1, 2, 3))[:, None] - means)
+        shares = np.exp(-far / 50)
+        return Answers(len(self.samples), self.labels, (shares / shares.sum(1, keepdims=True)).astype(np.float32))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(sample.label for sample in self.samples))
+
+    def status(self) -> dict[str, Any]:
+        self._fail()
+        count = len(self.samples)
+        about = {"iblurry": "0.1.0", "method": "clib", "network": "convnet", "image": list(self.settings.image)}
+        room = {"capacity": 500, "max_classes": 100, "device": "cpu", "threads": 1, "queue": 0, "queue_limit": 1000}
+        done = {"state": "idle", "sentence": "Idle.", "accepted": count, "learnt": count, "classes": len(self.labels)}
+        model = {"model": count, "model_age_seconds": 0.4, "learning_rate": 0.0003, "loss": self.loss, "updates": count}
+        quality = {"accuracy": None, "recent_accuracy": 0.9, "window": 1000, "tested": 0, "drift": 0.1, "held": count}
+        disk = {"checkpoint": 0, "checkpoint_age_seconds": None, "disk_bytes": 12345, "disk_most": 99999999}
+        return about | room | done | model | quality | disk | {"samples_per_second": 120.0} | UP
+
+    def classes(self) -> list[dict[str, Any]]:
+        seen = {label: sum(s.label == label for s in self.samples) for label in self.labels}
+        return [
+            {"label": label, "seen": count, "held": count, "tested": count - 1, "right": 0}
+            | {"accuracy": 0.0 if count > 1 else None, "recent_accuracy": None}
+            | {"recent_share": count / len(self.samples), "before_share": 0.0}
+            for label, count in seen.items()
+        ]
+
+    def history(self) -> list[dict[str, Any]]:
+        return [{"at": 100, "accuracy": 0.5, "recent_accuracy": None, "learning_rate": 0.0003, "classes": 2}]
+
+    async def memory(self) -> list[Kept]:
+        return [
+            Kept(row, s.label, row / 10 if row % 2 else None, row + 1, s.pixels) for row, s in enumerate(self.samples)
+        ]
+
+    def ready(self) -> str | None:
+        return self.reason
+
+    @contextmanager
+    def subscribe(self) -> Iterator[asyncio.Queue[tuple[str, dict[str, Any]]]]:
+        queue: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(16)
+        queue.put_nowait(("status", self.status()))
+        self.queues.add(queue)
+        try:
+            yield queue
+        finally:
+            self.queues.discard(queue)
+
+    def tell(self, name: str, data: dict[str, Any]) -> None:
+        for queue in self.queues:
+            if queue.full():
+                queue.get_nowait()
+            queue.put_nowait((name, data))
+
+    async def close(self) -> None:
+        self.closed = True
+        self.tell("end", {})
+
+    def _fail(self) -> None:
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
