@@ -76,7 +76,7 @@ function build(data) {
   }), data[0], holder);
   const rates = new uPlot(options(holder, 0.22, [112, 140], {
     series: [{}, line("--c2", 1.6)],
-    y: { distr: 3 },
+    y: { distr: 3, range: (u, low, high) => (low == null ? [1e-4, 1] : uPlot.rangeLog(low, high, 10, true)) },
     axis: {
       filter: decades, grid: { ...grid, filter: decades }, ticks: { ...ticks, filter: decades },
       values: (u, ticks) => ticks.map((v) => (v == null ? "" : rate(v))), label: "rate", labelSize: 18, labelFont: FONT, size: 46,
