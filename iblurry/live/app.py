@@ -36,7 +36,7 @@ def create_app(service: Service, *, token: str | None = None, limits: Limits | N
     limits, shape = limits or service.limits, service.settings.image
     desk = Desk(service, limits)
     app = Described(token=token is not None, close=desk.close)
-    app.state.listeners = desk.listeners
+    app.state.listeners, app.state.requests = desk.listeners, desk.requests
 
     def offer(
         path: str, handle: Callable[..., Any], tag: str, model: Any = None, no: tuple[int, ...] = (), **more: Any

@@ -10,6 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from iblurry.live.answers import refused
 from iblurry.live.limits import Limits
+from iblurry.live.prometheus import Requests
 from iblurry.live.refusal import Refusal
 
 HEAD = 32 * 1024  # bytes of a request's address and headers
@@ -19,13 +20,14 @@ LEFTOVER = 64 * 2**20  # bytes read of a body that was refused: whoever sends it
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's protocol with the bounds it leaves to a proxy; `limits` is set by a subclass.
+    """uvicorn's protocol with the bounds it leaves to a proxy; a subclass sets `limits` and `requests`.
 
     A client has `seconds` to send a request's head, and as many for its body; as many to take what is written to it;
     as many to ask again before it is hung up on. If there is no room for one more, a silent one makes way.
     """
 
-    limits = Limits()
+    limits: Limits
+    requests: Requests
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -74,9 +76,10 @@ class Connection(HttpToolsProtocol):
         self._count(len(url))
         super().on_url(url)
 
-    def on_header(self, name: bytes, value: bytes) -> None:  # after the body, too
-        self._count(len(name) + len(value))
-        super().on_header(name, value)
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value) + 4)
+        if self._in_head:  # those that come after the body are not heard: they would count as having come before it
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -134,6 +137,7 @@ class Connection(HttpToolsProtocol):
         """Says no without asking the application, which has not seen the request or will see it end."""
         if self.transport.is_closing():
             return
+        self.requests.note("", no.status, 0.0)
         if self.cycle is not None and not self.cycle.response_complete:
             if self.pipeline or self.cycle.response_started or not self.cycle.more_body:
                 self.transport.abort()  # it would look like a part of the answer that is on its way

@@ -55,9 +55,9 @@ class Desk:
         They are on the disk when the answer comes, and are learnt in the order they were accepted. A label never
         heard before makes a new class, as long as there is room.
         """
-        key = self.reader.key(request.headers.get("idempotency-key"))
-        kind, label = request.headers.get("content-type", ""), _label(request)
-        raw = await request.body()
+        keys, label = request.headers.getlist("idempotency-key"), _label(request)
+        key = self.reader.key(" ".join(keys) if keys else None)  # two are none
+        kind, raw = await _body(request)
         samples = await _in(self.working, lambda: self.reader.samples(kind, raw, label))
         receipt = await self.service.learn(samples, key=key)
         return Json({"accepted": len(samples), **receipt._asdict()}, 202)
@@ -72,8 +72,7 @@ class Desk:
         Probabilities are over the classes met so far. The answer comes from the last published state of the model and
         does not wait for learning.
         """
-        kind = request.headers.get("content-type", "")
-        raw = await request.body()
+        kind, raw = await _body(request)
         pixels = await _in(self.asking, lambda: self.reader.questions(kind, raw))
         return Json(worded(await self.service.predict(pixels), top))
 
@@ -179,6 +178,15 @@ def sheet(kept: list[Kept], each: int) -> list[dict[str, Any]]:
 
 async def _in(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
     return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+async def _body(request: Request) -> tuple[str, bytes]:
+    """Its kind and its bytes."""
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Refusal(
+            415, "unknown_kind", "The body is compressed, which this service does not read; send it as it is."
+        )
+    return request.headers.get("content-type", ""), await request.body()
 
 
 def _label(request: Request) -> str | None:

@@ -74,8 +74,7 @@ class Pictures:
             raise Refusal(422, "too_many_scans", f"{where} is a JPEG of more than {SCANS} scans; save it anew.")
         picture: Image.Image
         with Image.open(io.BytesIO(without_metadata(raw)), formats=FORMATS) as picture:
-            if not claimed:
-                self._check(picture.size, where)
+            self._check(picture.size, where)
             if picture.format == "BMP" and picture.info.get("compression"):  # run lengths: unpacked in slow Python
                 raise Refusal(422, "unreadable_picture", f"{where} is a compressed BMP; send a plain one, or a PNG.")
             picture.load()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import uvicorn
+from fastapi import FastAPI
 
 from iblurry.errors import InputError
 from iblurry.live.app import create_app
@@ -124,12 +125,13 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: object, given: Limits) -> uvicorn.Config:
+def _config(app: FastAPI, given: Limits) -> uvicorn.Config:
     class Bounded(Connection):
         limits = given
+        requests = app.state.requests
 
     return uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
         http=Bounded,
         ws="none",
         lifespan="on",

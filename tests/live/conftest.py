@@ -1,4 +1,4 @@
-"""Ways to reach the HTTP side of a toy service: within the process, and over a socket."""
+"""Ways to reach a service: a toy's HTTP side, within the process and over a socket, and its page in a browser."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+from functools import cache
 
 import pytest
 
@@ -26,20 +27,24 @@ def call(toy):
     pytest.importorskip("fastapi", reason=NEEDS)
     from iblurry.live.app import create_app
 
-    def ask(method, path, *, token=None, limits=None, service=toy, base="http://127.0.0.1:8000", **more):
+    @cache  # an application takes a tenth of a second to be put together
+    def app_of(token, limits):
+        return create_app(toy, token=token, limits=limits)
+
+    def ask(method, path, *, token=None, limits=None, base="http://127.0.0.1:8000", **more):
         async def answer():
-            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base) as client:
+            transport = httpx.ASGITransport(app_of(token, limits))
+            async with httpx.AsyncClient(transport=transport, base_url=base) as client:
                 return await client.request(method, path, **more)
 
-        app = create_app(service, token=token, limits=limits)
         return asyncio.run(answer())
 
     return ask
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def running():
-    """Serves a service in a thread until the test is over; gives (port, stop)."""
+    """Serves a service in a thread until the tests of a file are over; gives (port, stop)."""
     pytest.importorskip("fastapi", reason=NEEDS)
     pytest.importorskip("uvicorn", reason=NEEDS)
     from iblurry.live.server import listen, run
@@ -64,7 +69,7 @@ def running():
         def stop():
             if thread.is_alive():
                 held["loop"].call_soon_threadsafe(held["stop"].set)
-            thread.join(20)
+            thread.join(60)
             listener.close()
             assert not thread.is_alive(), "the server does not stop"
             assert "error" not in held, held["error"]
@@ -72,7 +77,7 @@ def running():
         thread = threading.Thread(target=live, daemon=True)
         thread.start()
         stops.append(stop)
-        assert up.wait(10)
+        assert up.wait(60)
         return listener.getsockname()[1], stop
 
     yield begin
@@ -98,3 +103,38 @@ def talk():
             return received
 
     return send
+
+
+@pytest.fixture
+def fake():
+    """A service that only talks like one."""
+    from tests.live.fake_service import FakeService
+
+    started = FakeService().start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def visit(browser):
+    """Opens a service's page; in the end nothing was complained about, and nobody else was asked."""
+    opened = []
+
+    def open_page(url, width=1280, height=900, scheme="light"):
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        context.set_default_timeout(15000)
+        tab = context.new_page()
+        troubles, asked = [], []
+        tab.on("console", lambda message: troubles.append(message.text))
+        tab.on("pageerror", lambda error: troubles.append(str(error)))
+        tab.on("request", lambda request: asked.append(request.url))
+        opened.append((context, tab, troubles, asked, url))
+        tab.goto(url)
+        return tab
+
+    yield open_page
+    for context, tab, troubles, asked, home in opened:
+        assert tab.evaluate("window.hacked") is None
+        assert [text for text in troubles if not text.startswith("Failed to load resource")] == []
+        assert [url for url in asked if not url.startswith((home, "data:image/", "blob:" + home))] == []
+        context.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import logging
@@ -82,7 +83,16 @@ def test_a_request_sent_again_counts_once(call, toy):
     said(send(DARK, "two words"), 422, "bad_key")
     said(send(DARK, ""), 422, "bad_key")
     said(send(DARK, "x" * 201), 422, "bad_key")
+    twice = [*RAW.items(), ("Idempotency-Key", "one"), ("Idempotency-Key", "two")]
+    said(call("POST", "/v1/learn?label=a", content=DARK, headers=twice), 422, "bad_key")
     assert len(toy.samples) == 1
+
+
+def test_a_compressed_body_is_not_read(call, taught):
+    squeezed = {**RAW, "Content-Encoding": "gzip"}
+    said(call("POST", "/v1/learn?label=a", content=gzip.compress(DARK), headers=squeezed), 415, "unknown_kind")
+    said(call("POST", "/v1/predict", content=gzip.compress(DARK), headers=squeezed), 415, "unknown_kind")
+    assert call("POST", "/v1/predict", content=DARK, headers={**RAW, "Content-Encoding": "identity"}).status_code == 200
 
 
 def test_predict(call, taught):
