@@ -62,27 +62,23 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, Any]:
     """The story of one service."""
-    chance, data = random.Random(seed), load(DATA)
-    serving, told = Serving(folder, *words_of(SETTINGS)), Told()
-    serving.start()
-    threads = [threading.Thread(target=write, args=(serving.url, data, told, seed + i)) for i in range(2)]
-    threads.append(threading.Thread(target=read, args=(serving.url, data, told)))
-    for thread in threads:
-        thread.start()
+    data, told = load(DATA), Told()
     began = time.monotonic()
-    for number in range(times):
-        time.sleep(chance.uniform(0, seconds))
-        serving.kill(everything=bool(number % 2))
-        serving.start()
-        print(json.dumps({"kill": number + 1, "acknowledged": len(told.order)}), flush=True)
-    time.sleep(seconds)
-    told.over.set()
-    for thread in threads:
-        thread.join()
-    with Client(serving.url, patience=PATIENCE) as client:
-        client.wait(timeout=PATIENCE)
-        status = client.status()
-    code = serving.stop()
+    with Serving(folder, *words_of(SETTINGS)) as serving:
+        threads = [threading.Thread(target=write, args=(serving.url, data, told, seed + i)) for i in range(2)]
+        threads.append(threading.Thread(target=read, args=(serving.url, data, told)))
+        for thread in threads:
+            thread.start()
+        try:
+            _kill(serving, told, times=times, seconds=seconds, chance=random.Random(seed))
+        finally:
+            told.over.set()
+            for thread in threads:
+                thread.join()
+        with Client(serving.url, patience=PATIENCE) as client:
+            client.wait(timeout=PATIENCE)
+            status = client.status()
+        code = serving.stop()
     return {
         "kills": times,
         "seconds": round(time.monotonic() - began, 1),
@@ -97,6 +93,15 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
         "same": same(folder, data, told.order),
         "exit code": code,
     }
+
+
+def _kill(serving: Serving, told: Told, *, times: int, seconds: float, chance: random.Random) -> None:
+    for number in range(times):
+        time.sleep(chance.uniform(0, seconds))
+        serving.kill(everything=bool(number % 2))
+        serving.start()
+        print(json.dumps({"kill": number + 1, "acknowledged": len(told.order)}), flush=True)
+    time.sleep(seconds)
 
 
 def write(url: str, data: Dataset, told: Told, seed: int) -> None:

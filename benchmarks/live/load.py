@@ -47,11 +47,9 @@ def main(words: Sequence[str] | None = None) -> int:
 def measured(folder: Path, samples: int, seconds: float, questions: float) -> dict[str, Any]:
     data = load(DATA)
     alone = offline(folder / "offline", data, samples, seconds)
-    serving = Serving(folder / "live", *words_of(SETTINGS))
     began = time.monotonic()
-    serving.start()
-    started = time.monotonic() - began
-    with Client(serving.url) as client:
+    with Serving(folder / "live", *words_of(SETTINGS)) as serving, Client(serving.url) as client:
+        started = time.monotonic() - began
         with teaching(serving.url, data):
             while client.status()["learnt"] < samples:
                 time.sleep(0.2)
@@ -60,10 +58,10 @@ def measured(folder: Path, samples: int, seconds: float, questions: float) -> di
             busy = rate(client, seconds)
             learning = asking.stop()
         client.wait(timeout=600)
-    asking = Asking(serving.url, data, questions)
-    time.sleep(seconds)
-    rest = asking.stop()
-    serving.stop()
+        asking = Asking(serving.url, data, questions)
+        time.sleep(seconds)
+        rest = asking.stop()
+        serving.stop()
     p99, share = learning["p99 ms"], busy / alone
     return {
         "seconds to start": started,

@@ -24,14 +24,13 @@ def test_a_lost_sample_would_be_told(tmp_path):
     data = kills.load(kills.DATA)
     settings = kills.words_of(kills.SETTINGS)
     assert settings[:2] == ["--network", "mlp"]
-    serving = kills.Serving(tmp_path / "live", *settings)
-    serving.start()
     order = dict(enumerate(range(12), 1))
     images, labels = data.train.images[:12], [data.classes[label] for label in data.train.labels[:12]]
-    with kills.Client(serving.url) as client:
-        client.learn(images, labels)
-        client.wait(timeout=60)
-    assert serving.stop() == 0
+    with kills.Serving(tmp_path / "live", *settings) as serving:
+        with kills.Client(serving.url) as client:
+            client.learn(images, labels)
+            client.wait(timeout=60)
+        assert serving.stop() == 0
     assert kills.same(tmp_path / "live", data, order)
     assert not kills.same(tmp_path / "live", data, order | {12: 13})
     assert not kills.same(tmp_path / "live", data, {number: i for number, i in order.items() if number < 12})
