@@ -39,7 +39,7 @@ class Study:
     datasets: tuple[str, ...]  # that the paper has it for, or we have; it runs on any other too
     rows: tuple[str, ...]  # in the paper's order
     columns: Callable[[str], Mapping[str, Changes]]  # of a data set, in order
-    metrics: tuple[str, ...] = ("a_auc", "a_avg")  # fields of Metrics; what a row does not have stays empty
+    metrics: tuple[str, ...] = ("a_auc", "a_avg")  # of MEASURES; what a row does not have stays empty
 
     def planned(
         self,
