@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -122,9 +123,16 @@ def printed(value: float, digits: int | None = 2) -> str:
     >>> printed(69.996), printed(-0.001), printed(0.034111, None), printed(30_123.4, None)
     ('70.00', '0.00', '0.0341', '30,123')
     """
-    if digits is None:
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return f"{value:z.{digits}f}"  # z: no "-0.00"
+    return f"{value:z,.{behind(value) if digits is None else digits}f}"  # z: no "-0.00"
+
+
+def behind(value: float) -> int:
+    """How many digits behind the point leave three that count.
+
+    >>> behind(0.034111), behind(3.4), behind(30_123.4)
+    (4, 2, 0)
+    """
+    return max(0, 2 - math.floor(math.log10(abs(value)))) if value else 2
 
 
 def best(means: Sequence[float], better: Better, digits: int | None = 2) -> str | None:

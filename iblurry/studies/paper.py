@@ -105,6 +105,11 @@ def _numbers() -> dict[tuple[Configuration | str, str, str], Number]:
     return found
 
 
+def is_bound(method: str) -> bool:
+    """Whether it is no contender: the paper has joint training for a soft upper bound."""
+    return _plain(method).split()[0] == JOINT
+
+
 def _plain(method: str) -> str:
     name, *changes = method.split()
     return " ".join([name.removesuffix("-released"), *changes])
