@@ -45,7 +45,7 @@ class Selection:
         planned = study.planned(
             self.dataset, only=self.only, seeds=self.seeds, scale=self.scale, data_home=self.data_home
         )
-        return planned if self.equal_compute is None else equal_compute(planned, self.equal_compute)
+        return planned if self.equal_compute is None else equal_compute(planned, self.equal_compute, self.data_home)
 
     @property
     def wanted(self) -> tuple[str, ...]:
