@@ -25,6 +25,9 @@ COLUMNS: dict[str, tuple[str, Better]] = {  # field of Row: heading, which mean 
 }
 
 
+JOINT = "joint"  # trained on everything at once: neither the order of the stream nor the memory matters
+
+
 @dataclass(frozen=True)
 class Spread:
     """A mean over seeds and its sample standard deviation (by n - 1; None for a single seed), in percent."""
@@ -141,11 +144,17 @@ def best(means: Sequence[float], better: Better, digits: int | None = 2) -> str 
 
 
 def cells(rows: Sequence[Row]) -> list[list[tuple[str, bool]]]:
-    """What stands in each cell, and whether it is the best of its column (ties as printed; a lone value is not)."""
+    """What stands in each cell, and whether it is the best of its column (ties as printed; no lone value, no bound)."""
     first: dict[str, str | None] = {}
+    contenders = [row for row in rows if not is_bound(row.method)]
     for name, (_, better) in COLUMNS.items():
-        first[name] = best([spread.mean for row in rows if (spread := getattr(row, name)) is not None], better)
-    return [[_cell(getattr(row, name), first[name]) for name in COLUMNS] for row in rows]
+        first[name] = best([spread.mean for row in contenders if (spread := getattr(row, name)) is not None], better)
+    return [[_cell(getattr(row, name), first[name] if row in contenders else None) for name in COLUMNS] for row in rows]
+
+
+def is_bound(row: str) -> bool:
+    """Whether a row is no contender: the paper has joint training for a soft upper bound."""
+    return row.split()[0].removesuffix("-released") == JOINT
 
 
 def _cell(spread: Spread | None, first: str | None) -> tuple[str, bool]:

@@ -9,9 +9,9 @@ from importlib import resources
 from typing import Any
 
 from iblurry.errors import UnknownNameError
+from iblurry.experiment.table import JOINT
 
 METRICS = ("A_AUC", "A_avg", "F_last", "final_accuracy")
-JOINT = "joint"  # trained on everything at once: neither the order of the stream nor the memory matters
 COUNTERPARTS = {  # our name, with what --set changes: the paper's
     "er": "Baseline-ER",
     "er-constant": "Baseline-ER, constant rate",
@@ -103,11 +103,6 @@ def _numbers() -> dict[tuple[Configuration | str, str, str], Number]:
         number = Number(line["mean"], line["std"], tuple(line["tables"]), line.get("warning"))
         found[where, line["method"], line["metric"]] = number
     return found
-
-
-def is_bound(method: str) -> bool:
-    """Whether it is no contender: the paper has joint training for a soft upper bound."""
-    return _plain(method).split()[0] == JOINT
 
 
 def _plain(method: str) -> str:

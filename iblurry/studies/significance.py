@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.studies.paper import is_bound
+from iblurry.experiment.table import is_bound
 
 if TYPE_CHECKING:
     from iblurry.experiment.table import Better

@@ -10,9 +10,9 @@ from iblurry.data.load import parse
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.rows import settings
 from iblurry.experiment.run import Result
-from iblurry.experiment.table import COLUMNS, Better, Spread, best, percent, printed, spread
+from iblurry.experiment.table import COLUMNS, Better, Spread, best, is_bound, percent, printed, spread
 from iblurry.studies.compare import FIELDS, configuration, counterpart
-from iblurry.studies.paper import Number, is_bound, paper_number
+from iblurry.studies.paper import Number, paper_number
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import Planned, Study, found
 
