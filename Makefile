@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench bench-gpu reproduction clean
+.PHONY: demo test lint bench bench-gpu bench-live reproduction clean
 
 demo: $(READY)  ## CLIB and ER on the embedded digits, three seeds each: a table and a figure
 	$(BIN)/iblurry run
@@ -22,6 +22,9 @@ bench: $(READY)  ## cost per sample over a long stream, and an update against th
 bench-gpu: $(READY)  ## on a machine with a GPU and CIFAR-10: engines take the same course, what each method costs, exact resume
 	$(BIN)/python -m benchmarks.gpu --jobs 4
 	$(BIN)/python -m benchmarks.gpu.resume er clib gdumb
+
+bench-live: $(READY)  ## the live service on this machine: how quickly it answers while it learns, and learns while it answers
+	$(BIN)/python -m benchmarks.live.load
 
 reproduction: $(READY)  ## docs/reproduction.md from the collected journals and the paper's numbers; needs no GPU
 	$(BIN)/iblurry reproduction

@@ -23,7 +23,7 @@ from benchmarks.live.serving import Serving, words_of
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.errors import ServiceError
-from iblurry.live.client import Client
+from iblurry.live.client import Client, Receipt
 
 DATA = "shapes:classes=10,train=200,test=20,size=8,channels=1"
 SETTINGS: dict[str, object] = {"network": "mlp", "image": "1x8x8", "memory": 60, "batch": 8, "queue": 400}
@@ -62,27 +62,23 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, Any]:
     """The story of one service."""
-    chance, data = random.Random(seed), load(DATA)
-    serving, told = Serving(folder, *words_of(SETTINGS)), Told()
-    serving.start()
-    threads = [threading.Thread(target=write, args=(serving.url, data, told, seed + i)) for i in range(2)]
-    threads.append(threading.Thread(target=read, args=(serving.url, data, told)))
-    for thread in threads:
-        thread.start()
+    data, told = load(DATA), Told()
     began = time.monotonic()
-    for number in range(times):
-        time.sleep(chance.uniform(0, seconds))
-        serving.kill(everything=bool(number % 2))
-        serving.start()
-        print(json.dumps({"kill": number + 1, "acknowledged": len(told.order)}), flush=True)
-    time.sleep(seconds)
-    told.over.set()
-    for thread in threads:
-        thread.join()
-    client = Client(serving.url, patience=PATIENCE)
-    client.wait(timeout=PATIENCE)
-    status = client.status()
-    code = serving.stop()
+    with Serving(folder, *words_of(SETTINGS)) as serving:
+        threads = [threading.Thread(target=write, args=(serving.url, data, told, seed + i)) for i in range(2)]
+        threads.append(threading.Thread(target=read, args=(serving.url, data, told)))
+        for thread in threads:
+            thread.start()
+        try:
+            _kill(serving, told, times=times, seconds=seconds, chance=random.Random(seed))
+        finally:
+            told.over.set()
+            for thread in threads:
+                thread.join()
+        with Client(serving.url, patience=PATIENCE) as client:
+            client.wait(timeout=PATIENCE)
+            status = client.status()
+        code = serving.stop()
     return {
         "kills": times,
         "seconds": round(time.monotonic() - began, 1),
@@ -99,40 +95,53 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
     }
 
 
+def _kill(serving: Serving, told: Told, *, times: int, seconds: float, chance: random.Random) -> None:
+    for number in range(times):
+        time.sleep(chance.uniform(0, seconds))
+        serving.kill(everything=bool(number % 2))
+        serving.start()
+        print(json.dumps({"kill": number + 1, "acknowledged": len(told.order)}), flush=True)
+    time.sleep(seconds)
+
+
 def write(url: str, data: Dataset, told: Told, seed: int) -> None:
     """Sends one batch after another, each until it is acknowledged, also across kills."""
-    chance, client = random.Random(seed), Client(url, patience=PATIENCE)
-    while not told.over.is_set():
-        chosen = [chance.randrange(len(data.train)) for _ in range(chance.randint(1, BATCH))]
-        receipt = client.learn(
-            [data.train.images[i] for i in chosen], [data.classes[data.train.labels[i]] for i in chosen]
-        )
-        with told.lock:
-            told.requests += 1
-            told.repeated += bool(receipt.repeated)
-            if receipt.last - receipt.first + 1 != len(chosen):
-                told.wrong.append(f"{len(chosen)} samples were numbered {receipt.first} to {receipt.last}")
-            for number, which in zip(range(receipt.first, receipt.last + 1), chosen, strict=False):
-                if number in told.order:
-                    told.twice.append(number)
-                told.order[number] = which
+    chance = random.Random(seed)
+    with Client(url, patience=PATIENCE) as client:
+        while not told.over.is_set():
+            chosen = [chance.randrange(len(data.train)) for _ in range(chance.randint(1, BATCH))]
+            labels = [data.classes[data.train.labels[i]] for i in chosen]
+            note(client.learn([data.train.images[i] for i in chosen], labels), chosen, told)
+
+
+def note(receipt: Receipt, chosen: list[int], told: Told) -> None:
+    """Which numbers these samples have got."""
+    with told.lock:
+        told.requests += 1
+        told.repeated += bool(receipt.repeated)
+        if receipt.last - receipt.first + 1 != len(chosen):
+            told.wrong.append(f"{len(chosen)} samples were numbered {receipt.first} to {receipt.last}")
+        for number, which in zip(range(receipt.first, receipt.last + 1), chosen, strict=False):
+            if number in told.order:
+                told.twice.append(number)
+            told.order[number] = which
 
 
 def read(url: str, data: Dataset, told: Told) -> None:
     """Asks all the time; a service that is away is no answer, but whatever answers answers well."""
-    client = Client(url, patience=0)
-    while not told.over.is_set():
-        try:
-            (answer,) = client.predict([data.test.images[0]], top=10)
-        except ServiceError as error:
-            told.unanswered += 1
-            if error.status is not None and error.status >= 500:
-                told.wrong.append(str(error))
-            time.sleep(0.02)
-        else:
-            told.answers += 1
-            if abs(sum(guess.probability for guess in answer.top) - 1) > 1e-3:
-                told.wrong.append(f"{answer} does not add up")
+    with Client(url, patience=0) as client:
+        while not told.over.is_set():
+            try:
+                (answer,) = client.predict([data.test.images[0]], top=10)
+            except ServiceError as error:
+                told.unanswered += 1
+                if error.status is not None and error.status >= 500:
+                    told.wrong.append(str(error))
+                time.sleep(0.02)
+            else:
+                told.answers += 1
+                if abs(sum(guess.probability for guess in answer.top) - 1) > 1e-3:
+                    told.wrong.append(f"{answer} does not add up")
 
 
 def same(folder: Path, data: Dataset, order: dict[int, int]) -> bool:

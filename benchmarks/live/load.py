@@ -23,7 +23,7 @@ from iblurry.data.load import load
 from iblurry.live.client import Client
 
 DATA = "shapes:classes=10,train=300,test=50,size=32,channels=3"
-SETTINGS: dict[str, object] = {"network": "convnet", "image": "3x32x32", "memory": 500}
+SETTINGS: dict[str, object] = {"network": "convnet", "image": "3x32x32", "memory": 500, "queue": 100}
 BATCH = 50  # samples of a request
 MOST_MS, LEAST_SHARE = 50.0, 0.7  # p99 of an answer while learning; of the learner's rate alone
 
@@ -47,23 +47,21 @@ def main(words: Sequence[str] | None = None) -> int:
 def measured(folder: Path, samples: int, seconds: float, questions: float) -> dict[str, Any]:
     data = load(DATA)
     alone = offline(folder / "offline", data, samples, seconds)
-    serving = Serving(folder / "live", *words_of(SETTINGS))
     began = time.monotonic()
-    serving.start()
-    started = time.monotonic() - began
-    client = Client(serving.url)
-    with teaching(serving.url, data):
-        while client.status()["learnt"] < samples:
-            time.sleep(0.2)
-        silent = rate(client, seconds)
-        busy_asked = Asking(serving.url, data, questions)
-        busy = rate(client, seconds)
-        learning = busy_asked.stop()
-    client.wait(timeout=600)
-    resting = Asking(serving.url, data, questions)
-    time.sleep(seconds)
-    rest = resting.stop()
-    serving.stop()
+    with Serving(folder / "live", *words_of(SETTINGS)) as serving, Client(serving.url) as client:
+        started = time.monotonic() - began
+        with teaching(serving.url, data):
+            while client.status()["learnt"] < samples:
+                time.sleep(0.2)
+            silent = rate(client, seconds)
+            asking = Asking(serving.url, data, questions)
+            busy = rate(client, seconds)
+            learning = asking.stop()
+        client.wait(timeout=600)
+        asking = Asking(serving.url, data, questions)
+        time.sleep(seconds)
+        rest = asking.stop()
+        serving.stop()
     p99, share = learning["p99 ms"], busy / alone
     return {
         "seconds to start": started,
@@ -118,10 +116,11 @@ def teaching(url: str, data: Dataset) -> Iterator[None]:
     over = threading.Event()
 
     def teach() -> None:
-        client, endless = Client(url), samples_of(data)
-        while not over.is_set():
-            batch = [next(endless) for _ in range(BATCH)]
-            client.learn([image for image, _ in batch], [label for _, label in batch])
+        endless = samples_of(data)
+        with Client(url) as client:
+            while not over.is_set():
+                batch = [next(endless) for _ in range(BATCH)]
+                client.learn([image for image, _ in batch], [label for _, label in batch])
 
     thread = threading.Thread(target=teach)
     thread.start()
@@ -144,19 +143,21 @@ class Asking:
     """Somebody asks about one image at a time, so many times a second."""
 
     def __init__(self, url: str, data: Dataset, questions: float) -> None:
-        self._client, self._image, self._every = Client(url), data.test.images[0], 1 / questions
-        self._over, self._spent = threading.Event(), [0.0][:0]
+        self._url, self._image, self._every = url, data.test.images[0], 1 / questions
+        self._over = threading.Event()
+        self._spent: list[float] = []  # seconds, by question
         self._thread = threading.Thread(target=self._ask)
         self._thread.start()
 
     def _ask(self) -> None:
         due = time.perf_counter()
-        while not self._over.is_set():
-            began = time.perf_counter()
-            self._client.predict([self._image])
-            self._spent.append(time.perf_counter() - began)
-            due = max(due + self._every, time.perf_counter())
-            time.sleep(max(0.0, due - time.perf_counter()))
+        with Client(self._url) as client:
+            while not self._over.is_set():
+                began = time.perf_counter()
+                client.predict([self._image])
+                self._spent.append(time.perf_counter() - began)
+                due = max(due + self._every, time.perf_counter())
+                time.sleep(max(0.0, due - time.perf_counter()))
 
     def stop(self) -> dict[str, float]:
         self._over.set()

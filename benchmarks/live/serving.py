@@ -10,12 +10,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 STARTS = 60.0  # seconds it may take
 
 
 class Serving:
-    """`iblurry serve`, again and again at the same address."""
+    """`iblurry serve`, again and again at the same address; nothing of it is left after `with`."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder, self.options = folder, options
@@ -34,6 +35,14 @@ class Serving:
         if not line:
             raise SystemExit(f"The service ended with code {self._process.wait()} before it listened.")
         assert json.loads(line)["url"].rstrip("/") == self.url
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self.kill(everything=True)
 
     @property
     def pid(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from iblurry.augment.pipeline import Augment
+from iblurry.data.load import parse
 from iblurry.methods import Tuning
 
 
@@ -60,3 +61,16 @@ OTHERS = Setting(network="convnet", memory=500, augment=Augment(pad=2, flip=Fals
 def setting(dataset: str) -> Setting:
     """By the name before the options: "shapes:classes=20" is set like "shapes"."""
     return SETTINGS.get(dataset.split(":", 1)[0], OTHERS)
+
+
+def plain(dataset: str) -> str:
+    """`imagenet` for `imagenet:PATH`, as where images lie changes nothing; options such as size=64 do.
+
+    >>> plain("imagenet:/data/ILSVRC"), plain("imagenet:/data/ILSVRC,size=64"), plain("mine.npz")
+    ('imagenet', 'imagenet:/data/ILSVRC,size=64', 'mine.npz')
+    """
+    name = dataset.split(":", 1)[0]
+    if name not in SETTINGS:
+        return dataset
+    _, _, options = parse(dataset)
+    return dataset if options.keys() - {"lazy"} else name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +23,9 @@ COLUMNS: dict[str, tuple[str, Better]] = {  # field of Row: heading, which mean 
     "a_last": ("A_last ↑", max),
     "f_last": ("F_last ↓", min),
 }
+
+
+JOINT = "joint"  # trained on everything at once: neither the order of the stream nor the memory matters
 
 
 @dataclass(frozen=True)
@@ -122,9 +126,16 @@ def printed(value: float, digits: int | None = 2) -> str:
     >>> printed(69.996), printed(-0.001), printed(0.034111, None), printed(30_123.4, None)
     ('70.00', '0.00', '0.0341', '30,123')
     """
-    if digits is None:
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return f"{value:z.{digits}f}"  # z: no "-0.00"
+    return f"{value:z,.{behind(value) if digits is None else digits}f}"  # z: no "-0.00"
+
+
+def behind(value: float) -> int:
+    """How many digits behind the point leave three that count.
+
+    >>> behind(0.034111), behind(3.4), behind(30_123.4)
+    (4, 2, 0)
+    """
+    return max(0, 2 - math.floor(math.log10(abs(value)))) if value else 2
 
 
 def best(means: Sequence[float], better: Better, digits: int | None = 2) -> str | None:
@@ -133,11 +144,17 @@ def best(means: Sequence[float], better: Better, digits: int | None = 2) -> str 
 
 
 def cells(rows: Sequence[Row]) -> list[list[tuple[str, bool]]]:
-    """What stands in each cell, and whether it is the best of its column (ties as printed; a lone value is not)."""
+    """What stands in each cell, and whether it is the best of its column (ties as printed; no lone value, no bound)."""
     first: dict[str, str | None] = {}
+    contenders = [row for row in rows if not is_bound(row.method)]
     for name, (_, better) in COLUMNS.items():
-        first[name] = best([spread.mean for row in rows if (spread := getattr(row, name)) is not None], better)
-    return [[_cell(getattr(row, name), first[name]) for name in COLUMNS] for row in rows]
+        first[name] = best([spread.mean for row in contenders if (spread := getattr(row, name)) is not None], better)
+    return [[_cell(getattr(row, name), first[name] if row in contenders else None) for name in COLUMNS] for row in rows]
+
+
+def is_bound(row: str) -> bool:
+    """Whether a row is no contender: the paper has joint training for a soft upper bound."""
+    return row.split()[0].removesuffix("-released") == JOINT
 
 
 def _cell(spread: Spread | None, first: str | None) -> tuple[str, bool]:

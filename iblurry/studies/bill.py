@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,11 @@ EXTENTS = {  # of the paper's data sets, so that nobody needs the images to plan
 
 
 @functools.cache
-def extent(dataset: str) -> Extent:
-    """Known of the paper's data sets; others are loaded."""
+def extent(dataset: str, data_home: Path | None = None) -> Extent:
+    """Known of the paper's data sets; others are loaded, what was imported from `data_home`."""
     if dataset in EXTENTS:
         return EXTENTS[dataset]
-    data = load(dataset)
+    data = load(dataset, data_home)
     return Extent(samples=len(data.train), classes=len(data.classes), image=data.shape)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.rows import departures, grouped
+from iblurry.experiment.settings import plain
 from iblurry.experiment.table import Row, Spread, rows
 from iblurry.methods import METHODS
 from iblurry.studies.collect import Finished
@@ -65,7 +66,8 @@ def compare(runs: Sequence[Finished]) -> list[Block]:
 
 def configuration(experiment: Experiment) -> Configuration:
     """Where an experiment would stand in the tables."""
-    return Configuration(experiment.dataset, experiment.disjoint, experiment.blur, experiment.memory, experiment.tasks)
+    where = plain(experiment.dataset)
+    return Configuration(where, experiment.disjoint, experiment.blur, experiment.memory, experiment.tasks)
 
 
 def counterpart(experiment: Experiment) -> str | None:

@@ -9,9 +9,9 @@ from importlib import resources
 from typing import Any
 
 from iblurry.errors import UnknownNameError
+from iblurry.experiment.table import JOINT
 
 METRICS = ("A_AUC", "A_avg", "F_last", "final_accuracy")
-JOINT = "joint"  # trained on everything at once: neither the order of the stream nor the memory matters
 COUNTERPARTS = {  # our name, with what --set changes: the paper's
     "er": "Baseline-ER",
     "er-constant": "Baseline-ER, constant rate",

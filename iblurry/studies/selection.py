@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import InputError
-from iblurry.studies.compute import equal_compute
+from iblurry.studies.compute import EQUAL, equal_compute
 from iblurry.studies.study import SEEDS, Planned, Study
 
 
@@ -32,6 +32,11 @@ class Selection:
         for name in self.rows or ():
             if (self.rows or ()).count(name) > 1:
                 raise InputError(f"{name} is named {(self.rows or ()).count(name)} times; name each once.")
+        if self.equal_compute is not None and EQUAL in self.study.columns(self.dataset):
+            raise InputError(
+                f"The study {self.study.name} sets equal compute beside the methods' own pace itself; leave out "
+                f"--equal-compute {self.equal_compute}, or give it to another study, such as main."
+            )
 
     @cached_property
     def planned(self) -> list[Planned]:
@@ -40,7 +45,7 @@ class Selection:
         planned = study.planned(
             self.dataset, only=self.only, seeds=self.seeds, scale=self.scale, data_home=self.data_home
         )
-        return planned if self.equal_compute is None else equal_compute(planned, self.equal_compute)
+        return planned if self.equal_compute is None else equal_compute(planned, self.equal_compute, self.data_home)
 
     @property
     def wanted(self) -> tuple[str, ...]:

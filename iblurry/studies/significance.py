@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from iblurry.errors import InputError, UnknownNameError
+from iblurry.experiment.table import is_bound
 
 if TYPE_CHECKING:
     from iblurry.experiment.table import Better
@@ -157,7 +158,8 @@ def _seeds(n: int) -> str:
 
 
 def _best(rows: Mapping[str, Mapping[int, float]], better: Better) -> str:
-    means = {row: float(np.mean(list(values.values()))) for row, values in rows.items()}
+    contenders = {row: values for row, values in rows.items() if not is_bound(row)} or rows
+    means = {row: float(np.mean(list(values.values()))) for row, values in contenders.items()}
     wanted = better(means.values())
     return next(row for row, mean in means.items() if mean == wanted)
 

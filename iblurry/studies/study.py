@@ -39,7 +39,7 @@ class Study:
     datasets: tuple[str, ...]  # that the paper has it for, or we have; it runs on any other too
     rows: tuple[str, ...]  # in the paper's order
     columns: Callable[[str], Mapping[str, Changes]]  # of a data set, in order
-    metrics: tuple[str, ...] = ("a_auc", "a_avg")  # fields of Metrics; what a row does not have stays empty
+    metrics: tuple[str, ...] = ("a_auc", "a_avg")  # of MEASURES; what a row does not have stays empty
 
     def planned(
         self,
@@ -55,7 +55,7 @@ class Study:
         """Column by column, row by row, seed by seed; `changes` go to every experiment.
 
         `rows` and `only` keep some rows and columns. At a `scale` below 1 the stream has that share of the images, and
-        memory and query_every shrink with it; only data of one's own are looked up for that, in `data_home`.
+        memory and query_every shrink with it. Data of one's own are looked up for that, in `data_home`.
         """
         columns = self._columns(dataset, changes)
         if scale != 1:
@@ -64,13 +64,15 @@ class Study:
             columns = scaled(columns, methods, dataset, scale, data_home)
         seeds = tuple(seeds)
         return [
-            self.placed(Planned(row, column, _experiment(row, dataset, **columns[column] | {"seed": seed} | changes)))
+            self.placed(
+                Planned(row, column, _experiment(row, dataset, **columns[column] | {"seed": seed} | changes)), data_home
+            )
             for column in self._kept("column", only, tuple(columns))
             for row in self._kept("row", rows, self.rows)
             for seed in seeds
         ]
 
-    def placed(self, one: Planned) -> Planned:
+    def placed(self, one: Planned, data_home: Path | None) -> Planned:
         """What stands in that place; for a study that does more with an experiment than change fields."""
         return one
 

@@ -10,7 +10,7 @@ from iblurry.data.load import parse
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.rows import settings
 from iblurry.experiment.run import Result
-from iblurry.experiment.table import COLUMNS, Better, Spread, best, percent, printed, spread
+from iblurry.experiment.table import COLUMNS, Better, Spread, best, is_bound, percent, printed, spread
 from iblurry.studies.compare import FIELDS, configuration, counterpart
 from iblurry.studies.paper import Number, paper_number
 from iblurry.studies.selection import Selection
@@ -29,6 +29,7 @@ class Measure:
     better: Better | None = None  # max or min; None where none is best
     paper: str | None = None  # the paper's name for it; None where it has none
     digits: int | None = 2  # behind the point; None: three that count
+    unit: str = "percent"
 
 
 def _metric(name: str) -> Measure:
@@ -55,8 +56,10 @@ def _per_compute(result: Result) -> float | None:
 
 
 MEASURES = {name: _metric(name) for name in COLUMNS} | {
-    "compute": Measure(name="compute", heading="training TFLOP", of=training_tflops, digits=None),
-    "per_compute": Measure(name="per_compute", heading="A_AUC per TFLOP", of=_per_compute, digits=None),
+    "compute": Measure(name="compute", heading="training TFLOP", of=training_tflops, digits=None, unit="TFLOP"),
+    "per_compute": Measure(
+        name="per_compute", heading="A_AUC per TFLOP", of=_per_compute, digits=None, unit="percent per TFLOP"
+    ),
 }
 
 
@@ -130,11 +133,11 @@ class StudyTable:
         return ((column, measure) for column in self.columns for measure in self.measures)
 
     def is_best(self, cell: Cell) -> bool:
-        """Of our means in its column, ties as printed; a lone one is not."""
+        """Of our means in its column, ties as printed; a lone one is not, nor is joint training, which is a bound."""
         measure, ours = cell.measure, cell.ours
-        if ours is None or measure.better is None:
+        if ours is None or measure.better is None or is_bound(cell.row):
             return False
-        means = [one.ours.mean for one in self.along(cell.column, measure) if one.ours]
+        means = [one.ours.mean for one in self.along(cell.column, measure) if one.ours and not is_bound(one.row)]
         return printed(ours.mean, measure.digits) == best(means, measure.better, measure.digits)
 
 

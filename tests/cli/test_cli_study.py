@@ -76,9 +76,9 @@ def test_a_failure_is_said_and_the_others_are_done(monkeypatch, few, call, here)
     assert "er-shapes-1-" in said.err
     assert "failed: the disk is full" in said.err
     assert "Not run yet: er seed 1." in said.out
-    assert f"iblurry study main --dataset {DATA} --methods er,clib --seeds 1,2\n" in said.out
+    assert f"iblurry study main --dataset {DATA} --methods er --seeds 1,2\n" in said.out
     elsewhere = call("study", *SOME, "--out", "other")
-    assert "--methods er,clib --seeds 1,2 --out=other\n" in elsewhere.out
+    assert "--methods er --seeds 1,2 --out=other\n" in elsewhere.out
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,7 @@ def test_a_failure_is_said_and_the_others_are_done(monkeypatch, few, call, here)
         (["disjoint", "--only", "N=7"], "no column of the study disjoint called 'N=7'"),
         (["main", "--on", "moon"], "no place to run on called 'moon'"),
         (["main", "--seeds", "1,1"], "names a seed twice"),
+        (["compute", "--equal-compute", "er"], "sets equal compute beside the methods' own pace itself; leave out"),
     ],
 )
 def test_refusals(words, sentence, refused):

@@ -8,7 +8,6 @@ import signal
 import pytest
 
 from iblurry.errors import DivergedError, InputError
-from iblurry.experiment import cluster
 from iblurry.experiment.cluster import Cluster
 from iblurry.experiment.environment import Where
 from iblurry.experiment.folder import RunFolder
@@ -97,4 +96,3 @@ def test_without_ray(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(InputError, match=r"pip install 'iblurry\[ray\]'"):
         run_all([small("er")], Plan(out=tmp_path, on="ray"), failures={})
-    assert cluster.MISSING

@@ -51,6 +51,12 @@ def test_a_number_that_one_seed_lacks_is_not_averaged_over_the_others() -> None:
     assert "| er | 2 | 70.00 ± 0.00 | 50.00 ± 0.00 | 50.00 ± 0.00 | – |" in to_markdown([row])
 
 
+def test_joint_training_is_a_bound_and_not_the_best() -> None:
+    text = to_markdown(rows({"joint": [run(None, a_last=0.9)] * 3} | GROUPS))
+    assert "| joint | 3 | – | 50.00 ± 0.00 | 90.00 ± 0.00 | 10.00 ± 0.00 |" in text
+    assert to_markdown(rows(GROUPS)).splitlines()[2:4] == text.splitlines()[3:5]
+
+
 def test_markdown_is_exactly_this() -> None:
     assert to_markdown(rows(GROUPS)) == (
         "| method | n | A_AUC ↑ | A_avg ↑ | A_last ↑ | F_last ↓ |\n"

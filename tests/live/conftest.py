@@ -1,4 +1,4 @@
-"""Ways to reach the HTTP side of a toy service: within the process, and over a socket."""
+"""Ways to reach a service: a toy's HTTP side, within the process and over a socket, and its page in a browser."""
 
 from __future__ import annotations
 
@@ -103,3 +103,38 @@ def talk():
             return received
 
     return send
+
+
+@pytest.fixture
+def fake():
+    """A service that only talks like one."""
+    from tests.live.fake_service import FakeService
+
+    started = FakeService().start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def visit(browser):
+    """Opens a service's page; in the end nothing was complained about, and nobody else was asked."""
+    opened = []
+
+    def open_page(url, width=1280, height=900, scheme="light"):
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        context.set_default_timeout(15000)
+        tab = context.new_page()
+        troubles, asked = [], []
+        tab.on("console", lambda message: troubles.append(message.text))
+        tab.on("pageerror", lambda error: troubles.append(str(error)))
+        tab.on("request", lambda request: asked.append(request.url))
+        opened.append((context, tab, troubles, asked, url))
+        tab.goto(url)
+        return tab
+
+    yield open_page
+    for context, tab, troubles, asked, home in opened:
+        assert tab.evaluate("window.hacked") is None
+        assert [text for text in troubles if not text.startswith("Failed to load resource")] == []
+        assert [url for url in asked if not url.startswith((home, "data:image/", "blob:" + home))] == []
+        context.close()

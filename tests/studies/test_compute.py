@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 
 from iblurry.data.load import load
+from iblurry.data.sources.arrays import save
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Spent
@@ -16,7 +17,9 @@ from iblurry.methods import METHODS
 from iblurry.network.flops import flops
 from iblurry.parts import Diverse
 from iblurry.studies.bill import EXTENTS, Extent, bill, extent, training_flops
+from iblurry.studies.catalogue import MAIN as MAIN_RESULTS
 from iblurry.studies.compute import COMPUTE, equal_compute, with_compute
+from iblurry.studies.selection import Selection
 from iblurry.studies.study import Planned
 from tests.experiment.small import DATA, small
 
@@ -133,6 +136,15 @@ def test_the_study_on_digits(scale):
     assert {one.experiment.share for one in planned} == {scale}
     assert takes["er"] == pytest.approx(takes["clib"], rel=1e-3)
     assert max(takes.values()) / min(takes.values()) < 1.3  # whole epochs of a short refit
+
+
+def test_data_are_found_in_their_home(tmp_path):
+    save(load("shapes:classes=10,train=8,test=2,size=8,channels=1"), tmp_path / "fashion_mnist.npz")
+    er, clib = (Experiment.of(name, "fashion_mnist") for name in ("er", "clib"))
+    wanted = with_compute(er, clib, Extent(samples=80, classes=10, image=(1, 8, 8)))
+    some = {"dataset": "fashion_mnist", "rows": ("er",), "seeds": (er.seed,), "data_home": tmp_path}
+    assert [one.experiment for one in Selection(study=MAIN_RESULTS, equal_compute="clib", **some).planned] == [wanted]
+    assert [one.experiment for one in Selection(study=COMPUTE, **some).planned] == [er, wanted]
 
 
 def test_extents():

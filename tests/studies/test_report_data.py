@@ -119,6 +119,18 @@ def test_unfinished_runs_are_not_in_the_table_but_on_the_page(tmp_path):
     ]
 
 
+def test_a_study_at_a_smaller_scale(tmp_path):
+    gss = study_named("gss")
+    for one in gss.planned("cifar10", rows=["er", "clib"], scale=0.1):
+        write_run(tmp_path, one.experiment, 50)
+    write_run(tmp_path, usual("mir"), 50)  # of none of its rows
+    data = contents(tmp_path, study=gss)
+    assert (data["runs"], data["methods"]) == (6, ["clib", "er"])
+    (lacks,) = data["missing"]
+    assert (lacks["method"], lacks["seeds"]) == ("gss", [1, 2, 3])
+    assert "--share 0.1" in lacks["command"]
+
+
 def test_only_unfinished_runs(tmp_path):
     folder, *_ = write_run(tmp_path, usual("clib"), 70)
     stop(folder, 1)

@@ -10,10 +10,13 @@ import click
 import pytest
 
 from iblurry.errors import InputError
+from iblurry.experiment.table import Spread
 from iblurry.studies.catalogue import MAIN
 from iblurry.studies.formats import FORMATS
 from iblurry.studies.formats.latex import escaped
+from iblurry.studies.formats.layout import figures
 from iblurry.studies.significance import pairs
+from iblurry.studies.table import MEASURES, Measure
 from tests.studies.tiny import TINY
 from tests.studies.written import tabulated
 
@@ -246,7 +249,9 @@ def test_latex_of_one_column_has_no_groups(runs):
 
 def test_csv_has_every_digit(table):
     text = FORMATS["csv"](table, None)
-    assert text.splitlines()[0] == ("study,dataset,row,column,metric,n,mean,std,seeds,paper_mean,paper_std,difference")
+    assert text.splitlines()[0] == (
+        "study,dataset,row,column,metric,n,mean,std,seeds,paper_mean,paper_std,difference,standing"
+    )
     lines = list(csv.DictReader(text.splitlines()))
     assert [(one["row"], one["column"], one["n"], one["seeds"]) for one in lines] == [
         ("mir", "K=500", "0", ""),
@@ -262,6 +267,7 @@ def test_csv_has_every_digit(table):
         wanted = (cell.ours and cell.ours.mean, cell.ours and cell.ours.std, cell.paper.mean, cell.paper.std)
         written = [one[name] for name in ("mean", "std", "paper_mean", "paper_std", "difference")]
         assert [float(number) if number else None for number in written] == [*wanted, cell.difference]
+        assert one["standing"] == (cell.standing or "")
 
 
 def test_json_has_everything(table):
@@ -270,6 +276,7 @@ def test_json_has_everything(table):
         *("tiny", "cifar10", ["mir", "er", "clib"], ["K=500", "K=1000"], ["a_auc"]),
         [1, 2, 3],
     )
+    assert about["units"] == {"a_auc": "percent"}
     assert len(about["cells"]) == 6
     clib = next(one for one in about["cells"] if (one["row"], one["column"]) == ("clib", "K=1000"))
     assert (clib["n"], clib["mean"], clib["best"], clib["standing"]) == (2, pytest.approx(73.75), True, "within")
@@ -289,6 +296,28 @@ def test_json_has_everything(table):
     assert first["interval"] == pytest.approx([12.2579, 14.7421], abs=1e-4)
     assert first["words"].endswith("3 seeds cannot tell more")
     assert second["seeds"] == [1, 2]
+
+
+def test_numbers_of_other_units_are_not_called_percent(runs):
+    """Bills of 27,932.4 ± 3.1, as seeds that fill a memory at other times have them."""
+    bills = {1: 27_929.3, 2: 27_932.4, 3: 27_935.5}
+    bill = Measure(name="bill", heading="bill", of=lambda run: bills[run.experiment.seed], digits=None, unit="TFLOP")
+    made = tabulated(TINY, "cifar10", [runs], metrics=["a_auc", "bill"], measures=MEASURES | {"bill": bill})
+    alone = tabulated(TINY, "cifar10", [runs], metrics=["bill"], measures={"bill": bill})
+    assert "27,932 ± 3 (3)" in FORMATS["markdown"](made, None)
+    assert r"$27{,}932 \pm 3$" in FORMATS["latex"](made, None)
+    for form in ("terminal", "markdown", "latex"):
+        assert "Accuracy and forgetting in percent; mean" in FORMATS[form](made, None)
+        assert "ercent, mean" not in FORMATS[form](alone, None)
+        assert "Mean " in FORMATS[form](alone, None)
+    assert json.loads(FORMATS["json"](made, None))["units"] == {"a_auc": "percent", "bill": "TFLOP"}
+
+
+def test_a_spread_has_the_digits_of_its_mean():
+    tiny = MEASURES["compute"]
+    assert figures(tiny, Spread(0.0055821, 1.06e-18)) == ["0.00558", "0.00000"]
+    assert figures(tiny, Spread(0.034, None)) == ["0.0340"]
+    assert figures(MEASURES["a_auc"], Spread(70.256, 1.284)) == ["70.26", "1.28"]
 
 
 @pytest.mark.parametrize("form", ["latex", "csv"])

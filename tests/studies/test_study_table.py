@@ -13,6 +13,7 @@ from iblurry.errors import InputError, UnknownNameError
 from iblurry.studies.catalogue import MAIN
 from iblurry.studies.formats.layout import commands, missing
 from iblurry.studies.paper import Number
+from iblurry.studies.significance import pairs
 from iblurry.studies.table import MEASURES, Measure
 from tests.studies.tiny import LEVELS, TINY
 from tests.studies.written import tabulated, usual, write_run
@@ -94,6 +95,35 @@ def test_best_of_a_column_ties_as_printed(tmp_path):
 def test_a_lone_row_is_not_best(runs):
     made = tabulated(TINY, "cifar10", [runs], methods=["er"])
     assert not any(made.is_best(cell) for cell in made.cells.values())
+
+
+def test_joint_training_is_a_bound_and_not_the_best(tmp_path):
+    for method, level in {"joint": 96, "er": 57, "clib": 70}.items():
+        for seed in (1, 2):
+            write_run(tmp_path, usual(method, seed), level, wobble=0)
+    made = tabulated(MAIN, "cifar10", [tmp_path], methods=["joint", "er", "clib"], metrics=["a_last"], seeds=[1, 2])
+    assert [made.is_best(cell) for cell in made.along("", MEASURES["a_last"])] == [False, False, True]
+    assert [(pair.first, pair.second) for pair in pairs(made)] == [("clib", "joint"), ("clib", "er")]
+    alone = tabulated(MAIN, "cifar10", [tmp_path], methods=["joint", "er"], metrics=["a_last"], seeds=[1, 2])
+    assert not any(alone.is_best(cell) for cell in alone.cells.values())  # one contender is a lone one
+
+
+def test_rows_that_are_whole_are_not_run_again(tmp_path):
+    for seed in (1, 2):
+        for memory in (500, 1000):
+            write_run(tmp_path, usual("er", seed, memory=memory), 57)
+    made = tabulated(TINY, "cifar10", [tmp_path], seeds=[1, 2])
+    assert commands(made) == ["iblurry study tiny --dataset cifar10 --methods mir,clib --seeds 1,2"]
+
+
+def test_the_paper_is_beside_data_wherever_they_lie():
+    """ImageNet has no name without a path."""
+    there = tabulated(MAIN, "imagenet:/data/ILSVRC", [])
+    assert there.cells["clib", "", "a_auc"].paper.mean == 28.16
+    assert there.cells["joint", "", "a_last"].paper.mean == 69.26
+    assert tabulated(MAIN, "imagenet:/data/ILSVRC,lazy=true", []).cells["clib", "", "a_auc"].paper.mean == 28.16
+    for other in ("imagenet:/data/ILSVRC,size=64", "folder:/data/ILSVRC"):
+        assert tabulated(MAIN, other, []).cells["clib", "", "a_auc"].paper is None
 
 
 def test_missing_runs_and_what_runs_them(table, runs):

@@ -32,7 +32,7 @@ def arranged(found: Mapping[Planned, Result]) -> dict[str, dict[str, list[Result
 
 
 def numbers(runs: Runs, metric: str) -> dict[str, dict[str, list[float]]]:
-    """One number of each run, in percent; a run that has none (GDumb has no curve) is left out."""
+    """One number of each run, in percent; a run that has none (joint training has no curve) is left out."""
     written(metric)
     table: dict[str, dict[str, list[float]]] = {}
     for column, rows in runs.items():

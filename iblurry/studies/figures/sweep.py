@@ -22,7 +22,7 @@ VARIED = {  # a column is called name=value
     "N": "disjoint classes N (%)",
     "M": "blur level M (%)",
     "K": "memory K (samples)",
-    "tasks": "number of tasks",
+    "T": "number of tasks T",
 }
 LEAST = 0.1  # of the axis, between neighbours that are to be told apart
 LETTERS = 64  # that fit below the axis

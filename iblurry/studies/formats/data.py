@@ -17,7 +17,7 @@ from iblurry.studies.table import Cell, StudyTable
 
 HEAD = (
     *("study", "dataset", "row", "column", "metric"),
-    *("n", "mean", "std", "seeds", "paper_mean", "paper_std", "difference"),
+    *("n", "mean", "std", "seeds", "paper_mean", "paper_std", "difference", "standing"),
 )
 
 
@@ -35,7 +35,7 @@ def to_csv(table: StudyTable, pairs: Sequence[Pair] | None = None) -> str:
         seeds = " ".join(map(str, cell.values))
         facts = [table.study.name, table.dataset, cell.row, cell.column, cell.measure.name, len(cell.values)]
         facts += [ours.mean if ours else None, ours.std if ours else None, seeds]
-        facts += [paper.mean if paper else None, paper.std if paper else None, cell.difference]
+        facts += [paper.mean if paper else None, paper.std if paper else None, cell.difference, cell.standing]
         writer.writerow(facts)
     return written.getvalue()
 
@@ -50,7 +50,7 @@ def to_json(table: StudyTable, pairs: Sequence[Pair] | None = None) -> str:
         "question": study.question,
         "dataset": table.dataset,
         "settings": table.settings,
-        "unit": "percent",
+        "units": {measure.name: measure.unit for measure in table.measures},
         "std": "sample standard deviation (n - 1)",
         "paper": about()["paper"],
         "paper_units": about()["units"],

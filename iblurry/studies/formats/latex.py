@@ -6,8 +6,18 @@ import re
 from collections.abc import Sequence
 
 from iblurry.errors import InputError
-from iblurry.experiment.table import printed
-from iblurry.studies.formats.layout import DIFFERENCE, OURS, Line, commands, has_paper, lines, missing, warnings
+from iblurry.studies.formats.layout import (
+    DIFFERENCE,
+    OURS,
+    Line,
+    commands,
+    figures,
+    has_paper,
+    in_units,
+    lines,
+    missing,
+    warnings,
+)
 from iblurry.studies.paper import COUNTERPARTS
 from iblurry.studies.significance import Pair
 from iblurry.studies.table import Cell, Measure, StudyTable
@@ -67,7 +77,7 @@ def _caption(table: StudyTable, counts: set[int]) -> str:
     if counts:
         over = f"{next(iter(counts))} seeds" if len(counts) == 1 else "(n) seeds"
         numbers = "one seed" if counts == {1} else f"mean ± sample standard deviation over {over}"
-        said.append(f"Percent, {numbers}; best in bold.")
+        said.append(f"{in_units(table, numbers)}; best in bold.")
     if has_paper(table):
         said.append("Paper: as printed by Koh et al. (ICLR 2022).")
     if any(cell.standing for cell in table.cells.values()):
@@ -104,18 +114,17 @@ def _line(table: StudyTable, line: Line, kinds: bool, *, counted: bool) -> str:
 
 
 def _cell(table: StudyTable, cell: Cell, kind: str, *, counted: bool) -> str:
-    digits = cell.measure.digits
     if kind == DIFFERENCE:
-        return "--" if cell.difference is None else f"${cell.difference:+z.{digits}f}$ {cell.standing}"
+        return "--" if cell.difference is None else f"${cell.difference:+z.{cell.measure.digits}f}$ {cell.standing}"
     number = cell.ours if kind == OURS else cell.paper
     if number is None:
         return "--"
-    mean = printed(number.mean, digits)
+    mean, *spread = (text.replace(",", "{,}") for text in figures(cell.measure, number))  # else TeX sets it apart
     if kind == OURS and table.is_best(cell):
         mean = rf"\mathbf{{{mean}}}"
-    spread = rf" \pm {printed(number.std, digits)}" if number.std is not None else ""
+    shown = r" \pm ".join([mean, *spread])
     mark = r"^\dagger" if kind != OURS and cell.paper and cell.paper.warning else ""
-    return f"${mean}{spread}{mark}$" + (f" ({len(cell.runs)})" if kind == OURS and counted else "")
+    return f"${shown}{mark}$" + (f" ({len(cell.runs)})" if kind == OURS and counted else "")
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from iblurry.experiment.table import printed
-from iblurry.studies.paper import about
+from iblurry.experiment.table import Spread, behind, printed
+from iblurry.studies.paper import Number, about
 from iblurry.studies.significance import Pair
 from iblurry.studies.table import Cell, Measure, StudyTable
 
@@ -70,8 +71,13 @@ def text(cell: Cell, kind: str) -> str:
     number = cell.ours if kind == OURS else cell.paper
     if number is None:
         return NOTHING
-    spread = f" ± {printed(number.std, cell.measure.digits)}" if number.std is not None else ""
-    return printed(number.mean, cell.measure.digits) + spread + _mark(cell, kind)
+    return " ± ".join(figures(cell.measure, number)) + _mark(cell, kind)
+
+
+def figures(measure: Measure, number: Spread | Number) -> list[str]:
+    """The mean and, if there is one, the spread, to the same place behind the point."""
+    digits = behind(number.mean) if measure.digits is None else measure.digits
+    return [printed(value, digits) for value in (number.mean, number.std) if value is not None]
 
 
 def _mark(cell: Cell, kind: str) -> str:
@@ -84,7 +90,7 @@ def notes(table: StudyTable) -> list[str]:
     """What the numbers are, and by which rule they are judged."""
     counts = {len(cell.runs) for cell in table.cells.values() if cell.ours}
     over = "one seed each" if counts == {1} else "mean ± sample standard deviation (n - 1) over (n) seeds"
-    found = [f"Percent, {over}; the best of ours in bold."] if counts else []
+    found = [f"{in_units(table, over)}; the best of ours in bold."] if counts else []
     if any(cell.standing for cell in table.cells.values()):
         found.append(
             "Difference: ours minus the paper's; within: our mean lies in the paper's mean ± its spread; else above or "
@@ -93,6 +99,14 @@ def notes(table: StudyTable) -> list[str]:
     if has_paper(table):
         found.append(f"The paper's numbers: {about()['units']}.")
     return found + [f"⚠ {warning}." for warning in warnings(table)]
+
+
+def in_units(table: StudyTable, over: str) -> str:
+    """Percent, mean over so many seeds; headings of other numbers name their units."""
+    units = {measure.unit == "percent" for measure in table.measures}
+    said = {frozenset({True}): f"percent, {over}", frozenset({False}): over}
+    sentence = said.get(frozenset(units), f"accuracy and forgetting in percent; {over}")
+    return sentence[0].upper() + sentence[1:]
 
 
 def warnings(table: StudyTable) -> list[str]:
@@ -118,8 +132,11 @@ def missing(table: StudyTable) -> list[str]:
 
 
 def commands(table: StudyTable) -> list[str]:
-    """What runs them."""
-    return [table.selection.command()] if table.missing else []
+    """What runs them, and no row that is whole: what is finished in another folder would be run again."""
+    lacks = {one.row for one in table.missing}
+    rows = tuple(row for row in table.rows if row in lacks)
+    chosen = table.selection if rows == table.rows else replace(table.selection, rows=rows)
+    return [chosen.command()] if table.missing else []
 
 
 def compared(table: StudyTable, pairs: Sequence[Pair]) -> list[tuple[str, list[str]]]:

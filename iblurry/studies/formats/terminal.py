@@ -31,7 +31,7 @@ def to_terminal(table: StudyTable, pairs: Sequence[Pair] | None = None) -> str:
     for block in blocks(table):
         for piece in _fitting(table, block, width):
             parts.append((f"{piece.title}\n" if piece.title else "") + _grid(table, piece, width))
-    parts.append("\n".join(_wrapped(note, width) for note in notes(table)))
+    parts += filter(None, ["\n".join(_wrapped(note, width) for note in notes(table))])
     if table.missing:
         parts.append(_wrapped(f"Not run yet: {'; '.join(missing(table))}. To run them:", width))
         parts[-1] += "".join(f"\n  {one}" for one in commands(table))

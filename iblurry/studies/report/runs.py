@@ -76,20 +76,28 @@ def blocks(runs: Sequence[Finished]) -> list[Block]:
 
 
 def of_study(study: Study, runs: Sequence[Finished]) -> tuple[list[Finished], list[Experiment]]:
-    """The runs that belong to a study, and what it plans on their data sets that was not begun."""
-    datasets = dict.fromkeys(run.result.experiment.dataset for run in runs)
+    """The runs that belong to a study, and what it plans on their data, at their scale, that was not begun."""
+    streams = dict.fromkeys(map(_stream, (run.result.experiment for run in runs)))
     seeds = sorted({*SEEDS, *(run.result.experiment.seed for run in runs)})
-    planned = {one.experiment.digest: one for data in datasets for one in study.planned(data, seeds=seeds)}
+    planned = {
+        one.experiment.digest: one.experiment
+        for dataset, share in streams
+        for one in study.planned(dataset, seeds=seeds, scale=share)
+    }
     mine = [run for run in runs if run.result.experiment.digest in planned]
     if not mine:
-        first = next(iter(datasets))
+        first, _ = next(iter(streams))
         raise InputError(
             f"None of the {len(runs)} runs belongs to the study {study.name}; run one of its rows, such as "
             f"`iblurry run {study.rows[-1]} --dataset {first}`, or leave --study out."
         )
-    begun = {run.result.experiment.digest for run in mine}
-    missing = [one.experiment for digest, one in planned.items() if digest not in begun]
+    begun = {run.result.experiment.digest: _stream(run.result.experiment) for run in mine}
+    missing = [one for digest, one in planned.items() if digest not in begun and _stream(one) in begun.values()]
     return mine, [one for one in missing if one.seed in SEEDS]
+
+
+def _stream(experiment: Experiment) -> tuple[str, float]:
+    return experiment.dataset, experiment.share
 
 
 def length(run: Finished) -> int | None:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from iblurry.errors import InputError
+from iblurry.studies.catalogue import STUDIES
 from iblurry.studies.figures.sweep import places, sweep
 from iblurry.studies.paper import Number
 from tests.studies.figures.conftest import METHODS
@@ -56,7 +57,7 @@ def test_numbers_stand_to_scale():
     assert scale == "log scale"
     at, scale = places(["N=0", "N=0.1", "N=100"])
     assert (at.tolist(), scale) == ([0, 0.5, 1], "evenly spaced")
-    at, scale = places(["tasks=20", "tasks=5", "tasks=10"])
+    at, scale = places(["T=20", "T=5", "T=10"])
     assert at == pytest.approx([1, 0, 1 / 3])
     for names in (["N=0", "M=10", "K=5"], ["with", "without", "half"], ["N=1", "N=1.0", "N=2"]):
         assert [names and list(places(names)[0])] == [[0, 0.5, 1]]
@@ -67,7 +68,7 @@ def test_numbers_stand_to_scale():
     "columns",
     [
         ["N=0", "N=10", "N=50", "N=100"],
-        ["tasks=5", "tasks=10", "tasks=50", "tasks=100", "tasks=200"],
+        ["T=5", "T=10", "T=50", "T=100", "T=200"],
         ["N=50 M=10", "N=100 M=0", "i-Blurry-50-10 with a reservoir"],
         [f"a column with a long name, number {n}" for n in range(9)],
         [f"averyveryverylongword{n}" for n in range(9)],
@@ -91,6 +92,14 @@ def test_no_two_methods_of_different_columns_meet(drawn, tmp_path):
     table = np.array([container.lines[0].get_xdata() for container in drawn[0].axes[0].containers])
     assert table[:, 0].max() < table[:, 1].min()
     assert (np.diff(table, axis=0) > 0).all()
+
+
+@pytest.mark.parametrize("name", ["disjoint", "blur", "memory", "tasks"])
+def test_the_axis_says_in_words_what_a_study_varies(drawn, tmp_path, name):
+    columns = list(STUDIES[name].columns("cifar100"))
+    sweep(ours(columns), tmp_path / "f.png")
+    letter = columns[0].partition("=")[0]
+    assert f" {letter}" in drawn[0].axes[0].get_xlabel()
 
 
 def test_nothing_to_draw(tmp_path):

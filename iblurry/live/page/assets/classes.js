@@ -19,6 +19,7 @@ function update(classes) {
   for (const [label, line] of lines) if (!labels.has(label)) (line.row.remove(), lines.delete(label));
   const fresh = classes.filter((one) => !lines.has(one.label)).map((one) => one.label);
   const most = Math.max(...classes.flatMap((one) => [one.recent_share, one.before_share]));
+  table.classList.toggle("early", classes.every((one) => !one.before_share));
   classes.forEach((one, arrival) => renew(lines.get(one.label) ?? add(one.label), one, arrival, most));
   if (fresh.length && !first) announce(fresh);
   if (fresh.length) at("labels").replaceChildren(...classes.map((one) => make("option", { value: one.label })));

@@ -64,8 +64,8 @@ function fresh() {
 
 function build(data) {
   const holder = make("div", {
-    class: "plot", tabindex: 0, role: "group", "aria-roledescription": "chart",
-    "aria-label": "Accuracy and learning rate to samples learnt; arrow keys read values, 0 shows all",
+    class: "plot", tabindex: 0, role: "group",
+    "aria-label": "Curves to samples learnt; arrow keys read values, 0 shows all",
   });
   const tip = make("div", { class: "tip", hidden: true }), spoken = make("div", { class: "spoken", "aria-live": "polite" });
   at("curves").append(holder);
@@ -76,7 +76,7 @@ function build(data) {
   }), data[0], holder);
   const rates = new uPlot(options(holder, 0.22, [112, 140], {
     series: [{}, line("--c2", 1.6)],
-    y: { distr: 3 },
+    y: { distr: 3, range: (u, low, high) => (low == null ? [1e-4, 1] : uPlot.rangeLog(low, high, 10, true)) },
     axis: {
       filter: decades, grid: { ...grid, filter: decades }, ticks: { ...ticks, filter: decades },
       values: (u, ticks) => ticks.map((v) => (v == null ? "" : rate(v))), label: "rate", labelSize: 18, labelFont: FONT, size: 46,
@@ -125,7 +125,7 @@ function line(colour, width, dash) {
 
 /** Of a logarithmic axis: 0.001, 0.01, 0.1. */
 function decades(u, values) {
-  return values.map((value) => (Math.abs(Math.log10(value) % 1) < 1e-9 ? value : null));
+  return values.map((value) => (value.toExponential(6).startsWith("1.000000") ? value : null));
 }
 
 function css(name) {

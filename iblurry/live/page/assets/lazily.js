@@ -16,8 +16,8 @@ export function lazily(section, note, seconds, work) {
       note.hidden = true;
     } catch (problem) {
       if (!(problem instanceof Refused)) throw problem;
-      due = problem.passing;
-      note.hidden = problem.status === 0; // a lost connection is said once, at the top
+      due = problem.passing && problem.status > 0;
+      note.hidden = problem.status === 0; // no connection: said at the top, and all is due after it
       write(note, problem.message);
     } finally {
       const spent = performance.now() - began; // a service far away is asked less often

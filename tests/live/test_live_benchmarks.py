@@ -1,0 +1,47 @@
+"""The live benchmarks in a small form: a service killed under load, and one that is measured."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+from benchmarks.live import kills, load
+from iblurry.cli.serve import LIBRARIES
+
+MISSING = [name for name in LIBRARIES if find_spec(name) is None]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=f"{MISSING} of the extra `live` are missing")]
+
+
+def test_killed_under_load_nothing_is_lost_doubled_or_learnt_otherwise(tmp_path):
+    row = kills.killed(tmp_path / "live", times=2, seconds=1.0, seed=1)
+    assert row["acknowledged"] == row["accepted"] > 20
+    assert row["answers"] > 0
+    assert (row["whole"], row["same"], row["wrong"], row["exit code"]) == (True, True, [], 0)
+
+
+def test_a_lost_sample_would_be_told(tmp_path):
+    data = kills.load(kills.DATA)
+    settings = kills.words_of(kills.SETTINGS)
+    assert settings[:2] == ["--network", "mlp"]
+    order = dict(enumerate(range(12), 1))
+    images, labels = data.train.images[:12], [data.classes[label] for label in data.train.labels[:12]]
+    with kills.Serving(tmp_path / "live", *settings) as serving:
+        with kills.Client(serving.url) as client:
+            client.learn(images, labels)
+            client.wait(timeout=60)
+        assert serving.stop() == 0
+    assert kills.same(tmp_path / "live", data, order)
+    assert not kills.same(tmp_path / "live", data, order | {12: 13})
+    assert not kills.same(tmp_path / "live", data, {number: i for number, i in order.items() if number < 12})
+
+
+def test_a_service_is_measured(tmp_path):
+    found = load.measured(tmp_path, samples=30, seconds=0.5, questions=20)
+    assert min(found["samples a second"].values()) > 0
+    assert min(row["questions"] for row in found["answers"].values()) > 1
+    assert [figure["name"] for figure in found["figures"]] == [
+        "p99 of an answer while learning, ms",
+        "learning with questions / alone",
+    ]
+    assert "to reach  50.00" in load.table(found)
