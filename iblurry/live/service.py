@@ -43,7 +43,10 @@ class Service:
         self._asked: dict[int, asyncio.Future[list[Kept]]] = {}
 
     async def start(self) -> None:
-        """Ready when it returns: what was saved answers, and samples are accepted; the rest is replayed meanwhile."""
+        """Ready when it returns: what was saved answers, and samples are accepted; the rest is replayed meanwhile.
+
+        A new service has nothing to answer with, and does not wait for its learner.
+        """
         self._loop = asyncio.get_running_loop()
         self._up = asyncio.Event()
         try:
@@ -58,7 +61,8 @@ class Service:
                 helper.start()
                 self._open.callback(helper.close)
             await asyncio.wrap_future(self._answerer.up)
-            await self._up.wait()
+            if log.accepted:  # nobody is to be told that nothing was learnt
+                await self._up.wait()
             if self.standing.stalled:
                 raise StoppedError(self.standing.stalled)
             self.settings.keep(self.folder)  # nothing was accepted before

@@ -14,6 +14,7 @@ from iblurry.experiment.disk import replace_file
 if TYPE_CHECKING:  # torch costs two seconds, which a command that refuses its options need not take
     from iblurry.learner import Learner
     from iblurry.method import Method
+    from iblurry.parts.workbench import Workbench
 
 FILE = "service.json"
 FORMAT = 1
@@ -77,11 +78,21 @@ class Settings:
         text = json.dumps({"format": FORMAT, "settings": self.to_json()}, indent=2)
         replace_file(folder / FILE, (text + "\n").encode())
 
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Of pixels from 0 to 1, by channel: nobody knows what will come."""
+        return (0.5,) * self.image[0]
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        return (0.25,) * self.image[0]
+
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self) | {"image": list(self.image)}
 
     def made_method(self) -> Method:
         """InputError where it cannot serve: nobody says where tasks end, and an answer must not take minutes."""
+        from iblurry.learner import check_budget
         from iblurry.methods import Tuning, method
         from iblurry.parts import Plain
 
@@ -91,7 +102,28 @@ class Settings:
             raise InputError(
                 f"{self.method} cannot serve: it {why}. Choose a method that learns as it goes, such as clib or er."
             )
+        check_budget(made, self.memory)
         return made
+
+    def bench(self) -> Workbench:
+        """What answers need of a learner: without the optimizer, whose first import takes longer than all of this."""
+        from iblurry.augment.pipeline import Augment, Pipeline
+        from iblurry.dice import Dice
+        from iblurry.engine.choose import engine
+        from iblurry.memory import Memory
+        from iblurry.network.build import build
+        from iblurry.parts.workbench import Workbench
+
+        self.made_method()
+        dice, runs = Dice(self.seed), engine(self.device)
+        return Workbench(
+            network=runs.prepare(build(self.network, self.image, self.max_classes, dice=dice)).eval(),
+            memory=Memory(1, self.image, runs.device),
+            pipeline=Pipeline(Augment(), shape=self.image, mean=self.mean, std=self.std, device=runs.device),
+            dice=dice,
+            budget=1,
+            engine=runs,
+        )
 
     def learner(self) -> Learner:
         """One that has learnt nothing yet."""
@@ -104,6 +136,8 @@ class Settings:
             classes=self.max_classes,
             memory=self.memory,
             network=self.network,
+            mean=self.mean,
+            std=self.std,
             seed=self.seed,
             boundaries=False,
             engine=engine(self.device),

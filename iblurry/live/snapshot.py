@@ -13,20 +13,21 @@ from torch import Tensor
 from iblurry.learner import Learner
 from iblurry.live.exchange import Answers
 from iblurry.live.settings import Settings
+from iblurry.parts.workbench import Workbench
 
 
 def taken(learner: Learner, at: int) -> bytes:
     """What answers as the learner does at this moment."""
     about = json.dumps({"at": at, "labels": learner.labels}).encode()
-    tensors = [values.detach().cpu().contiguous() for values in _state(learner)]
+    tensors = [values.detach().cpu().contiguous() for values in _state(learner.bench)]
     return b"".join([struct.pack("<I", len(about)), about, *(bytes(_raw(values).numpy().data) for values in tensors)])
 
 
 class Answering:
-    """A learner that never learns: it takes what was published and answers."""
+    """Takes what was published and answers as a plain readout does."""
 
     def __init__(self, settings: Settings) -> None:
-        self._learner = settings.learner()
+        self._bench = settings.bench()
         self.at = 0
         self.labels: tuple[str, ...] = ()
 
@@ -35,23 +36,23 @@ class Answering:
         (length,) = struct.unpack_from("<I", snapshot)
         about = json.loads(snapshot[4 : 4 + length])
         content = torch.frombuffer(bytearray(snapshot[4 + length :]), dtype=torch.uint8)
-        there = _state(self._learner)
+        there = _state(self._bench)
         sizes = [values.numel() * values.element_size() for values in there]
         for values, raw in zip(there, content.split(sizes), strict=True):
             values.copy_(raw.clone().view(values.dtype).view(values.shape))
-        self._learner.bench.network.labels[:] = about["labels"]
+        self._bench.network.labels[:] = about["labels"]
         self.at, self.labels = about["at"], tuple(about["labels"])
 
     def ask(self, pixels: NDArray[np.uint8]) -> Answers:
         """(B, C, H, W); once something was put."""
-        images = self._learner.engine.stage(torch.from_numpy(pixels))
-        logits = self._learner.method.readout.logits(images)[:, : len(self.labels)]
+        images = self._bench.engine.stage(torch.from_numpy(pixels))
+        logits = self._bench.logits(images)[:, : len(self.labels)]
         return Answers(self.at, self.labels, logits.softmax(1).cpu().numpy())
 
 
-def _state(learner: Learner) -> list[Tensor]:
-    """All that a plain readout needs, in the same order on both sides."""
-    return list(learner.bench.network.state_dict().values())
+def _state(bench: Workbench) -> list[Tensor]:
+    """In the same order on both sides."""
+    return list(bench.network.state_dict().values())
 
 
 def _raw(values: Tensor) -> Tensor:
