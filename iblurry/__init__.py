@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from iblurry.data.order import Order, i_blurry
     from iblurry.data.stream import Sample, Stream
     from iblurry.errors import IblurryError, InputError
+    from iblurry.estimator import ContinualClassifier
     from iblurry.experiment.experiment import Experiment
     from iblurry.experiment.run import Often, Result, run
     from iblurry.learner import Learner
@@ -27,6 +28,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.data.order": ("Order", "i_blurry"),
     "iblurry.data.stream": ("Sample", "Stream"),
     "iblurry.errors": ("IblurryError", "InputError"),
+    "iblurry.estimator": ("ContinualClassifier",),
     "iblurry.experiment.experiment": ("Experiment",),
     "iblurry.experiment.run": ("Often", "Result", "run"),
     "iblurry.learner": ("Learner",),
@@ -38,6 +40,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "METHODS",
     "Augment",
+    "ContinualClassifier",
     "Dataset",
     "Experiment",
     "Head",

@@ -21,7 +21,7 @@ LAYERS = [  # imports only go up this list
     ["course", "method", "trainer", "refitter", "learner", "cost"],
     ["methods"],
     ["experiment"],
-    ["studies"],
+    ["studies", "estimator"],
     ["cli", "__main__"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
