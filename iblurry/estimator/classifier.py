@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from iblurry.augment.pipeline import Augment
 from iblurry.dice import Dice
 from iblurry.errors import InputError
-from iblurry.estimator.plan import Plan, shape_of, whole
+from iblurry.estimator.plan import Plan, Shape, shape_of, whole
 from iblurry.estimator.saved import as_arrays, as_tensors
 from iblurry.estimator.tables import as_images, as_table, as_they_came
 from iblurry.estimator.targets import label, merged
@@ -98,7 +98,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[NDArray[np.uint8], NDArray[Any]]:
         """A new learner for rows like these, and the rows; where something is refused, the learner before stays."""
         table, shape = as_table(X, shape_of(self.shape))
-        table, targets = validate_data(self, table, y, dtype="numeric" if shape else np.float32)
+        table, targets = self._checked(table, y, shape=shape, reset=True)
         plan = Plan.of(self.get_params(deep=False), columns=table.shape[1], shape=shape, seed=self._seed())
         images, known = as_images(table, shape), merged(None, targets, classes, most=plan.classes)
         self.learner_, self.classes_, self._plan = plan.begin(), known, plan
@@ -176,9 +176,14 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table, shape = as_table(X, began)
         if shape != began:
             raise InputError(f"X holds images of shape {shape}, but the first X was a table; give rows of numbers.")
-        checked = validate_data(self, table, *y, reset=False, dtype="numeric" if shape else np.float32)
+        checked = self._checked(table, *y, shape=shape, reset=False)
         table, targets = checked if y else (checked, np.empty(0))
         return as_images(table, shape), targets
+
+    def _checked(self, table: Any, *y: ArrayLike, shape: Shape | None, reset: bool) -> Any:
+        """The table, or the table and y, as scikit-learn wants them."""
+        with np.errstate(over="ignore"):  # what is too large for float32 is refused in a sentence
+            return validate_data(self, table, *y, reset=reset, dtype="numeric" if shape else np.float32)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):

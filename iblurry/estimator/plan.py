@@ -10,6 +10,7 @@ from typing import Any
 
 from iblurry.augment.pipeline import Augment
 from iblurry.engine.choose import engine
+from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.learner import Learner
 from iblurry.method import Method
@@ -55,7 +56,7 @@ class Plan:
             network=network,
             augment=_augment(params["augment"], network, shape),
             seed=seed,
-            device=str(params["device"]),
+            device=_device(params["device"]),
         )
 
     def begin(self) -> Learner:
@@ -72,7 +73,7 @@ class Plan:
             std=[1 / 255] if is_table else None,
             seed=self.seed,
             boundaries=False,
-            engine=engine(self.device, "float32" if is_table else None),
+            engine=Eager(self.device) if is_table else engine(self.device),  # an mlp is not worth capturing
         )
 
 
@@ -143,3 +144,9 @@ def _augment(given: Augment | None, network: str, shape: Shape | None) -> Augmen
     if given is None and (shape is None or network == "mlp"):
         return STILL  # an mlp knows nothing of neighbours
     return given
+
+
+def _device(given: Any) -> str:
+    if str(given).split(":", 1)[0] not in ("cpu", "cuda"):
+        raise InputError(f"device={given!r} is neither 'cpu' nor 'cuda' (or one of several, as 'cuda:1').")
+    return str(given)
