@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from iblurry.data.order import Order, i_blurry
     from iblurry.data.stream import Sample, Stream
     from iblurry.errors import IblurryError, InputError
+    from iblurry.estimator import ContinualClassifier as ContinualClassifier
     from iblurry.experiment.experiment import Experiment
     from iblurry.experiment.run import Often, Result, run
     from iblurry.learner import Learner
@@ -28,6 +29,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.data.order": ("Order", "i_blurry"),
     "iblurry.data.stream": ("Sample", "Stream"),
     "iblurry.errors": ("IblurryError", "InputError"),
+    "iblurry.estimator": ("ContinualClassifier",),
     "iblurry.experiment.experiment": ("Experiment",),
     "iblurry.experiment.run": ("Often", "Result", "run"),
     "iblurry.learner": ("Learner",),
@@ -35,6 +37,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.method": ("Head", "Method", "Pace", "released"),
     "iblurry.methods": ("METHODS", "Tuning", "clib", "er"),
 }
+_EXTRA = {"ContinualClassifier"}  # a star import must not need an extra
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -74,4 +77,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted({*__all__, *_EXTRA})

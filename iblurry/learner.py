@@ -18,7 +18,7 @@ from iblurry.engine.optimizer import restore, state_of
 from iblurry.errors import DivergedError, InputError, UnknownLabelError
 from iblurry.memory import Batch, Memory, One
 from iblurry.method import Method
-from iblurry.network.build import build, fresh_bias, fresh_row, fresh_weight
+from iblurry.network.build import Maker, build, fresh_bias, fresh_row, fresh_weight
 from iblurry.parts.cost import Cost, Passes
 from iblurry.parts.part import spending
 from iblurry.parts.workbench import Workbench
@@ -34,7 +34,8 @@ class Learner:
 
     `classes` is the number of head rows, or the labels that may come; `memory` is the budget K of samples kept. Images
     are cropped at random by up to an eighth of their side and not mirrored, unless `augment` says otherwise.
-    `boundaries=False` says that nobody will call `end_task`, so a method that needs it is refused.
+    `boundaries=False` says that nobody will call `end_task`, so a method that needs it is refused. `network` is a name,
+    or a function that makes a body for such images.
 
     >>> from iblurry.methods.er import er
     >>> learner = Learner(er(), image=(1, 8, 8), classes=["cat", "dog"], memory=20, network="mlp")
@@ -50,7 +51,7 @@ class Learner:
         image: tuple[int, int, int],
         classes: int | Sequence[Label] = 100,
         memory: int = 500,
-        network: str = "convnet",
+        network: str | Maker = "convnet",
         augment: Augment | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,

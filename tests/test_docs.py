@@ -13,9 +13,11 @@ from PIL import Image
 
 from benchmarks.gpu import __main__ as bench
 from benchmarks.gpu import resume
+from iblurry import ContinualClassifier
 from iblurry.methods import METHODS
 from iblurry.parts.part import hyper_parameters
 from tests.printed import commands, links, python, understood
+from tests.test_estimator_checks import EXPECTED_TO_FAIL
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -121,3 +123,19 @@ def test_the_contact_sheet_is_made_as_printed(tmp_path, monkeypatch):
     )
     assert shown.shape == made.shape
     assert np.abs(shown - made).mean() < 0.1  # letters are drawn a little otherwise by another version of Pillow
+
+
+def test_the_estimator_page_runs_as_printed_and_lists_every_parameter(capsys):
+    page = (DOCS / "estimator.md").read_text()
+    (block,) = python(DOCS / "estimator.md")
+    exec(compile(block, "estimator.md", "exec"), {"__name__": "__main__"})
+    (shown,) = re.findall(r"```text\n(.*?)```", page, flags=re.DOTALL)
+    number = r"clib (\S+), linear (\S+)\n(\d+) samples kept, (\d+) of them zeros\n"
+    printed, made = (re.fullmatch(number, text).groups() for text in (shown, capsys.readouterr().out))
+    assert [float(value) for value in made] == pytest.approx([float(value) for value in printed], abs=0.05)
+    for name, default in ContinualClassifier().get_params().items():
+        row = next(line for line in page.splitlines() if line.startswith("| `") and f"`{name}`" in line)
+        assert (f'"{default}"' if isinstance(default, str) else str(default)) in row.split("|")[2], name
+    assert bool(EXPECTED_TO_FAIL) != ("no check is expected to fail" in page)
+    for check, reason in EXPECTED_TO_FAIL.items():
+        assert f"| `{check}` | {reason} |" in page

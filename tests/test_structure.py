@@ -80,8 +80,9 @@ def test_data_does_not_need_torch():
 
 
 def test_public_names_are_exactly_what_the_front_door_offers():
-    assert dir(iblurry) == sorted(iblurry.__all__)
-    assert set(iblurry.__all__) == {*iblurry._HOME_OF, "__version__"}
+    assert dir(iblurry) == sorted({*iblurry.__all__, *iblurry._EXTRA})
+    assert {*iblurry.__all__, *iblurry._EXTRA} == {*iblurry._HOME_OF, "__version__"}
+    assert not iblurry._EXTRA & set(iblurry.__all__)
     for name in iblurry.__all__:
         assert getattr(iblurry, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

@@ -19,18 +19,19 @@ from iblurry.network.network import Network
 __all__ = ["NETWORKS", "build", "fresh_bias", "fresh_row", "fresh_weight", "initialise"]
 
 Image = tuple[int, int, int]  # channels, height, width
+Maker = Callable[[Image], nn.Module]  # of a body for such images, which says how many `features` it returns
 
 
-def build(name: str, image: Image, rows: int, *, dice: Dice, **options: object) -> Network:
-    """The named network for such images, with a head of so many rows, all closed.
+def build(name: str | Maker, image: Image, rows: int, *, dice: Dice, **options: object) -> Network:
+    """The network of this name, or with the body that is made, for such images; its head has so many rows, all closed.
 
     >>> network = build("convnet", (1, 8, 8), 10, dice=Dice(seed=1))
     >>> network.rows, network.known
     (10, 0)
     """
-    maker = NETWORKS.get(name)
+    maker = NETWORKS.get(name) if isinstance(name, str) else name
     if maker is None:
-        raise UnknownNameError("network", name, NETWORKS)
+        raise UnknownNameError("network", str(name), NETWORKS)
     allowed = [p.name for p in inspect.signature(maker).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for option in options:
         if option not in allowed:

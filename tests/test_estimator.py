@@ -1,0 +1,411 @@
+"""The scikit-learn face: what it learns, in which order, what it answers, and what it refuses."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_blobs
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import SGDClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import QuantileTransformer
+
+from iblurry import Augment, ContinualClassifier, InputError, Learner, Tuning, clib
+from iblurry.dice import Dice
+from iblurry.errors import DivergedError
+from iblurry.network.numbers import to_bytes
+from iblurry.parts import Constant
+from tests.laws.lawful import assert_same_state
+
+RNG = np.random.default_rng(0)
+TABLE, WORDS = RNG.normal(size=(40, 3)), np.array(["b", "a", "c", "a"] * 10)
+PICTURES = RNG.integers(0, 256, (30, 1, 8, 8), dtype=np.uint8)
+TENS = np.arange(30) // 10 * 10  # three classes, one after the other
+
+
+def small(**changes):
+    return ContinualClassifier(**{"memory": 20, "batch_size": 8, "max_classes": 10} | changes)
+
+
+def state(model):
+    return model.learner_.state_dict()
+
+
+# ---------------------------------------------------------------------------------------------------- what is learnt
+
+
+@pytest.mark.parametrize("X, y", [(TABLE, WORDS), (PICTURES, TENS)], ids=["table", "images"])
+@pytest.mark.parametrize("method", ["clib", "er"])
+def test_in_how_many_calls_rows_come_makes_no_difference(X, y, method):
+    whole = small(method=method).partial_fit(X, y)
+    parts = small(method=method)
+    for start, stop in ((0, 1), (1, 2), (2, 15), (15, len(y))):
+        parts.partial_fit(X[start:stop], y[start:stop])
+        parts.predict(X)
+    assert_same_state(state(parts), state(whole))
+
+
+def test_partial_fit_is_a_learner_that_observes():
+    model = small(network="convnet").partial_fit(PICTURES, TENS)
+    learner = Learner(clib(Tuning(batch=8)), image=(1, 8, 8), memory=20, classes=10)
+    for image, label in zip(PICTURES, TENS, strict=True):
+        learner.observe(image, label)
+    assert_same_state(state(model), learner.state_dict())
+    np.testing.assert_allclose(model.predict_proba(PICTURES), learner.probabilities(PICTURES).numpy(), rtol=1e-5)
+    assert model.predict(PICTURES).tolist() == learner.predict(PICTURES)
+
+
+def test_fit_begins_again_and_passes_in_the_orders_of_the_dice():
+    model = small(epochs=2, random_state=5).partial_fit(PICTURES[:9], TENS[:9]).fit(PICTURES, TENS)
+    other = small(random_state=5)
+    for epoch in range(2):
+        order = Dice(5).permutation("a pass of fit", epoch, 30)
+        other.partial_fit(PICTURES[order], TENS[order])
+    assert_same_state(state(model), state(other))
+    assert model.learner_.bench.seen == 60
+
+
+def test_the_scale_is_that_of_all_rows_each_counted_once():
+    model = small(epochs=3).fit(TABLE[:25], WORDS[:25])
+    assert int(model.learner_.bench.network.body.met) == 25
+    numbers = model.partial_fit(TABLE[25:], WORDS[25:]).learner_.bench.network.body
+    assert int(numbers.met) == 40
+    np.testing.assert_allclose(numbers.mean.numpy(), TABLE.astype(np.float32).mean(0, dtype=np.float64), rtol=1e-9)
+
+
+def test_a_table_is_neither_cropped_nor_mixed_and_images_are():
+    def augment(model):
+        return model.learner_.bench.pipeline.augment
+
+    still = Augment(pad=0, flip=False, cutmix=0.0)
+    assert augment(small().partial_fit(TABLE, WORDS)) == still
+    assert augment(small(network="mlp").partial_fit(PICTURES, TENS)) == still
+    assert augment(small().partial_fit(PICTURES, TENS)) == Augment(pad=1, flip=False)
+    own = Augment(pad=2, flip=True, cutmix=0.1)
+    assert augment(small(augment=own).partial_fit(PICTURES, TENS)) == own
+
+
+def test_a_method_put_together_is_used_as_it_is():
+    chosen = clib(Tuning(batch=4, updates_per_sample=2), schedule=Constant(rate=1e-3))
+    model = ContinualClassifier(method=chosen, memory=20).partial_fit(TABLE, WORDS)
+    assert model.learner_.bench.updates == 80
+    assert model.learner_.method.schedule.rate == 1e-3
+    assert "bench" not in vars(chosen.schedule)
+
+
+def test_what_the_memory_holds():
+    X, y = small().partial_fit(TABLE, WORDS).memory_
+    assert X.shape == (20, 3)
+    assert X.dtype == np.float32
+    came = {row.tobytes(): word for row, word in zip(TABLE.astype(np.float32), WORDS, strict=True)}
+    assert [came[row.tobytes()] for row in X] == y.tolist()
+    assert sorted(np.unique(y, return_counts=True)[1]) == [6, 7, 7]
+    images, tens = small().partial_fit(PICTURES, TENS).memory_
+    came = {image.tobytes(): ten for image, ten in zip(PICTURES, TENS, strict=True)}
+    assert [came[image.tobytes()] for image in images] == tens.tolist()
+    assert images.shape == (20, 1, 8, 8)
+
+
+# ------------------------------------------------------------------------------------------------------------ classes
+
+
+def test_classes_come_one_after_the_other():
+    model = small().partial_fit(TABLE[:1], ["dog"])
+    assert model.predict(TABLE[:3]).tolist() == ["dog"] * 3
+    assert model.predict_proba(TABLE[:3]).tolist() == [[1.0]] * 3
+    model.partial_fit(TABLE[1:3], ["elephant", "ant"])
+    assert model.classes_.tolist() == ["ant", "dog", "elephant"]
+    assert model.learner_.labels == ["dog", "elephant", "ant"]
+    columns = model.learner_.probabilities(to_bytes(TABLE)).numpy()[:, [2, 0, 1]]
+    np.testing.assert_allclose(model.predict_proba(TABLE), columns, rtol=1e-5)
+
+
+def test_announced_classes_have_their_column_from_the_start():
+    model = small().partial_fit(TABLE[:9], [4, 2, 4] * 3, classes=[5, 2, 4, 1])
+    assert model.classes_.tolist() == [1, 2, 4, 5]
+    answer = model.predict_proba(TABLE)
+    assert answer.shape == (40, 4)
+    assert not answer[:, [0, 3]].any()
+    np.testing.assert_allclose(answer.sum(1), 1, rtol=1e-12)
+    model.partial_fit(TABLE[9:11], [1, 9], classes=[9])  # known ones need not be listed again
+    assert model.classes_.tolist() == [1, 2, 4, 5, 9]
+    assert model.predict_proba(TABLE)[:, 0].all()
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [True, False],
+        [2.0, -1.0],
+        np.array([7, 300], dtype=np.uint16),
+        np.array(["x", "y"], dtype=object),
+        np.array(["long name", "z"]),
+    ],
+    ids=["bool", "float", "unsigned", "object", "text"],
+)
+def test_answers_are_of_the_type_of_the_classes(y):
+    y = np.asarray(y)
+    model = small().fit(TABLE, np.resize(y, 40))
+    assert model.classes_.dtype == y.dtype
+    assert model.classes_.tolist() == sorted(y.tolist())
+    answers = model.predict(TABLE)
+    assert answers.dtype == y.dtype
+    assert set(answers.tolist()) <= set(y.tolist())
+    assert model.score(TABLE, np.resize(y, 40)) == np.mean(answers == np.resize(y, 40))
+
+
+def test_whole_floats_are_the_classes_that_integers_were():
+    model = small().partial_fit(TABLE[:2], [1, 2]).partial_fit(TABLE[2:5], [2.0, 1.0, 3.0])
+    assert model.classes_.tolist() == [1, 2, 3]
+    assert model.learner_.labels == [1, 2, 3]
+
+
+# ------------------------------------------------------------------------------------------------------------- images
+
+
+def test_images_may_come_in_three_forms():
+    forms = [(PICTURES, None), (PICTURES[:, 0], None), (PICTURES.reshape(30, 64).astype(float), [1, 8, 8])]
+    models = [small(shape=shape).partial_fit(X, TENS) for X, shape in forms]
+    for model in models[1:]:
+        assert_same_state(state(model), state(models[0]))
+    assert [model.n_features_in_ for model in models] == [64] * 3
+    for X, _ in forms:
+        np.testing.assert_array_equal(models[0].predict_proba(X), models[0].predict_proba(PICTURES))
+
+
+def test_colour_images_learn_with_a_convnet():
+    X = RNG.integers(0, 80, (60, 3, 8, 8), dtype=np.uint8)
+    y = np.arange(60) % 3
+    X[np.arange(60), y] += 120  # each class has its colour
+    model = small(memory=40).fit(X, y)
+    assert type(model.learner_.bench.network.body).__name__ == "ConvNet"
+    assert model.score(X, y) > 0.9
+
+
+# ------------------------------------------------------------------------------------------------------- any numbers
+
+
+def test_neither_scale_nor_offset_matters():
+    X, y = make_blobs(120, centers=3, random_state=0)
+    usual, moved = small().fit(X, y), small().fit(X * [1e4, 1e-3] + [3e5, -1], y)
+    np.testing.assert_allclose(moved.predict_proba(X * [1e4, 1e-3] + [3e5, -1]), usual.predict_proba(X), atol=5e-3)
+
+
+def test_rows_that_do_not_differ_and_far_ones_still_give_answers():
+    model = small().partial_fit([[5.0, 1e30]], [0])
+    assert model.predict([[5.0, 1e30], [-1e30, 0.0]]).tolist() == [0, 0]
+    model.partial_fit([[5.0, -1e30]] * 3, [1] * 3).partial_fit([[6.0, 0.0]], [0])
+    assert np.isfinite(model.predict_proba([[3e38, -3e38], [0, 0]])).all()
+    with pytest.raises(ValueError, match="too large for dtype"):
+        model.predict([[1e39, 0.0]])
+
+
+def test_answers_do_not_depend_on_the_rows_beside():
+    X, y = load_digits(return_X_y=True)
+    model = small().fit(X[:200], y[:200])
+    alone = np.concatenate([model.predict_proba(row[None]) for row in X[:50]])
+    np.testing.assert_allclose(model.predict_proba(X)[:50], alone, atol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------------------- chance
+
+
+def test_the_random_state_decides():
+    def weights(**options):
+        return small(**options).fit(TABLE, WORDS).learner_.bench.network.head.weight
+
+    assert torch.equal(weights(), weights(random_state=np.int64(1)))
+    assert not torch.equal(weights(), weights(random_state=2))
+    drawn = [weights(random_state=np.random.RandomState(seed)) for seed in (3, 3, 4)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+    np.random.seed(0)
+    assert not torch.equal(weights(random_state=None), weights(random_state=None))
+
+
+def test_nothing_global_is_touched():
+    before = torch.get_num_threads(), torch.get_rng_state(), np.random.get_state()[1].copy()
+    small(epochs=2).fit(TABLE, WORDS).predict(TABLE)
+    assert torch.get_num_threads() == before[0]
+    assert torch.equal(torch.get_rng_state(), before[1])
+    assert (np.random.get_state()[1] == before[2]).all()
+
+
+# ----------------------------------------------------------------------------------------------------- among the others
+
+
+def test_a_pipeline_searched_on_a_grid():
+    X, y = load_iris(return_X_y=True)
+    pipeline = Pipeline([("ranks", QuantileTransformer(n_quantiles=20)), ("model", small())])
+    search = GridSearchCV(pipeline, {"model__updates_per_sample": np.array([0.125, 2.0])}, cv=2).fit(X[::2], y[::2])
+    assert search.best_params_["model__updates_per_sample"] == 2.0
+    assert search.best_score_ > 0.85
+    assert search.best_estimator_["model"].learner_.bench.updates == 150
+
+
+def test_cross_validation_of_images():
+    X, y = load_digits(return_X_y=True)
+    images = X[:240].reshape(-1, 8, 8).astype(np.uint8) * 15
+    assert cross_val_score(small(memory=60, network="mlp"), images, y[:240], cv=2).mean() > 0.6
+
+
+def test_a_clone_has_the_parameters_and_learnt_nothing():
+    chosen = clib(Tuning(batch=8))
+    model = ContinualClassifier(method=chosen, memory=20, shape=(1, 8, 8)).fit(PICTURES, TENS)
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        copy.predict(PICTURES)
+    with pytest.raises(NotFittedError):
+        _ = copy.memory_
+    assert_same_state(state(copy.fit(PICTURES, TENS)), state(model))
+
+
+def test_parameters_set_later_count_from_the_next_beginning():
+    model = small().partial_fit(TABLE, WORDS).set_params(memory=10, random_state=3)
+    model.partial_fit(TABLE, WORDS)
+    assert model.learner_.bench.memory.capacity == 20
+    assert model.fit(TABLE, WORDS).learner_.bench.memory.capacity == 10
+
+
+# ---------------------------------------------------------------------------------------------------------- how well
+
+
+@pytest.mark.parametrize(
+    "load, epochs, least",
+    [
+        (lambda: make_blobs(300, centers=4, cluster_std=0.8, random_state=1), 1, 0.95),
+        (lambda: load_iris(return_X_y=True), 3, 0.9),
+        (lambda: load_breast_cancer(return_X_y=True), 1, 0.93),
+    ],
+    ids=["blobs", "iris", "breast cancer"],
+)
+def test_a_pass_or_three_are_enough_for_small_tables(load, epochs, least):
+    X, y = load()
+    X, X_test, y, y_test = train_test_split(X, y, stratify=y, random_state=0)
+    assert ContinualClassifier(memory=100, epochs=epochs).fit(X, y).score(X_test, y_test) >= least
+
+
+def test_digits_two_by_two_are_not_forgotten_as_a_linear_model_forgets_them():
+    X, y = load_digits(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X / 16, y, stratify=y, train_size=500, random_state=0)
+    model, linear = ContinualClassifier(memory=100), SGDClassifier(random_state=0)
+    for first in range(0, 10, 2):
+        now = (y == first) | (y == first + 1)
+        model.partial_fit(X[now], y[now])
+        linear.partial_fit(X[now], y[now], classes=range(10))
+    ours, theirs = model.score(X_test, y_test), linear.score(X_test, y_test)
+    assert ours > 0.8
+    assert ours > theirs + 0.3, f"{ours} beside {theirs}"
+
+
+# ----------------------------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        ({"method": "rm"}, "The method rm must be told where tasks end.*use one of er, .*clib"),
+        ({"method": "bic"}, "must be told where tasks end"),
+        ({"method": "gdumb"}, "The method gdumb trains when it is asked"),
+        ({"method": "joint"}, "trains when it is asked"),
+        ({"method": "clip"}, "Did you mean 'clib'"),
+        ({"method": 3}, "method=3 is neither a name"),
+        ({"method": clib(), "batch_size": 8}, "batch_size=8 .* are for a method given by its name"),
+        ({"network": "convnet"}, "looks at images, but X is a table"),
+        ({"network": "mpl"}, "Did you mean 'mlp'"),
+        ({"augment": Augment()}, "varies images, but X is a table"),
+        ({"memory": 5}, "memory=5 is too small for clib"),
+        ({"memory": 2.5}, "memory=2.5: memory is a whole number of at least 1"),
+        ({"max_classes": 2}, "There are 3 classes by now and max_classes=2"),
+        ({"batch_size": 0}, "batch_size=0: batch_size is a whole number"),
+        ({"updates_per_sample": "many"}, "'many' is no fraction"),
+        ({"shape": (8, 8)}, r"shape=\(8, 8\): the shape of an image is"),
+        ({"shape": (1, 8, 8)}, "A row of X has 3 columns, but an image of shape=.* has 64 pixels"),
+        ({"device": "gpu"}, "neither 'cpu' nor 'cuda'"),
+        ({"random_state": "one"}, "cannot be used to seed"),
+    ],
+)
+def test_parameters_are_refused_with_a_sentence(changes, sentence):
+    model = small(**{"batch_size": 16} | changes)
+    with pytest.raises(ValueError, match=sentence):
+        model.partial_fit(TABLE, WORDS)
+    with pytest.raises(NotFittedError):
+        model.predict(TABLE)
+
+
+def test_epochs_count_from_one():
+    with pytest.raises(InputError, match="epochs=0: epochs is a whole number of at least 1"):
+        small(epochs=0).fit(TABLE, WORDS)
+
+
+@pytest.mark.parametrize(
+    "X, y, classes, sentence",
+    [
+        (TABLE[:2], ["z", "a"], ["a", "b", "c"], r"y holds \['z'\], but classes="),
+        (TABLE[:2], [1, 2], None, "Some classes are text and others numbers"),
+        (TABLE[:2], ["a", "b"], [1, 2], "Some classes are text and others numbers"),
+        (TABLE[:2], ["d", "e"], None, "There are 5 classes by now and max_classes=4"),
+        (TABLE[:2], [0.5, 1.5], None, "Unknown label type"),
+        (TABLE[:2], ["a"], None, "inconsistent numbers of samples"),
+        (TABLE[:2] * np.nan, ["a", "b"], None, "contains NaN"),
+        (TABLE[:2, :2], ["a", "b"], None, "has 2 features, but"),
+        (PICTURES[:2], ["a", "b"], None, r"X holds images of shape \(1, 8, 8\), but the first X was a table"),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
+)
+def test_rows_are_refused_whole_and_nothing_changes(X, y, classes, sentence):
+    model = small(max_classes=4).partial_fit(TABLE[:9], WORDS[:9])
+    before = pickle.dumps(model)
+    with pytest.raises(ValueError, match=sentence):
+        model.partial_fit(X, y, classes=classes)
+    assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize(
+    "X, sentence",
+    [
+        (PICTURES / 255, r"Pixels are whole numbers from 0 to 255, but X holds 0\.\d+; scale and round"),
+        (PICTURES.astype(int) + 250, "Pixels are whole numbers from 0 to 255"),
+        (np.zeros((30, 32, 32, 3), np.uint8), "as if channels came last"),
+        (np.zeros((30, 1, 1, 8, 8), np.uint8), "images are .n, height, width. or"),
+        (np.zeros((30, 4, 4), np.uint8), "use the network 'mlp'"),
+        (np.zeros((0, 8, 8), np.uint8), "Found array with 0 sample"),
+    ],
+    ids=["fractions", "large", "channels last", "dimensions", "small", "none"],
+)
+def test_images_are_refused_with_a_sentence(X, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        small().partial_fit(X, TENS[: len(X)])
+
+
+def test_images_of_another_shape_are_refused_later():
+    model = small().partial_fit(PICTURES, TENS)
+    with pytest.raises(InputError, match=r"have shape \(1, 4, 16\), but \(1, 8, 8\) was said before"):
+        model.predict(PICTURES.reshape(30, 1, 4, 16))
+
+
+def test_a_loss_that_is_no_number_is_told():
+    with pytest.raises(DivergedError, match="a lower learning rate"):
+        ContinualClassifier(method=clib(schedule=Constant(rate=1e30)), memory=20).fit(TABLE, WORDS)
+
+
+# ------------------------------------------------------------------------------------------------------------ the door
+
+
+def test_the_front_door_opens_without_scikit_learn():
+    code = "import sys, iblurry, iblurry.learner; sys.exit('sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_who_lacks_it_is_told_what_to_install():
+    code = "import sys; sys.modules['sklearn'] = None; from iblurry import ContinualClassifier"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "needs scikit-learn, which is not installed; pip install 'iblurry[sklearn]'." in done.stderr.splitlines()[-1]
