@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench bench-gpu bench-live reproduction clean
+.PHONY: demo test lint bench bench-gpu bench-live fuzz reproduction clean
 
 demo: $(READY)  ## CLIB and ER on the embedded digits, three seeds each: a table and a figure
 	$(BIN)/iblurry run
@@ -25,6 +25,9 @@ bench-gpu: $(READY)  ## on a machine with a GPU and CIFAR-10: engines take the s
 
 bench-live: $(READY)  ## the live service on this machine: how quickly it answers while it learns, and learns while it answers
 	$(BIN)/python -m benchmarks.live.load
+
+fuzz: $(READY)  ## 10,000 requests that no honest client sends, to a live service
+	$(BIN)/python -m benchmarks.live.fuzz --cases 10000
 
 reproduction: $(READY)  ## docs/reproduction.md from the collected journals and the paper's numbers; needs no GPU
 	$(BIN)/iblurry reproduction

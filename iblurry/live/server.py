@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ def serve(
     Port 0 takes one that is free. Without a token only this machine itself may be served.
     """
     check_token(token)
+    warnings.filterwarnings("ignore", module="PIL")  # on pictures of clients: they get a refusal, not a line in our log
     with contextlib.closing(listen(host, port, token=token)) as listener:
         asyncio.run(run(service, listener, token=token, on_ready=on_ready, stop=asyncio.Event()))
 
