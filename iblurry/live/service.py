@@ -61,7 +61,7 @@ class Service:
                 helper.start()
                 self._open.callback(helper.close)
             await asyncio.wrap_future(self._answerer.up)
-            if log.accepted:  # nobody is to be told that nothing was learnt
+            if log.accepted or any(self.folder.glob("checkpoint-*")):  # nobody is to hear that nothing was learnt
                 await self._up.wait()
             if self.standing.stalled:
                 raise StoppedError(self.standing.stalled)

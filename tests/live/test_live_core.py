@@ -61,7 +61,7 @@ def test_a_life(digits, tmp_path):
         service = Service(folder, SMALL)
         await service.start()
         assert service.ready() is None
-        assert service.status()["state"] == "idle"
+        await until(lambda: service.status()["state"] == "idle")
         with pytest.raises(Refusal, match="Nothing was learnt yet"):
             await service.predict(digits.test.images[:1])
         with pytest.raises(
