@@ -83,7 +83,7 @@ class Sending:
     def send(self) -> None:
         """All of them, with a bar."""
         from iblurry.cli.watching import PAUSE, Watch
-        from iblurry.live.caller import patiently
+        from iblurry.live.client.caller import patiently
 
         spoke = looked = time.monotonic()
         with Watch() as watch:

@@ -72,8 +72,8 @@ def serve(
     check_folder(data_dir, f"--data-dir {data_dir}")
     _check_installed()
 
+    from iblurry.live.http.server import serve as listen
     from iblurry.live.limits import Limits
-    from iblurry.live.server import serve as listen
     from iblurry.live.service import Service
     from iblurry.live.settings import Settings
 

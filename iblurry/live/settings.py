@@ -119,7 +119,9 @@ class Settings:
         return Workbench(
             network=runs.prepare(build(self.network, self.image, self.max_classes, dice=dice)).eval(),
             memory=Memory(1, self.image, runs.device),
-            pipeline=Pipeline(Augment(), shape=self.image, mean=self.mean, std=self.std, device=runs.device),
+            pipeline=Pipeline(
+                Augment(pad=0, flip=False), shape=self.image, mean=self.mean, std=self.std, device=runs.device
+            ),
             dice=dice,
             budget=1,
             engine=runs,

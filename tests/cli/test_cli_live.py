@@ -343,7 +343,7 @@ def rooms(monkeypatch):
     for name, content in {
         "settings": {"Settings": SimpleNamespace(of=of)},
         "service": {"Service": service},
-        "server": {"serve": serve},
+        "http.server": {"serve": serve},
     }.items():
         module = ModuleType(name)
         vars(module).update(content)

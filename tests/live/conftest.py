@@ -25,7 +25,7 @@ def call(toy):
     """Asks the application of the toy service, without a socket: call("GET", "/v1/status")."""
     httpx = pytest.importorskip("httpx", reason=NEEDS)
     pytest.importorskip("fastapi", reason=NEEDS)
-    from iblurry.live.app import create_app
+    from iblurry.live.http.app import create_app
 
     @cache  # an application takes a tenth of a second to be put together
     def app_of(token, limits):
@@ -47,7 +47,7 @@ def running():
     """Serves a service in a thread until the tests of a file are over; gives (port, stop)."""
     pytest.importorskip("fastapi", reason=NEEDS)
     pytest.importorskip("uvicorn", reason=NEEDS)
-    from iblurry.live.server import listen, run
+    from iblurry.live.http.server import listen, run
 
     stops = []
 

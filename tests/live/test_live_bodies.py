@@ -14,7 +14,7 @@ from iblurry.live.limits import Limits
 from iblurry.live.refusal import Refusal
 
 pytest.importorskip("pydantic_core", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-from iblurry.live.bodies import Reader
+from iblurry.live.http.bodies import Reader
 
 SHAPE = (3, 4, 4)
 PIXELS = np.arange(48, dtype=np.uint8).reshape(SHAPE)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from iblurry import Client, InputError
 from iblurry.errors import DataError, IblurryError, ServiceError
 from iblurry.live.client import Answer, Guess, Receipt
-from iblurry.live.parcels import BYTES, parcels
+from iblurry.live.client.parcels import BYTES, parcels
 from tests.live.stand_in import MEMORY, POINT, StandIn
 
 IMAGES = np.arange(7 * 64, dtype=np.int64).reshape(7, 1, 8, 8).astype(np.uint8)
@@ -54,8 +54,8 @@ def clock(monkeypatch):
             return sum(self.pauses)
 
     clock = Clock()
-    monkeypatch.setattr("iblurry.live.caller.time", clock)
-    monkeypatch.setattr("iblurry.live.client.time", clock)
+    monkeypatch.setattr("iblurry.live.client.caller.time", clock)
+    monkeypatch.setattr("iblurry.live.client.client.time", clock)
     return clock
 
 
@@ -126,7 +126,7 @@ def test_keys_that_a_header_cannot_carry(client, key):
 def test_parcels_hold_everything_in_order_within_the_limits(sizes, most, limit):
     items = [bytes([row % 256]) * size for row, size in enumerate(sizes)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("iblurry.live.parcels.BYTES", limit)
+        patch.setattr("iblurry.live.client.parcels.BYTES", limit)
         made = list(parcels(iter(items), most))
     assert [one for _, parcel in made for one in parcel] == items
     assert [first for first, _ in made] == [sum(len(p) for _, p in made[:at]) for at in range(len(made))]

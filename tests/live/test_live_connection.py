@@ -16,7 +16,7 @@ from tests.live.toy import Toy
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 pytest.importorskip("uvicorn", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-from iblurry.live import connection
+from iblurry.live.http import connection
 
 HOST = b"Host: 127.0.0.1\r\n"
 GET = b"GET /v1/status HTTP/1.1\r\n" + HOST

@@ -21,7 +21,7 @@ def test_answers_are_as_described():
     from schemathesis.generation import GenerationMode
     from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-    from iblurry.live.app import create_app
+    from iblurry.live.http.app import create_app
 
     app = create_app(Toy((1, 2, 2)))
     schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers={"Host": "127.0.0.1"})

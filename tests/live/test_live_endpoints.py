@@ -17,9 +17,9 @@ from iblurry.live.limits import Limits
 from iblurry.live.refusal import Refusal
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-from iblurry.live import schema
-from iblurry.live.desk import sheet, worded
 from iblurry.live.exchange import Answers, Kept
+from iblurry.live.http import schema
+from iblurry.live.http.desk import sheet, worded
 
 DARK, LIGHT = bytes(48), bytes([200]) * 48  # of 3 x 4 x 4
 RAW = {"Content-Type": "application/octet-stream"}
@@ -57,7 +57,7 @@ def test_learn(call, toy):
 
 
 def DOT():  # noqa: N802
-    from iblurry.live.describe import DOT
+    from iblurry.live.http.describe import DOT
 
     return DOT
 

@@ -11,8 +11,8 @@ from iblurry.live.limits import Limits
 from iblurry.live.refusal import Refusal
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-from iblurry.live.app import create_app
-from iblurry.live.events import Events, Listeners
+from iblurry.live.http.app import create_app
+from iblurry.live.http.events import Events, Listeners
 
 
 class Line:

@@ -11,9 +11,9 @@ import pytest
 from iblurry.live.limits import Limits
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-from iblurry.live.app import create_app
-from iblurry.live.guard import BODIES, Guard
-from iblurry.live.prometheus import Requests
+from iblurry.live.http.app import create_app
+from iblurry.live.http.guard import BODIES, Guard
+from iblurry.live.http.prometheus import Requests
 from tests.live.toy import Toy
 
 DARK = bytes(48)

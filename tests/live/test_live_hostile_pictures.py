@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry.live.header import SCANS, webp_size, without_metadata
-from iblurry.live.pictures import FORMATS, Pictures
+from iblurry.live.http.header import SCANS, webp_size, without_metadata
+from iblurry.live.http.pictures import FORMATS, Pictures
 from iblurry.live.refusal import Refusal
 from tests.live.test_live_pictures import COLOURS, SMALL, decode, encode, picture
 

@@ -67,7 +67,7 @@ def test_limits_on_the_page_are_those_of_the_service():
 def started(tmp_path, monkeypatch):
     """A service that was started as a page says, but on a free port, in a folder that looks like a checkout."""
     pytest.importorskip("iblurry.live.service")
-    pytest.importorskip("iblurry.live.server")
+    pytest.importorskip("iblurry.live.http.server")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     shutil.copytree(ROOT / "docs" / "images", tmp_path / "docs" / "images")

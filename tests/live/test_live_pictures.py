@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from iblurry.live.header import orientation
+from iblurry.live.http.header import orientation
+from iblurry.live.http.pictures import FORMATS, Pictures, arrange, thumbnail, unbase64, unpack
 from iblurry.live.limits import Limits
-from iblurry.live.pictures import FORMATS, Pictures, arrange, thumbnail, unbase64, unpack
 from iblurry.live.refusal import Refusal
 
 COLOURS = np.arange(8 * 6 * 3, dtype=np.uint8).reshape(8, 6, 3) + 40  # 6 wide, 8 high

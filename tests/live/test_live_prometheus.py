@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from iblurry.live.exchange import Labelled
-from iblurry.live.prometheus import BUCKETS, CLASS, KIND, STATUS, Requests, metrics
+from iblurry.live.http.prometheus import BUCKETS, CLASS, KIND, STATUS, Requests, metrics
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\\\|\\"|\\n)*"'

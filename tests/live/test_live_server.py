@@ -17,7 +17,7 @@ from tests.live.toy import Toy
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 pytest.importorskip("uvicorn", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-from iblurry.live.server import check_token, listen, serve, url_of
+from iblurry.live.http.server import check_token, listen, serve, url_of
 from tests.live.test_live_connection import HOST, POST, parts
 
 

@@ -13,7 +13,7 @@ from iblurry.live.service import Service
 from iblurry.live.settings import Settings
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-from iblurry.live import schema
+from iblurry.live.http import schema
 from tests.live.test_live_prometheus import read
 
 TOKEN = "sesame-0123456789"

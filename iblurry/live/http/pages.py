@@ -12,7 +12,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from iblurry.live.answers import SAFE
+from iblurry.live.http.answers import SAFE
 
 NOTHING_ELSE = "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -37,7 +37,7 @@ def sent(request: Request, asset: Asset) -> Response:
 @cache
 def docs() -> Asset:
     """The page of the API in one piece, whose own script and style may run and nothing else."""
-    folder = files("iblurry.live") / "docs"
+    folder = files("iblurry.live.http") / "docs"
     page = (folder / "page.html").read_text(encoding="utf-8")
     for name in ("style.css", "page.js"):
         page = page.replace(f"/*{name}*/", (folder / name).read_text(encoding="utf-8"))

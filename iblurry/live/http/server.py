@@ -18,10 +18,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from iblurry.errors import InputError
-from iblurry.live.app import create_app
-from iblurry.live.bodies import KEY
-from iblurry.live.connection import Connection
-from iblurry.live.hosts import is_loopback
+from iblurry.live.http.app import create_app
+from iblurry.live.http.bodies import KEY
+from iblurry.live.http.connection import Connection
+from iblurry.live.http.hosts import is_loopback
 from iblurry.live.limits import Limits
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from pydantic_core import from_json
 
 from iblurry.data.pictures import Shape
 from iblurry.live.exchange import Labelled
+from iblurry.live.http.pictures import Pictures, arrange, unbase64, unpack
 from iblurry.live.limits import Limits
-from iblurry.live.pictures import Pictures, arrange, unbase64, unpack
 from iblurry.live.refusal import Refusal
 
 JSON, RAW = "application/json", "application/octet-stream"

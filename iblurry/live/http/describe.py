@@ -11,9 +11,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from iblurry.data.pictures import Shape
-from iblurry.live.bodies import FORMS, JSON, KEY, LABEL, RAW
+from iblurry.live.http.bodies import FORMS, JSON, KEY, LABEL, RAW
+from iblurry.live.http.schema import Error
 from iblurry.live.limits import Limits
-from iblurry.live.schema import Error
 from iblurry.version import __version__
 
 Spec = dict[str, Any]

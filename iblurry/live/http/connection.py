@@ -8,9 +8,9 @@ import http
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from iblurry.live.answers import refused
+from iblurry.live.http.answers import refused
+from iblurry.live.http.prometheus import Requests
 from iblurry.live.limits import Limits
-from iblurry.live.prometheus import Requests
 from iblurry.live.refusal import Refusal
 
 HEAD = 32 * 1024  # bytes of a request's address and headers

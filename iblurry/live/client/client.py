@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from iblurry.errors import InputError, ServiceError
-from iblurry.live.caller import Caller, passes, patiently
-from iblurry.live.parcels import SAMPLES, body, halved, item, one_by_one, parcels
+from iblurry.live.client.caller import Caller, passes, patiently
+from iblurry.live.client.parcels import SAMPLES, body, halved, item, one_by_one, parcels
 
 if TYPE_CHECKING:
-    from iblurry.live.parcels import Image
+    from iblurry.live.client.parcels import Image
 
 LOOK = 0.1  # seconds between two looks at what was learnt
 KEY = 180  # characters; the service takes 200, and the number of a parcel comes behind it

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from iblurry.live.answers import SAFE, dumps
+from iblurry.live.http.answers import SAFE, dumps
 from iblurry.live.refusal import Refusal
 
 if TYPE_CHECKING:

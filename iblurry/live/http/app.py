@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from iblurry.live import prometheus, schema
-from iblurry.live.answers import Json, refused
-from iblurry.live.describe import Described, learn_body, predict_body, refusals
-from iblurry.live.desk import Desk
-from iblurry.live.events import KIND
-from iblurry.live.guard import Guard
+from iblurry.live.http import prometheus, schema
+from iblurry.live.http.answers import Json, refused
+from iblurry.live.http.describe import Described, learn_body, predict_body, refusals
+from iblurry.live.http.desk import Desk
+from iblurry.live.http.events import KIND
+from iblurry.live.http.guard import Guard
 from iblurry.live.limits import Limits
 from iblurry.live.refusal import Refusal
 

@@ -12,10 +12,10 @@ from urllib.parse import unquote_to_bytes
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from iblurry.live.answers import refused
-from iblurry.live.hosts import host_of, is_loopback
+from iblurry.live.http.answers import refused
+from iblurry.live.http.hosts import host_of, is_loopback
+from iblurry.live.http.prometheus import Requests
 from iblurry.live.limits import Limits
-from iblurry.live.prometheus import Requests
 from iblurry.live.refusal import Refusal
 
 OPEN = ("/", "/docs", "/healthz", "/readyz")  # pages without data, and what a supervisor asks

@@ -13,13 +13,14 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from iblurry.live import page, prometheus
-from iblurry.live.answers import SAFE, Json
-from iblurry.live.bodies import Reader
-from iblurry.live.events import Events, Listeners
+from iblurry.live import page
+from iblurry.live.http import prometheus
+from iblurry.live.http.answers import SAFE, Json
+from iblurry.live.http.bodies import Reader
+from iblurry.live.http.events import Events, Listeners
+from iblurry.live.http.pages import Asset, docs, sent
+from iblurry.live.http.pictures import thumbnail
 from iblurry.live.limits import Limits
-from iblurry.live.pages import Asset, docs, sent
-from iblurry.live.pictures import thumbnail
 from iblurry.live.refusal import Refusal
 
 if TYPE_CHECKING:
