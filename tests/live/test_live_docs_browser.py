@@ -36,7 +36,7 @@ def test_the_api_is_shown_to_whoever_has_the_token(tab, url):
     assert tab.query_selector("article") is None
     tab.fill("#typed", "wrong")
     tab.click("#token button")
-    tab.wait_for_function("document.getElementById('trouble').textContent.includes('wrong')")
+    tab.wait_for_function("() => document.getElementById('trouble').textContent.includes('wrong')")
     tab.fill("#typed", TOKEN)
     tab.click("#token button")
     tab.wait_for_selector("article#learn")
@@ -56,6 +56,6 @@ def test_the_api_is_shown_to_whoever_has_the_token(tab, url):
 def test_the_page_is_not_hindered_by_its_own_policy(tab, url):
     tab.add_init_script(f"sessionStorage.setItem('iblurry-token', '{TOKEN}')")
     tab.goto(url)
-    tab.wait_for_function("document.body.innerText.includes('clib')")
+    tab.wait_for_function("() => document.body.innerText.includes('clib')")
     assert all(address.startswith((url, "data:", "blob:")) for address in tab.asked)
     assert not tab.said
