@@ -99,7 +99,7 @@ class Learner:
         self.bench.refit = self.refitter
         self.gathered: list[One] = []
         self.credit = 0  # updates owed, in units of 1 / denominator of updates_per_sample
-        self._offer: tuple[tuple[int, ...], Passes] = ((), Passes())  # what decides what an offer spends, and that
+        self._offer: tuple[tuple[int, ...], dict[str, Passes]] = ((), {})  # what decides what an offer spends, and that
         self._settled: tuple[int, int, int] | None = None  # samples, updates and tasks when the readout last made ready
         self._head_rows = torch.arange(rows, device=device)
 
@@ -121,7 +121,8 @@ class Learner:
 
     def end_task(self) -> None:
         """A task ended; parts that know tasks hear of it, the others do not."""
-        self.bench.spent.add("parts", self._spending().task)
+        for purpose, cost in self._spending().items():
+            self.bench.spent.add(purpose, cost.task)
         self.bench.tasks += 1
         for part in self.parts.values():
             part.on_boundary()
@@ -165,8 +166,9 @@ class Learner:
     def _store(self, one: One) -> None:
         form = (self.bench.memory.size, self.bench.network.known, self.bench.tasks)
         if form != self._offer[0]:
-            self._offer = form, self._spending().sample
-        self.bench.spent.add("parts", self._offer[1])
+            self._offer = form, {purpose: cost.sample for purpose, cost in self._spending().items()}
+        for purpose, passes in self._offer[1].items():
+            self.bench.spent.add(purpose, passes)
         self.bench.memory.offered += 1
         self.method.admission.consider(one)
         self.method.admission.admit(one)
@@ -183,8 +185,8 @@ class Learner:
             for one in gathered:
                 self._store(one)
 
-    def _spending(self) -> Cost:
-        """What parts send through a network now, besides updates."""
+    def _spending(self) -> dict[str, Cost]:
+        """What parts send through a network now, besides updates, by purpose."""
         pace, rehearsal = self.method.pace, self.method.rehearsal
         streamed = pace.gather if pace.train_stream else 0
         joins = rehearsal.joins(min(rehearsal.draws, self.bench.memory.size))
@@ -201,7 +203,8 @@ class Learner:
         moment, queries = (self.bench.seen, self.bench.updates, self.bench.tasks), self.bench.queries
         if moment != self._settled:
             if queries.is_new("settle", moment):
-                queries.add("queries", self._spending().query)
+                for cost in self._spending().values():
+                    queries.add("queries", cost.query)
             self.method.readout.settle()
             self._settled = moment
         queries.forward["queries"] += len(pixels)

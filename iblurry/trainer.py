@@ -50,7 +50,7 @@ class Trainer:
         self._rates: tuple[float, float] | None = None  # that the optimizer has
         self._ahead: dict[str, Ahead] = {}
         self._form: Hashable = None  # of the last update: what decides what it spends
-        self._extra = Passes()  # that its parts send through a network
+        self._extra: dict[str, Passes] = {}  # that its parts send through a network, by purpose
 
     def restart(self) -> None:
         """As a new one would be for what the bench holds now, but in place: steps captured before serve again."""
@@ -95,7 +95,9 @@ class Trainer:
         bench, batch = self.bench, streamed + joins
         form = (streamed, joins, bench.memory.size, bench.network.known, bench.tasks, self._phase())
         if form != self._form:
-            self._form, self._extra = form, spending(self.parts.values(), bench.load(streamed, batch)).update
+            costs = spending(self.parts.values(), bench.load(streamed, batch))
+            self._form = form
+            self._extra = {purpose: cost.update for purpose, cost in costs.items() if cost.update != Passes()}
         spent = bench.spent
         spent.updates += 1
         spent.forward["training"] += batch
@@ -103,8 +105,8 @@ class Trainer:
         spent.forward["losses"] += (
             bench.memory.size if measure else 0
         )  # a GPU takes empty rows along; nobody needs them
-        if self._extra.forward:
-            spent.add("parts", self._extra)
+        for purpose, passes in self._extra.items():
+            spent.add(purpose, passes)
 
     def _draw(self, place: str, part: Part, streamed: int) -> Drawn:
         """Rows for one part, and dice to vary them with where it wants that."""

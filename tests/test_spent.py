@@ -10,12 +10,13 @@ import torch
 
 from iblurry.cost import HOLDINGS, bytes_held
 from iblurry.engine.eager import Eager
+from iblurry.errors import UnknownNameError
 from iblurry.method import Method, Pace
 from iblurry.methods import METHODS, Tuning, er, gdumb, method, mir
 from iblurry.network.network import Network
-from iblurry.parts import BiasCorrected, Diverse, Interfered, Project, Refit, Shuffled
+from iblurry.parts import BiasCorrected, Distil, Diverse, Interfered, Project, Refit, Shuffled
 from iblurry.parts.cost import Cost, Passes
-from iblurry.parts.tally import Queries
+from iblurry.parts.tally import Queries, Tally
 from iblurry.parts.workbench import Workbench
 from tests.laws.lawful import TUNING, VARIANTS, assert_same_state, new_learner
 from tests.laws.test_laws import TASK_ENDS, feed
@@ -43,15 +44,15 @@ COUNTED = {
         refit=dataclasses.replace(gdumb(TUNING).refit, gradient=(Project(count=5),)),
     ),
 }
-EXTRA = ("bic", "bic-more-aside", "mir", "mir-few", "agem", "gss", "clib-running", "er-refitted")
+EXTRA = ("bic-more-aside", "mir", "mir-few", "agem", "gss", "clib-running", "er-refitted")
 ASKED = (7, 14, 20, 33, 35, 60)  # 33 and 35 lie in one round of sixteen
 
 
 @pytest.fixture
 def meter(monkeypatch):
-    """Images through any network, by whether a gradient comes back; and apart, those of the memory's losses."""
+    """Images through any network, by whether a gradient comes back; and apart, the memory's losses and a teacher's."""
     count: Counter[str] = Counter()
-    forward, losses = Network.forward, Workbench.memory_losses
+    forward = Network.forward
 
     def metered(self, images):
         logits = forward(self, images)
@@ -60,14 +61,18 @@ def meter(monkeypatch):
             logits.register_hook(lambda _: count.update(backward=len(images)))
         return logits
 
-    def measured(self):
-        before = count["forward"]
-        values = losses(self)
-        count["losses"] += count["forward"] - before
-        return values
+    def apart(purpose, work):
+        def measured(*given):
+            before = count["forward"]
+            values = work(*given)
+            count[purpose] += count["forward"] - before
+            return values
+
+        return measured
 
     monkeypatch.setattr(Network, "forward", metered)
-    monkeypatch.setattr(Workbench, "memory_losses", measured)
+    monkeypatch.setattr(Workbench, "memory_losses", apart("losses", Workbench.memory_losses))
+    monkeypatch.setattr(Distil, "loss", apart("distillation", Distil.loss))
     return count
 
 
@@ -100,6 +105,9 @@ def test_what_is_counted_is_what_was_made(name, meter, samples, questions):
             assert totals(spent, queries) == (meter["forward"], meter["backward"])
     assert spent.updates + queries.updates == learner.bench.updates + len(refits)
     assert spent.forward["losses"] == meter["losses"]
+    assert spent.forward["distillation"] == meter["distillation"]
+    assert (spent.forward["distillation"] > 0) == name.startswith("bic")
+    assert spent.backward["distillation"] == 0  # nobody teaches the teacher
     assert spent.forward["queries"] == 0
     own = queries.forward["queries"] - asked
     assert own > 0 if name == "bic-more-aside" else own == 0  # a tenth of this budget is too little to fit on
@@ -116,8 +124,8 @@ def test_by_hand(samples, questions):
     learner.predict(questions)
     assert learner.bench.spent.state_dict() == {
         "updates": 8,
-        "forward": {"training": 4 * 4 + 4 * 8, "losses": 0, "parts": 0, "queries": 0},
-        "backward": {"training": 4 * 4 + 4 * 8, "losses": 0, "parts": 0, "queries": 0},
+        "forward": {"training": 4 * 4 + 4 * 8, "losses": 0, "distillation": 0, "parts": 0, "queries": 0},
+        "backward": {"training": 4 * 4 + 4 * 8, "losses": 0, "distillation": 0, "parts": 0, "queries": 0},
     }
     assert learner.bench.queries.forward["queries"] == len(questions)
 
@@ -161,6 +169,32 @@ def test_a_part_may_know_better_than_its_load(samples):
     for image, label in samples[:8]:  # rounds after 4 and 8; the second class is the eighth sample
         learner.observe(image, label)
     assert learner.bench.spent.forward["parts"] == 4 * (4 + 0 + 1000) + 4 * (8 + 4 + 2000)
+
+
+def test_a_part_says_what_its_images_are_for(samples):
+    class Taught(Shuffled):
+        purpose = "distillation"
+
+        def cost(self, load):
+            return Cost(update=Passes(3, 1), sample=Passes(5), task=Passes(7))
+
+    learner = new_learner(er(TUNING, rehearsal=Taught(count=4)), network="mlp")
+    for image, label in samples[:8]:
+        learner.observe(image, label)
+    learner.end_task()
+    spent = learner.bench.spent
+    assert (spent.forward["distillation"], spent.backward["distillation"]) == (8 * 3 + 8 * 5 + 7, 8)
+    assert spent.forward["parts"] == spent.backward["parts"] == 0
+    with pytest.raises(UnknownNameError, match=r"purpose \(of Teased\) called 'distilation'.*Did you mean"):
+        type("Teased", (Shuffled,), {"purpose": "distilation"})
+
+
+def test_counts_without_a_later_purpose_have_none_of_it():
+    tally = Tally()
+    tally.add("distillation", Passes(4, 2))
+    tally.load_state_dict({"updates": 3, "forward": {"training": 5, "parts": 6}, "backward": {"training": 5}})
+    assert tally.forward == {"training": 5, "losses": 0, "distillation": 0, "parts": 6, "queries": 0}
+    assert tally.backward == {"training": 5, "losses": 0, "distillation": 0, "parts": 0, "queries": 0}
 
 
 SAMPLE, COLUMN = 64 + 8, 8  # bytes: an image of 1x8x8 with its label

@@ -17,21 +17,16 @@ if TYPE_CHECKING:
 OPTIONS = ("device", "precision", "jobs", "pack", "threads", "save_seconds", "save_samples")
 
 
-def machine_options(pack: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Gives a verb these options, with so many runs to a pack unless told; its function gets one `machine`."""
+def machine_options(*, jobs: str, pack: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a verb these options; `jobs` and `pack` say what it does unless told. Its function gets one `machine`."""
     options = (
         click.option(
             "--device", metavar="NAME", default="auto", help="cpu, cuda.  [default: a GPU for a ResNet if there is one]"
         ),
         click.option("--precision", metavar="NAME", help="float32 or bfloat16.  [default: float32; bfloat16 on a GPU]"),
-        click.option("--jobs", metavar="J", type=Whole(1), help="Runs at a time.  [default: one per core]"),
+        click.option("--jobs", metavar="J", type=Whole(1), help=f"Runs at a time, a process each.  [default: {jobs}]"),
         click.option(
-            "--pack",
-            metavar="N",
-            type=Whole(1),
-            default=pack,
-            show_default=True,
-            help="Runs side by side in one process on one GPU.",
+            "--pack", metavar="N", type=Whole(1), help=f"Runs side by side in one process on a GPU.  [default: {pack}]"
         ),
         click.option(
             "--threads", metavar="T", type=Whole(1), help="Threads of each run.  [default: its share; 1 if small]"
@@ -62,6 +57,6 @@ def plan_for(machine: dict[str, Any], out: Path, data_home: Path | None, **more:
     from iblurry.experiment.run import Often
     from iblurry.experiment.workers import Plan
 
-    rest = {name: value for name, value in machine.items() if not name.startswith("save")}
+    rest = {name: value for name, value in machine.items() if not name.startswith("save") and value is not None}
     often = Often(seconds=machine["save_seconds"], samples=machine["save_samples"])
     return Plan(out=out, data_home=data_home, save=often, **rest | more)

@@ -64,7 +64,7 @@ Examples:
 @click.option("--out", metavar="FOLDER", type=PLACE, default="runs", show_default=True, help="Where runs live.")
 @click.option("--figure", metavar="FILE", type=PLACE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
-@machine_options(pack=1)
+@machine_options(jobs="one per core; 1 on a GPU", pack="1")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def run(
     methods: tuple[str, ...],

@@ -26,6 +26,7 @@ LIST = "list"
 PLACE = click.Path(path_type=Path)
 USUAL = Path("runs")
 SOME_FAILED = 1  # exit code
+PACK = 3  # runs side by side on a GPU unless told
 SECTIONS = {
     "What": (*SELECTING, "modules"),
     "Places": ("out", "as_json"),
@@ -45,7 +46,7 @@ Examples:
 @import_option
 @click.option("--out", metavar="FOLDER", type=PLACE, default=USUAL, show_default=True, help="Where runs live.")
 @click.option("--on", metavar="PLACE", default="local", show_default=True, help="local, or ray: a cluster.")
-@machine_options(pack=3)
+@machine_options(jobs="one per core; a pack per GPU", pack=f"{PACK}; 1 with --jobs")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def study(
     study: str,
@@ -93,12 +94,14 @@ def _run(selection: Selection, out: Path, machine: dict[str, Any]) -> tuple[set[
 
 
 def _packed(machine: dict[str, Any], experiments: Sequence[Any]) -> dict[str, Any]:
-    """A pack is for a GPU; on a CPU it would only take turns."""
+    """Who says how many --jobs means runs, one to a process; who says nothing gets packs on a GPU, where they gain."""
     from iblurry.experiment.workers import Plan
 
+    if machine["pack"] is not None:
+        return machine
     plan = Plan(out=Path(), device=machine["device"])
     on_gpu = any(plan.device_for(one) != "cpu" for one in experiments)
-    return machine if on_gpu else machine | {"pack": 1}
+    return machine | {"pack": PACK if on_gpu and machine["jobs"] is None else 1}
 
 
 def _tell(

@@ -19,7 +19,7 @@ from safetensors.torch import save as to_safetensors
 from iblurry.errors import CheckpointError
 from iblurry.experiment.disk import replace_file, stops_when_full
 
-FORMAT = 2  # 2: with what was spent
+FORMAT = 2  # 2: with what was spent (by purpose: one that came later is missing, and 0)
 NAME = re.compile(r"checkpoint-(\d{12,})\.safetensors")
 DTYPES = {  # by their names in a safetensors header
     "F64": torch.float64,

@@ -53,8 +53,9 @@ class Saving:
                 return "it belongs to another experiment"
             if state["journal"]["bytes"] > len(written):
                 return "the journal is shorter than it remembers"
-            same = state["journal"] == _seal(written[: state["journal"]["bytes"]])
-            return None if same else "the journal is not what it remembers"
+            if state["journal"] != _seal(written[: state["journal"]["bytes"]]):
+                return "the journal is not what it remembers"
+            return self._miscounts(state["learner"]["counters"]["spent"]["forward"])
 
         loaded = checkpoint.load_latest(self.folder.path, accept=fits)
         if loaded is None:
@@ -68,6 +69,11 @@ class Saving:
         self.outbox.journal.truncate(loaded.state["journal"]["bytes"])
         self.stream.seek(loaded.at)
         self.last = self._moment()
+
+    def _miscounts(self, counted: dict[str, int]) -> str | None:
+        """Why its counts cannot go on: a part's images were once counted elsewhere; other methods do not mind."""
+        apart = {part.purpose for part in self.learner.parts.values()} - counted.keys()
+        return f"it was saved before {', '.join(sorted(apart))} was counted apart" if apart else None
 
     def is_due(self, now: float) -> bool:
         """By the clock."""

@@ -33,7 +33,7 @@ class Plan:
     out: Path
     data_home: Path | None = None
     save: Often = Often()
-    jobs: int | None = None  # runs at a time, each in a process of its own; None: as many as there are cores
+    jobs: int | None = None  # runs at a time, each in a process of its own; None: as many as there are cores or GPUs
     pack: int = 1  # runs at a time, side by side in one process; more than one: then there is one job
     threads: int | None = None  # torch threads of each; None: its share of the cores, or 1 for a small network
     on: str = "local"  # or ray: a cluster's workers; then jobs is how many of them, None: as many as it has room for
@@ -121,7 +121,7 @@ def _sweep(
     for _ in range(TRIES):
         if not todo or stop.asked:
             return
-        size, places = min(plan.pack, len(todo)), min(len(gpus) or jobs, len(todo))
+        size, places = min(plan.pack, len(todo)), min(plan.jobs or len(gpus) or jobs, len(todo))
         workers: Pool | Cluster
         if plan.on == "ray":
             workers = Cluster(todo, runner, plan.jobs, size=size)

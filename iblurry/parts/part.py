@@ -14,6 +14,7 @@ from torch import Tensor
 
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.parts.cost import Cost, Load
+from iblurry.parts.tally import PURPOSES
 from iblurry.parts.workbench import Update, Workbench
 
 T = TypeVar("T")
@@ -55,6 +56,7 @@ class Part(ABC):
 
     kind: ClassVar[str]
     needs_losses: ClassVar[bool] = False  # asks for the loss of every memory row after an update
+    purpose: ClassVar[str] = "parts"  # what the images it sends through a network are counted under, of PURPOSES
     varies: ClassVar[bool] = False  # wants dice to vary the rows it draws, and the streamed samples
     stores: ClassVar[str] = ""  # what it keeps besides samples of the memory; may name its fields: "{share:.0%} of ..."
     bench: Workbench
@@ -62,6 +64,8 @@ class Part(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if cls.purpose not in PURPOSES:
+            raise UnknownNameError(f"purpose (of {cls.__name__})", cls.purpose, PURPOSES)
         dataclass(kw_only=True, eq=True, unsafe_hash=True)(cls)  # hashable: parts are default values of a Method
         if not inspect.isabstract(cls) and cls.__dict__.get("kind") is None:
             Part._known.setdefault(cls.kind, {})[cls.__name__] = cls
@@ -153,9 +157,12 @@ class Part(ABC):
         return {type(self).__name__: hyper_parameters(self)}
 
 
-def spending(parts: Iterable[Part], load: Load) -> Cost:
-    """What parts at work send through a network now, all together."""
-    return sum((part.spends(load) for part in parts), Cost())
+def spending(parts: Iterable[Part], load: Load) -> dict[str, Cost]:
+    """What parts at work send through a network now, by its purpose."""
+    costs: dict[str, Cost] = {}
+    for part in parts:
+        costs[part.purpose] = costs.get(part.purpose, Cost()) + part.spends(load)
+    return costs
 
 
 def declared(cls: type[Part], what: str) -> dict[str, Callable[[Any], object]]:

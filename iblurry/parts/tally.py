@@ -7,15 +7,15 @@ from typing import Any
 
 from iblurry.parts.cost import Passes
 
-PURPOSES = ("training", "losses", "parts", "queries")
+PURPOSES = ("training", "losses", "distillation", "parts", "queries")
 
 
 class Tally:
     """Whole images forwards and backwards, and optimizer steps.
 
-    training: batches, those of refits among them; losses: the loss of each memory row that holds a sample; parts: what
-    parts send on top of that (a teacher, candidates, reference gradients); queries: questions, and a readout's own work
-    for them.
+    training: batches, those of refits among them; losses: the loss of each memory row that holds a sample;
+    distillation: a teacher's answers; parts: what parts send on top of that (candidates, reference gradients); queries:
+    questions, and a readout's own work for them.
 
     >>> tally = Tally()
     >>> tally.add("training", Passes(16, 16))
@@ -43,9 +43,10 @@ class Tally:
         return {"updates": self.updates, "forward": dict(self.forward), "backward": dict(self.backward)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """What was saved before there was a purpose has none of it."""
         self.updates = state["updates"]
-        self.forward.update(state["forward"])
-        self.backward.update(state["backward"])
+        for mine, saved in ((self.forward, state["forward"]), (self.backward, state["backward"])):
+            mine.update({purpose: saved.get(purpose, 0) for purpose in PURPOSES})
 
 
 class Queries(Tally):

@@ -101,7 +101,7 @@ def _bill(experiment: Experiment, of: Extent) -> Bill:
 
 
 def training_flops(experiment: Experiment, of: Extent) -> float:
-    """Floating-point operations that a run will spend on training: batches, refits, the memory's losses, parts."""
+    """Floating-point operations that a run will spend on training: all that is counted but its questions."""
     one = bill(experiment, of)
     passes = one.steady + one.rated * float(experiment.method.pace.updates_per_sample) + one.study * (one.epochs or 0)
     return passes * flops(experiment.network, of.image, of.classes)

@@ -55,7 +55,7 @@ def with_compute(experiment: Experiment, reference: Experiment, of: Extent) -> E
 
 def equal_compute(planned: Iterable[Planned], reference: str, data_home: Path | None = None) -> list[Planned]:
     """Each with the compute that `reference` (written as a row is) takes in its place."""
-    return [dataclasses.replace(one, experiment=_equal(one.experiment, reference, data_home)) for one in planned]
+    return [dataclasses.replace(one, experiment=_equal(one, reference, data_home)) for one in planned]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +84,13 @@ COMPUTE = EqualCompute(
 )
 
 
-def _equal(experiment: Experiment, reference: str, data_home: Path | None) -> Experiment:
-    of = extent(experiment.dataset, data_home)
-    return with_compute(experiment, _in_place(experiment, reference), of)
+def _equal(one: Planned, reference: str, data_home: Path | None) -> Experiment:
+    of, like = extent(one.experiment.dataset, data_home), _in_place(one.experiment, reference)
+    try:
+        return with_compute(one.experiment, like, of)
+    except InputError as error:
+        place = f"The row {one.row!r}" + (f" in the column {one.column!r}" if one.column else "")
+        raise InputError(f"{place}: {error} Or leave the row out: name the others with --methods.") from error
 
 
 def _in_place(experiment: Experiment, reference: str) -> Experiment:
@@ -101,7 +105,8 @@ def _replaced(experiment: Experiment, method: Method | None = None, **slots: Any
 
 
 def _too_little(experiment: Experiment, reference: Experiment, left: float, what: str, costs: float) -> InputError:
+    there = f"{left:,.0f} are left after" if left > 0 else "none is left after"
     return InputError(
         f"{experiment.method.name} cannot be given the compute of {reference.method.name}: {what} takes {costs:,.0f} "
-        f"forward passes of an image and {left:,.0f} are left after its other costs; choose a costlier reference."
+        f"forward passes of an image and {there} its other costs; choose a costlier reference."
     )

@@ -46,7 +46,8 @@ class Paired:
             return f"{words} points; one seed has no interval"
         low, high = self.interval
         words += f" ± {self.std:.2f} points, 95 % t interval [{low:+z.2f}, {high:+z.2f}], sign-flip p {self.p:.2g}"
-        return words if least_p(self.n) <= LEVEL else f"{words}; {self.n} seeds cannot tell more"
+        at_its_least = self.p <= least_p(self.n)  # both are whole numbers of 2^-n
+        return f"{words}; {self.n} seeds cannot tell more" if at_its_least and self.p > LEVEL else words
 
 
 @dataclass(frozen=True)

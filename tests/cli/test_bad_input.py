@@ -176,7 +176,7 @@ def test_a_place_the_system_refuses(call, here, monkeypatch):
     def refuse(path, *_, **__):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr("iblurry.experiment.folder.os.open", refuse)
+    monkeypatch.setattr("iblurry.experiment.lock.os.open", refuse)
     said = call("run", "er", *QUICK, "--seeds", "1")
     assert (said.code, said.out) == (2, "")
     assert "Permission denied" in said.err

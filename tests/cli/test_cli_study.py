@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,6 +96,60 @@ def test_a_failure_is_said_and_the_others_are_done(monkeypatch, few, call, here)
 )
 def test_refusals(words, sentence, refused):
     assert sentence in refused("study", *words)
+
+
+@pytest.fixture
+def on_gpus(monkeypatch):
+    """Two GPUs that are not there; what would be started on them."""
+    started = []
+
+    class Started:
+        def __init__(self, todo, runner, places, *, size, gpus, tolerant):
+            started.append((places, size, list(gpus)))
+            self.todo, self.desk = todo, SimpleNamespace(failures={})
+
+        def go(self):
+            self.desk.failures = dict.fromkeys(range(len(self.todo)), desk.StoppedError("there is no GPU"))
+
+    monkeypatch.setattr(workers, "Pool", Started)
+    monkeypatch.setattr(workers, "visible_gpus", lambda: ["4", "7"])
+    monkeypatch.setattr(workers, "usual_device", lambda *, heavy: "cuda")
+    return started
+
+
+@pytest.mark.parametrize(
+    "words, processes, packed",
+    [
+        ([], 2, 3),  # one for each GPU, packed
+        (["--jobs", "1"], 1, 1),
+        (["--jobs", "2"], 2, 1),
+        (["--jobs", "3"], 3, 1),
+        (["--jobs", "9"], 4, 1),  # there are no more runs
+        (["--pack", "1"], 2, 1),
+        (["--pack", "1", "--jobs", "3"], 3, 1),
+        (["--pack", "4"], 2, 4),
+        (["--pack", "2", "--jobs", "1"], 1, 2),
+    ],
+)
+def test_jobs_and_packs_on_gpus(words, processes, packed, on_gpus, call):
+    said = call("study", *SOME, *words)
+    assert said.code == 1, said.err
+    assert "failed: there is no GPU" in said.err
+    assert on_gpus == [(processes, packed, ["4", "7"])]
+
+
+def test_on_a_cpu_nothing_is_packed_unless_told(on_gpus, call, monkeypatch):
+    monkeypatch.setattr(workers, "cores", lambda: 4)
+    for words in ([], ["--jobs", "2"], ["--pack", "2"]):
+        call("study", *SOME, "--device", "cpu", *words)
+    assert on_gpus == [(4, 1, []), (2, 1, []), (1, 2, [])]
+
+
+def test_jobs_and_packs_together_are_refused(on_gpus, refused):
+    for device in ("cpu", "cuda"):
+        sentence = refused("study", *SOME, "--jobs", "2", "--pack", "2", "--device", device)
+        assert "jobs=2 and pack=2 cannot go together: a pack is one process. Choose one of them" in sentence
+    assert on_gpus == []
 
 
 def test_killed_itself_and_its_workers_it_comes_to_the_same_table(call, here, monkeypatch):

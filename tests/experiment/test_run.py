@@ -72,7 +72,7 @@ def by_hand(experiment, data):
         own, updates = learner.bench.spent.forward, learner.bench.updates
         assert learner.bench.spent.backward["training"] == own["training"]
         forward = own | {"queries": asked}
-        backward = {"training": own["training"], "losses": 0, "parts": 0, "queries": 0}
+        backward = dict.fromkeys(own, 0) | {"training": own["training"]}
         work = {name: FLOPS * (forward[name] + 2 * backward[name]) for name in forward}
         records.append(Spent(at, updates, forward, backward, work, bytes_held(learner)))
     return records

@@ -9,7 +9,7 @@ import pytest
 
 from iblurry.data.load import load
 from iblurry.data.sources.arrays import save
-from iblurry.errors import InputError
+from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Spent
 from iblurry.experiment.run import run
@@ -98,7 +98,7 @@ def test_a_larger_network_is_in_it():
 def test_what_cannot_be_is_refused():
     er = Experiment.of("er", "cifar10")
     with pytest.raises(
-        InputError, match=r"gss cannot be given the compute of er: .* left after its other costs; choose"
+        InputError, match=r"gss cannot be given the compute of er: .* and none is left after its other costs; choose"
     ):
         with_compute(Experiment.of("gss", "cifar10"), er, CIFAR)
     with pytest.raises(InputError, match="agem cannot be given the compute of er: 8 samples earn"):
@@ -107,6 +107,17 @@ def test_what_cannot_be_is_refused():
     less = dataclasses.replace(er, method=dataclasses.replace(er.method, pace=seldom), samples=5000)
     with pytest.raises(InputError, match=r"joint cannot be given .*: an epoch of its refits takes 150,000 forward"):
         with_compute(Experiment.of("joint", "cifar10"), less, CIFAR)
+
+
+def test_a_row_that_cannot_be_is_named_with_the_way_out():
+    way_out = r"; choose a costlier reference\. Or leave the row out: name the others with --methods\.$"
+    planned = [Planned(row, "", Experiment.of(row.split()[0], "cifar10")) for row in ("er", "gss admission.size=9")]
+    with pytest.raises(InputError, match=rf"^The row 'gss admission\.size=9': gss cannot .*{way_out}"):
+        equal_compute(planned, "er")
+    with pytest.raises(InputError, match=rf"^The row 'gss' in the column 'equal': gss cannot .*{way_out}"):
+        dataclasses.replace(COMPUTE, rows=("er", "gss")).planned("digits")
+    with pytest.raises(UnknownNameError, match=r"^There is no method called 'eer'"):  # that is no row's fault
+        equal_compute(planned, "eer")
 
 
 def test_a_plan_keeps_its_places():

@@ -8,7 +8,7 @@ from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd
 from iblurry.studies.report.data import contents
 from iblurry.studies.report.page import page
 from tests.studies.test_report_data import rewrite, stop
-from tests.studies.written import usual, write_run
+from tests.studies.written import spend, usual, write_run
 
 
 @pytest.fixture(scope="module")
@@ -16,11 +16,13 @@ def written(tmp_path_factory):
     """A page of clib with three seeds, er with two and a third under way, one row with a long name, two classes."""
     place = tmp_path_factory.mktemp("report")
     for seed in (1, 2, 3):
-        write_run(place / "runs", usual("clib", seed), 71)
+        folder, *_ = write_run(place / "runs", usual("clib", seed), 71)
+        spend(folder, training=1_600_000, losses=50_000_000, distillation=0, parts=0, queries=100_000 + seed)
         folder, *_ = write_run(place / "runs", usual("er", seed), 57)
+        spend(folder, training=1_600_000, losses=0, parts=800_000, queries=100_000)  # before there was distillation
     stop(folder, 6)
     long = usual("clib", memory=500, query_every=20)
-    folder, *_ = write_run(place / "runs", long, 40)
+    folder, *_ = write_run(place / "runs", long, 40)  # which counted nothing
     rewrite(
         folder,
         Start(long.digest, 100, (20, 40, 60, 80, 100), 50),
@@ -147,7 +149,7 @@ def test_zoom_by_pointer_and_by_keys(shown):
 
 def test_tabs_seeds_and_marks(shown):
     tabs = shown.get_by_role("tab")
-    panels = shown.locator(".tab")
+    panels = shown.locator(".tabs").first.locator(".tab")
     assert [panel.is_visible() for panel in panels.all()] == [True, False, False, False]
     tabs.nth(0).focus()
     shown.keyboard.press("ArrowRight")
@@ -158,6 +160,37 @@ def test_tabs_seeds_and_marks(shown):
     whole = picture(shown)
     shown.get_by_label("tasks").uncheck()
     shown.wait_for_function("before => document.querySelector('.chart canvas').toDataURL() !== before", arg=whole)
+
+
+def test_what_was_spent(shown):
+    section = shown.locator("section section", has=shown.get_by_role("heading", name="What was spent"))
+    lines = section.locator("tbody tr")
+
+    def read():
+        rows = [line.locator("th, td").all_inner_texts() for line in lines.all() if line.is_visible()]
+        return [[text.strip() for text in row] for row in rows]
+
+    clib, er = read()
+    assert (clib[0], clib[1], er[0], er[1]) == ("clib", "3", "er", "2")
+    assert clib[3:] == ["54.8", "4.80", "50.0", "0", "0", "0.100"]  # TFLOP of a million operations each
+    assert er[3:] == ["5.60", "4.80", "0", "0", "0.800", "0.100"]
+    per = shown.locator("table").first.locator("tbody tr").first.locator("td").nth(1).get_attribute("data-value")
+    assert float(clib[2].split(" ± ")[0]) == pytest.approx(float(per) / 54.8, abs=0.01)
+    assert "query_every=20" in section.locator(".note").inner_text()
+    section.locator("thead button", has_text="per TFLOP").first.click()
+    assert [row[0] for row in read()] == ["er", "clib"]  # the most accuracy per compute first
+    section.get_by_role("tab", name="Images").click()
+    assert [row[2:] for row in read() if row[0] == "er"] == [
+        ["100", "1,600,000 / 1,600,000", "0", "0", "800,000 / 0", "100,000 / 0"]
+    ]
+    section.get_by_role("tab", name="Bytes").click()
+    assert [row[2:] for row in read() if row[0] == "er"] == [["7.00", "5.00", "0", "0", "2.00", "<0.001", "0"]]
+    section.get_by_role("link", name="What is counted").click()
+    told = shown.locator("#counted")
+    at = "height => Math.abs(document.getElementById('counted').getBoundingClientRect().top) < height"
+    shown.wait_for_function(at, arg=shown.viewport_size["height"])
+    for word in ("batches", "memory's loss", "distillation", "other parts", "queries", "other models"):
+        assert told.locator("dt").get_by_text(word, exact=True).count() == 1
 
 
 def test_on_paper_everything_is_open_and_light(shown):

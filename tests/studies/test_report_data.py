@@ -15,7 +15,7 @@ from iblurry.studies.catalogue import study_named
 from iblurry.studies.report.classes import LINES
 from iblurry.studies.report.curves import POINTS, thin
 from iblurry.studies.report.data import contents
-from tests.studies.written import SAMPLES, usual, write_run
+from tests.studies.written import FLOPS, SAMPLES, spend, usual, write_run
 
 
 def stop(folder, lines):
@@ -60,6 +60,35 @@ def test_table_and_curve_are_those_of_the_journals(tmp_path):
     assert line["rate"] == [0.1] * 10
     assert block["chart"]["ends"] == [20, 40, 60, 80, 100]
     assert block["chart"]["arrivals"] == [[1, "ship", [1, 2, 3]]]
+
+
+def test_what_was_spent_is_the_last_account_of_each_run(tmp_path):
+    areas = []
+    for seed, teacher in ((1, 30), (2, 50)):
+        folder, area, _ = write_run(tmp_path, usual("bic", seed), 60)
+        spend(folder, training=1, losses=1, distillation=1, parts=1, queries=1)  # of an earlier task
+        spend(folder, training=100, losses=0, distillation=teacher, parts=seed, queries=900)
+        areas.append(area / (FLOPS * (300 + teacher + seed) / 1e12))
+    older, *_ = write_run(tmp_path, usual("mir"), 60)
+    spend(older, training=100, losses=0, parts=70, queries=900)
+    for seed in (1, 2):
+        folder, *_ = write_run(tmp_path, usual("er", seed), 60)
+    spend(folder, training=1, queries=1)  # of one of its two runs
+    waiting, *_ = write_run(tmp_path, usual("clib"), 60)
+    stop(waiting, 5)
+    block = the_block(tmp_path)
+    bic, mir = block["spent"]["lines"]
+    assert [block["names"][one["row"]] for one in (bic, mir)] == ["bic", "mir"]
+    assert [block["names"][number] for number in block["spent"]["uncounted"]] == ["er"]
+    assert (bic["n"], bic["updates"]) == (2, SAMPLES)
+    assert bic["forward"] == {"training": 100, "losses": 0, "distillation": 40, "parts": 1.5, "queries": 900}
+    assert bic["backward"] == {"training": 100, "losses": 0, "distillation": 0, "parts": 0, "queries": 0}
+    assert bic["flops"]["training"] == 3 * 100 * FLOPS
+    assert bic["training"] == (300 + 40 + 1.5) * FLOPS
+    assert bic["per_tflop"]["mean"] == pytest.approx(np.mean(areas))
+    assert (mir["forward"]["distillation"], mir["forward"]["parts"]) == (0, 70)
+    assert mir["bytes"]["memory"] == 5_000_000
+    assert (mir["bytes"]["aside"], mir["bytes"]["parts"]) == (0, 2_000_000)
 
 
 def _accuracy(folder):

@@ -12,13 +12,16 @@ from importlib import resources
 import numpy as np
 import pytest
 
+from iblurry import cost
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
+from iblurry.parts import tally
 from iblurry.studies.report.data import contents
 from iblurry.studies.report.html import Html, tag
 from iblurry.studies.report.page import SCRIPTS, STYLES, page
+from iblurry.studies.report.spent_tables import HOLDINGS, PURPOSES, _unit
 from tests.studies.test_report_data import rewrite, stop
-from tests.studies.written import usual, write_run
+from tests.studies.written import spend, usual, write_run
 
 ASSETS = resources.files("iblurry.studies.report") / "assets"
 EVIL = '</script><b onload="x">&\u2028'
@@ -75,6 +78,43 @@ def test_sections_and_numbers(runs):
     assert "6 of 6" in found.texts
     assert "Not finished or missing" not in found.texts
     assert "Best at any time: clib , A AUC " + line["a_auc"]["text"] in found.text
+
+
+def test_what_was_spent_and_what_is_counted(runs):
+    without = Elements(page(contents(runs)))
+    assert "What was spent" not in without.texts
+    assert "What is counted" not in without.texts
+    for folder in runs.glob("er-*"):
+        spend(folder, training=100, losses=0, distillation=20, parts=3, queries=9)
+    found = Elements(page(contents(runs)))
+    assert found.texts.count("What was spent") == 1
+    assert ("href", "#counted") in found.attributes
+    assert ("id", "counted") in found.attributes
+    assert "Operations of a whole run in MFLOP, 10⁶ floating-point operations" in found.text
+    for number in ("323", "300", "20.0", "3.00", "9.00", "100 / 100", "20 / 0"):
+        assert number in found.texts
+    assert "Written before anything was counted: clib." in found.texts
+    assert "purposes are called training, losses, distillation, parts, queries" in found.text
+    assert {*PURPOSES} == {*tally.PURPOSES}
+    assert {*HOLDINGS} == {*cost.HOLDINGS}
+
+
+@pytest.mark.parametrize(
+    "values, largest, text",
+    [
+        ([3e16, 1], "30.0", "P"),
+        ([999e9, 5e9], "999", "G"),
+        ([1e12], "1.00", "T"),
+        ([2_500.0, 0.4], "2.50", "k"),
+        ([12.0], "0.012", "k"),
+        ([0.0], "0", "k"),
+    ],
+)
+def test_units_suit_the_largest(values, largest, text):
+    unit = _unit(values)
+    assert (unit.prefix, re.search(r">(.*)<", unit.cell(max(values)))[1]) == (text, largest)
+    assert _unit([5e9]).cell(4_000_000) == '<td class="n" data-value="4000000">0.004</td>'
+    assert "&lt;0.001" in _unit([5e9]).cell(4_000)
 
 
 def test_a_page_asks_nobody_for_anything(runs):

@@ -79,6 +79,9 @@ def test_words():
     assert str(paired({1: 5}, {2: 4})) == "no seed in common"
     less = paired({1: 20, 2: 30}, {1: 25, 2: 29}, lower=True)
     assert (less.ahead, less.differences) == (1, (-5, 1))
+    split = str(paired({1: 5, 2: 6, 3: 9}, {1: 6, 2: 4, 3: 5}))  # p 0.5: three seeds could have told more
+    assert split.endswith("sign-flip p 0.5")
+    assert str(paired({1: 5, 2: 6}, {1: 4, 2: 4})).endswith("sign-flip p 0.5; 2 seeds cannot tell more")
     six = paired(dict(enumerate([2.0, 3, 4, 5, 6, 7])), dict.fromkeys(range(6), 1.0))
     assert str(six).endswith("sign-flip p 0.031")  # six can tell
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 
 import click
 import pytest
@@ -15,8 +16,9 @@ from iblurry.studies.catalogue import MAIN
 from iblurry.studies.formats import FORMATS
 from iblurry.studies.formats.latex import escaped
 from iblurry.studies.formats.layout import figures
+from iblurry.studies.selection import Selection
 from iblurry.studies.significance import pairs
-from iblurry.studies.table import MEASURES, Measure
+from iblurry.studies.table import MEASURES, Measure, tabulate
 from tests.studies.tiny import TINY
 from tests.studies.written import tabulated
 
@@ -245,6 +247,20 @@ def test_latex_of_one_column_has_no_groups(runs):
     assert len(latex_rows(text)[0]) == 5
     assert "multicolumn" not in text
     assert r"\label{tab:main-cifar10}" in text
+
+
+def test_latex_labels_differ_where_the_experiments_do(runs):
+    chosen = Selection(study=MAIN, dataset="digits", rows=("er",))
+    ways = [{}, {"scale": 0.1}, {"scale": 0.05}, {"equal_compute": "clib pace.measure_every=2"}]
+    ways.append({"scale": 0.1, "equal_compute": "clib"})
+    texts = [FORMATS["latex"](tabulate(replace(chosen, **way), [runs]), None) for way in ways]
+    assert [re.search(r"\\label\{(.*)\}", text)[1] for text in texts] == [
+        "tab:main-digits",
+        "tab:main-digits-scale-0-1",
+        "tab:main-digits-scale-0-05",
+        "tab:main-digits-equal-clib-pace-measure-every-2",
+        "tab:main-digits-scale-0-1-equal-clib",
+    ]
 
 
 def test_csv_has_every_digit(table):

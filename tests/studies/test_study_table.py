@@ -16,7 +16,7 @@ from iblurry.studies.paper import Number
 from iblurry.studies.significance import pairs
 from iblurry.studies.table import MEASURES, Measure
 from tests.studies.tiny import LEVELS, TINY
-from tests.studies.written import tabulated, usual, write_run
+from tests.studies.written import spend, tabulated, usual, write_run
 
 RESULTS = Path(__file__).parent.parent.parent / "results" / "cifar10"
 
@@ -176,6 +176,22 @@ def test_one_more_measure_is_one_more_column(runs):
     )
     cell = made.cells["er", "K=500", "seconds"]
     assert (cell.ours.mean, cell.paper, made.is_best(cell)) == (100, None, False)
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        {"training": 2_000_000, "losses": 500_000, "distillation": 500_000, "parts": 1_000_000, "queries": 7_000_000},
+        {"training": 2_000_000, "losses": 500_000, "parts": 1_500_000, "queries": 7_000_000},  # an older journal's
+    ],
+)
+def test_compute_is_all_but_the_questions(images, tmp_path):
+    """By hand: 3 * 2 + 0.5 + 0.5 + 1 million images of a million operations are 8 TFLOP."""
+    folder, *_ = write_run(tmp_path, usual("er"), 60, wobble=0)
+    spend(folder, **images)
+    made = tabulated(TINY, "cifar10", [tmp_path], metrics=["compute", "per_compute"])
+    assert made.cells["er", "K=500", "compute"].values == {1: pytest.approx(8)}
+    assert made.cells["er", "K=500", "per_compute"].values == {1: pytest.approx(60 / 8)}
 
 
 def test_refusals(runs):

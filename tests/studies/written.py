@@ -9,13 +9,14 @@ import numpy as np
 
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd, read
+from iblurry.experiment.journal import Journal, NewClass, Query, Spent, Start, TaskEnd, read
 from iblurry.experiment.metrics import metrics
 from iblurry.studies.selection import Selection
 from iblurry.studies.table import tabulate
 
 SAMPLES, EVERY, ENDS = 100, 10, (20, 40, 60, 80, 100)
 ASKED = 10_000
+FLOPS = 1_000_000  # of an image forwards
 ENVIRONMENT = {
     "iblurry": "0.1.0",
     "python": "3.11.9",
@@ -60,6 +61,19 @@ def write_run(
     (folder.path / "checkpoint-100.safetensors").write_bytes(b"large")
     (folder.path / "lock").touch()
     return folder.path, sum(curve) / max(1, len(curve)), sum(ends) / len(ends)
+
+
+def spend(folder: Path, **images: int) -> Spent:
+    """Puts down what a written run has spent: images forwards, by purpose, those of training backwards too."""
+    backward = dict.fromkeys(images, 0) | {"training": images["training"]}
+    flops = {purpose: FLOPS * (count + 2 * backward[purpose]) for purpose, count in images.items()}
+    record = Spent(SAMPLES, SAMPLES, images, backward, flops, {"memory": 5_000_000, "parts": 2_000_000, "network": 500})
+    with Journal(folder / "journal.jsonl") as journal:
+        journal.append(record)
+    summary = RunFolder(folder).summary() or {}
+    compute = {name: value for name, value in asdict(record).items() if name != "at"}
+    RunFolder(folder).write("summary.json", summary | {"compute": compute})
+    return record
 
 
 def _environment(changes: dict[str, object]) -> dict[str, object]:

@@ -35,6 +35,7 @@ class Distil(Term):
     """
 
     needs_boundaries: ClassVar[bool] = True
+    purpose: ClassVar[str] = "distillation"
     stores: ClassVar[str] = "a copy of the network as a teacher"
 
     temperature: float = 2.0

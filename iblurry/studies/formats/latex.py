@@ -48,7 +48,7 @@ def to_latex(table: StudyTable, pairs: Sequence[Pair] | None = None) -> str:
         r"\begin{table}[t]",
         r"  \centering",
         rf"  \caption{{{_caption(table, counts)}}}",
-        rf"  \label{{tab:{_slug(table.study.name)}-{_slug(table.dataset)}}}",
+        rf"  \label{{tab:{_label(table)}}}",
         rf"  \begin{{tabular}}{{{'l' * (1 + kinds)}{'c' * len(across)}}}",
         r"    \toprule",
         *(f"    {row}" for row in _heads(table, kinds)),
@@ -129,6 +129,16 @@ def _cell(table: StudyTable, cell: Cell, kind: str, *, counted: bool) -> str:
 
 def _row(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
+
+
+def _label(table: StudyTable) -> str:
+    """The study and its data; with what else makes other experiments of it, so that a paper may hold several."""
+    chosen, words = table.selection, [table.study.name, table.dataset]
+    if chosen.scale != 1:
+        words.append(f"scale-{chosen.scale:g}")
+    if chosen.equal_compute is not None:
+        words.append(f"equal-{chosen.equal_compute}")
+    return "-".join(map(_slug, words))
 
 
 def _slug(text: str) -> str:

@@ -17,6 +17,7 @@ from iblurry.studies.paper import COUNTERPARTS
 from iblurry.studies.report.classes import final, maps
 from iblurry.studies.report.curves import chart
 from iblurry.studies.report.runs import Block, Row, blocks, find, length, of_study, read
+from iblurry.studies.report.spent import spent
 from iblurry.studies.study import Study
 
 UNLIKE = ("order", "seconds")  # of an environment: belong to the run, not to the place
@@ -58,6 +59,7 @@ def _block(number: int, block: Block, place: Path) -> Json:
         "chart": chart(block),
         "maps": maps(block),
         "final": final(block),
+        "spent": spent(block),
         "settings": _settings(block),
         "place": _place(block),
         "runs": [_run(name, run, place) for row in block.rows for name, run in ((row.name, run) for run in row.runs)],

@@ -13,6 +13,7 @@ from iblurry.studies.compare import SEEDS
 from iblurry.studies.paper import about
 from iblurry.studies.report import sections
 from iblurry.studies.report.html import Html, join, tag
+from iblurry.studies.report.spent_tables import what_is_counted, what_was_spent
 from iblurry.version import __version__
 
 SHARED = ("uplot/uPlot.min.css", "style.css", "table.css", "chart.css")
@@ -39,7 +40,14 @@ def page(data: Json) -> str:
     body = [
         tag("a", "To the results", href="#main", class_="skip"),
         _header(data),
-        tag("main", *(_block(block, data) for block in data["blocks"]), _missing(data), _reading(), id="main"),
+        tag(
+            "main",
+            *(_block(block, data) for block in data["blocks"]),
+            _missing(data),
+            _reading(),
+            what_is_counted(data),
+            id="main",
+        ),
         _footer(),
         tag("script", _embedded(data), type="application/json", id="data"),
         tag("script", Html(code)),
@@ -78,6 +86,7 @@ def _block(block: Json, data: Json) -> Html:
         if block["maps"]
         else None,
         "Learning rate": _figure("rate", RATE) if any("rate" in line for line in block["chart"]["lines"]) else None,
+        "What was spent": what_was_spent(block),
         "Settings": sections.settings(block),
         "Runs, versions, hardware": sections.runs(block),
         "Run it again": sections.commands(block),
