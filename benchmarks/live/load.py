@@ -31,7 +31,7 @@ MOST_MS, LEAST_SHARE = 50.0, 0.7  # p99 of an answer while learning; of the lear
 def main(words: Sequence[str] | None = None) -> int:
     """1 where a figure is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--samples", type=int, default=1500, help="to warm up with: the memory is full then")
+    parser.add_argument("--samples", type=int, default=600, help="to warm up with: the memory is full then")
     parser.add_argument("--seconds", type=float, default=15, help="of each part")
     parser.add_argument("--questions", type=float, default=50, help="a second")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")

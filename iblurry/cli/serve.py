@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 LIBRARIES = ("fastapi", "uvicorn", "httptools")  # the extra `live`
 SECTIONS = {
     "Learning (a folder keeps what it began with)": (
-        *("method", "network", "memory", "image", "max_classes", "seed", "updates_per_sample", "batch"),
+        *(
+            "method",
+            "network",
+            "memory",
+            "image",
+            "max_classes",
+            "seed",
+            "updates_per_sample",
+            "batch",
+            "measure_every",
+        ),
     ),
     "Places": ("data_dir", "host", "port", "token", "as_json"),
     "Machine": ("device", "threads", "queue"),
@@ -44,6 +54,9 @@ Examples:
 @click.option("--seed", metavar="S", type=Whole(0), help="Of all that is random.  [default: 1]")
 @click.option("--updates-per-sample", metavar="U", help="Such as 1, 3 or 1/4.  [default: 1]")
 @click.option("--batch", metavar="B", type=Whole(1), help="Samples of an update.  [default: 16]")
+@click.option(
+    "--measure-every", metavar="N", type=Whole(1), help="Updates between two looks at the whole memory.  [default: 10]"
+)
 @click.option(
     "--data-dir",
     metavar="FOLDER",

@@ -32,13 +32,14 @@ class Settings:
     seed: int = 1
     updates_per_sample: str = "1"  # a fraction
     batch: int = 16
+    measure_every: int = 10  # updates between two measures of the memory's loss, as the paper's on ImageNet
     device: str = "cpu"
     threads: int = 1  # torch's: another number changes the last bits
 
     def __post_init__(self) -> None:
         if len(self.image) != 3 or min(self.image) < 1 or self.image[0] not in (1, 3):
             raise InputError(f"image={self.image} is not (channels, height, width) with 1 or 3 channels, as 3x32x32.")
-        for name in ("memory", "max_classes", "batch", "threads"):
+        for name in ("memory", "max_classes", "batch", "measure_every", "threads"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)} must be at least 1.")
 
@@ -96,7 +97,8 @@ class Settings:
         from iblurry.methods import Tuning, method
         from iblurry.parts import Plain
 
-        made = method(self.method, Tuning(batch=self.batch, updates_per_sample=self.updates_per_sample))
+        tuning = Tuning(batch=self.batch, updates_per_sample=self.updates_per_sample, measure_every=self.measure_every)
+        made = method(self.method, tuning)
         if not made.task_free or not isinstance(made.readout, Plain):
             why = "trains anew before it answers" if made.task_free else "must be told where tasks end"
             raise InputError(

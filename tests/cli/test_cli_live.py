@@ -368,7 +368,9 @@ def test_serve_passes_on_only_what_was_given(call, rooms, here):
 def test_serve_with_everything(call, rooms, monkeypatch):
     monkeypatch.setenv("IBLURRY_TOKEN", "sesame")
     words = "--method er --network mlp --memory 9 --image 1x8x8 --max-classes 7 --seed 0 --updates-per-sample 1/4"
-    more = "--batch 8 --device cuda --threads 2 --data-dir d --host 0.0.0.0 --port 80 --queue 5 --json"
+    more = (
+        "--batch 8 --measure-every 3 --device cuda --threads 2 --data-dir d --host 0.0.0.0 --port 80 --queue 5 --json"
+    )
     said = call("serve", *words.split(), *more.split())
     assert json.loads(said.out) == {"url": "http://0.0.0.0:80", "pid": os.getpid()}
     assert said.out.count("\n") == 1
@@ -381,6 +383,7 @@ def test_serve_with_everything(call, rooms, monkeypatch):
         "seed": 0,
         "updates_per_sample": "1/4",
         "batch": 8,
+        "measure_every": 3,
         "device": "cuda",
         "threads": 2,
     }
