@@ -20,7 +20,7 @@ Y = np.array(["one", "two", "three"])[np.minimum(np.arange(60) // 15, RNG.intege
 FIT = [name for name in METHODS if METHODS[name]().task_free and METHODS[name]().refit is None]
 
 
-class Oldest(Admission):
+class Eldest(Admission):
     """A full memory gives up the sample it has held longest."""
 
     def place(self, one):
@@ -67,7 +67,7 @@ def test_a_pickled_one_goes_on_as_if_it_never_had_been(method, stop):
 
 @pytest.mark.parametrize("way", COPIES)
 def test_copies_share_nothing(way, tmp_path):
-    adaptive = clib(Tuning(batch=8), schedule=Adaptive(trial=2, ignore=2, history=3), admission=Oldest())
+    adaptive = clib(Tuning(batch=8), schedule=Adaptive(trial=2, ignore=2, history=3), admission=Eldest())
     model = ContinualClassifier(method=adaptive, memory=20).partial_fit(X[:30], Y[:30])
     before = pickle.dumps(model)
     copied = COPIES[way](model, tmp_path)

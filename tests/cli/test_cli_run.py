@@ -14,6 +14,7 @@ from PIL import Image
 from rich.console import Console
 
 from iblurry.cli.watching import Watch
+from iblurry.parts.part import Part
 from tests.cli.conftest import QUICK
 
 
@@ -184,7 +185,7 @@ def test_packed(quick, here):
     ]  # fmt: skip
 
 
-def test_ones_own_part_also_in_workers(apart, own, here, refused):
+def test_ones_own_part_also_in_workers(apart, own, here, refused, monkeypatch):
     run = " ".join(["run", "clib", *QUICK[:-2], "--jobs 2 --seeds 1,2 --import mine.py --set admission=Oldest"])
     made, shown = apart(f"{run} --set admission.patience=5 --json", "show --import mine --json")
     assert made.code == shown.code == 0, made.err
@@ -193,6 +194,7 @@ def test_ones_own_part_also_in_workers(apart, own, here, refused):
         {"Oldest": {"patience": 5}}
     ] * 2
     assert json.loads(shown.out)["table"] == json.loads(made.out)["table"]
+    monkeypatch.delitem(Part._known["admission"], "Oldest", raising=False)  # another test may have made one
     sentence = refused("show")
     assert "no admission called 'Oldest'" in sentence
     assert sentence.endswith("Parts of your own are known after --import MODULE.\n")
