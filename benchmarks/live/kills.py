@@ -23,7 +23,7 @@ from benchmarks.live.serving import Serving, words_of
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.errors import ServiceError
-from iblurry.live.client import Client, Receipt
+from iblurry.live.client import Client, Receipt, caller
 
 DATA = "shapes:classes=10,train=200,test=20,size=8,channels=1"
 SETTINGS: dict[str, object] = {"network": "mlp", "image": "1x8x8", "memory": 60, "batch": 8, "queue": 400}
@@ -96,8 +96,12 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
 
 
 def _kill(serving: Serving, told: Told, *, times: int, seconds: float, chance: random.Random) -> None:
+    caller.LONGEST_PAUSE = caller.FIRST_PAUSE  # whoever was cut off is back at once
     for number in range(times):
-        time.sleep(chance.uniform(0, seconds))
+        known = len(told.order)
+        while len(told.order) == known:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, seconds))  # under load
         serving.kill(everything=bool(number % 2))
         serving.start()
         print(json.dumps({"kill": number + 1, "acknowledged": len(told.order)}), flush=True)
