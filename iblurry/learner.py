@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,7 +68,7 @@ class Learner:
                 f"{method.name} must be told where tasks end ({parts}), and this stream has no task boundaries; "
                 "give it at least two tasks, or use a task-free method such as er or clib."
             )
-        check_budget(method, memory)
+        method.check_budget(memory)
         self.engine = engine or Eager()
         device = self.engine.device
         dice = Dice(seed)
@@ -290,13 +289,3 @@ class Learner:
         if not isinstance(pixels, Tensor):  # torch shares only arrays that may be written to
             pixels = torch.from_numpy(pixels if pixels.flags.writeable and pixels.flags.c_contiguous else pixels.copy())
         return self.engine.stage(pixels)
-
-
-def check_budget(method: Method, budget: int) -> None:
-    """InputError where so many samples are too few for this method."""
-    need = max(1, method.rehearsal.joins(sys.maxsize))
-    if method.capacity(budget) < need:
-        raise InputError(
-            f"memory={budget} is too small for {method.name}: {method.holds(budget)} samples are kept outside the "
-            f"memory and a batch takes {need} out of it, so the least is {method.holds(budget) + need}."
-        )

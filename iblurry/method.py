@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
@@ -127,6 +128,15 @@ class Method(Course):
     def capacity(self, budget: int) -> int:
         """Memory rows out of a budget of K samples: what is held elsewhere counts."""
         return budget - self.holds(budget)
+
+    def check_budget(self, budget: int) -> None:
+        """InputError where so many samples are too few for it."""
+        need = max(1, self.rehearsal.joins(sys.maxsize))
+        if self.capacity(budget) < need:
+            raise InputError(
+                f"memory={budget} is too small for {self.name}: {self.holds(budget)} samples are kept outside the "
+                f"memory and a batch takes {need} out of it, so the least is {self.holds(budget) + need}."
+            )
 
     def released(self) -> Self:
         """The method as the authors' released program runs it: parts' own variants, the bias redrawn, B/2 held."""

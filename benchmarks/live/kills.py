@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -64,7 +65,8 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
     """The story of one service."""
     data, told = load(DATA), Told()
     began = time.monotonic()
-    with Serving(folder, *words_of(SETTINGS)) as serving:
+    back_at_once = patch.object(caller, "LONGEST_PAUSE", caller.FIRST_PAUSE)  # whoever was cut off
+    with back_at_once, Serving(folder, *words_of(SETTINGS)) as serving:
         threads = [threading.Thread(target=write, args=(serving.url, data, told, seed + i)) for i in range(2)]
         threads.append(threading.Thread(target=read, args=(serving.url, data, told)))
         for thread in threads:
@@ -96,7 +98,6 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
 
 
 def _kill(serving: Serving, told: Told, *, times: int, seconds: float, chance: random.Random) -> None:
-    caller.LONGEST_PAUSE = caller.FIRST_PAUSE  # whoever was cut off is back at once
     for number in range(times):
         known = len(told.order)
         while len(told.order) == known:

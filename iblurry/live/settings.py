@@ -93,7 +93,6 @@ class Settings:
 
     def made_method(self) -> Method:
         """InputError where it cannot serve: nobody says where tasks end, and an answer must not take minutes."""
-        from iblurry.learner import check_budget
         from iblurry.methods import Tuning, method
         from iblurry.parts import Plain
 
@@ -104,7 +103,7 @@ class Settings:
             raise InputError(
                 f"{self.method} cannot serve: it {why}. Choose a method that learns as it goes, such as clib or er."
             )
-        check_budget(made, self.memory)
+        made.check_budget(self.memory)
         return made
 
     def bench(self) -> Workbench:
