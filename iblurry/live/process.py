@@ -16,9 +16,10 @@ from iblurry.live.settings import Settings
 LOCK = "learning.lock"  # one process at a time learns in a folder, also when its server was killed a moment ago
 PATIENCE = 60.0  # seconds to wait for that
 AT_ONCE = 32  # samples read together
-SAVE_SAMPLES, SAVE_SECONDS = 1000, 30.0  # between two checkpoints, whichever comes first
+SAVE_SAMPLES, SAVE_SECONDS = 1000, 30.0  # between two checkpoints at most, whichever comes first
+SAVE_SOON = 1.0  # seconds at least; what a crash costs is learnt again
 PUBLISH_SECONDS = 0.05  # between two snapshots while there is more to learn
-SHARE = 0.05  # of the time that may go into publishing, and into reporting
+SHARE = 0.05  # of the time that may go into each of saving, publishing and reporting
 REPORT_SECONDS = 0.25
 IDLE_SECONDS = 0.5  # to look for work again without being called
 
@@ -56,7 +57,7 @@ class Working:
         signal.signal(signal.SIGTERM, lambda *_: self._obey(("stop",)))
         for sentence in self.learning.recover():
             self.pipe.send(("said", sentence))
-        self.pace.saved()
+        self.pace.saved(time.monotonic())
         self._publish()
         self._report()
         while not self.stopping:
@@ -126,21 +127,21 @@ class Working:
 
     def _save(self) -> None:
         """A full disk is told, and tried again later: the log has the samples meanwhile."""
+        began = time.monotonic()
         try:
             self.learning.save()
         except DiskFullError as error:
             self.pipe.send(("said", str(error)))
         else:
             self.pipe.send(("saved", self.learning.saved[-1] if self.learning.saved else 0, self.learning.dispensable))
-        self.pace.saved()
+        self.pace.saved(began)
 
 
 class Pace:
     """When what is due: costly things seldom enough to leave the time to learning."""
 
     def __init__(self) -> None:
-        self.publish_at = self.report_at = 0.0
-        self._saved_at = 0.0
+        self.publish_at = self.report_at = self.save_at = 0.0
         self._marks: list[tuple[float, int]] = []  # time, samples since the last rest
         self._count = 0
 
@@ -159,10 +160,11 @@ class Pace:
         return (count - before) / (now - then) if now > then else 0.0
 
     def save_is_due(self, now: float, samples: int) -> bool:
-        return samples >= SAVE_SAMPLES or now - self._saved_at >= SAVE_SECONDS
+        return samples >= SAVE_SAMPLES or now >= self.save_at
 
-    def saved(self) -> None:
-        self._saved_at = time.monotonic()
+    def saved(self, began: float) -> None:
+        """Often where it is cheap: a service that is lost again and again must get on all the same."""
+        self.save_at = min(_next(began, SAVE_SOON), time.monotonic() + SAVE_SECONDS)
 
     def published(self, began: float) -> None:
         self.publish_at = _next(began, PUBLISH_SECONDS)

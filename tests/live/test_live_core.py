@@ -123,8 +123,8 @@ def test_a_lost_process_is_started_again(blow, digits, tmp_path):
         await until(lambda: service.status()["learnt"] > 20)
         os.kill(service._child.pid, blow)
         await service.predict(digits.test.images[:1])  # from the last snapshot
-        await until(lambda: service.status()["restarts"] == 1)
-        assert service.status()["state"] == "recovering"
+        await until(lambda: service.status()["state"] == "recovering")
+        assert service.status()["restarts"] == 1
         await service.learn(some(digits, 200, 230))
         await until(lambda: service.status()["learnt"] == 230)
         await service.close()
