@@ -91,13 +91,14 @@ class Service:
         asked: asyncio.Future[list[Kept]] = self._loop.create_future()
         self._asked[number] = asked
         try:
-            if self._child.tell("memory", number):
-                return await asyncio.wait_for(asked, ASKED)
-        except TimeoutError:
-            pass
+            if not self._child.tell("memory", number):
+                raise Refusal(503, "recovering", "The process that learns is being started; ask again.", retry_after=2)
+            return await asyncio.wait_for(asked, ASKED)
+        except TimeoutError as error:
+            slow = f"The process that learns has not answered for {ASKED:.0f} seconds; ask again."
+            raise Refusal(503, "recovering", slow, retry_after=2) from error
         finally:
             del self._asked[number]
-        raise Refusal(503, "recovering", "The process that learns is being started; ask again.", retry_after=2)
 
     def status(self) -> dict[str, Any]:
         return self.standing.status() | {"restarts": self._child.restarts} | self.room.used(self.folder)
