@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal, ParamSpec, TypeVar
 
 import torch
@@ -17,6 +17,7 @@ from iblurry.network.network import Network
 P = ParamSpec("P")
 R = TypeVar("R")
 Precision = Literal["float32", "bfloat16"]
+FIRST, LATER = -1, 0  # of streams: whose kernels a GPU begins with when it has room for some
 
 
 class Eager:
@@ -35,7 +36,8 @@ class Eager:
         self._stream: torch.cuda.Stream | None = None
         if self.device.type == "cuda":
             _make_exact()
-            self._stream = torch.cuda.Stream(self.device)
+            self._stream = torch.cuda.Stream(self.device, priority=FIRST)
+            self._aside = torch.cuda.Stream(self.device, priority=LATER)
 
     def prepare(self, network: Network) -> Network:
         """The network where steps run, in this engine's precision."""
@@ -50,6 +52,23 @@ class Eager:
     def lane(self) -> AbstractContextManager[object]:
         """Work on the device belongs inside: on a GPU it is a stream of its own, beside those of other engines."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+    def aside(self) -> AbstractContextManager[object]:
+        """For work that fills the device alone: what other engines do there in small steps need not wait for its end.
+
+        What comes after it in this engine waits for it, as always.
+        """
+        return nullcontext() if self._stream is None else self._forked()
+
+    @contextmanager
+    def _forked(self) -> Iterator[None]:
+        here = torch.cuda.current_stream(self.device)
+        self._aside.wait_stream(here)
+        try:
+            with torch.cuda.stream(self._aside):
+                yield
+        finally:
+            here.wait_stream(self._aside)
 
     def expect(self, network: Network, pipeline: Pipeline, batch: int) -> None:
         """Training batches will mostly be of this size; whatever the engine can do about it."""

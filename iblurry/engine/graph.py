@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from iblurry.augment.pipeline import Pipeline
-from iblurry.engine.eager import Eager, Precision
+from iblurry.engine.eager import FIRST, Eager, Precision
 from iblurry.network.network import Network
 
 P = ParamSpec("P")
@@ -29,6 +29,7 @@ class Graph(Eager):
         super().__init__(device, precision)
         self.compiles = compiles
         self.pool = torch.cuda.graph_pool_handle()  # shared: one step runs at a time
+        self.capturing = torch.cuda.Stream(self.device, priority=FIRST)  # its kernels keep the rank of this stream
         if compiles:
             _compile_always()
 
@@ -83,7 +84,7 @@ class Replayed:
         inputs = [tensor.clone() for tensor in tensors]
         with_inputs = _filled(args, iter(inputs))
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.engine.pool):
+        with torch.cuda.graph(graph, pool=self.engine.pool, stream=self.engine.capturing):
             result = self.step(*with_inputs)
         return Capture(graph, inputs, result)
 

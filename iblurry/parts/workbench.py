@@ -85,9 +85,10 @@ class Workbench:
         """What the network answers to plain images (uint8), in eval mode; nothing is changed by asking."""
         few = min(512, max(64, VALUES // math.prod(images.shape[1:])))
         chunk = max(64, POINTS // math.prod(images.shape[2:])) if images.is_cuda else few
-        answer = self.network.answering(self.pipeline.test)
-        parts = [answer(part) for part in images.split(chunk)]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        with self.engine.aside():
+            answer = self.network.answering(self.pipeline.test)
+            parts = [answer(part) for part in images.split(chunk)]
+            return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def gradient(self, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
         """The gradient of the mean cross-entropy of these images (float), by parameter; the network's mode is kept."""
