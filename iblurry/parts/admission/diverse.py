@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -12,7 +13,7 @@ from iblurry.errors import InputError
 from iblurry.memory import One
 from iblurry.parts.admission.admission import Admission
 from iblurry.parts.cost import Cost, Load, Passes
-from iblurry.parts.part import column, state
+from iblurry.parts.part import column, scratch, state
 
 
 class Diverse(Admission):
@@ -32,6 +33,7 @@ class Diverse(Admission):
 
     similarity: Tensor = column("similarity")  # (capacity + 1,) score of each row
     newcomer: Tensor = state(lambda part: part.bench.memory.clock.double())  # (1,) score of the sample on offer
+    score: Callable[..., None] = scratch(lambda part: part.bench.engine.compile(part._score))
 
     def __post_init__(self) -> None:
         if self.batches < 1 or self.size < 1:
@@ -51,20 +53,23 @@ class Diverse(Admission):
             dice.distinct("diverse rows", memory.offered * self.batches + i, count, among=memory.size)
             for i in range(self.batches)
         ]
-        rows = torch.tensor(drawn, device=memory.device)  # (batches, count)
-        mine = self._gradient(one.images, one.labels)
-        theirs = torch.stack([self._gradient(*memory.read(batch)) for batch in rows])
-        self.newcomer.copy_(1 + F.cosine_similarity(theirs, mine[None]).max())
+        self.score(one.images, one.labels, self.bench.engine.stage(torch.tensor(drawn)))
 
     def place(self, one: One) -> Tensor:
         memory = self.bench.memory
-        draw = torch.from_numpy(self.bench.dice.table("diverse", memory.offered, 2).copy()).to(memory.device)
+        draw = self.bench.engine.stage(torch.from_numpy(self.bench.dice.table("diverse", memory.offered, 2).copy()))
         row, score = in_proportion(self.similarity[:-1], draw[:1])
         gives_way = (self.newcomer < 1) & (draw[1:] < score / (score + self.newcomer))
         return torch.where(gives_way, row, memory.discard)
 
     def welcome(self, row: Tensor, one: One) -> None:
         self.similarity.index_copy_(0, row, self.newcomer)
+
+    def _score(self, images: Tensor, labels: Tensor, rows: Tensor) -> None:
+        """Of the newcomer beside the memory's `rows` (batches, count); on the device, no value is read."""
+        mine = self._gradient(images, labels)
+        theirs = torch.stack([self._gradient(*self.bench.memory.read(batch)) for batch in rows])
+        self.newcomer.copy_(1 + F.cosine_similarity(theirs, mine[None]).max())
 
     def _gradient(self, images: Tensor, labels: Tensor) -> Tensor:
         self.bench.network.eval()
