@@ -14,7 +14,7 @@ from iblurry.live.settings import Settings
 from iblurry.live.standing import Standing
 
 CHECKPOINTS = 3  # the newest, the one before it, and one that is being written
-SLOWEST = 1.0  # samples a second, to guess when there is room again
+SOON, LATE = 2.0, 60.0  # seconds until somebody should ask again whether there is room
 
 
 class Room:
@@ -31,12 +31,11 @@ class Room:
             raise Refusal(413, "too_many", f"{count} samples are more than may wait ({self.limits.queue}); send fewer.")
         waiting = log.accepted - standing.learnt
         if waiting + count > self.limits.queue:
-            pace = max(SLOWEST, standing.samples_per_second)
             raise Refusal(
                 429,
                 "queue_full",
                 f"{waiting} samples wait to be learnt, and {self.limits.queue} may; send these {count} again later.",
-                retry_after=min(60.0, (waiting + count - self.limits.queue) / pace),
+                retry_after=_until(waiting + count - self.limits.queue, standing),
             )
         if log.kept + count > self.samples:
             raise Refusal(
@@ -54,3 +53,11 @@ class Room:
             "disk_bytes": sum(sizes.values()),
             "disk_most": self.log_bytes + 2 * WAL + CHECKPOINTS * largest + 2**20,
         }
+
+
+def _until(samples: int, standing: Standing) -> float:
+    """Seconds until so many will be learnt; a process that has just been started has not said how quickly it learns."""
+    if standing.stalled is not None:
+        return LATE
+    pace = standing.samples_per_second
+    return min(LATE, samples / pace) if pace else SOON
