@@ -145,6 +145,7 @@ def test_packed_seeds(data, tmp_path):
     row = packed("clib", SUBJECT, data, tmp_path, samples=40)
     assert row["seeds"] == len(list((tmp_path / "packed").iterdir())) == 3
     assert row["ratio"] == pytest.approx(row["packed ms a sample"] / row["alone ms a sample"])
+    assert row["equal"]
 
 
 # ---------------------------------------------------------------------------------------------------- program
@@ -191,6 +192,11 @@ def test_a_report_goes_on(tmp_path, capsys):
 def test_another_course_ends_with_1(monkeypatch):
     monkeypatch.setattr(equality, "equal", lambda name, *rest, **options: {"method": name, "equal": False})
     assert program.main([*QUICK, "--only", "equal", "--methods", "er"]) == 1
+
+
+def test_a_pack_that_changes_a_run_ends_with_1(monkeypatch):
+    monkeypatch.setattr(program, "packed", lambda name, *rest, **options: {"method": name, "ratio": 1, "equal": False})
+    assert program.main([*QUICK, "--only", "packed", "--methods", "er"]) == 1
 
 
 def test_figures_to_reach():

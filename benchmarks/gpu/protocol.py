@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.gpu.kept import kept
 from benchmarks.gpu.subject import Subject, start_afresh
 from benchmarks.gpu.timing import settle
 from iblurry.data.dataset import Dataset
@@ -41,7 +42,7 @@ def full(method: str, subject: Subject, data: Dataset, out: Path, *, samples: in
 
 
 def packed(method: str, subject: Subject, data: Dataset, out: Path, *, samples: int) -> dict[str, Any]:
-    """Seconds a sample of several seeds at once, over those of one alone: 1 is no gain.
+    """Seconds a sample of several seeds at once, over those of one alone: 1 is no gain. They end with the same bytes.
 
     Of a run of so many samples the first third is left out, which compiles and captures.
     """
@@ -55,6 +56,7 @@ def packed(method: str, subject: Subject, data: Dataset, out: Path, *, samples: 
     start_afresh(subject.device)
     together = [Clock(first, last, device=subject.device) for _ in many]
     _pack(many, subject, out / "packed", together)
+    ends = [kept(out / side / many[0].name) for side in ("alone", "packed")]
     one, each = pace([alone], first, last), pace(together, first, last)
     return {
         "method": method,
@@ -63,6 +65,7 @@ def packed(method: str, subject: Subject, data: Dataset, out: Path, *, samples: 
         "alone ms a sample": 1000 * one,
         "packed ms a sample": 1000 * each,
         "ratio": each / one,
+        "equal": ends[0] == ends[1],
     }
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu.kept import kept
 from benchmarks.gpu.report import leave_with
 from benchmarks.gpu.subject import ALL, Subject
 from iblurry.errors import InputError
@@ -114,12 +115,6 @@ class At(Silent):
         if at >= self.sample and not self.acted:
             self.acted = True
             self.act()
-
-
-def kept(folder: Path) -> dict[str, bytes]:
-    """What must come out the same: the journal, and the newest checkpoint with every number a learner has."""
-    newest = sorted(folder.glob("checkpoint-*.safetensors"))[-1]
-    return {"journal": (folder / "journal.jsonl").read_bytes(), "checkpoint": newest.read_bytes()}
 
 
 def subject(given: argparse.Namespace) -> Subject:
