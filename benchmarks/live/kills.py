@@ -12,8 +12,9 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -67,8 +68,9 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
     began = time.monotonic()
     back_at_once = patch.object(caller, "LONGEST_PAUSE", caller.FIRST_PAUSE)  # whoever was cut off
     with back_at_once, Serving(folder, *words_of(SETTINGS)) as serving:
-        threads = [threading.Thread(target=write, args=(serving.url, data, told, seed + i)) for i in range(2)]
-        threads.append(threading.Thread(target=read, args=(serving.url, data, told)))
+        work = [partial(write, serving.url, data, told, seed + i) for i in range(2)]
+        work.append(partial(read, serving.url, data, told))
+        threads = [threading.Thread(target=to_the_end, args=(one, told)) for one in work]
         for thread in threads:
             thread.start()
         try:
@@ -107,6 +109,15 @@ def _kill(serving: Serving, told: Told, *, times: int, seconds: float, chance: r
         serving.start()
         print(json.dumps({"kill": number + 1, "acknowledged": len(told.order)}), flush=True)
     time.sleep(seconds)
+
+
+def to_the_end(work: Callable[[], None], told: Told) -> None:
+    """Whoever gives up before has met something wrong."""
+    try:
+        work()
+    except Exception as error:
+        told.wrong.append(f"{type(error).__name__}: {error}")
+        raise
 
 
 def write(url: str, data: Dataset, told: Told, seed: int) -> None:

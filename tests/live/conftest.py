@@ -1,4 +1,4 @@
-"""Ways to reach a service: a toy's HTTP side, within the process and over a socket, and its page in a browser."""
+"""Ways to reach a service: a toy's HTTP side, its page in a browser, and the client's way to a stand-in."""
 
 from __future__ import annotations
 
@@ -138,3 +138,49 @@ def visit(browser):
         assert [text for text in troubles if not text.startswith("Failed to load resource")] == []
         assert [url for url in asked if not url.startswith((home, "data:image/", "blob:" + home))] == []
         context.close()
+
+
+@pytest.fixture
+def service():
+    from tests.live.stand_in import StandIn
+
+    with StandIn() as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def client(service):
+    from iblurry import Client
+
+    with Client(service.url) as client:
+        yield client
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes only while the client sleeps; how long it slept each time."""
+
+    class Clock:
+        pauses: list[float]
+
+        def __init__(self):
+            self.pauses = []
+
+        def sleep(self, seconds):
+            self.pauses.append(seconds)
+
+        def monotonic(self):
+            return sum(self.pauses)
+
+    clock = Clock()
+    monkeypatch.setattr("iblurry.live.client.caller.time", clock)
+    monkeypatch.setattr("iblurry.live.client.client.time", clock)
+    return clock
+
+
+@pytest.fixture
+def nobody():
+    """An address where nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"

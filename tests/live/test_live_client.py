@@ -1,14 +1,7 @@
-"""The client: every sample once, whatever happens on the way; patience that ends; errors in sentences."""
+"""The client: what it takes, how it packs it, every sample once, and what it brings back."""
 
 from __future__ import annotations
 
-import pickle
-import socket
-import ssl
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 
 import numpy as np
@@ -16,56 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iblurry import Client, InputError
-from iblurry.errors import DataError, IblurryError, ServiceError
+from iblurry import InputError
+from iblurry.errors import ServiceError
 from iblurry.live.client import Answer, Guess, Receipt
 from iblurry.live.client.parcels import BYTES, parcels
-from tests.live.stand_in import MEMORY, POINT, StandIn
-
-IMAGES = np.arange(7 * 64, dtype=np.int64).reshape(7, 1, 8, 8).astype(np.uint8)
-
-
-@pytest.fixture
-def service():
-    with StandIn() as stand_in:
-        yield stand_in
-
-
-@pytest.fixture
-def client(service):
-    with Client(service.url) as client:
-        yield client
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Time that passes only while the client sleeps; how long it slept each time."""
-
-    class Clock:
-        pauses: list[float]
-
-        def __init__(self):
-            self.pauses = []
-
-        def sleep(self, seconds):
-            self.pauses.append(seconds)
-
-        def monotonic(self):
-            return sum(self.pauses)
-
-    clock = Clock()
-    monkeypatch.setattr("iblurry.live.client.caller.time", clock)
-    monkeypatch.setattr("iblurry.live.client.client.time", clock)
-    return clock
-
-
-@pytest.fixture
-def nobody():
-    """An address where nothing listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and does not listen
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
-
+from tests.live.stand_in import IMAGES, MEMORY, POINT
 
 # what can be taught
 
@@ -210,82 +158,6 @@ def test_without_a_key_the_same_call_counts_again(service, client):
     assert len(service.samples) == 14
 
 
-# patience
-
-
-def test_it_waits_as_long_as_the_service_says(service, client, clock):
-    service.troubles = ["busy", "busy"]
-    assert client.learn(IMAGES[0], "x").accepted == 1
-    assert clock.pauses == [2, 2]
-    assert len(service.requests) == 3
-
-
-def test_pauses_grow_while_it_is_away(service, client, clock):
-    service.troubles = ["away"] * 9
-    client.learn(IMAGES[0], "x")
-    assert clock.pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5])
-
-
-def test_patience_ends_with_the_sentence_of_the_service(service, clock):
-    service.troubles = ["busy"] * 99
-    with Client(service.url, patience=7) as client, pytest.raises(ServiceError) as caught:
-        client.learn(IMAGES[0], "x")
-    error = caught.value
-    assert str(error) == "The queue is full; send it again later. It stayed so for 6 s."
-    assert (error.status, error.code, error.retry_after) == (429, "queue_full", 2)
-    assert clock.pauses == [2, 2, 2]
-    assert service.samples == []
-
-
-def test_each_parcel_has_the_whole_patience(service, clock):
-    service.queue_limit = 1
-    service.troubles = ["busy", "busy", ""] * 7
-    with Client(service.url, patience=5) as client:
-        assert client.learn(IMAGES, "x").accepted == 7
-
-
-def test_what_was_accepted_before_an_error_is_said(service, client):
-    service.queue_limit = 3
-    service.troubles = ["", "", "full"]
-    with pytest.raises(ServiceError) as caught:
-        client.learn(IMAGES, "x")
-    assert str(caught.value) == "The disk is full; make room. The first 6 of 7 samples are accepted."
-    assert (caught.value.status, caught.value.code) == (507, "disk_full")
-    assert len(service.requests) == 3  # a full disk is not tried again
-
-
-def test_nobody_there(nobody, clock):
-    with Client(nobody, patience=20) as client:
-        with pytest.raises(ServiceError, match=r"No answer from http://.* \(Connection refused\); start"):
-            client.predict(IMAGES[0])
-        assert clock.pauses == []  # only what is taught waits
-        with pytest.raises(ServiceError) as caught:
-            client.learn(IMAGES[0], "x")
-        assert (caught.value.status, caught.value.code) == (None, "unreachable")
-        assert 15 < sum(clock.pauses) <= 20
-        assert not client.ready()
-
-
-def test_a_service_that_is_started_later(clock):
-    with StandIn() as stand_in:
-        port = stand_in.server.server_port
-    later = StandIn()
-
-    def sleep(seconds):
-        clock.pauses.append(seconds)
-        if len(clock.pauses) == 3:
-            later.__enter__()
-            client._caller._port = later.server.server_port  # that port may be taken by now
-
-    clock.sleep = sleep
-    try:
-        with Client(f"http://127.0.0.1:{port}") as client:
-            assert client.learn(IMAGES[0], "x").accepted == 1
-    finally:
-        later.__exit__()
-    assert len(clock.pauses) == 3
-
-
 # questions
 
 
@@ -350,126 +222,3 @@ def test_events(service, client):
     assert list(client.events()) == [("status", {"learnt": 1}), ("class", {"label": "ä"}), ("message", {"a": 1})]
     first = next(iter(client.events()))
     assert first[0] == "status"
-
-
-# the way there
-
-
-def test_a_token(service):
-    service.token = "open sesame"
-    with Client(service.url) as client, pytest.raises(ServiceError, match="asks for a token") as caught:
-        client.learn(IMAGES[0], "x")
-    assert (caught.value.status, caught.value.code) == (401, "token")
-    with Client(service.url, token="wrong") as client, pytest.raises(ServiceError):
-        next(client.events())
-    with Client(service.url, token="open sesame") as client:
-        assert client.learn(IMAGES[0], "x").accepted == 1
-        assert client.ready()
-    for token in ("", "two\nlines", "ключ", " a "):
-        with pytest.raises(InputError, match="token has characters that HTTP cannot carry"):
-            Client(service.url, token=token)
-
-
-def test_a_service_below_a_path():
-    with StandIn(prefix="/pets") as service, Client(service.url + "/") as client:
-        assert client.learn(IMAGES[0], "x").accepted == 1
-        assert client.url == service.url
-
-
-@pytest.mark.parametrize("url", ["", "127.0.0.1:8000", "ftp://a", "http://", "http://a:b", "http://[", "http://a/?b=c"])
-def test_addresses_that_are_none(url):
-    with pytest.raises(InputError, match="is no address of a service; write http://HOST:PORT"):
-        Client(url)
-
-
-def test_one_connection_is_kept_and_each_thread_has_its_own(service, client):
-    for _ in range(5):
-        client.status()
-    assert service.connections == 1
-    threads = [threading.Thread(target=client.learn, args=(IMAGES, str(row))) for row in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(service.samples) == 8 * len(IMAGES)
-    assert service.connections <= 8
-
-
-def test_a_kept_connection_that_was_closed_meanwhile(service, client):
-    client.learn(IMAGES[0], "x")
-    (kept,) = client._caller._idle
-    kept.sock.shutdown(socket.SHUT_RDWR)
-    assert client.learn(IMAGES[0], "x").repeated == 0
-    assert client.status()["accepted"] == 2
-
-
-class Odd(BaseHTTPRequestHandler):
-    """Another program at that address; it refuses before it has heard all."""
-
-    def do_GET(self):
-        self.send_response(200 if self.path != "/readyz" else 302)
-        self.end_headers()
-        self.wfile.write(b"<html>Hello</html>")
-
-    def do_POST(self):
-        self.send_response(413)
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def odd():
-    with HTTPServer(("127.0.0.1", 0), Odd) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-def test_another_program_at_that_address(odd):
-    with Client(odd) as client:
-        with pytest.raises(ServiceError, match="answers 200 OK, and not as iblurry does; check the address") as caught:
-            client.status()
-        assert (caught.value.status, caught.value.code) == (200, "strange_answer")
-        with pytest.raises(ServiceError, match="answers 302 Found"):
-            client.ready()
-
-
-def test_an_answer_before_all_was_heard(odd):
-    with Client(odd) as client:
-        client.__dict__["_form"] = (1, 8, 8), 256
-        with pytest.raises(ServiceError) as caught:
-            client.learn([b"x" * 2**23], "x")
-        assert caught.value.status == 413
-
-
-def test_a_certificate_that_is_not_trusted_is_not_tried_again(service, client, clock, monkeypatch):
-    def connect(_):
-        raise ssl.SSLCertVerificationError(1, "certificate verify failed: self-signed certificate")
-
-    monkeypatch.setattr("http.client.HTTPConnection.connect", connect)
-    with pytest.raises(ServiceError, match=r"The certificate of http://127.* is not trusted") as caught:
-        client.learn(IMAGES[0], "x")
-    assert caught.value.code == "not_trusted"
-    assert clock.pauses == []
-
-
-def test_the_error_travels_between_processes():
-    error = pickle.loads(pickle.dumps(ServiceError("No.", status=429, code="queue_full", retry_after=2.0)))
-    assert (str(error), error.status, error.code, error.retry_after) == ("No.", 429, "queue_full", 2.0)
-    assert isinstance(error, IblurryError)
-    assert issubclass(DataError, InputError)
-
-
-def test_neither_torch_nor_numpy_is_needed(service, tmp_path):
-    (tmp_path / "a.png").write_bytes(b"a")
-    code = (
-        "import sys\nfrom iblurry import Client\n"
-        f"with Client({service.url!r}) as client:\n    print(client.learn({str(tmp_path / 'a.png')!r}, 'x').last)\n"
-        "print([name for name in ('torch', 'numpy') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "1\n[]\n"

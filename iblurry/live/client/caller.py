@@ -74,6 +74,8 @@ class Caller:
     ) -> Any:
         done = False
         try:
+            if connection.sock is None:
+                connection.connect()
             # A service that refuses a long body may answer, and close, before it has heard all of it.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(method, self._prefix + path, body, dict(headers))
