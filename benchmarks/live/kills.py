@@ -103,6 +103,8 @@ def _kill(serving: Serving, told: Told, *, times: int, seconds: float, chance: r
     for number in range(times):
         known = len(told.order)
         while len(told.order) == known:
+            if told.wrong:
+                return
             time.sleep(0.01)
         time.sleep(chance.uniform(0, seconds))  # under load
         serving.kill(everything=bool(number % 2))

@@ -87,6 +87,8 @@ class Service:
     async def memory(self) -> list[Kept]:
         """What is kept, as it is between two samples."""
         self._check_open()
+        if not self.standing.learnt:  # nor has a new one to wait for its learner
+            return []
         number = time.monotonic_ns()
         asked: asyncio.Future[list[Kept]] = self._loop.create_future()
         self._asked[number] = asked

@@ -22,7 +22,7 @@ export function lazily(section, note, seconds, work) {
     } finally {
       const spent = performance.now() - began; // a service far away is asked less often
       busy = false;
-      timer = setTimeout(rested, Math.max(1000 * seconds, 10 * spent));
+      timer = setTimeout(rested, Math.max(1000 * seconds, Math.min(10 * spent, 15_000)));
     }
   }
 
