@@ -17,12 +17,12 @@ export function lazily(section, note, seconds, work) {
     } catch (problem) {
       if (!(problem instanceof Refused)) throw problem;
       due = problem.passing && problem.status > 0;
-      note.hidden = problem.status === 0; // no connection: said at the top, and all is due after it
+      note.hidden = problem.status === 0; // no connection: said at the top, all is due after it
       write(note, problem.message);
     } finally {
-      const spent = performance.now() - began; // a service far away is asked less often
+      const spent = performance.now() - began; // one far away is asked less often
       busy = false;
-      timer = setTimeout(rested, Math.max(1000 * seconds, Math.min(10 * spent, 15_000)));
+      timer = setTimeout(rested, Math.max(1000 * seconds, Math.min(10 * spent, 15e3)));
     }
   }
 
