@@ -1,10 +1,6 @@
-"""The scikit-learn face: what it learns, in which order, what it answers, and what it refuses."""
+"""The scikit-learn face: what it learns, in which order, and what it answers."""
 
 from __future__ import annotations
-
-import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -17,10 +13,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_sp
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import QuantileTransformer
 
-from iblurry import Augment, ContinualClassifier, InputError, Learner, Tuning, clib
+from iblurry import Augment, ContinualClassifier, Learner, Tuning, clib
 from iblurry.dice import Dice
-from iblurry.errors import DivergedError
-from iblurry.network.numbers import to_bytes
 from iblurry.parts import Constant
 from tests.laws.lawful import assert_same_state
 
@@ -111,60 +105,6 @@ def test_what_the_memory_holds():
     came = {image.tobytes(): ten for image, ten in zip(PICTURES, TENS, strict=True)}
     assert [came[image.tobytes()] for image in images] == tens.tolist()
     assert images.shape == (20, 1, 8, 8)
-
-
-# ------------------------------------------------------------------------------------------------------------ classes
-
-
-def test_classes_come_one_after_the_other():
-    model = small().partial_fit(TABLE[:1], ["dog"])
-    assert model.predict(TABLE[:3]).tolist() == ["dog"] * 3
-    assert model.predict_proba(TABLE[:3]).tolist() == [[1.0]] * 3
-    model.partial_fit(TABLE[1:3], ["elephant", "ant"])
-    assert model.classes_.tolist() == ["ant", "dog", "elephant"]
-    assert model.learner_.labels == ["dog", "elephant", "ant"]
-    columns = model.learner_.probabilities(to_bytes(TABLE)).numpy()[:, [2, 0, 1]]
-    np.testing.assert_allclose(model.predict_proba(TABLE), columns, rtol=1e-5)
-
-
-def test_announced_classes_have_their_column_from_the_start():
-    model = small().partial_fit(TABLE[:9], [4, 2, 4] * 3, classes=[5, 2, 4, 1])
-    assert model.classes_.tolist() == [1, 2, 4, 5]
-    answer = model.predict_proba(TABLE)
-    assert answer.shape == (40, 4)
-    assert not answer[:, [0, 3]].any()
-    np.testing.assert_allclose(answer.sum(1), 1, rtol=1e-12)
-    model.partial_fit(TABLE[9:11], [1, 9], classes=[9])  # known ones need not be listed again
-    assert model.classes_.tolist() == [1, 2, 4, 5, 9]
-    assert model.predict_proba(TABLE)[:, 0].all()
-
-
-@pytest.mark.parametrize(
-    "y",
-    [
-        [True, False],
-        [2.0, -1.0],
-        np.array([7, 300], dtype=np.uint16),
-        np.array(["x", "y"], dtype=object),
-        np.array(["long name", "z"]),
-    ],
-    ids=["bool", "float", "unsigned", "object", "text"],
-)
-def test_answers_are_of_the_type_of_the_classes(y):
-    y = np.asarray(y)
-    model = small().fit(TABLE, np.resize(y, 40))
-    assert model.classes_.dtype == y.dtype
-    assert model.classes_.tolist() == sorted(y.tolist())
-    answers = model.predict(TABLE)
-    assert answers.dtype == y.dtype
-    assert set(answers.tolist()) <= set(y.tolist())
-    assert model.score(TABLE, np.resize(y, 40)) == np.mean(answers == np.resize(y, 40))
-
-
-def test_whole_floats_are_the_classes_that_integers_were():
-    model = small().partial_fit(TABLE[:2], [1, 2]).partial_fit(TABLE[2:5], [2.0, 1.0, 3.0])
-    assert model.classes_.tolist() == [1, 2, 3]
-    assert model.learner_.labels == [1, 2, 3]
 
 
 # ------------------------------------------------------------------------------------------------------------- images
@@ -304,108 +244,3 @@ def test_digits_two_by_two_are_not_forgotten_as_a_linear_model_forgets_them():
     ours, theirs = model.score(X_test, y_test), linear.score(X_test, y_test)
     assert ours > 0.8
     assert ours > theirs + 0.3, f"{ours} beside {theirs}"
-
-
-# ----------------------------------------------------------------------------------------------------- what is refused
-
-
-@pytest.mark.parametrize(
-    "changes, sentence",
-    [
-        ({"method": "rm"}, "The method rm must be told where tasks end.*use one of er, .*clib"),
-        ({"method": "bic"}, "must be told where tasks end"),
-        ({"method": "gdumb"}, "The method gdumb trains when it is asked"),
-        ({"method": "joint"}, "trains when it is asked"),
-        ({"method": "clip"}, "Did you mean 'clib'"),
-        ({"method": 3}, "method=3 is neither a name"),
-        ({"method": clib(), "batch_size": 8}, "batch_size=8 .* are for a method given by its name"),
-        ({"network": "convnet"}, "looks at images, but X is a table"),
-        ({"network": "mpl"}, "Did you mean 'mlp'"),
-        ({"augment": Augment()}, "varies images, but X is a table"),
-        ({"memory": 5}, "memory=5 is too small for clib"),
-        ({"memory": 2.5}, "memory=2.5: memory is a whole number of at least 1"),
-        ({"max_classes": 2}, "There are 3 classes by now and max_classes=2"),
-        ({"batch_size": 0}, "batch_size=0: batch_size is a whole number"),
-        ({"updates_per_sample": "many"}, "'many' is no fraction"),
-        ({"shape": (8, 8)}, r"shape=\(8, 8\): the shape of an image is"),
-        ({"shape": (1, 8, 8)}, "A row of X has 3 columns, but an image of shape=.* has 64 pixels"),
-        ({"device": "gpu"}, "neither 'cpu' nor 'cuda'"),
-        ({"random_state": "one"}, "cannot be used to seed"),
-    ],
-)
-def test_parameters_are_refused_with_a_sentence(changes, sentence):
-    model = small(**{"batch_size": 16} | changes)
-    with pytest.raises(ValueError, match=sentence):
-        model.partial_fit(TABLE, WORDS)
-    with pytest.raises(NotFittedError):
-        model.predict(TABLE)
-
-
-def test_epochs_count_from_one():
-    with pytest.raises(InputError, match="epochs=0: epochs is a whole number of at least 1"):
-        small(epochs=0).fit(TABLE, WORDS)
-
-
-@pytest.mark.parametrize(
-    "X, y, classes, sentence",
-    [
-        (TABLE[:2], ["z", "a"], ["a", "b", "c"], r"y holds \['z'\], but classes="),
-        (TABLE[:2], [1, 2], None, "Some classes are text and others numbers"),
-        (TABLE[:2], ["a", "b"], [1, 2], "Some classes are text and others numbers"),
-        (TABLE[:2], ["d", "e"], None, "There are 5 classes by now and max_classes=4"),
-        (TABLE[:2], [0.5, 1.5], None, "Unknown label type"),
-        (TABLE[:2], ["a"], None, "inconsistent numbers of samples"),
-        (TABLE[:2] * np.nan, ["a", "b"], None, "contains NaN"),
-        (TABLE[:2, :2], ["a", "b"], None, "has 2 features, but"),
-        (PICTURES[:2], ["a", "b"], None, r"X holds images of shape \(1, 8, 8\), but the first X was a table"),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
-)
-def test_rows_are_refused_whole_and_nothing_changes(X, y, classes, sentence):
-    model = small(max_classes=4).partial_fit(TABLE[:9], WORDS[:9])
-    before = pickle.dumps(model)
-    with pytest.raises(ValueError, match=sentence):
-        model.partial_fit(X, y, classes=classes)
-    assert pickle.dumps(model) == before
-
-
-@pytest.mark.parametrize(
-    "X, sentence",
-    [
-        (PICTURES / 255, r"Pixels are whole numbers from 0 to 255, but X holds 0\.\d+; scale and round"),
-        (PICTURES.astype(int) + 250, "Pixels are whole numbers from 0 to 255"),
-        (np.zeros((30, 32, 32, 3), np.uint8), "as if channels came last"),
-        (np.zeros((30, 1, 1, 8, 8), np.uint8), "images are .n, height, width. or"),
-        (np.zeros((30, 4, 4), np.uint8), "use the network 'mlp'"),
-        (np.zeros((0, 8, 8), np.uint8), "Found array with 0 sample"),
-    ],
-    ids=["fractions", "large", "channels last", "dimensions", "small", "none"],
-)
-def test_images_are_refused_with_a_sentence(X, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        small().partial_fit(X, TENS[: len(X)])
-
-
-def test_images_of_another_shape_are_refused_later():
-    model = small().partial_fit(PICTURES, TENS)
-    with pytest.raises(InputError, match=r"have shape \(1, 4, 16\), but \(1, 8, 8\) was said before"):
-        model.predict(PICTURES.reshape(30, 1, 4, 16))
-
-
-def test_a_loss_that_is_no_number_is_told():
-    with pytest.raises(DivergedError, match="a lower learning rate"):
-        ContinualClassifier(method=clib(schedule=Constant(rate=1e30)), memory=20).fit(TABLE, WORDS)
-
-
-# ------------------------------------------------------------------------------------------------------------ the door
-
-
-def test_the_front_door_opens_without_scikit_learn():
-    code = "import sys, iblurry, iblurry.learner; sys.exit('sklearn' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_who_lacks_it_is_told_what_to_install():
-    code = "import sys; sys.modules['sklearn'] = None; from iblurry import ContinualClassifier"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "needs scikit-learn, which is not installed; pip install 'iblurry[sklearn]'." in done.stderr.splitlines()[-1]

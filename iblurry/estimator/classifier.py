@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self, cast
 
 import numpy as np
@@ -9,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from iblurry.augment.pipeline import Augment
 from iblurry.dice import Dice
@@ -17,7 +19,7 @@ from iblurry.errors import InputError
 from iblurry.estimator.plan import Plan, Shape, shape_of, whole
 from iblurry.estimator.saved import as_arrays, as_tensors
 from iblurry.estimator.tables import as_images, as_table, as_they_came
-from iblurry.estimator.targets import label, merged
+from iblurry.estimator.targets import label, merged, plain
 from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.network.numbers import Numbers
@@ -69,15 +71,19 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------------------ learning
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Begins again: `epochs` passes over all rows, each in another order, on a scale measured before the first."""
+        """Begins again: `epochs` passes over all rows, each in another order, on a scale measured before the first.
+
+        Where it ends in an error, the learner before stays as it was.
+        """
         epochs = whole("epochs", self.epochs)
-        images, targets = self._begin(X, y)
-        if self._is_table:
-            self._measure(images)
-        dice = Dice(self._plan.seed)
-        for epoch in range(epochs):
-            order = dice.permutation("a pass of fit", epoch, len(targets))
-            self._observe(images[order], targets[order], measure=False)
+        with self._or_as_before():
+            images, targets = self._begin(X, y)
+            if self._is_table:
+                self._measure(images)
+            dice = Dice(self._plan.seed)
+            for epoch in range(epochs):
+                order = dice.permutation("a pass of fit", epoch, len(targets))
+                self._observe(images[order], targets[order], measure=False)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -89,20 +95,32 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             images, targets = self._read(X, y)
             self.classes_ = merged(self.classes_, targets, classes, most=self._plan.classes)
         else:
-            images, targets = self._begin(X, y, classes)
+            with self._or_as_before():
+                images, targets = self._begin(X, y, classes)
         self._observe(images, targets, measure=self._is_table)
         return self
 
     def _begin(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
     ) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-        """A new learner for rows like these, and the rows; where something is refused, the learner before stays."""
+        """A new learner for rows like these, and the rows."""
         table, shape = as_table(X, shape_of(self.shape))
         table, targets = self._checked(table, y, shape=shape, reset=True)
         plan = Plan.of(self.get_params(deep=False), columns=table.shape[1], shape=shape, seed=self._seed())
         images, known = as_images(table, shape), merged(None, targets, classes, most=plan.classes)
         self.learner_, self.classes_, self._plan = plan.begin(), known, plan
         return images, targets
+
+    @contextmanager
+    def _or_as_before(self) -> Iterator[None]:
+        """All of it or nothing: scikit-learn's check of X changes attributes before anything else can be refused."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _measure(self, images: NDArray[np.uint8]) -> None:
         with self.learner_.engine.lane():
@@ -135,6 +153,10 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             logits = self.learner_.logits(images)[:, : len(self.learner_.labels)]
             probabilities[:, self._columns] = logits.double().softmax(1).cpu().numpy()
         return probabilities
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The share of rows whose class is predicted; y in any form that `fit` takes."""
+        return float(super().score(X, plain(column_or_1d(y), "y"), sample_weight))
 
     @property
     def memory_(self) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -183,7 +205,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _checked(self, table: Any, *y: ArrayLike, shape: Shape | None, reset: bool) -> Any:
         """The table, or the table and y, as scikit-learn wants them."""
         with np.errstate(over="ignore"):  # what is too large for float32 is refused in a sentence
-            return validate_data(self, table, *y, reset=reset, dtype="numeric" if shape else np.float32)
+            checked = validate_data(self, table, *y, reset=reset, dtype="numeric" if shape else np.float32)
+        return (checked[0], plain(checked[1], "y")) if y else checked
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from operator import index
 from typing import Any
 
@@ -13,7 +14,7 @@ from iblurry.engine.choose import engine
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.learner import Learner
-from iblurry.method import Method
+from iblurry.method import Method, exact
 from iblurry.methods import METHODS, Tuning
 from iblurry.methods import method as named
 from iblurry.network.build import NETWORKS
@@ -92,14 +93,18 @@ def shape_of(given: Any) -> Shape | None:
     """The parameter `shape`, as a tuple."""
     if given is None:
         return None
-    sides = tuple(whole("a side of shape", side) for side in given)
-    if len(sides) != 3:
-        raise InputError(f"shape={given!r}: the shape of an image is (channels, height, width).")
-    return sides
+    try:
+        channels, height, width = given
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"shape={given!r}: the shape of an image is (channels, height, width), such as (3, 32, 32)."
+        ) from error
+    return whole("a side of shape", channels), whole("a side of shape", height), whole("a side of shape", width)
 
 
 def _method(given: Any, batch: Any, updates: Any) -> Method:
     if isinstance(given, str):
+        _check_updates(exact(updates))
         made = named(given, Tuning(batch=whole("batch_size", batch), updates_per_sample=updates))
     elif not isinstance(given, Method):
         raise InputError(f"method={given!r} is neither a name ({', '.join(METHODS)}) nor a Method, as clib() makes it.")
@@ -114,7 +119,13 @@ def _method(given: Any, batch: Any, updates: Any) -> Method:
     if why:
         fit = ", ".join(name for name in METHODS if _unfit(METHODS[name]()) is None)
         raise InputError(f"The method {made.name} {why}; use one of {fit}, or run it as an experiment.")
+    _check_updates(made.pace.updates_per_sample)
     return made
+
+
+def _check_updates(given: Fraction) -> None:
+    if given <= 0:
+        raise InputError(f"updates_per_sample={given}: nothing would be learnt; give more than 0, as 1, 3 or 1/4.")
 
 
 def _unfit(method: Method) -> str | None:
@@ -128,17 +139,19 @@ def _unfit(method: Method) -> str | None:
 
 def _network(given: Any, shape: Shape | None) -> str:
     name = given or ("mlp" if shape is None else "convnet")
-    if name not in NETWORKS:
+    if not isinstance(name, str) or name not in NETWORKS:
         raise UnknownNameError("network", str(name), NETWORKS)
     if shape is None and name != "mlp":
         raise InputError(
             f"network={name!r} looks at images, but X is a table of numbers: give shape=(channels, height, width) if "
             "its rows are pixels, or leave the network out."
         )
-    return str(name)
+    return name
 
 
-def _augment(given: Augment | None, network: str, shape: Shape | None) -> Augment | None:
+def _augment(given: Any, network: str, shape: Shape | None) -> Augment | None:
+    if not isinstance(given, Augment | None):
+        raise InputError(f"augment={given!r} is neither an Augment, as Augment(pad=2, flip=True), nor None.")
     if shape is None and given is not None:
         raise InputError(f"augment={given!r} varies images, but X is a table of numbers; leave it out.")
     if given is None and (shape is None or network == "mlp"):

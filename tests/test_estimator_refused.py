@@ -1,0 +1,156 @@
+"""What the scikit-learn face refuses: each time in a sentence, and what was learnt before stays."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from iblurry import Augment, ContinualClassifier, InputError, Pace, clib
+from iblurry.errors import DivergedError
+from iblurry.parts import Constant
+from tests.test_estimator import PICTURES, TABLE, TENS, WORDS, small
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        ({"method": "rm"}, "The method rm must be told where tasks end.*use one of er, .*clib"),
+        ({"method": "bic"}, "must be told where tasks end"),
+        ({"method": "gdumb"}, "The method gdumb trains when it is asked"),
+        ({"method": "joint"}, "trains when it is asked"),
+        ({"method": "clip"}, "Did you mean 'clib'"),
+        ({"method": 3}, "method=3 is neither a name"),
+        ({"method": clib(), "batch_size": 8}, "batch_size=8 .* are for a method given by its name"),
+        ({"network": "convnet"}, "looks at images, but X is a table"),
+        ({"network": "mpl"}, "Did you mean 'mlp'"),
+        ({"augment": Augment()}, "varies images, but X is a table"),
+        ({"memory": 5}, "memory=5 is too small for clib"),
+        ({"memory": 2.5}, "memory=2.5: memory is a whole number of at least 1"),
+        ({"max_classes": 2}, "There are 3 classes by now and max_classes=2"),
+        ({"batch_size": 0}, "batch_size=0: batch_size is a whole number"),
+        ({"updates_per_sample": "many"}, "'many' is no fraction"),
+        ({"updates_per_sample": 0}, "updates_per_sample=0: nothing would be learnt; give more than 0"),
+        ({"updates_per_sample": "-1/2"}, "updates_per_sample=-1/2: nothing would be learnt"),
+        ({"updates_per_sample": 0.0, "method": "er"}, "updates_per_sample=0: nothing would be learnt"),
+        ({"method": clib(pace=Pace(gather=1, train_stream=False, updates_per_sample=0))}, "nothing would be learnt"),
+        ({"network": ["mlp"]}, "There is no network called"),
+        ({"augment": 5}, "augment=5 is neither an Augment"),
+        ({"shape": 5}, r"shape=5: the shape of an image is \(channels, height, width\), such as \(3, 32, 32\)"),
+        ({"shape": (1, "8", 8)}, "a side of shape='8': a side of shape is a whole number of at least 1"),
+        ({"shape": (8, 8)}, r"shape=\(8, 8\): the shape of an image is"),
+        ({"shape": (1, 8, 8)}, "A row of X has 3 columns, but an image of shape=.* has 64 pixels"),
+        ({"device": "gpu"}, "neither 'cpu' nor 'cuda'"),
+        ({"random_state": "one"}, "cannot be used to seed"),
+    ],
+)
+def test_parameters_are_refused_with_a_sentence(changes, sentence):
+    model = small(**{"batch_size": 16} | changes)
+    with pytest.raises(ValueError, match=sentence):
+        model.partial_fit(TABLE, WORDS)
+    with pytest.raises(NotFittedError):
+        model.predict(TABLE)
+
+
+def test_epochs_count_from_one():
+    with pytest.raises(InputError, match="epochs=0: epochs is a whole number of at least 1"):
+        small(epochs=0).fit(TABLE, WORDS)
+
+
+@pytest.mark.parametrize(
+    "X, y, classes, sentence",
+    [
+        (TABLE[:2], ["z", "a"], ["a", "b", "c"], r"y holds \['z'\], but classes="),
+        (TABLE[:2], [1, 2], None, "Some classes are text and others numbers"),
+        (TABLE[:2], ["a", "b"], [1, 2], "Some classes are text and others numbers"),
+        (TABLE[:2], ["d", "e"], None, "There are 5 classes by now and max_classes=4"),
+        (TABLE[:2], [0.5, 1.5], None, "Unknown label type"),
+        (TABLE[:2], ["a"], None, "inconsistent numbers of samples"),
+        (TABLE[:2] * np.nan, ["a", "b"], None, "contains NaN"),
+        (TABLE[:2, :2], ["a", "b"], None, "has 2 features, but"),
+        (PICTURES[:2], ["a", "b"], None, r"X holds images of shape \(1, 8, 8\), but the first X was a table"),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
+)
+def test_rows_are_refused_whole_and_nothing_changes(X, y, classes, sentence):
+    model = small(max_classes=4).partial_fit(TABLE[:9], WORDS[:9])
+    before = pickle.dumps(model)
+    with pytest.raises(ValueError, match=sentence):
+        model.partial_fit(X, y, classes=classes)
+    assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize(
+    "changes, X, y, error",
+    [
+        ({"max_classes": 1}, TABLE[:, :2], WORDS, InputError),
+        ({"memory": 5}, TABLE[:, :2], WORDS, InputError),
+        ({"method": "bic"}, TABLE[:, :2], WORDS, InputError),
+        ({"epochs": 0}, TABLE[:, :2], WORDS, InputError),
+        ({"shape": (1, 8, 8)}, TABLE[:, :2], WORDS, InputError),
+        ({}, TABLE[:, :2], WORDS.astype("S"), InputError),
+        ({}, TABLE[:, :2], TABLE[:, 0], ValueError),
+        ({}, np.zeros((40, 4, 4)), WORDS, InputError),
+        ({"method": clib(schedule=Constant(rate=1e30)), "batch_size": 16}, TABLE[:, :2], WORDS, DivergedError),
+    ],
+    ids=["classes", "memory", "method", "epochs", "shape", "bytes", "regression", "small", "diverged"],
+)
+def test_a_fit_that_fails_leaves_the_learner_before(changes, X, y, error):
+    model, fresh = small().fit(TABLE, WORDS), small()
+    model.feature_names_in_ = np.array(["x", "y", "z"], object)  # as if X had been a data frame
+    before = pickle.dumps(model)
+    for each in (model, fresh):
+        with pytest.raises(error):
+            each.set_params(**changes).fit(X, y)
+    assert vars(fresh) == small().get_params() | changes
+    model.set_params(**small().get_params())
+    assert pickle.dumps(model) == before
+    assert model.n_features_in_ == 3
+    del model.feature_names_in_
+    assert model.predict(TABLE).tolist() == small().fit(TABLE, WORDS).predict(TABLE).tolist()
+
+
+@pytest.mark.parametrize(
+    "X, sentence",
+    [
+        (PICTURES / 255, r"Pixels are whole numbers from 0 to 255, but X holds 0\.\d+; scale and round"),
+        (PICTURES.astype(int) + 250, "Pixels are whole numbers from 0 to 255"),
+        (np.zeros((30, 32, 32, 3), np.uint8), "as if channels came last"),
+        (np.zeros((30, 1, 1, 8, 8), np.uint8), "images are .n, height, width. or"),
+        (np.zeros((30, 4, 4), np.uint8), "use the network 'mlp'"),
+        (np.zeros((0, 8, 8), np.uint8), "Found array with 0 sample"),
+    ],
+    ids=["fractions", "large", "channels last", "dimensions", "small", "none"],
+)
+def test_images_are_refused_with_a_sentence(X, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        small().partial_fit(X, TENS[: len(X)])
+
+
+def test_images_of_another_shape_are_refused_later():
+    model = small().partial_fit(PICTURES, TENS)
+    with pytest.raises(InputError, match=r"have shape \(1, 4, 16\), but \(1, 8, 8\) was said before"):
+        model.predict(PICTURES.reshape(30, 1, 4, 16))
+
+
+def test_a_loss_that_is_no_number_is_told():
+    with pytest.raises(DivergedError, match="a lower learning rate"):
+        ContinualClassifier(method=clib(schedule=Constant(rate=1e30)), memory=20).fit(TABLE, WORDS)
+
+
+# ------------------------------------------------------------------------------------------------------------ the door
+
+
+def test_the_front_door_opens_without_scikit_learn():
+    code = "import sys, iblurry, iblurry.learner; sys.exit('sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_who_lacks_it_is_told_what_to_install():
+    code = "import sys; sys.modules['sklearn'] = None; from iblurry import ContinualClassifier"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "needs scikit-learn, which is not installed; pip install 'iblurry[sklearn]'." in done.stderr.splitlines()[-1]
