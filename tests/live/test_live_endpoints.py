@@ -116,6 +116,18 @@ def test_predict_before_anything_is_learnt(call):
     said(call("POST", "/v1/predict", content=DARK, headers=RAW), 409, "nothing_learnt")
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_an_answer_that_is_no_number_is_not_given(call, taught, number):
+    async def diverged(pixels):
+        return Answers(7, ("night", "day"), np.array([[0.5, 0.5], [1.0, number]], np.float32))
+
+    taught.predict = diverged
+    answer = call("POST", "/v1/predict?top=1", content=DARK + LIGHT, headers=RAW)
+    assert "look at /v1/status" in said(answer, 503, "not_finite")
+    spec = call("GET", "/openapi.json").json()
+    assert "no answer that is a number" in spec["paths"]["/v1/predict"]["post"]["responses"]["503"]["description"]
+
+
 @pytest.mark.parametrize(
     "path, model", [("status", "Status"), ("classes", "Classes"), ("history", "History"), ("memory", "Memory")]
 )
@@ -202,6 +214,8 @@ def test_what_there_is_not(call):
         answer = call(method, path)
         assert allowed in said(answer, 405, "wrong_method")
         assert answer.headers["allow"] == allowed
+    assert set(call("POST", "/readyz").headers["allow"].split(", ")) == {"GET", "HEAD"}
+    assert call("HEAD", "/v1/status").status_code == 405
     assert call("OPTIONS", "/v1/learn").status_code == 405
     assert call("BREW", "/v1/learn").status_code == 405
 

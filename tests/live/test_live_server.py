@@ -108,10 +108,73 @@ def test_a_signal_ends_it_in_order(word):
     lines[0].close()
 
 
+def free():
+    with listen("127.0.0.1", 0, token=None) as listener:
+        return listener.getsockname()[1]
+
+
+def test_who_comes_before_it_is_up_is_answered_then():
+    port, sent, answers = free(), threading.Event(), []
+
+    def ask():
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as line:
+                line.sendall(b"GET /readyz HTTP/1.1\r\nConnection: close\r\n" + HOST + b"\r\n")
+                sent.set()
+                answers.append(b"".join(iter(lambda: line.recv(65536), b"")))
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    class Late(Toy):
+        async def start(self):
+            early.start()
+            assert await asyncio.to_thread(sent.wait, 5)
+            assert not answers
+            await super().start()
+
+    early = threading.Thread(target=ask)
+    serve(Late(), port=port, on_ready=lambda url: None)
+    early.join(5)
+    assert parts(answers[0])[0] == 200
+
+
+def test_a_start_that_fails_hangs_up_on_who_waits_and_frees_the_port():
+    port, lines = free(), []
+
+    class Failing(Toy):
+        async def start(self):
+            lines.append(socket.create_connection(("127.0.0.1", port), timeout=5))
+            raise InputError("It cannot begin.")
+
+    with pytest.raises(InputError, match="cannot begin"):
+        serve(Failing(), port=port, on_ready=lambda url: pytest.fail("it is not ready"))
+    with pytest.raises(ConnectionResetError):
+        lines[0].recv(1)
+    lines[0].close()
+    listen("127.0.0.1", port, token=None).close()
+
+
+def test_health_by_head(running, talk):
+    toy = Toy()
+    port, _ = running(toy)
+
+    def ask(method, path):
+        line = method + b" " + path + b" HTTP/1.1\r\nConnection: close\r\n" + HOST + b"\r\n"
+        return parts(talk(port, line))
+
+    for path in (b"/healthz", b"/readyz"):
+        status, headers, body = ask(b"HEAD", path)
+        assert (status, body) == (200, b"")
+        assert headers["content-length"] == ask(b"GET", path)[1]["content-length"] == "11"
+    toy.reason = "It is being recovered; wait."
+    status, headers, body = ask(b"HEAD", b"/readyz")
+    assert (status, headers["retry-after"], body) == (503, "1", b"")
+    assert ask(b"HEAD", b"/healthz")[0] == 200
+
+
 def test_ports_and_hosts():
     with listen("127.0.0.1", 0, token=None) as first:
         assert url_of(first) == f"http://127.0.0.1:{first.getsockname()[1]}"
-        first.listen()
         with pytest.raises(InputError, match=r"is in use; stop what uses it, or give another \(0"):
             listen("127.0.0.1", first.getsockname()[1], token=None)
     with listen("localhost", 0, token=None) as local:

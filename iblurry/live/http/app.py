@@ -64,8 +64,10 @@ def create_app(service: Service, *, token: str | None = None, limits: Limits | N
     offer("/v1/memory", desk.memory, WATCH, schema.Memory, (422,))
     offer("/v1/events", desk.events, WATCH, response_class=_Stream)
     offer("/v1/metrics", desk.metrics, OPERATE, response_class=_Text)
-    offer("/healthz", desk.healthz, OPERATE, schema.Alive)
-    offer("/readyz", desk.readyz, OPERATE, schema.Alive)
+    for path, health in (("/healthz", desk.healthz), ("/readyz", desk.readyz)):
+        # The first route is the one that answers; load balancers ask by HEAD, which needs no description of its own.
+        app.add_api_route(path, health, methods=["GET", "HEAD"], include_in_schema=False)
+        offer(path, health, OPERATE, schema.Alive)
 
     async def openapi() -> Response:
         return Json(app.openapi())

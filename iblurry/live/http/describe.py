@@ -37,7 +37,7 @@ WHY = {
     415: "A kind of body that is not read here.",
     422: "Something in it cannot be used: a picture, a label, a parameter or an idempotency key.",
     429: "More than can be taken at the moment.",
-    503: "The service is stopping, or is not ready.",
+    503: "The service is stopping, is not ready, or has no answer that is a number.",
     507: "The disk is full; nothing that was acknowledged is lost.",
 }
 ALWAYS = (400, 403, 408, 413, 429, 503)

@@ -146,6 +146,13 @@ class Desk:
 
 def worded(answers: Answers, top: int) -> dict[str, Any]:
     """The `top` likeliest classes of each image; of equals, the one met first."""
+    if not np.isfinite(answers.probabilities).all():
+        raise Refusal(
+            503,
+            "not_finite",
+            "The model's answer is no number, so its learning has gone wrong; look at /v1/status, and if it stays so, "
+            "begin anew in another folder.",
+        )
     order = np.argsort(-answers.probabilities, axis=1, kind="stable")[:, :top]
     named = [
         [{"label": answers.labels[one], "probability": float(shares[one])} for one in row]

@@ -27,6 +27,7 @@ from iblurry.live.limits import Limits
 if TYPE_CHECKING:
     from iblurry.live.service import Service
 
+BACKLOG = 2048  # connections that wait to be let in, as uvicorn has it
 PATIENCE = 10.0  # seconds for answers that are on their way when the service is told to stop
 
 
@@ -74,7 +75,7 @@ async def run(
 
 
 def listen(host: str, port: int, *, token: str | None) -> socket.socket:
-    """A socket bound to this address, if it may be."""
+    """A socket that listens at this address, if it may: whoever comes before the service is up waits for it."""
     if not 0 <= port <= 65535:
         raise InputError(f"There is no port {port}; give one from 1 to 65535, or 0 for any that is free.")
     try:
@@ -91,6 +92,7 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen(BACKLOG)  # until then, two that start together can both be bound
     except OSError as error:
         listener.close()
         raise InputError(_unbound(error, host, port)) from error
@@ -142,6 +144,7 @@ def _config(app: FastAPI, given: Limits) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        backlog=BACKLOG,
         timeout_keep_alive=max(1, math.ceil(given.seconds)),
         timeout_graceful_shutdown=math.ceil(PATIENCE),
     )
