@@ -92,6 +92,8 @@ def serve(
 
     given = {name: value for name, value in settings.items() if value is not None}
     chosen = Settings.of(data_dir, **given)
+    if Settings.kept(data_dir) is None:
+        chosen.check()  # what is refused leaves no folder behind
     # a batch that is longer than the queue would never be accepted
     limits = Limits() if queue is None else Limits(queue=queue, batch=min(queue, Limits().batch))
     service = Service(data_dir, chosen, limits)

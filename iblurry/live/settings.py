@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -91,11 +93,37 @@ class Settings:
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self) | {"image": list(self.image)}
 
+    def check(self) -> None:
+        """InputError where a service could not begin with these, before anything is made for it.
+
+        All is tried but the optimizer and the memory, whose size is compared with the machine's.
+        """
+        try:
+            self.bench()
+        except (RuntimeError, MemoryError) as error:  # torch's, of a device that is not there or room that it has not
+            why = str(error).splitlines()[0].rstrip(".")
+            raise InputError(
+                f"A learner with these settings cannot be built here ({why}); choose another device, smaller images or "
+                "fewer classes."
+            ) from error
+        needed, there = self.memory * math.prod(self.image), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if self.device == "cpu" and needed > there:
+            raise InputError(
+                f"memory={self.memory} samples take {needed / 2**30:,.1f} GiB, and this machine has "
+                f"{there / 2**30:,.1f}; give a smaller memory or smaller images."
+            )
+
     def made_method(self) -> Method:
         """InputError where it cannot serve: nobody says where tasks end, and an answer must not take minutes."""
+        from iblurry.method import exact
         from iblurry.methods import Tuning, method
         from iblurry.parts import Plain
 
+        if exact(self.updates_per_sample) <= 0:
+            raise InputError(
+                f"updates_per_sample={self.updates_per_sample}: nothing would be learnt; give more than 0, as 1, 3 or "
+                "1/4."
+            )
         tuning = Tuning(batch=self.batch, updates_per_sample=self.updates_per_sample, measure_every=self.measure_every)
         made = method(self.method, tuning)
         if not made.task_free or not isinstance(made.readout, Plain):

@@ -330,7 +330,8 @@ def rooms(monkeypatch):
         told.folder, told.given = folder, given
         if given.get("method") == "nothing":
             raise InputError("No such method.")
-        return SimpleNamespace(method="clib", network="mlp", image=(1, 8, 8), memory=500, max_classes=100)
+        about = {"method": "clib", "network": "mlp", "image": (1, 8, 8), "memory": 500, "max_classes": 100}
+        return SimpleNamespace(**about, check=lambda: None)
 
     def service(folder, settings, limits):
         told.limits = limits
@@ -341,7 +342,7 @@ def rooms(monkeypatch):
         on_ready(f"http://{host}:{port}")
 
     for name, content in {
-        "settings": {"Settings": SimpleNamespace(of=of)},
+        "settings": {"Settings": SimpleNamespace(of=of, kept=lambda folder: None)},
         "service": {"Service": service},
         "http.server": {"serve": serve},
     }.items():

@@ -194,8 +194,9 @@ class TestFolder:
         whole = broken.read_bytes()
         for damaged in (whole[:40], b"", b"text"):
             broken.write_bytes(damaged)
-            with pytest.raises(DataError, match=r"red/1\.png is not a readable picture"):
+            with pytest.raises(DataError, match=r"red/1\.png is not a readable picture") as said:
                 folder(pictures)
+            assert "<" not in str(said.value)  # no object that Pillow read from
         broken.write_bytes(whole)
         with pytest.raises(InputError, match="channels=2"):
             folder(pictures, channels=2)

@@ -40,7 +40,7 @@ def decode_all(
 
 def decode(raw: bytes, name: str, *, size: int | None, channels: int) -> NDArray[np.uint8]:
     """(channels, H, W) of one picture in any format Pillow reads."""
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(raw)) as picture:
@@ -52,8 +52,10 @@ def decode(raw: bytes, name: str, *, size: int | None, channels: int) -> NDArray
                 plain = plain.resize((size, size), Image.Resampling.BILINEAR)
             image = np.asarray(plain)
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
+        # Pillow would name the object that it read from, which nobody has given
+        why = "of no kind that is known" if isinstance(error, UnidentifiedImageError) else error
         raise DataError(
-            f"{name} is not a readable picture ({error}); replace it with a good copy or remove it."
+            f"{name} is not a readable picture ({why}); replace it with a good copy or remove it."
         ) from error
     return image[None] if channels == 1 else image.transpose(2, 0, 1)
 
