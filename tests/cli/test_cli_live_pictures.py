@@ -48,6 +48,17 @@ def test_a_broken_picture_in_the_middle_can_be_skipped_and_each_other_counts_onc
     assert sorted(content for _, content in service.samples) == good
 
 
+def test_a_broken_picture_in_the_middle_can_be_replaced(call, refused, service, many):
+    broken = many / "b" / "100.png"
+    good = broken.read_bytes()
+    broken.write_bytes(b"nothing")
+    service.unreadable = {b"nothing"}
+    refused("send", "many", "--in-order", "--resume-key", "k")
+    broken.write_bytes(good)
+    done = call("send", "many", "--in-order", "--resume-key", "k")
+    assert done.out.startswith("151 samples accepted, 64 of which were there before; 151 learnt")
+
+
 def test_the_order_is_that_of_all(call, service, many):
     assert call("send", "many", "--limit", 140).code == 0
     order = [content for _, content in service.samples]
