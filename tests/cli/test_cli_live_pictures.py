@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -118,6 +120,18 @@ def test_pictures_of_a_camera_are_made_smaller_here_as_the_service_would(call, c
     assert colourful.samples == [("sea", pixels.tobytes()), ("sea", (here / "roll/sea/2.png").read_bytes())]
     (answer,) = json.loads(call("ask", "roll/sea/1.jpg", "--json").out)
     assert answer["image"] == "roll/sea/1.jpg"
+
+
+def test_it_needs_neither_torch_nor_the_extra(colourful, here):
+    camera(here / "sea.jpg")
+    code = (
+        "import sys\nfrom iblurry.cli.main import main\n"
+        "try:\n    main(['send', 'sea.jpg', '--label', 'sea'])\n"
+        "finally:\n    print([name for name in ('torch', 'fastapi', 'pydantic_core') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("\n[]\n")
+    assert len(colourful.samples) == 1
 
 
 def test_files_that_are_longer_than_a_request(call, colourful, here):
