@@ -27,8 +27,9 @@ def ask(images: tuple[Path, ...], top: int, url: str, token: str | None, as_json
 
     An IMAGE is a picture (.png, .jpg, ...) or an .npy file: bytes (C, H, W), or several as (N, C, H, W).
     """
-    named = [pair for path in images for pair in _images(path)]
     with connected(url, token) as client:
+        shape = tuple(client.status()["image"])
+        named = [pair for path in images for pair in _images(path, shape)]
         answers = client.predict([image for _, image in named], top)
     about = list(zip([name for name, _ in named], answers, strict=True))
     if as_json:
@@ -37,10 +38,12 @@ def ask(images: tuple[Path, ...], top: int, url: str, token: str | None, as_json
         _print(about)
 
 
-def _images(path: Path) -> list[tuple[str, Any]]:
+def _images(path: Path, shape: tuple[int, ...]) -> list[tuple[str, Any]]:
     """What a file holds, each with a name."""
+    from iblurry.cli.fitting import fitted
+
     if path.suffix != ".npy":
-        return [(str(path), path)]
+        return [(str(path), fitted(path, shape))]
     import numpy as np
 
     try:

@@ -44,3 +44,22 @@ def connected(url: str, token: str | None) -> Iterator[Client]:
                 raise
             wrong = "This token is not the one" if token else "No token was given, and one is"
             raise InputError(f"{wrong} that {client.url} asks for; give it by $IBLURRY_TOKEN or --token.") from error
+
+
+def awaited(client: Client) -> dict[str, Any]:
+    """Its status, once it is there; that it is waited for is said."""
+    from iblurry.live.client.caller import passes, patiently
+
+    told = False
+
+    def look() -> dict[str, Any]:
+        nonlocal told
+        try:
+            return client.status()
+        except ServiceError as error:
+            if passes(error) and not told:
+                told = True
+                click.echo(f"iblurry: {error} Waits for it, {client.patience:.0f} s at most.", err=True)
+            raise
+
+    return patiently(client.patience, look)

@@ -23,9 +23,16 @@ class Sample(NamedTuple):
         """A path or an array (C, H, W)."""
         return self.images[self.row]
 
+    @property
+    def name(self) -> str:
+        """The path, or the row."""
+        return str(self.images[self.row]) if isinstance(self.images, list) else f"image {self.row}"
+
 
 def gather(places: Sequence[str], label: str | None) -> list[Sample]:
     """All there is at these places: pictures that have one label, or folders by class, .npz files and data sets."""
+    if label is not None and not _is_text(label):
+        raise InputError(f"--label {_shown(label)} is not UTF-8; give another TEXT.")
     found = [_by_class(place) if label is None else _labelled(place, label) for place in places]
     return [sample for samples in found for sample in samples]
 
@@ -65,6 +72,9 @@ def _classes_in(root: Path) -> Iterator[Sample]:
     if not folders:
         raise DataError(f"{root} has no folders of classes; put pictures in {root}/<class>/, or give --label TEXT.")
     for folder in folders:
+        if not _is_text(folder.name):
+            raise DataError(f"The name of the folder {_shown(folder)} is its label, and is not UTF-8; rename it.")
+    for folder in folders:
         files = _pictures(folder)
         yield from (Sample(folder.name, files, row) for row in range(len(files)))
 
@@ -77,3 +87,12 @@ def _pictures(folder: Path) -> list[Path]:
     if not found:
         raise DataError(f"{folder} has no pictures ({', '.join(ENDINGS)}); add some, or leave the folder out.")
     return found
+
+
+def _is_text(name: str) -> bool:
+    """Whether all its bytes were letters."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
+def _shown(name: object) -> str:
+    return str(name).encode(errors="backslashreplace").decode()

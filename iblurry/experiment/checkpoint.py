@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,10 @@ class Loaded:
     skipped: list[str]  # a sentence for every newer one that could not be used
 
 
-def save(folder: Path | str, state: State, *, at: int) -> Path:
-    """Write `checkpoint-<at>.safetensors`, whole or not at all, and drop all but it and the newest before it.
+def save(folder: Path | str, state: State, *, at: int, trusted: Collection[int] | None = None) -> Path:
+    """Write `checkpoint-<at>.safetensors`, whole or not at all, and drop all but it and the newest `trusted` before it.
+
+    Trusted are those saved or loaded by who saves now, and all where nothing is said: one that was refused is no help.
 
     Equal states give equal bytes, whatever the order of their dicts and however their tensors lie in memory.
     """
@@ -60,20 +62,23 @@ def save(folder: Path | str, state: State, *, at: int) -> Path:
     path = folder / f"checkpoint-{at:012d}.safetensors"
     data = _pack(state, at)
     with stops_when_full(folder):
-        folder.mkdir(parents=True, exist_ok=True)
         for stale in folder.glob("checkpoint-*.tmp"):  # what a run that was killed while writing left behind
             stale.unlink()
         replace_file(path, data)
-    # Checkpoints after this one were refused when the run resumed from before them, so they are outdated.
     found = _newest_first(folder)
-    fallback = next((other for number, other in found if number < at), path)
-    for _, other in found:
-        if other not in (path, fallback):
+    fallback = next((number for number, _ in found if number < at and (trusted is None or number in trusted)), at)
+    for number, other in found:  # those after this one were refused when the run resumed from before them
+        if number not in (at, fallback):
             other.unlink()
     return path
 
 
-def load_latest(folder: Path | str, *, accept: Callable[[State], str | None] = lambda state: None) -> Loaded | None:
+def load_latest(
+    folder: Path | str,
+    *,
+    accept: Callable[[State], str | None] = lambda state: None,
+    remedy: str = "Delete the folder to start again.",
+) -> Loaded | None:
     """The newest intact checkpoint for which `accept` gives no reason against it; None if none was ever saved."""
     folder = Path(folder)
     refused: list[tuple[Path, str]] = []
@@ -90,8 +95,15 @@ def load_latest(folder: Path | str, *, accept: Callable[[State], str | None] = l
         refused.append((path, f"does not fit ({reason})"))
     if refused:
         reasons = "; ".join(f"{path.name} {why}" for path, why in refused)
-        raise CheckpointError(f"No checkpoint in {folder} can be used: {reasons}. Delete the folder to start again.")
+        raise CheckpointError(f"No checkpoint in {folder} can be used: {reasons}. {remedy}")
     return None
+
+
+def bytes_of(state: State) -> int:
+    """About the size of its checkpoint: that of its tensors, and of the text beside them."""
+    tensors: dict[str, torch.Tensor] = {}
+    text = _canonical(_describe(state, "", tensors))
+    return sum(each.nbytes for each in tensors.values()) + 2 * len(text)
 
 
 def _newest_first(folder: Path) -> list[tuple[int, Path]]:

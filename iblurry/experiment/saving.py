@@ -42,6 +42,7 @@ class Saving:
         self.start, self.folder, self.stream, self.learner = start, folder, stream, learner
         self.outbox, self.often = outbox, often
         self.last: Moment = (0, 0, 0)
+        self._trusted: set[int] = set()  # checkpoints, by their samples
         self._when = time.monotonic()
 
     def resume(self, say: Callable[[str], None]) -> None:
@@ -68,6 +69,7 @@ class Saving:
         self.learner.bench.queries.load_state_dict(loaded.state["queries"])
         self.outbox.journal.truncate(loaded.state["journal"]["bytes"])
         self.stream.seek(loaded.at)
+        self._trusted.add(loaded.at)
         self.last = self._moment()
 
     def _miscounts(self, counted: dict[str, int]) -> str | None:
@@ -96,7 +98,8 @@ class Saving:
                 "queries": self.learner.bench.queries.state_dict(),
                 "journal": seal,
             }
-            checkpoint.save(self.folder.path, state, at=self.stream.position)
+            checkpoint.save(self.folder.path, state, at=self.stream.position, trusted=self._trusted)
+            self._trusted.add(self.stream.position)
             self.last = moment
         self._when = time.monotonic()
 

@@ -16,6 +16,8 @@ from iblurry.live.quality import RIGHT, UNTESTED, WRONG, Quality
 from iblurry.live.settings import Settings
 from iblurry.parts import Importance
 
+BESIDE = 2**20  # bytes of a checkpoint beside the learner's, counted generously
+
 
 class Learning:
     """No clock and no chance: the same samples leave the same state, however often it was interrupted."""
@@ -26,6 +28,9 @@ class Learning:
         self.quality = Quality(settings.max_classes)
         self.at = 0  # samples learnt
         self.saved: list[int] = []  # where the last checkpoints are, the newest last
+        weights = sum(values.nbytes for values in self.learner.bench.network.parameters())
+        moments = 2 * weights  # of Adam, which come with the first update
+        self.most_bytes = checkpoint.bytes_of(self.learner.state_dict()) + moments + BESIDE
 
     def recover(self) -> list[str]:
         """Back to the last checkpoint that can be trusted; a sentence for every newer one."""
@@ -34,7 +39,8 @@ class Learning:
             same = state["settings"] == self.settings.to_json()
             return None if same else "it was made with other settings"
 
-        loaded = checkpoint.load_latest(self.folder, accept=fits)
+        remedy = "Put back a good copy of the whole folder; what was accepted since is in the log of this one."
+        loaded = checkpoint.load_latest(self.folder, accept=fits, remedy=remedy)
         if loaded is None:
             return []
         self.learner.load_state_dict(loaded.state["learner"])
@@ -57,18 +63,19 @@ class Learning:
         self.at = entry.at
         return self.quality.mark(learning_rate=self.rate, classes=network.known)
 
-    def save(self) -> None:
-        """Unless it is saved; DivergedError where it is not worth keeping."""
+    def save(self) -> bool:
+        """False where it is saved already; DivergedError where it is not worth keeping."""
         if self.saved[-1:] == [self.at] or not self.at:
-            return
+            return False
         self.check()
         state = {
             "settings": self.settings.to_json(),
             "learner": self.learner.state_dict(),
             "quality": self.quality.state_dict(),
         }
-        checkpoint.save(self.folder, state, at=self.at)
+        checkpoint.save(self.folder, state, at=self.at, trusted=self.saved)
         self.saved = [*self.saved, self.at][-2:]
+        return True
 
     def check(self) -> None:
         """A good loss alone does not mean a good network: it is that of the last update before its step."""
@@ -117,4 +124,5 @@ class Learning:
             "classes": [row | {"held": held[i]} for i, row in enumerate(quality.classes(labels))],
             "history": quality.points,
             "checkpoint": self.saved[-1] if self.saved else 0,
+            "checkpoint_most": self.most_bytes,
         }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from iblurry.errors import DataError
+from iblurry.errors import DataError, DiskFullError
 from iblurry.experiment.disk import sync_folder
 from iblurry.live.exchange import Labelled, Receipt
 from iblurry.live.refusal import Refusal
@@ -19,7 +20,8 @@ FORMAT = 1
 KEYS = 100_000  # of the latest requests that a repeated one is compared with
 PAGE = 4096
 WAL = 16 * 2**20  # bytes that the write-ahead log is cut back to
-PER_SAMPLE, PER_KEY, PER_CLASS = 256, 400, 2048  # bytes beside the pixels, counted generously
+CELL, USABLE = 64, 4000  # bytes beside a sample's pixels, and of a page for samples; both counted generously
+PER_KEY, PER_CLASS = 400, 2048  # bytes
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS sample (at INTEGER PRIMARY KEY, class INTEGER NOT NULL, pixels BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS class (row INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE);
@@ -50,8 +52,9 @@ class Log:
                 raise DataError(
                     f"{self.path} has format {self._version()}, and this version of iblurry reads {FORMAT}."
                 )
-            self._database.executescript(SCHEMA)
-            self._database.execute(f"PRAGMA user_version = {FORMAT}")
+            if not self._version():  # nothing is written where nothing is new: the disk may be full
+                self._database.executescript(SCHEMA)
+                self._database.execute(f"PRAGMA user_version = {FORMAT}")
             self.accepted: int = self._database.execute("SELECT accepted FROM total").fetchone()[0]
             self.labels: list[str] = [
                 label for (label,) in self._database.execute("SELECT label FROM class ORDER BY row")
@@ -163,7 +166,11 @@ class Reader:
 
 def most_bytes(sample: int, *, kept: int, classes: int) -> int:
     """What the log may grow to, for so many samples of so many bytes each."""
-    return kept * (sample + sample // 4 + PER_SAMPLE) + KEYS * PER_KEY + classes * PER_CLASS + 2**20
+    cell = sample + CELL
+    pages = (
+        1 / (USABLE // cell) if cell <= USABLE else 1 + math.ceil(cell / USABLE)
+    )  # of one: it shares, or has several
+    return math.ceil(1.1 * kept * pages * PAGE) + KEYS * PER_KEY + classes * PER_CLASS + 2**20
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -188,13 +195,22 @@ def _said(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        if _is_full(error):
+            raise DiskFullError(
+                f"There is no room left on the disk of {path.parent}; make some and start the service again. Nothing "
+                "that was accepted is lost."
+            ) from error
         raise DataError(
             f"{path} cannot be used: {error}. Put back a good copy, or choose another --data-dir."
         ) from error
 
 
+def _is_full(error: sqlite3.Error) -> bool:
+    return "full" in str(error) or "disk I/O" in str(error)
+
+
 def _refusal(error: sqlite3.Error, path: Path) -> Refusal:
-    if "full" in str(error) or "disk I/O" in str(error):
+    if _is_full(error):
         return Refusal(
             507,
             "disk_full",

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from iblurry.errors import DiskFullError, IblurryError
+from iblurry.errors import DiskFullError, FolderError, IblurryError
 from iblurry.experiment.lock import held
 from iblurry.live.log import Reader
 from iblurry.live.settings import Settings
@@ -45,7 +45,8 @@ class Working:
     def __init__(self, pipe: Connection, folder: Path, settings: Settings) -> None:
         from iblurry.live.learning import Learning
 
-        self.pipe = pipe
+        self.pipe, self.folder = pipe, folder
+        self._place = _place(folder)
         self.learning = Learning(folder, settings)
         self.reader = Reader(folder)
         self.stopping = False
@@ -54,10 +55,11 @@ class Working:
         self._points: list[dict[str, Any]] = []  # since the last report
 
     def work(self) -> None:
-        signal.signal(signal.SIGTERM, lambda *_: self._obey(("stop",)))
+        signal.signal(signal.SIGTERM, lambda *_: self._obey("stop"))
         for sentence in self.learning.recover():
             self.pipe.send(("said", sentence))
         self.pace.saved(time.monotonic())
+        self.reader.after(self.learning.at, 1)  # a log that does not go on from here is told before anything else
         self._publish()
         self._report()
         while not self.stopping:
@@ -96,14 +98,12 @@ class Working:
         if self.pipe.poll(IDLE_SECONDS):
             self._obey(self.pipe.recv())
 
-    def _obey(self, order: tuple[Any, ...]) -> None:
-        match order:
-            case ("wake",):
-                pass
-            case ("memory", number):
-                self.pipe.send(("memory", number, self.learning.memory()))
-            case ("stop",):
-                self.stopping = True
+    def _obey(self, order: str) -> None:
+        """To "wake" is no more than to look for samples again."""
+        if order == "memory":
+            self.pipe.send(("memory", self.learning.memory()))
+        elif order == "stop":
+            self.stopping = True
 
     def _publish(self) -> None:
         from iblurry.live.snapshot import taken
@@ -111,6 +111,7 @@ class Working:
         if self._published == self.learning.at:
             return
         began = time.monotonic()
+        self.learning.check()  # what answers now is better than what holds no numbers
         self.pipe.send(("snapshot", self.learning.at, taken(self.learning.learner, self.learning.at)))
         self._published = self.learning.at
         self.pace.published(began)
@@ -126,15 +127,34 @@ class Working:
         self.pace.reported(began)
 
     def _save(self) -> None:
-        """A full disk is told, and tried again later: the log has the samples meanwhile."""
+        """Where it cannot be written, that is told and tried again later: the log has the samples meanwhile."""
         began = time.monotonic()
         try:
-            self.learning.save()
-        except DiskFullError as error:
-            self.pipe.send(("said", str(error)))
-        else:
-            self.pipe.send(("saved", self.learning.saved[-1] if self.learning.saved else 0, self.learning.dispensable))
+            self._check_place()
+            if self.learning.save():
+                self.pipe.send(("saved", self.learning.at, self.learning.dispensable))
+        except (DiskFullError, OSError) as error:
+            why = "its disk is full" if isinstance(error, DiskFullError) else error.strerror or error
+            sentence = f"No checkpoint can be written to {self.folder} ({why}): make room, or mend it."
+            self.pipe.send(("said", f"{sentence} Samples are kept in the log until one can."))
         self.pace.saved(began)
+
+    def _check_place(self) -> None:
+        """Checkpoints beside another log than the one that is open would be worth nothing."""
+        if _place(self.folder) != self._place:
+            raise FolderError(
+                f"{self.folder} was moved or replaced while the service ran. Stop the service, put the folder back or "
+                "name its new place as --data-dir, and start it again: it has all that was accepted."
+            )
+
+
+def _place(folder: Path) -> tuple[int, int] | None:
+    """Which lock lies there."""
+    try:
+        found = (folder / LOCK).stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class Pace:

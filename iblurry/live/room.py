@@ -45,14 +45,20 @@ class Room:
                 retry_after=30,
             )
 
-    def used(self, folder: Path) -> dict[str, Any]:
+    def used(self, folder: Path, standing: Standing) -> dict[str, Any]:
         """Bytes on the disk, and the most there will be."""
-        sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
-        largest = max((size for name, size in sizes.items() if name.startswith("checkpoint-")), default=0)
         return {
-            "disk_bytes": sum(sizes.values()),
-            "disk_most": self.log_bytes + 2 * WAL + CHECKPOINTS * largest + 2**20,
+            "disk_bytes": sum(_size(path) for path in folder.iterdir()),
+            "disk_most": self.log_bytes + 2 * WAL + CHECKPOINTS * standing.checkpoint_most + 2**20,
         }
+
+
+def _size(path: Path) -> int:
+    """In bytes; checkpoints come and go meanwhile."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _until(samples: int, standing: Standing) -> float:

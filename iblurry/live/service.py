@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,6 +25,7 @@ from iblurry.live.settings import Settings
 from iblurry.live.standing import Standing
 from iblurry.live.writer import Writer
 
+LOGGER = logging.getLogger(__name__)
 LOCK = "service.lock"
 EVENTS = 256  # that wait for one listener; a slow one loses its oldest
 TICK = 1.0  # seconds between two looks at what has changed
@@ -40,7 +41,7 @@ class Service:
         self.standing = Standing(settings, self.limits)
         self._open = ExitStack()
         self._listeners: set[asyncio.Queue[tuple[str, dict[str, Any]]]] = set()
-        self._asked: dict[int, asyncio.Future[list[Kept]]] = {}
+        self._asked: asyncio.Future[list[Kept]] | None = None  # the memory, by whoever wants to see it now
 
     async def start(self) -> None:
         """Ready when it returns: what was saved answers, and samples are accepted; the rest is replayed meanwhile.
@@ -65,7 +66,8 @@ class Service:
                 await self._up.wait()
             if self.standing.stalled:
                 raise StoppedError(self.standing.stalled)
-            self.settings.keep(self.folder)  # nothing was accepted before
+            if Settings.kept(self.folder) != self.settings:
+                self.settings.keep(self.folder)  # nothing was accepted before
         except BaseException:
             await asyncio.to_thread(self._open.close)
             raise
@@ -89,21 +91,21 @@ class Service:
         self._check_open()
         if not self.standing.learnt:  # nor has a new one to wait for its learner
             return []
-        number = time.monotonic_ns()
-        asked: asyncio.Future[list[Kept]] = self._loop.create_future()
-        self._asked[number] = asked
-        try:
-            if not self._child.tell("memory", number):
+        if self._asked is None:
+            if not self._child.tell("memory"):
                 raise Refusal(503, "recovering", "The process that learns is being started; ask again.", retry_after=2)
-            return await asyncio.wait_for(asked, ASKED)
+            self._asked = self._loop.create_future()
+        asked = self._asked
+        try:
+            return await asyncio.wait_for(asyncio.shield(asked), ASKED)
         except TimeoutError as error:
+            if self._asked is asked:
+                self._asked = None
             slow = f"The process that learns has not answered for {ASKED:.0f} seconds; ask again."
             raise Refusal(503, "recovering", slow, retry_after=2) from error
-        finally:
-            del self._asked[number]
 
     def status(self) -> dict[str, Any]:
-        return self.standing.status() | {"restarts": self._child.restarts} | self.room.used(self.folder)
+        return self.standing.status() | {"restarts": self._child.restarts} | self.room.used(self.folder, self.standing)
 
     def classes(self) -> list[dict[str, Any]]:
         return self.standing.classes
@@ -160,9 +162,10 @@ class Service:
 
     def _heard(self, message: tuple[Any, ...]) -> None:
         match message:
-            case ("memory", number, kept):
-                if number in self._asked and not self._asked[number].done():
-                    self._asked[number].set_result(kept)
+            case ("memory", kept):
+                if self._asked is not None:
+                    self._asked.set_result(kept)
+                    self._asked = None
                 return
             case ("report", _, points):
                 for point in points:
@@ -186,7 +189,10 @@ class Service:
             now = self.standing.status()
             if {k: v for k, v in now.items() if not k.endswith("_seconds")} != last:
                 last = {k: v for k, v in now.items() if not k.endswith("_seconds")}
-                self._emit("status", self.status())
+                try:
+                    self._emit("status", self.status())
+                except OSError as error:  # of the disk that it looks at; listeners hear the next one
+                    LOGGER.warning("The status could not be told: %s", error)
             await asyncio.sleep(TICK)
 
 

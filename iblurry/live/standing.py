@@ -10,6 +10,8 @@ from iblurry.live.log import Log
 from iblurry.live.settings import Settings
 from iblurry.version import __version__
 
+ASIDE = ("classes", "history", "checkpoint_most")  # of what the learner tells: no part of the status
+
 
 class Standing:
     """Written by the loop's thread; others only read single numbers of it."""
@@ -37,8 +39,9 @@ class Standing:
                 self.model, self._model_came = at, time.monotonic()
             case ("report", report, _):
                 self._report, self._lost = report, None
-            case ("saved", *_):
+            case ("saved", at, _):
                 self._saved, self._said = time.monotonic(), None
+                self._report = self._report | {"checkpoint": at}
             case ("said", sentence):
                 self._said = sentence
             case ("lost", sentence):
@@ -56,6 +59,12 @@ class Standing:
         """Lately; 0 at rest."""
         rate: float = self._report["samples_per_second"]
         return rate if self.learnt < self.log.accepted else 0.0
+
+    @property
+    def checkpoint_most(self) -> int:
+        """Bytes; 0 until the learner has told."""
+        most: int = self._report.get("checkpoint_most", 0)
+        return most
 
     @property
     def classes(self) -> list[dict[str, Any]]:
@@ -102,7 +111,7 @@ class Standing:
     def status(self) -> dict[str, Any]:
         """Numbers and a sentence."""
         now, settings = time.monotonic(), self.settings
-        told = {name: value for name, value in self._report.items() if name not in ("classes", "history")}
+        told = {name: value for name, value in self._report.items() if name not in ASIDE}
         nothing = {"learning_rate": None, "loss": None, "updates": 0, "held": 0, "accuracy": None, "window": 0}
         nothing |= {"recent_accuracy": None, "tested": 0, "drift": None, "checkpoint": 0}
         return {

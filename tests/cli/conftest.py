@@ -103,6 +103,31 @@ def quick(call):
 
 
 @pytest.fixture
+def service(monkeypatch):
+    """A live service that learns nothing, at the usual address."""
+    from tests.live.stand_in import StandIn
+
+    monkeypatch.delenv("IBLURRY_TOKEN", raising=False)
+    with StandIn() as stand_in:
+        monkeypatch.setenv("IBLURRY_URL", stand_in.url)
+        yield stand_in
+
+
+@pytest.fixture
+def pets(here):
+    """Two classes of pictures, and what does not belong there."""
+    from PIL import Image
+
+    for place in ("cat/1.png", "cat/more/2.PNG", "dog/3.jpg", "dog/4.bmp"):
+        path = here / "pets" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 7), (int(path.stem), 0, 0)).save(path)
+    (here / "pets" / "cat" / "notes.txt").write_text("a cat")
+    (here / "pets" / ".thumbnails").mkdir()
+    return here / "pets"
+
+
+@pytest.fixture
 def refused(call, here):
     """A call that must be refused: one line on the error stream, exit code 2, nothing else said, nothing written."""
 

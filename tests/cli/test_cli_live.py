@@ -1,46 +1,21 @@
-"""`iblurry serve`, `send` and `ask`: samples once and in order, interruptions that are told, mistakes in sentences."""
+"""`iblurry serve`, `send` and `ask`: what is sent and asked, in which order; mistakes in sentences."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from iblurry.data.load import load
 from iblurry.data.sources.arrays import save
 from iblurry.dice import Dice
 from iblurry.errors import InputError
-from iblurry.live.client import Client
 from iblurry.live.limits import Limits
 from tests.live.stand_in import StandIn
-
-
-@pytest.fixture
-def service(monkeypatch):
-    monkeypatch.delenv("IBLURRY_TOKEN", raising=False)
-    with StandIn() as stand_in:
-        monkeypatch.setenv("IBLURRY_URL", stand_in.url)
-        yield stand_in
-
-
-@pytest.fixture
-def pets(here):
-    """Two classes of pictures, and what does not belong there."""
-    for place in ("cat/1.png", "cat/more/2.PNG", "dog/3.jpg", "dog/4.bmp"):
-        path = here / "pets" / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (9, 7), (int(path.stem), 0, 0)).save(path)
-    (here / "pets" / "cat" / "notes.txt").write_text("a cat")
-    (here / "pets" / ".thumbnails").mkdir()
-    return here / "pets"
 
 
 def contents(*paths):
@@ -97,6 +72,7 @@ def test_a_data_set_by_its_name(call, service):
         "repeated": 0,
         "first": 1,
         "last": 100,
+        "left_out": [],
         "learnt": 100,
         "queue": 0,
         "classes": 10,
@@ -129,7 +105,7 @@ def test_it_waits_until_all_is_learnt_or_not(call, service, pets, monkeypatch):
 
 
 def test_a_bar_on_a_terminal_and_lines_elsewhere(call, service, monkeypatch):
-    monkeypatch.setattr("iblurry.cli.send.LOOK", -1)
+    monkeypatch.setattr("iblurry.cli.sending.LOOK", -1)
     monkeypatch.setattr("iblurry.cli.watching.PAUSE", -1)
     assert call("send", "digits", "--limit", 100).err == (
         "64 of 100 samples are accepted.\n100 of 100 samples are accepted.\n"
@@ -152,100 +128,6 @@ def test_images_of_another_shape(refused, service, here):
     assert "These images are 3x16x16 and the service takes 1x8x8" in said
     assert "`iblurry serve --image 3x16x16 --data-dir FOLDER`" in said
     assert service.requests == []
-
-
-# interruptions
-
-
-def pressed(monkeypatch, *, at, times=1):
-    """Ctrl-C when the service has done what it was asked but before its answer is heard."""
-    post, calls = Client._post, []
-
-    def interrupted(self, path, *rest):
-        answer = post(self, path, *rest)
-        calls.append(path)
-        if at <= len(calls) < at + times:
-            raise KeyboardInterrupt
-        return answer
-
-    monkeypatch.setattr(Client, "_post", interrupted)
-
-
-def test_an_interruption_says_what_was_accepted_and_the_same_command_sends_the_rest(call, service, monkeypatch):
-    with monkeypatch.context() as patch:
-        pressed(patch, at=3)
-        said = call("send", "digits", "--limit", 300, "--resume-key", "today")
-    assert (said.code, said.out) == (130, "")
-    assert said.err == ("iblurry: Interrupted: 192 of 300 samples are accepted. The same command sends the rest.\n")
-    assert len(service.samples) == 192
-    again = call("send", "digits", "--limit", 300, "--resume-key", "today")
-    assert again.out.startswith("300 samples accepted, 192 of which were there before; 300 learnt")
-    digits = load("digits")
-    rows = Dice(1).permutation("send", 0, len(digits.train))[:300]
-    assert [content for _, content in service.samples] == [digits.train.images[row].tobytes() for row in rows]
-
-
-def test_an_interruption_without_a_key(call, service, monkeypatch):
-    pressed(monkeypatch, at=2)
-    said = call("send", "digits", "--limit", 300)
-    assert said.code == 130
-    assert "128 of 300 samples are accepted. The same command sends all of them again" in said.err
-    assert len(service.samples) == 128
-
-
-def test_two_interruptions_leave_some_in_doubt(call, service, monkeypatch):
-    pressed(monkeypatch, at=2, times=2)
-    said = call("send", "digits", "--limit", 300)
-    assert said.code == 130
-    assert "64 of 300 samples are accepted, and perhaps some of the next 64." in said.err
-    assert len(service.samples) == 128
-
-
-def test_an_interruption_while_it_learns(call, service, monkeypatch):
-    def wait(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Client, "wait", wait)
-    said = call("send", "digits", "--limit", 100)
-    assert said.err == "iblurry: Interrupted: 100 of 100 samples are accepted. They will be learnt.\n"
-    assert said.code == 130
-
-
-def test_ctrl_c_while_the_queue_is_full(service, program, here):
-    service.troubles = ["", *["busy"] * 99]
-    process = subprocess.Popen(
-        [*program, "send", "digits", "--limit", "128"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 20
-    while len(service.requests) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
-    assert (process.returncode, out) == (130, "")
-    assert err.startswith("iblurry: Interrupted: 64 of 128 samples are accepted, and perhaps some of the next 64.")
-    assert len(service.samples) == 64
-
-
-def test_other_samples_under_the_same_key(refused, call, service):
-    assert call("send", "digits", "--limit", 100, "--resume-key", "today").code == 0
-    said = refused("send", "digits", "--limit", 100, "--seed", 2, "--resume-key", "today")
-    assert "The --resume-key today was used for other samples, or these in another order or number" in said
-    assert len(service.samples) == 100
-
-
-def test_a_picture_that_cannot_be_read_is_named(refused, service, pets):
-    (pets / "dog" / "3.jpg").write_bytes(b"nothing")
-    service.troubles = ["bad"]
-    said = refused("send", "pets", "--in-order")
-    assert f"pets{os.sep}dog{os.sep}3.jpg is not a readable picture" in said
-    assert "So far, 0 of 4 samples are accepted, and perhaps" in said
-
-
-def test_what_the_service_refuses_otherwise(refused, service, pets):
-    service.troubles = ["bad"]
-    assert "iblurry: Sample 2 is not a readable picture. So far, 0 of 4" in refused("send", "pets")
-    service.troubles = ["", "full"]
-    assert "The disk is full; make room. So far, 64 of 100 samples" in refused("send", "digits", "--limit", 100)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
         *("--data-dir", "--host", "--port", "--token", "--json", "--device", "--threads", "--queue"),
     ],
     "iblurry send": [
-        *("PLACE...", "--label", "--shuffle", "--seed", "--limit", "--resume-key", "--wait"),
+        *("PLACE...", "--label", "--shuffle", "--seed", "--limit", "--resume-key", "--skip-bad", "--wait"),
         *("--url", "--token", "--json"),
     ],
     "iblurry ask": ["IMAGE...", "--top", "--url", "--token", "--json"],

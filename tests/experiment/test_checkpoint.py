@@ -128,6 +128,8 @@ def test_equal_states_give_equal_bytes(tmp_path: Path) -> None:
             return OrderedDict((key, reversed_dicts(value[key])) for key in reversed(list(value)))
         return value.clone() if isinstance(value, torch.Tensor) else value
 
+    for name in ("one", "two", "three", "four"):
+        (tmp_path / name).mkdir()
     one = save(tmp_path / "one", state(), at=3).read_bytes()
     two = save(tmp_path / "two", reversed_dicts(state()), at=3).read_bytes()
     strided = state() | {"memory": [state()["memory"][0].T.contiguous().T, np.arange(6)[::2] * 0.05]}

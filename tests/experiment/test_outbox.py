@@ -159,10 +159,10 @@ def test_a_checkpoint_waits_for_all_answers(remote, tmp_path, monkeypatch, whole
     remote(NEVER)
     seen, save = [], checkpoint.save
 
-    def saved(folder, state, *, at):
+    def saved(folder, state, *, at, trusted):
         seen.append((at, max(record.at for record in read(folder / "journal.jsonl")[1:])))
         assert state["journal"]["bytes"] == len((folder / "journal.jsonl").read_bytes())
-        save(folder, state, at=at)
+        save(folder, state, at=at, trusted=trusted)
 
     monkeypatch.setattr(checkpoint, "save", saved)
     done = run(small(), tmp_path, save=Often(samples=30))

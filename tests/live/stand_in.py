@@ -18,13 +18,15 @@ POINT = {"at": 100, "accuracy": 0.5, "recent_accuracy": 0.6, "learning_rate": 0.
 class StandIn:
     """Listens on a port of its own from `with` on.
 
-    `troubles` come one for each request to learn: "busy" (429), "away" (503), "full" (507), "bad" (422), "drop" (the
-    connection breaks before anything is kept), "commit" (it breaks after that); "" is none.
+    `troubles` come one for each request to learn: "busy" (429), "away" (503), "full" (507), "drop" (the connection
+    breaks before anything is kept), "commit" (it breaks after that), "proxy" (502, after it, too); "" is none. Pictures
+    whose bytes are `unreadable` are refused, and what is longer than the `batch` or the `queue_limit`.
     """
 
     def __init__(self, *, image=(1, 8, 8), token=None, batch=256, queue_limit=1000, prefix=""):
         self.image, self.token, self.batch, self.queue_limit, self.prefix = image, token, batch, queue_limit, prefix
         self.troubles, self.requests, self.connections = [], [], 0
+        self.unreadable = set()
         self.samples, self.keys = [], {}  # (label, image or pixels); key: (body, answer)
         self.learnt, self.state = None, "learning"  # None: all that is accepted
         self.unready = None  # or a sentence why
@@ -114,16 +116,26 @@ class Answering(BaseHTTPRequestHandler):
             return self.answer(503, self.no("stopping", "The service is stopping."))
         if trouble == "full":
             return self.answer(507, self.no("disk_full", "The disk is full; make room."))
-        if trouble == "bad":
-            return self.answer(422, self.no("unreadable_picture", "Sample 2 is not a readable picture."))
         if trouble == "drop":
             return self.hang_up()
         if len(samples) > service.batch:
             return self.answer(413, self.no("too_many", f"Give at most {service.batch} samples at a time."))
+        if (refusal := self.unread("samples", samples)) is not None:
+            return self.answer(422, refusal)
         answer = self.keep(key, raw, samples)
         if trouble == "commit":
             return self.hang_up()
+        if trouble == "proxy":
+            return self.answer(502, "Bad gateway")
         return self.answer(*answer)
+
+    def unread(self, name, given):
+        for place, one in enumerate(given):
+            if base64.b64decode(one.get("image", "")) in self.service.unreadable:
+                return self.no(
+                    "unreadable_picture", f"{name}.{place}.image is not a readable picture; send a whole PNG."
+                )
+        return None
 
     def keep(self, key, raw, samples):
         service = self.service
@@ -132,6 +144,8 @@ class Answering(BaseHTTPRequestHandler):
             if before != raw:
                 return 422, self.no("key_reused", "This key came with other samples before; use another.")
             return 202, {**answer, "repeated": True}
+        if len(samples) > service.queue_limit:  # what came before needs no room
+            return 413, self.no("too_many", f"{len(samples)} samples are more than may wait; send fewer.")
         first = len(service.samples) + 1
         service.samples += [(one["label"], base64.b64decode(one.get("image") or one["pixels"])) for one in samples]
         answer = {"accepted": len(samples), "first": first, "last": len(service.samples), "repeated": False}
@@ -145,6 +159,8 @@ class Answering(BaseHTTPRequestHandler):
             return self.answer(409, self.no("nothing_learnt", "Nothing is learnt yet; teach it first."))
         if len(images) > self.service.batch:
             return self.answer(413, self.no("too_many", "Give fewer."))
+        if (refusal := self.unread("images", images)) is not None:
+            return self.answer(422, refusal)
         answers = []
         for one in images:
             label = known.get(base64.b64decode(one.get("image") or one["pixels"]), self.service.samples[0][0])

@@ -1,18 +1,15 @@
-"""The client: what it takes, how it packs it, every sample once, and what it brings back."""
+"""The client: what it takes, and what it brings back."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from iblurry import InputError
 from iblurry.errors import ServiceError
 from iblurry.live.client import Answer, Guess, Receipt
-from iblurry.live.client.parcels import BYTES, parcels
 from tests.live.stand_in import IMAGES, MEMORY, POINT
 
 # what can be taught
@@ -45,6 +42,7 @@ def test_an_array_that_does_not_lie_in_a_row(service, client):
     [
         ([], [], "nothing to learn"),
         (IMAGES, ["one"], "There are 7 images and 1 labels"),
+        (IMAGES[:2], ["x", "caf\udce9"], r"The label 'caf\udce9' is no text that UTF-8 can carry; give another."),
         (IMAGES[0], [3], "The label 3 is no text; give labels as str, such as '3'."),
         (IMAGES.astype(np.float32), "x", "not float32 of the shape (7, 1, 8, 8)"),
         (IMAGES[0, 0], "x", "not uint8 of the shape (8, 8)"),
@@ -66,98 +64,6 @@ def test_keys_that_a_header_cannot_carry(client, key):
         client.learn(IMAGES[0], "x", key=key)
 
 
-# parcels
-
-
-@given(sizes=st.lists(st.integers(1, 40), max_size=60), most=st.integers(1, 9), limit=st.integers(1, 100))
-@settings(deadline=None)
-def test_parcels_hold_everything_in_order_within_the_limits(sizes, most, limit):
-    items = [bytes([row % 256]) * size for row, size in enumerate(sizes)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("iblurry.live.client.parcels.BYTES", limit)
-        made = list(parcels(iter(items), most))
-    assert [one for _, parcel in made for one in parcel] == items
-    assert [first for first, _ in made] == [sum(len(p) for _, p in made[:at]) for at in range(len(made))]
-    for _, parcel in made:
-        assert 1 <= len(parcel) <= most
-        assert len(parcel) == 1 or len(b",".join(parcel)) <= limit
-    for (_, one), (_, next_) in pairwise(made):  # none could have been longer
-        assert len(one) == most or len(b",".join([*one, next_[0]])) > limit
-
-
-def test_many_samples_are_several_requests_with_a_key_each(service, client):
-    images = np.zeros((600, 1, 8, 8), np.uint8)
-    receipt = client.learn(images, [str(row) for row in range(600)], key="mine")
-    assert receipt == Receipt(600, 1, 600, 0)
-    assert service.requests == [("mine", 256), ("mine:256", 256), ("mine:512", 88)]
-    assert [label for label, _ in service.samples] == [str(row) for row in range(600)]
-
-
-def test_large_pictures_are_fewer_at_a_time(service, client):
-    client.learn([b"x" * (BYTES // 3)] * 4, "large")  # four thirds of it each in base64
-    assert [count for _, count in service.requests] == [2, 2]
-
-
-def test_no_more_at_a_time_than_the_queue_holds(service, client):
-    service.queue_limit = 3
-    client.learn(IMAGES, "x", key="k")
-    assert service.requests == [("k", 3), ("k:3", 3), ("k:6", 1)]
-
-
-def test_a_service_that_takes_less_gets_halves(service, client):
-    service.batch = 2
-    assert client.learn(IMAGES, list("abcdefg"), key="k") == Receipt(7, 1, 7, 0)
-    assert [label for label, _ in service.samples] == list("abcdefg")
-    assert [key for key, count in service.requests if count <= 2] == ["k", "k:1", "k:3", "k:5"]
-    assert len(client.predict(IMAGES)) == 7
-
-
-def test_a_single_sample_that_is_too_much(service, client):
-    service.batch = 0
-    with pytest.raises(ServiceError, match="Give at most 0 samples at a time") as caught:
-        client.learn(IMAGES[:2], "x")
-    assert (caught.value.status, caught.value.code) == (413, "too_many")
-
-
-# once
-
-
-@pytest.mark.parametrize("trouble", ["commit", "drop"])
-def test_a_connection_that_breaks_before_or_after_it_is_kept(service, client, clock, trouble):
-    service.troubles = ["", trouble, trouble, trouble]
-    for label in "abc":
-        client.learn(IMAGES[0], label)
-    assert [label for label, _ in service.samples] == ["a", "b", "c"]
-    keys = [key for key, _ in service.requests]
-    assert len(keys) == 6
-    assert len(set(keys)) == 3
-    assert len(set(keys[1:5])) == 1
-
-
-def test_a_batch_in_the_middle_breaks_after_it_is_kept(service, client, clock):
-    service.queue_limit = 2
-    service.troubles = ["", "commit", "", "commit"]
-    receipt = client.learn(IMAGES, list("abcdefg"))
-    assert [label for label, _ in service.samples] == list("abcdefg")
-    assert (receipt.accepted, receipt.first, receipt.last) == (7, 1, 7)
-
-
-def test_the_same_call_again_with_a_key(service, client):
-    first = client.learn(IMAGES, "x", key="today")
-    again = client.learn(IMAGES, "x", key="today")
-    assert (first, again) == (Receipt(7, 1, 7, 0), Receipt(7, 1, 7, 7))
-    assert len(service.samples) == 7
-    with pytest.raises(ServiceError, match="use another") as caught:
-        client.learn(IMAGES, "y", key="today")
-    assert (caught.value.status, caught.value.code) == (422, "key_reused")
-
-
-def test_without_a_key_the_same_call_counts_again(service, client):
-    client.learn(IMAGES, "x")
-    client.learn(IMAGES, "x")
-    assert len(service.samples) == 14
-
-
 # questions
 
 
@@ -168,6 +74,17 @@ def test_answers(service, client):
     assert second.label == "zero"
     assert [len(one.top) for one in client.predict(IMAGES[0])] == [3]
     assert client.predict([]) == []
+
+
+def test_a_picture_in_question_that_cannot_be_read_is_named(service, client, tmp_path):
+    client.learn(IMAGES[:3], "x")
+    (tmp_path / "broken.png").write_bytes(b"broken")
+    service.unreadable, service.batch = {b"broken"}, 3
+    with pytest.raises(ServiceError) as caught:
+        client.predict([*IMAGES[:4], tmp_path / "broken.png"])
+    assert str(caught.value) == f"{tmp_path / 'broken.png'} is not a readable picture; send a whole PNG."
+    with pytest.raises(ServiceError, match=r"^images\[5\] is not a readable picture"):
+        client.predict([*IMAGES[:5], b"broken"])
 
 
 def test_nothing_learnt_yet(client):
@@ -212,6 +129,26 @@ def test_waiting_ends(service, client, clock):
     expected = "The model has learnt 2 of 7 samples. It is learning. Waited for 1 s; wait longer."
     assert str(caught.value) == expected
     assert caught.value.code == "not_learnt_yet"
+
+
+def test_waiting_for_one_that_has_gone_away_ends_with_the_patience(service, client, clock, monkeypatch):
+    monkeypatch.setattr("iblurry.live.client.client.LOOK", 2)
+    client.learn(IMAGES, "x")
+    service.learnt, client.patience = 2, 20
+    status, looks = client.status, []
+
+    def sometimes():
+        """Away for 12 seconds, slow for as long as it likes, away for good."""
+        looks.append(clock.monotonic())
+        if 1 < looks[-1] < 13 or looks[-1] > 500:
+            raise ServiceError("No answer.")
+        return status()
+
+    client.status = sometimes
+    with pytest.raises(ServiceError, match=r"No answer\. It stayed so for 1\d s\.") as caught:
+        client.wait(timeout=math.inf)
+    assert caught.value.code == "unreachable"
+    assert 510 < looks[-1] <= 521
 
 
 def test_events(service, client):

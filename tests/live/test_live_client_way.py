@@ -56,7 +56,7 @@ def test_what_was_accepted_before_an_error_is_said(service, client):
     service.troubles = ["", "", "full"]
     with pytest.raises(ServiceError) as caught:
         client.learn(IMAGES, "x")
-    assert str(caught.value) == "The disk is full; make room. The first 6 of 7 samples are accepted."
+    assert str(caught.value) == "The disk is full; make room. The first 5 of 7 samples are accepted."
     assert (caught.value.status, caught.value.code) == (507, "disk_full")
     assert len(service.requests) == 3  # a full disk is not tried again
 

@@ -45,6 +45,7 @@ def left_behind(folder, digits, count):
     peace = folder.parent / "peace"
     before = torch.get_num_threads()
     torch.set_num_threads(1)
+    peace.mkdir(exist_ok=True)
     learning = Learning(peace, SMALL)
     for at, (label, pixels) in enumerate(some(digits, 0, count), 1):
         learning.learn(Entry(at, label, pixels.tobytes()))

@@ -26,18 +26,10 @@ def test_answers_are_as_described():
     app = create_app(Toy((1, 2, 2)))
     schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers={"Host": "127.0.0.1"})
     told = Counter()
-
-    def tell(case):
-        response = case.call(base_url=HERE)
-        told[response.status_code] += 1
-        # an arbitrary text is no picture, so what fits the description may still be refused
-        case.validate_response(response, excluded_checks=[positive_data_acceptance])
-
-    for path in ("/v1/learn", "/v1/predict"):  # what is made up may be right by luck only; the examples are right
-        operation = schema[path]["POST"]
-        (example,) = (body.definition["example"] for body in operation.body if body.media_type == "application/json")
-        tell(operation.Case(body=example, media_type="application/json"))
-    assert told == {202: 1, 200: 1}
+    right = schema["/v1/learn"]["POST"].Case(
+        body={"samples": [{"label": "a", "array": [[[0, 1], [2, 3]]]}]}, media_type="application/json"
+    )
+    told[right.call_and_validate(base_url=HERE).status_code] += 1
     for operation in (result.ok() for result in schema.exclude(path="/v1/events").get_all_operations()):
         for mode in GenerationMode:
 
@@ -51,7 +43,10 @@ def test_answers_are_as_described():
             )
             @given(case=operation.as_strategy(mode))
             def ask(case):
-                tell(case)
+                response = case.call(base_url=HERE)
+                told[response.status_code] += 1
+                # an arbitrary text is no picture, so what fits the description may still be refused
+                case.validate_response(response, excluded_checks=[positive_data_acceptance])
 
             try:
                 ask()

@@ -32,6 +32,7 @@ def one_thread():
 
 
 def learnt(folder, settings, entries):
+    folder.mkdir(exist_ok=True)
     learning = Learning(folder, settings)
     for entry in entries:
         learning.learn(entry)
@@ -48,6 +49,7 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(method, entries, tmp_p
     settings = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4, method=method)
     learnt(tmp_path / "peace", settings, entries)
     for begin, end in ((0, 13), (13, 14), (14, 47), (47, 60)):  # in the middle of ER's rounds, too
+        (tmp_path / "broken").mkdir(exist_ok=True)
         learning = Learning(tmp_path / "broken", settings)
         assert learning.recover() == []
         assert learning.at == begin

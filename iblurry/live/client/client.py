@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from iblurry.errors import InputError, ServiceError
 from iblurry.live.client.caller import Caller, passes, patiently
-from iblurry.live.client.parcels import SAMPLES, body, halved, item, one_by_one, parcels
+from iblurry.live.client.lesson import JSON, Lesson, Receipt
+from iblurry.live.client.parcels import SAMPLES, body, in_halves, item, name_of, named, one_by_one, weight
 
 if TYPE_CHECKING:
+    from iblurry.live.client.lesson import Images
     from iblurry.live.client.parcels import Image
 
 LOOK = 0.1  # seconds between two looks at what was learnt
-KEY = 180  # characters; the service takes 200, and the number of a parcel comes behind it
-JSON = {"Content-Type": "application/json"}
+KEY = 180  # characters; the service takes 200, and the place of a request comes behind it
 
 
 class Guess(NamedTuple):
@@ -40,16 +41,6 @@ class Answer:
     model: int  # samples it had learnt
 
 
-@dataclass(frozen=True)
-class Receipt:
-    """Samples that are on the service's disk and will be learnt."""
-
-    accepted: int
-    first: int  # number of the first one, from 1
-    last: int  # of the last one; where others teach too, not all between are ours
-    repeated: int  # so many of them were there already, under the same key
-
-
 class Client:
     """A service at an address.
 
@@ -63,7 +54,7 @@ class Client:
         *,
         token: str | None = None,
         timeout: float = 30.0,  # seconds without a sign from the service in the middle of a call
-        patience: float = 300.0,  # seconds in which `learn` tries again while the service is busy or away
+        patience: float = 300.0,  # seconds for which `learn` and `wait` bear a service that is busy or away
     ) -> None:
         self.patience = patience
         self._caller = Caller(url, token=token, timeout=timeout)
@@ -80,43 +71,58 @@ class Client:
         `key` of yours that holds across calls, too: the same call made again changes nothing.
         """
         pictures = one_by_one(images)
-        names = [labels] * len(pictures) if isinstance(labels, str) else list(labels)
-        _check(pictures, names, key)
-        own = key or uuid.uuid4().hex
-        shape, most = patiently(self.patience, lambda: self._form)
-        items = (item(picture, shape, name) for picture, name in zip(pictures, names, strict=True))
-
-        def send(parcel: list[bytes], first: int) -> dict[str, Any]:
-            # By its place alone: another parcel at the same place is another content, which the service refuses.
-            headers = JSON | {"Idempotency-Key": f"{own}:{first}" if first else own}
-            content = body("samples", parcel)
-            return patiently(self.patience, lambda: self._post("/v1/learn", content, headers))
-
-        done: list[dict[str, Any]] = []
+        lesson = self.lesson(pictures, [labels] * len(pictures) if isinstance(labels, str) else list(labels), key)
         try:
-            for first, parcel in parcels(items, most):
-                for answer in halved(parcel, first, send):
-                    done.append(answer)  # also those before an error
+            lesson.send()
         except ServiceError as error:
-            raise _after(error, _accepted(done), len(pictures)) from error
-        repeated = _accepted([one for one in done if one["repeated"]])
-        return Receipt(_accepted(done), done[0]["first"], done[-1]["last"], repeated)
+            raise _after(error, lesson.accepted, len(pictures)) from error
+        return lesson.receipt
+
+    def lesson(
+        self,
+        images: Images,
+        labels: Sequence[str],
+        key: str | None = None,
+        *,
+        size: int = SAMPLES,
+        skip_bad: bool = False,
+    ) -> Lesson:
+        """The same for whoever wants to see it go, `size` samples at a time, or to leave out what cannot be read."""
+        _check(len(images), labels, key)
+        shape, queue = patiently(self.patience, lambda: self._form)
+        return Lesson(
+            lambda content, headers: self._post("/v1/learn", content, headers),
+            images,
+            labels,
+            key=key or uuid.uuid4().hex,
+            shape=shape,
+            size=size,
+            most=size if key else min(size, queue),  # more than may wait can only have come before, under that key
+            patience=self.patience,
+            skip_bad=skip_bad,
+        )
 
     def predict(self, images: Image | Sequence[Image], top: int = 5) -> list[Answer]:
         """What the model makes of each image now; learning goes on meanwhile."""
         pictures = one_by_one(images)
-        shape, most = self._form
-        items = (item(picture, shape) for picture in pictures)
+        shape, _ = self._form
+        sent = range(0)
 
-        def send(parcel: list[bytes], _: int) -> dict[str, Any]:
-            return self._post(f"/v1/predict?top={int(top)}", body("images", parcel), JSON)
+        def send(places: range) -> dict[str, Any]:
+            nonlocal sent
+            sent = places
+            items = (item(pictures[place], shape) for place in places)
+            return self._post(f"/v1/predict?top={int(top)}", body("images", items), JSON)
 
-        return [
-            _answer(about, part["model"])
-            for first, parcel in parcels(items, most)
-            for part in halved(parcel, first, send)
-            for about in part["answers"]
-        ]
+        answers: list[Answer] = []
+        try:
+            for first in range(0, len(pictures), SAMPLES):
+                places = range(first, min(first + SAMPLES, len(pictures)))
+                for part in in_halves(places, send, weight=lambda place: weight(pictures[place]), most=SAMPLES):
+                    answers += [_answer(about, part["model"]) for about in part["answers"]]
+        except ServiceError as error:
+            raise named(error, sent, lambda place: name_of(pictures[place], place)) from error
+        return answers
 
     def status(self) -> dict[str, Any]:
         """How it stands: what it learns with, samples accepted and learnt, queue, accuracy, disk, and more."""
@@ -151,24 +157,20 @@ class Client:
     ) -> dict[str, Any]:
         """Until the model that answers has learnt all that is accepted now, or up to this sample; returns the status.
 
-        `seen` is told every status on the way.
+        `seen` is told every status on the way. A service that is away for longer than the `patience` is given up.
         """
         deadline = time.monotonic() + timeout
-        goal, how = learnt, "It does not answer."
+        goal = learnt
         while True:
-            try:
-                status = self.status()
-            except ServiceError as error:
-                if not passes(error) or time.monotonic() > deadline:
-                    raise
-            else:
-                goal = status["accepted"] if goal is None else goal
-                if seen is not None:
-                    seen(status)
-                if min(status["learnt"], status["model"]) >= goal:
-                    return status
-                how = f"The model has learnt {status['model']:,} of {goal:,} samples. {status['sentence']}"
+            left = max(0.0, min(self.patience, deadline - time.monotonic()))
+            status = patiently(left, self.status)
+            goal = status["accepted"] if goal is None else goal
+            if seen is not None:
+                seen(status)
+            if min(status["learnt"], status["model"]) >= goal:
+                return status
             if time.monotonic() > deadline:
+                how = f"The model has learnt {status['model']:,} of {goal:,} samples. {status['sentence']}"
                 raise ServiceError(f"{how} Waited for {timeout:g} s; wait longer.", code="not_learnt_yet")
             time.sleep(LOOK)
 
@@ -189,9 +191,9 @@ class Client:
 
     @cached_property
     def _form(self) -> tuple[tuple[int, ...], int]:
-        """The shape of its images, and how many samples it takes at once; a service never changes them."""
+        """The shape of its images, which never changes, and how many samples may wait, which seldom does."""
         status = self.status()
-        return tuple(status["image"]), min(SAMPLES, status["queue_limit"])
+        return tuple(status["image"]), status["queue_limit"]
 
     def _get(self, path: str) -> dict[str, Any]:
         answer: dict[str, Any] = self._caller.call("GET", path)
@@ -202,20 +204,18 @@ class Client:
         return answer
 
 
-def _check(pictures: Sequence[Image], labels: Sequence[str], key: str | None) -> None:
-    if not pictures:
+def _check(images: int, labels: Sequence[str], key: str | None) -> None:
+    if not images:
         raise InputError("There is nothing to learn; give at least one image.")
-    if len(labels) != len(pictures):
-        raise InputError(f"There are {len(pictures)} images and {len(labels)} labels; give each image one, or all one.")
+    if len(labels) != images:
+        raise InputError(f"There are {images} images and {len(labels)} labels; give each image one, or all one.")
     for label in labels:
         if not isinstance(label, str):
             raise InputError(f"The label {label!r} is no text; give labels as str, such as {str(label)!r}.")
+        if any("\ud800" <= letter <= "\udfff" for letter in label):
+            raise InputError(f"The label {label!r} is no text that UTF-8 can carry; give another.")
     if key is not None and not re.fullmatch(f"[!-~]{{1,{KEY}}}", key):
         raise InputError(f"The key {key!r} cannot be sent; give 1 to {KEY} visible ASCII characters.")
-
-
-def _accepted(answers: Sequence[dict[str, Any]]) -> int:
-    return sum(answer["accepted"] for answer in answers)
 
 
 def _after(error: ServiceError, accepted: int, of: int) -> ServiceError:

@@ -1,10 +1,11 @@
-"""Images as a service takes them: paths, pictures and arrays become JSON, in parcels within its limits."""
+"""Images as a service takes them: paths, pictures and arrays become JSON, in requests within its limits."""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 SAMPLES = 256  # of one request; the service's usual limits, and where its own are lower it says so
 BYTES = 15 * 2**20
 TOO_MUCH = (408, 413)  # statuses of a request that is too long, or takes too long to send
+BLAMED = re.compile(r"(?:samples|images)\.(\d+)\.(image|pixels|array|label)\b")  # at the beginning of a sentence
 
 Answer = TypeVar("Answer")
 
@@ -46,35 +48,72 @@ def item(image: Image, shape: tuple[int, ...], label: str | None = None) -> byte
     return _json(labelled | {"pixels": _text(image.tobytes())})
 
 
-def parcels(items: Iterable[bytes], most: int) -> Iterator[tuple[int, list[bytes]]]:
-    """As many of them as one request takes, again and again, with the place of the first."""
-    first, size = 0, 0
-    parcel: list[bytes] = []
-    for one in items:
-        if parcel and (len(parcel) == most or size + len(one) > BYTES):
-            yield first, parcel
-            first, size, parcel = first + len(parcel), 0, []
-        parcel.append(one)
-        size += len(one) + 1
-    if parcel:
-        yield first, parcel
+def weight(image: Image | None, label: str = "") -> int:
+    """Bytes that its item will have, found without reading it."""
+    if image is None:
+        raw = 0
+    elif isinstance(image, str | os.PathLike):
+        path = Path(image)
+        raw = path.stat().st_size if path.is_file() else 0  # whoever reads it says that it is none
+    else:
+        raw = len(image) if isinstance(image, bytes) else image.nbytes
+    return 4 * -(-raw // 3) + 6 * len(label) + 32
 
 
-def halved(parcel: list[bytes], first: int, send: Callable[[list[bytes], int], Answer]) -> Iterator[Answer]:
-    """Sends a parcel whose first item has this place; in halves, if the service takes less at a time."""
-    try:
-        yield send(parcel, first)
-    except ServiceError as error:
-        if error.status not in TOO_MUCH or len(parcel) == 1:
-            raise
-        middle = len(parcel) // 2
-        yield from halved(parcel[:middle], first, send)
-        yield from halved(parcel[middle:], first + middle, send)
+def in_halves(
+    places: range, send: Callable[[range], Answer], *, weight: Callable[[int], int], most: int
+) -> Iterator[Answer]:
+    """Sends what is at these places; in halves where it is too much, or where the service knows a part by its key.
+
+    Halves of halves lie where they always do, so what was accepted in parts is met again in the same parts.
+    """
+    if len(places) == 1:
+        yield send(places)
+        return
+    if len(places) <= most and sum(map(weight, places)) <= BYTES:
+        try:
+            answer = send(places)
+        except ServiceError as error:
+            if not _divides(error):
+                raise
+        else:
+            yield answer
+            return
+    middle = len(places) // 2
+    for half in (places[:middle], places[middle:]):
+        yield from in_halves(half, send, weight=weight, most=most)
 
 
-def body(name: str, parcel: list[bytes]) -> bytes:
+def blamed(error: ServiceError) -> tuple[int, str] | None:
+    """Which item of the request the service found wrong, and what of it: "image", "label", ..."""
+    found = BLAMED.match(str(error))
+    return (int(found[1]), found[2]) if found else None
+
+
+def named(error: ServiceError, sent: Sequence[int], name: Callable[[int], str]) -> ServiceError:
+    """The same with the name of the image that it is about, which the service knows by its place in a request alone."""
+    sentence, about = str(error), blamed(error)
+    if about is not None and about[0] < len(sent):
+        whose = "The label of " if about[1] == "label" else ""
+        sentence = whose + name(sent[about[0]]) + BLAMED.sub("", sentence)
+    elif len(sent) == 1 and error.status in TOO_MUCH:
+        sentence = f"{name(sent[0])}: {sentence}"
+    return ServiceError(sentence, status=error.status, code=error.code, retry_after=error.retry_after)
+
+
+def name_of(image: Any, place: int) -> str:
+    """Its path, or its place."""
+    return str(image) if isinstance(image, str | os.PathLike) else f"images[{place}]"
+
+
+def body(name: str, items: Iterable[bytes]) -> bytes:
     """The JSON object with these items under one name."""
-    return b'{"%s": [%s]}' % (name.encode(), b",".join(parcel))
+    return b'{"%s": [%s]}' % (name.encode(), b",".join(items))
+
+
+def _divides(error: ServiceError) -> bool:
+    """Whether it may not be said of a half."""
+    return blamed(error) is None and (error.status in TOO_MUCH or error.code == "key_reused")
 
 
 def _array(images: Any) -> NDArray[np.uint8]:

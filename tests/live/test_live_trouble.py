@@ -1,0 +1,275 @@
+"""The service in trouble: a learner that stands still or is lost, a folder that is moved, a disk that refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+from iblurry.errors import CheckpointError, DataError, DiskFullError, DivergedError, StoppedError
+from iblurry.live import child, log, process
+from iblurry.live.exchange import Labelled
+from iblurry.live.learning import Learning
+from iblurry.live.log import Entry, Log, most_bytes
+from iblurry.live.process import Working
+from iblurry.live.service import Service
+from iblurry.live.settings import Settings
+from iblurry.live.snapshot import Answering
+from tests.live.test_live_core import SMALL, left_behind, some, until
+
+
+@pytest.fixture(scope="module")
+def digits():
+    from iblurry.data.load import load
+
+    return load("digits")
+
+
+class Pipe:
+    """Nobody at the other end."""
+
+    def __init__(self):
+        self.sent = []
+
+    def send(self, message):
+        self.sent.append(message)
+
+    def poll(self, *_):
+        return False
+
+
+@pytest.fixture
+def working(tmp_path):
+    """A process that learns, without a process: forty samples wait for it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    held = Log(tmp_path, max_classes=12, most_bytes=10**8)
+    with held.writing():
+        held.add([Labelled("ab"[i % 2], np.full((1, 8, 8), i, np.uint8)) for i in range(40)])
+    (tmp_path / process.LOCK).touch()
+    yield Working(Pipe(), tmp_path, SMALL)
+    held.close()
+    torch.set_num_threads(before)
+
+
+def test_nobody_waits_for_a_learner_that_stands_still(digits, tmp_path):
+    async def live():
+        service = Service(tmp_path / "live", SMALL)
+        await service.start()
+        await service.learn(some(digits, 0, 20))
+        await until(lambda: service.status()["learnt"] == 20)
+        os.kill(service._child.pid, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(30):
+                for at in range(20, 520):  # more wake-ups than a pipe holds
+                    await service.learn(some(digits, at, at + 1))
+                assert (await service.predict(digits.test.images[:1])).model == 20
+        finally:
+            os.kill(service._child.pid, signal.SIGCONT)
+        await until(lambda: service.status()["learnt"] == 520)
+        assert len(await service.memory()) == 20
+        await service.close()
+
+    asyncio.run(live())
+    assert left_behind(tmp_path / "live", digits, 520)
+
+
+def test_one_that_does_not_stop_is_killed(digits, tmp_path, monkeypatch):
+    monkeypatch.setattr(child, "FAREWELL", 0.5)
+
+    async def live():
+        service = Service(tmp_path / "live", SMALL)
+        await service.start()
+        await service.learn(some(digits, 0, 20))
+        await until(lambda: service.status()["checkpoint"] == 20)
+        os.kill(service._child.pid, signal.SIGSTOP)
+        async with asyncio.timeout(20):
+            await service.close()
+
+    asyncio.run(live())
+    assert left_behind(tmp_path / "live", digits, 20)
+
+
+def test_a_folder_that_is_moved_keeps_everything(digits, tmp_path):
+    folder, moved = tmp_path / "live", tmp_path / "moved"
+
+    async def live():
+        service = Service(folder, SMALL)
+        await service.start()
+        await service.learn(some(digits, 0, 30))
+        await until(lambda: service.status()["checkpoint"] == 30)
+        shutil.copytree(folder, tmp_path / "copy")
+        folder.rename(moved)
+        (tmp_path / "copy").rename(folder)  # as good as it looks
+        await service.learn(some(digits, 30, 50))
+        await until(lambda: service.standing.stalled)
+        assert "was moved or replaced while the service ran" in service.ready()
+        await service.learn(some(digits, 50, 60))
+        await service.close()
+
+    async def again():
+        service = Service(moved, Settings.of(moved))
+        await service.start()
+        await until(lambda: service.status()["learnt"] == 60)
+        await service.close()
+
+    asyncio.run(live())
+    asyncio.run(again())
+    assert left_behind(moved, digits, 60)
+
+
+def test_a_status_while_files_come_and_go(digits, tmp_path, monkeypatch):
+    async def live():
+        service = Service(tmp_path, SMALL)
+        await service.start()
+        (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+        assert service.status()["disk_bytes"] > 0
+        with service.subscribe() as events:
+            failing = iter([OSError("the disk is away"), OSError("still")])
+
+            def used(*_):
+                for error in failing:
+                    raise error
+                return {"disk_bytes": 1, "disk_most": 2}
+
+            monkeypatch.setattr(service.room, "used", used)
+            for at in range(3):
+                await service.learn(some(digits, at, at + 1))
+                await asyncio.sleep(1.2)
+            heard = [events.get_nowait() for _ in range(events.qsize())]
+        assert [data["accepted"] for name, data in heard if name == "status"][-1] == 3
+        await service.close()
+
+    asyncio.run(live())
+
+
+def test_what_holds_no_numbers_does_not_answer(working):
+    learn = working.learning.learn
+
+    def poisoned(entry):
+        point = learn(entry)
+        working.pace.publish_at = 0.0
+        if entry.at == 20:
+            with torch.no_grad():
+                next(iter(working.learning.learner.bench.network.parameters())).fill_(float("nan"))
+        return point
+
+    working.learning.learn = poisoned
+    with pytest.raises(DivergedError):
+        working.work()
+    answering = Answering(SMALL)
+    answering.put([message for message in working.pipe.sent if message[0] == "snapshot"][-1][2])
+    assert answering.at == 19
+    assert np.isfinite(answering.ask(np.zeros((1, 1, 8, 8), np.uint8)).probabilities).all()
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(working, tmp_path):
+    (tmp_path / "checkpoint-x.tmp").mkdir()  # in the way
+    learn = working.learning.learn
+
+    def slowly(entry):
+        working.pace.save_at = 0.0
+        working.stopping = entry.at == 40
+        if entry.at == 30:
+            (tmp_path / "checkpoint-x.tmp").rmdir()
+        return learn(entry)
+
+    working.learning.learn = slowly
+    working.work()
+    told = [message for message in working.pipe.sent if message[0] in ("said", "saved", "stopped")]
+    assert told[0][0] == "said"
+    assert "No checkpoint can be written" in told[0][1]
+    assert "Samples are kept in the log" in told[0][1]
+    assert [message[:2] for message in told[-2:]] == [("saved", 40), ("stopped", 40)]
+
+
+def test_a_process_lost_again_and_again_without_a_checkpoint_is_given_up(tmp_path, monkeypatch):
+    lives = []
+    monkeypatch.setattr(child, "SLOWLY", (0.0,))
+    heard = []
+    one = child.Child(tmp_path, SMALL, heard.append)
+    monkeypatch.setattr(one, "_live", lambda: (lives.append(1), (len(lives) == 3, "exit code 1"))[1])
+    one.start()
+    one._thread.join(20)
+    assert len(lives) == 3 + child.GIVE_UP
+    assert heard[-1][0] == "stalled"
+    one.close()
+
+
+def test_a_damaged_checkpoint_is_never_what_is_left(tmp_path, digits):
+    entries = [Entry(at, label, pixels.tobytes()) for at, (label, pixels) in enumerate(some(digits, 0, 40), 1)]
+    first = Learning(tmp_path, SMALL)
+    for entry in entries[:20]:
+        first.learn(entry)
+        if entry.at in (10, 20):
+            first.save()
+    (tmp_path / "checkpoint-000000000020.safetensors").write_bytes(b"damaged")
+    again = Learning(tmp_path, SMALL)
+    assert len(again.recover()) == 1
+    for entry in entries[10:30]:
+        again.learn(entry)
+    again.save()
+    names = sorted(path.name for path in tmp_path.glob("checkpoint-*"))
+    assert names == ["checkpoint-000000000010.safetensors", "checkpoint-000000000030.safetensors"]
+    for path in tmp_path.glob("checkpoint-*"):
+        path.write_bytes(b"damaged")
+    with pytest.raises(CheckpointError, match="Put back a good copy of the whole folder"):
+        Learning(tmp_path, SMALL).recover()
+
+
+def test_a_log_that_does_not_go_on_from_the_checkpoint_stops_the_start(digits, tmp_path):
+    held = Log(tmp_path, max_classes=12, most_bytes=10**8)
+    with held.writing():
+        held.add(some(digits, 0, 10))
+        held.drop(5)
+    held.close()
+    with pytest.raises(StoppedError, match="does not fit the checkpoint at sample 0"):
+        asyncio.run(Service(tmp_path, SMALL).start())
+
+
+def test_a_full_disk_at_the_start_is_said_as_such(tmp_path, monkeypatch):
+    Log(tmp_path, max_classes=12, most_bytes=10**8).close()
+    before = (tmp_path / log.FILE).read_bytes()
+    Log(tmp_path, max_classes=12, most_bytes=10**8).close()
+    assert (tmp_path / log.FILE).read_bytes() == before  # nothing new: nothing written
+
+    def full(_):
+        import sqlite3
+
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(log, "_opened", full)
+    with pytest.raises(DiskFullError, match="make some and start the service again"):
+        Log(tmp_path, max_classes=12, most_bytes=10**8)
+    monkeypatch.setattr(log, "_is_full", lambda error: False)
+    with pytest.raises(DataError, match="Put back a good copy"):
+        Log(tmp_path, max_classes=12, most_bytes=10**8)
+
+
+@pytest.mark.parametrize("size", [64, 900, 2304, 3072, 5000, 30000])
+def test_the_log_takes_as_many_samples_as_it_says(tmp_path, size):
+    kept = 600
+    held = Log(tmp_path, max_classes=3, most_bytes=most_bytes(size, kept=kept, classes=3) - log.KEYS * log.PER_KEY)
+    pixels = np.random.default_rng(1).integers(0, 256, (1, 1, size), dtype=np.uint8)
+    for begin in range(0, 3 * kept, 100):  # round and round, as checkpoints free what was learnt
+        with held.writing():
+            if held.kept == kept:
+                held.drop(begin - kept + 100)
+            held.add([Labelled("label", pixels)] * 100)
+    assert held.kept == kept
+    held.close()
+
+
+def test_the_most_is_known_before_the_first_checkpoint(digits, tmp_path):
+    learning = Learning(tmp_path, SMALL)
+    before = learning.report()["checkpoint_most"]
+    for at, (label, pixels) in enumerate(some(digits, 0, 60), 1):
+        learning.learn(Entry(at, label, pixels.tobytes()))
+    learning.save()
+    (path,) = tmp_path.glob("checkpoint-*")
+    assert path.stat().st_size <= before == learning.report()["checkpoint_most"] < 2 * path.stat().st_size + 2**21
