@@ -94,8 +94,7 @@ def serve(
     chosen = Settings.of(data_dir, **given)
     if Settings.kept(data_dir) is None:
         chosen.check()  # what is refused leaves no folder behind
-    # a batch that is longer than the queue would never be accepted
-    limits = Limits() if queue is None else Limits(queue=queue, batch=min(queue, Limits().batch))
+    limits = Limits() if queue is None else Limits(queue=queue)
     service = Service(data_dir, chosen, limits)
 
     def announce(url: str) -> None:

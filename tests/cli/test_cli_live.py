@@ -270,7 +270,7 @@ def test_serve_with_everything(call, rooms, monkeypatch):
         "device": "cuda",
         "threads": 2,
     }
-    assert (rooms.limits, rooms.token, rooms.host, rooms.port) == (Limits(queue=5, batch=5), "sesame", "0.0.0.0", 80)
+    assert (rooms.limits, rooms.token, rooms.host, rooms.port) == (Limits(queue=5), "sesame", "0.0.0.0", 80)
 
 
 def test_settings_are_refused_in_a_sentence(refused, rooms):
