@@ -173,7 +173,7 @@ def same(folder: Path, data: Dataset, order: dict[int, int]) -> bool:
     settings = Settings.of(folder)
     torch.set_num_threads(settings.threads)
     peace = folder.parent / "peace"
-    peace.mkdir()
+    peace.mkdir(exist_ok=True)
     learning = Learning(peace, settings)
     for at, which in sorted(order.items()):
         pixels = np.ascontiguousarray(data.train.images[which])

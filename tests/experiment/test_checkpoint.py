@@ -190,6 +190,16 @@ def falls_back(folder: Path) -> bool:
     return same(loaded.state, state(1))
 
 
+def test_what_was_refused_is_not_kept_as_the_one_before(tmp_path):
+    for at in (100, 200):
+        save(tmp_path, state(at), at=at)
+    (tmp_path / "checkpoint-000000000200.safetensors").write_bytes(b"damaged")
+    loaded = load_latest(tmp_path)
+    assert loaded is not None
+    save(tmp_path, state(3), at=300, trusted=[loaded.at])
+    assert [path.name[11:-12] for path in sorted(tmp_path.iterdir())] == ["000000000100", "000000000300"]
+
+
 def test_a_flipped_bit_anywhere_is_noticed(tmp_path: Path) -> None:
     save(tmp_path, state(1), at=100)
     path = save(tmp_path, state(2), at=200)

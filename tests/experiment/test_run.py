@@ -151,7 +151,7 @@ def test_often_is_checked():
 def test_checkpoints_by_time_and_by_sample(tmp_path, monkeypatch):
     saved = []
     save = checkpoint.save
-    monkeypatch.setattr(checkpoint, "save", lambda f, s, *, at: (saved.append(at), save(f, s, at=at)))
+    monkeypatch.setattr(checkpoint, "save", lambda f, s, *, at, **more: (saved.append(at), save(f, s, at=at, **more)))
     run(small(seed=1), tmp_path, save=Often(samples=30))
     assert saved == [30, 60, 80]
     saved.clear()
