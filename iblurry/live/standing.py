@@ -97,7 +97,7 @@ class Standing:
         return {
             "stopping": "The service is being stopped; what waits is learnt after the next start.",
             "recovering": self._lost or f"{left} samples from before the last start are being learnt.",
-            "learning": f"{left} samples wait to be learnt.",
+            "learning": "1 sample waits to be learnt." if left == 1 else f"{left} samples wait to be learnt.",
             "idle": "Everything that was sent is learnt.",
         }[self.state]
 
