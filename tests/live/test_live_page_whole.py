@@ -52,6 +52,7 @@ def test_taught_asked_and_followed(url, visit):
     tab.wait_for_selector("#curves[data-points]:not([data-points='0']) canvas")
     wait_for_text(tab, "#sheet", "mine")
     shown = tab.locator("#sheet img")
+    tab.wait_for_function("() => document.querySelectorAll('#sheet ul').length === 11", timeout=30_000)
     assert shown.count() >= 11
     assert shown.first.evaluate("image => image.decode().then(() => image.naturalWidth)") >= 8
     tab.get_by_role("button", name="Clear").click()
