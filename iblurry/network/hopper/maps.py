@@ -136,6 +136,26 @@ def _swizzled(box: list[int]) -> NVMMASharedLayout:
 
 
 @gluon.jit
+def shifted(
+    maps, there, arrival, image, row, channel, down, across, CHANNELS: gl.constexpr, STRIDE: gl.constexpr, wanted,
+):  # fmt: skip
+    """Sends for a box of maps as `described`, so many pixels further down and across."""
+    if STRIDE == 1:
+        place = [image, row + down, across, channel]
+    else:
+        odd_row = down & 1
+        odd_column = across & 1
+        place = [
+            image,
+            row + (down - odd_row) // 2,
+            odd_row,
+            (across - odd_column) // 2,
+            odd_column * CHANNELS + channel,
+        ]
+    tma.async_copy_global_to_shared(maps, place, arrival, there, pred=wanted)
+
+
+@gluon.jit
 def _fetch(
     images, kernel, xs, ws, arrivals, k, slot, image, row, output, odd_high, odd_wide, CHANNELS: gl.constexpr,
     OUTPUTS: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, SPREAD: gl.constexpr, BK: gl.constexpr,
@@ -157,19 +177,7 @@ def _fetch(
             tap = (1 - odd_high + 2 * second_high) * 3 + 1 - odd_wide + 2 * second_wide
     arrival = arrivals.index(slot)
     mbarrier.expect(arrival, images.block_type.nbytes + kernel.block_type.nbytes, pred=wanted)
-    if STRIDE == 1:
-        place = [image, row + down, across, channel]
-    else:
-        odd_row = down & 1
-        odd_column = across & 1
-        place = [
-            image,
-            row + (down - odd_row) // 2,
-            odd_row,
-            (across - odd_column) // 2,
-            odd_column * CHANNELS + channel,
-        ]
-    tma.async_copy_global_to_shared(images, place, arrival, xs.index(slot), pred=wanted)
+    shifted(images, xs.index(slot), arrival, image, row, channel, down, across, CHANNELS, STRIDE, wanted)
     if not BACK:
         weights_at = [output, tap * CHANNELS + channel]
     elif SPREAD == 1:  # the weights as they lie, taps in reverse; what they put out is put in here

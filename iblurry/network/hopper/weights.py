@@ -19,7 +19,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from iblurry.network.hopper.maps import ENOUGH, described, group
+from iblurry.network.hopper.maps import ENOUGH, described, group, shifted
 
 PIXELS = 128  # of one step
 LEAST = 64  # channels of one block, on both sides
@@ -99,19 +99,7 @@ def _fetch(
     arrival = arrivals.index(slot)
     mbarrier.expect(arrival, grads.block_type.nbytes + maps.block_type.nbytes, pred=wanted)
     tma.async_copy_global_to_shared(grads, [image, row, 0, output], arrival, gs.index(slot), pred=wanted)
-    if STRIDE == 1:
-        place = [image, row + down, across, channel]
-    else:
-        odd_row = down & 1
-        odd_column = across & 1
-        place = [
-            image,
-            row + (down - odd_row) // 2,
-            odd_row,
-            (across - odd_column) // 2,
-            odd_column * CHANNELS + channel,
-        ]
-    tma.async_copy_global_to_shared(maps, place, arrival, xs.index(slot), pred=wanted)
+    shifted(maps, xs.index(slot), arrival, image, row, channel, down, across, CHANNELS, STRIDE, wanted)
 
 
 @gluon.jit
