@@ -88,7 +88,6 @@ class Refitter:
         else:
             vars(trainer.bench).update(vars(bench))  # its parts and captured steps know that bench
             trainer.restart()
-        self.online.loss = self.online.loss.clone()  # captured steps share their room: those of a refit may write there
         if self._saved is not None and self._saved["seen"] == now:
             _put_back(trainer, self._saved)
         self.trainer, self._began, self._fresh, self._saved = trainer, now, fresh, None

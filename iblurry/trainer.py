@@ -39,6 +39,7 @@ class Trainer:
         self.measures = any(part.needs_losses for part in self.parts.values())
         body, head = bench.network.body_parameters(), bench.network.head_parameters()
         self.optimizer = course.optimizer.build([body, head] if course.schedule.parts_head else [body + head])
+        self.loss = torch.zeros((), device=self.engine.device)  # of the last update, written by the step
         self._begin()
         self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=bench.engine.device), None)
         self._step = self.engine.compile(self._on_device, self._phase)
@@ -46,7 +47,7 @@ class Trainer:
 
     def _begin(self) -> None:
         """Nothing was trained yet."""
-        self.loss = torch.zeros((), device=self.engine.device)  # of the last update
+        self.loss.zero_()
         self._rates: tuple[float, float] | None = None  # that the optimizer has
         self._ahead: dict[str, Ahead] = {}
         self._form: Hashable = None  # of the last update: what decides what it spends
@@ -87,7 +88,7 @@ class Trainer:
         bench.updates += 1
         measure = self.measures and bench.updates % self.measure_every == 0
         self._count(len(stream.labels), joins, measure)
-        rows, losses, self.loss = self._step(stream, drawn, throw, measure)
+        rows, losses = self._step(stream, drawn, throw, measure)
         course.schedule.advance(Update(rows, losses, last_of_round))
 
     def _count(self, streamed: int, joins: int, measure: bool) -> None:
@@ -102,9 +103,7 @@ class Trainer:
         spent.updates += 1
         spent.forward["training"] += batch
         spent.backward["training"] += batch
-        spent.forward["losses"] += (
-            bench.memory.size if measure else 0
-        )  # a GPU takes empty rows along; nobody needs them
+        spent.forward["losses"] += bench.memory.size if measure else 0  # without the empty rows a GPU takes along
         for purpose, passes in self._extra.items():
             spent.add(purpose, passes)
 
@@ -120,7 +119,7 @@ class Trainer:
 
     def _on_device(
         self, stream: Batch, drawn: dict[str, Drawn], throw: Throw, measure: bool
-    ) -> tuple[Tensor, Tensor | None, Tensor]:
+    ) -> tuple[Tensor, Tensor | None]:
         """The device's half. Tensors only: no value is read, so it can run as a captured graph."""
         bench, course, network = self.bench, self.course, self.bench.network
         rows = course.rehearsal.choose(stream, drawn.get("rehearsal", self._nothing))
@@ -140,7 +139,8 @@ class Trainer:
             losses = bench.memory_losses() if measure else None
             for part in self.parts.values():
                 part.on_update(Update(rows, losses))
-        return rows, losses, loss.detach()
+            self.loss.copy_(loss)
+        return rows, losses
 
     def _phase(self) -> Hashable:
         """What of the host's knowledge is in the device's half, besides its arguments."""

@@ -237,29 +237,6 @@ def test_a_refit_given_up_leaves_nothing_behind(samples, questions):
     assert torch.equal(left.logits(questions), whole.logits(questions))
 
 
-class OneRoom(Eager):
-    """Like captured steps that share their room: where a result lies, that of another step may be written."""
-
-    def __init__(self):
-        super().__init__()
-        self.loss = torch.zeros(())
-
-    def compile(self, step, phase=lambda: None):
-        def shared(*args):
-            *others, loss = step(*args)
-            return *others, self.loss.copy_(loss)
-
-        return shared
-
-
-def test_a_refit_does_not_write_over_the_loss_of_the_stream(samples, questions):
-    shared, apart = new_learner(METHODS["rm"], engine=OneRoom()), new_learner(METHODS["rm"])
-    for learner in (shared, apart):
-        refits(learner, samples, questions, stops=STOPS[:3])
-    assert shared.trainer.loss > 0
-    assert torch.equal(shared.trainer.loss, apart.trainer.loss)
-
-
 @pytest.mark.parametrize("name", ["rm", "rm-released"])
 def test_a_task_that_ends_before_anything_is_stored(name, samples, questions):
     short, plain = new_learner(METHODS[name]), new_learner(METHODS[name])

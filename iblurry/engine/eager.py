@@ -80,7 +80,11 @@ class Eager:
         return values.pin_memory().to(self.device, non_blocking=True) if values.device.type == "cpu" else values
 
     def compile(self, step: Callable[P, R], phase: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
-        """The step itself: nothing to prepare. `phase` is what else than its arguments it depends on."""
+        """The step itself: nothing to prepare. `phase` is what else than its arguments it depends on.
+
+        What a step returns is good until the engine's next step, which may use the same room; what is to last longer,
+        the step writes where it is kept.
+        """
         return step
 
     def fuse(self, function: Callable[P, R]) -> Callable[P, R]:

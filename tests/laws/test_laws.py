@@ -7,6 +7,7 @@ import json
 
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from iblurry.engine.eager import Eager
 from iblurry.experiment import checkpoint
@@ -110,6 +111,32 @@ def test_no_hidden_sync(lawful, samples, questions):
     assert calls["step"] == learner.bench.updates + calls["refit"] > 0
     assert (calls["refit"] > 0) == (lawful.refit is not None)
     assert calls["store"] > BUDGET  # also into a full memory
+
+
+def test_what_a_step_returns_is_good_until_the_next(lawful, samples, questions):
+    """Captured steps share their room: where the results of one lie, another may write."""
+    returned, steps = [], []
+
+    class OneRoom(Eager):
+        def compile(self, step, phase=lambda: None):
+            def sharing(*args):
+                steps.append(step)
+                args = tree_map_only(torch.Tensor, torch.clone, args)  # into the places of a capture, before it runs
+                while returned:
+                    returned.pop().fill_(-1)
+                result = tree_map_only(torch.Tensor, torch.clone, step(*args))
+                returned.extend(leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
+                return result
+
+            return sharing
+
+    shared, apart = new_learner(lawful, engine=OneRoom()), new_learner(lawful)
+    for learner in (shared, apart):
+        feed(learner, samples)
+    assert_same_state(shared.state_dict(), apart.state_dict())
+    assert torch.equal(shared.logits(questions), apart.logits(questions))
+    assert torch.equal(shared.trainer.loss, apart.trainer.loss)
+    assert len(steps) > SAMPLES / 8
 
 
 def test_nothing_depends_on_when_numbers_arrive(lawful, samples, monkeypatch):
