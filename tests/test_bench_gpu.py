@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,8 +16,8 @@ from benchmarks.gpu import resume
 from benchmarks.gpu.figures import figures
 from benchmarks.gpu.floor import best_rate, floors
 from benchmarks.gpu.protocol import Clock, pace, packed
-from benchmarks.gpu.subject import Subject
-from benchmarks.gpu.table import figures_table, methods_table
+from benchmarks.gpu.subject import ALL, Subject
+from benchmarks.gpu.table import figures_table, methods_table, tables
 from iblurry.errors import InputError
 from iblurry.experiment import walk as running
 from iblurry.network.flops import flops
@@ -236,6 +237,14 @@ def test_a_table_of_what_there_is():
     lines = methods_table({"equal": [{"method": "er", "equal": False}]}).splitlines()
     assert lines[2].split() == ["er", "NO"]
     assert lines[2].index("NO") == len(lines[1]) - 2
+
+
+def test_the_page_shows_what_was_measured():
+    root = Path(program.__file__).parents[2]
+    report = json.loads((root / "results/gpu/bench.json").read_text())
+    assert f"```text\n{tables(report)}\n```" in (root / "docs/gpu.md").read_text()
+    assert {row["method"] for row in report["equal"] if row["equal"]} == set(ALL)
+    assert [figure["verdict"] for figure in figures(report)] == ["reached"] * 4
 
 
 # ---------------------------------------------------------------------------------------------------- resume

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.equal import all_equal
-from benchmarks.gpu.figures import figures
 from benchmarks.gpu.floor import best_rate, floors
 from benchmarks.gpu.protocol import PACKS, full, packed
 from benchmarks.gpu.query import peak_gb, query
 from benchmarks.gpu.report import Report, leave_with
 from benchmarks.gpu.stages import stages
 from benchmarks.gpu.subject import ALL, Subject, start_afresh
-from benchmarks.gpu.table import figures_table, methods_table
+from benchmarks.gpu.table import tables
 from benchmarks.gpu.walk import per_sample, walk
 from iblurry.data.dataset import Dataset
 
 SECTIONS = ("equal", "stages", "protocol", "packed")
+PLACES = ("json", "out", "data_home")  # options that only say where things lie
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -36,13 +36,12 @@ def main(words: Sequence[str] | None = None) -> int:
         epochs=given.epochs,
     )
     subject.engine("eager")  # a device that is not there is refused before anything else
-    options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(given).items()}
+    options = {name: value for name, value in vars(given).items() if name not in PLACES}
     report = Report(given.device, options, given.json)
     with tempfile.TemporaryDirectory() as temporary:
         out = given.out or Path(temporary)
         measure(given, subject, subject.load(), report, out)
-    print(methods_table(report.content))
-    print(figures_table(figures(report.content)))
+    print(tables(report.content))
     compared = [*report.content.get("equal", []), *report.content.get("packed", [])]
     return 0 if all(row["equal"] for row in compared) else 1
 

@@ -13,7 +13,7 @@ from benchmarks.gpu.figures import figures
 from iblurry.errors import IblurryError, InputError
 
 DRIVER = Path("/sys/module/nvidia/version")
-FREE = ("only", "methods", "jobs", "json", "out", "data_home")  # options that change no row
+FREE = ("only", "methods", "jobs")  # options that change no row
 
 
 class Report:
@@ -63,7 +63,7 @@ class Report:
 
 
 def _compared(name: str, value: Any) -> Any:
-    """What must be the same: of the options not which rows are wanted now, nor how quickly, nor where things lie."""
+    """What must be the same: of the options not which rows are wanted now, nor how quickly."""
     if name != "options":
         return value
     fixed = {option: v for option, v in value.items() if option not in FREE}

@@ -1,9 +1,17 @@
-"""The tables that a person reads: what each method costs, and the figures to reach."""
+"""The tables that a person reads: what each method costs, and the figures to reach.
+
+`python -m benchmarks.gpu.table results/gpu/bench.json` prints them again, without a GPU.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from benchmarks.gpu.figures import figures
 
 STAGES = {  # of the report, and what heads their column
     "step": "step",
@@ -21,6 +29,11 @@ STAGES = {  # of the report, and what heads their column
 }
 HEADS = ("method", "sample", "host", "floor", *STAGES.values(), "query", "floor", "peak GB", "equal")
 TITLE = "Milliseconds by method; floor: the share that arithmetic alone would take"
+
+
+def tables(report: dict[str, Any]) -> str:
+    """Both."""
+    return f"{methods_table(report)}\n\n{figures_table(figures(report))}"
 
 
 def methods_table(report: dict[str, Any]) -> str:
@@ -77,3 +90,7 @@ def _number(value: float | None) -> str:
 
 def _percent(share: float | None) -> str:
     return "" if share is None else f"{share:.1%}"
+
+
+if __name__ == "__main__":
+    print(tables(json.loads(Path(sys.argv[1]).read_text())))
