@@ -26,15 +26,7 @@ PLACES = ("json", "out", "data_home")  # options that only say where things lie
 def main(words: Sequence[str] | None = None) -> int:
     """1 where an engine took another course than the eager one, or a run in a pack another than alone."""
     given = parser().parse_args(words)
-    subject = Subject(
-        dataset=given.dataset,
-        data_home=given.data_home,
-        network=given.network,
-        memory=given.memory,
-        device=given.device,
-        precision=given.precision,
-        epochs=given.epochs,
-    )
+    subject = Subject.of(given)
     subject.engine("eager")  # a device that is not there is refused before anything else
     options = {name: value for name, value in vars(given).items() if name not in PLACES}
     report = Report(given.device, options, given.json)

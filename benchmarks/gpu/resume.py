@@ -70,7 +70,7 @@ def moments(one: Experiment, given: argparse.Namespace) -> list[tuple[str, int]]
     count = given.stops + given.kills
     chosen = set(chance.sample(range(1, given.samples), count))
     if one.method.refit and given.stops:
-        end = given.samples if one.method.readout.waits else one.order(subject(given).load()).ends[0]
+        end = given.samples if one.method.readout.waits else one.order(Subject.of(given).load()).ends[0]
         chosen = {end, *chance.sample(sorted(chosen - {end}), count - 1)}
     how = ["kill"] * given.kills + ["stop"] * given.stops
     chance.shuffle(how)
@@ -117,20 +117,8 @@ class At(Silent):
             self.act()
 
 
-def subject(given: argparse.Namespace) -> Subject:
-    return Subject(
-        dataset=given.dataset,
-        data_home=given.data_home,
-        network=given.network,
-        memory=given.memory,
-        device=given.device,
-        precision=given.precision,
-        epochs=given.epochs,
-    )
-
-
 def experiment(method: str, given: argparse.Namespace) -> Experiment:
-    return subject(given).experiment(method, samples=given.samples, query_every=given.query_every)
+    return Subject.of(given).experiment(method, samples=given.samples, query_every=given.query_every)
 
 
 def _sitting(method: str, given: argparse.Namespace, out: Path, how: str = "peace", at: int = 0) -> None:

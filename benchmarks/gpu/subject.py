@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import gc
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 
@@ -32,6 +33,11 @@ class Subject:
     device: str = "cuda"
     precision: Precision = "bfloat16"
     epochs: int = 8  # of a refit, instead of hundreds
+
+    @classmethod
+    def of(cls, given: argparse.Namespace) -> Self:
+        """As the words of a command line say."""
+        return cls(**{field.name: getattr(given, field.name) for field in dataclasses.fields(cls)})
 
     def load(self) -> Dataset:
         return load(self.dataset, self.data_home)
