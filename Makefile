@@ -20,7 +20,7 @@ bench: $(READY)  ## cost per sample over a long stream, and an update against th
 	$(BIN)/python -m benchmarks.cost
 
 bench-gpu: $(READY)  ## on a machine with a GPU and CIFAR-10: engines take the same course, what each method costs, exact resume
-	$(BIN)/python -m benchmarks.gpu --jobs 4
+	$(BIN)/python -m benchmarks.gpu --jobs 4 --json runs/bench-gpu.json
 	$(BIN)/python -m benchmarks.gpu.resume er clib gdumb
 
 bench-live: $(READY)  ## the live service on this machine: how quickly it answers while it learns, and learns while it answers

@@ -22,6 +22,12 @@ def exact(value: Fraction | int | float | str) -> Fraction:
         raise InputError(f"{value!r} is no fraction; write 3, 0.25 or 1/16.") from error
 
 
+def check_updates(per_sample: Fraction | int | float | str) -> None:
+    """InputError where whoever is to learn from every sample would learn nothing."""
+    if exact(per_sample) <= 0:
+        raise InputError(f"updates_per_sample={per_sample}: nothing would be learnt; give more than 0, as 1, 3 or 1/4.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pace:
     """When training happens and on what.

@@ -38,15 +38,17 @@ def data():
 # ---------------------------------------------------------------------------------------------------- equality
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a processor without bfloat16 has another way
-@pytest.mark.parametrize("method", ["er", "gdumb"])
-def test_the_same_engine_takes_the_same_course(method, data):
-    row = equality.equal(method, SUBJECT, data, steps=36, modes=("captured", "compiled"))
-    assert row["equal"]
-    assert row["captured"]["loss differs by"] == row["captured"]["weights differ by"] == 0
-    assert set(row["captured"]["tolerance"].values()) == {0}
-    assert min(row["compiled"]["tolerance"].values()) > 0
-    assert 0 < row["rounding"]["curve differs by"] < 0.5  # bfloat16 beside float32
+def test_the_same_engine_takes_the_same_course(data):
+    """In processes of their own: after a product in bfloat16 some processors take another way for float32, too."""
+    asked = {"steps": 36, "modes": ("captured", "compiled"), "jobs": 2}
+    rows = list(equality.all_equal(["er", "gdumb"], SUBJECT, data, **asked))
+    assert [row["method"] for row in rows] == ["er", "gdumb"]
+    for row in rows:
+        assert row["equal"]
+        assert row["captured"]["loss differs by"] == row["captured"]["weights differ by"] == 0
+        assert set(row["captured"]["tolerance"].values()) == {0}
+        assert min(row["compiled"]["tolerance"].values()) > 0
+        assert 0 < row["rounding"]["curve differs by"] < 0.5  # bfloat16 beside float32
 
 
 def test_processes_compare_the_same(data):

@@ -36,7 +36,7 @@ from tests.test_estimator import PICTURES, TABLE, TENS, WORDS, small
         ({"updates_per_sample": "many"}, "'many' is no fraction"),
         ({"updates_per_sample": 0}, "updates_per_sample=0: nothing would be learnt; give more than 0"),
         ({"updates_per_sample": "-1/2"}, "updates_per_sample=-1/2: nothing would be learnt"),
-        ({"updates_per_sample": 0.0, "method": "er"}, "updates_per_sample=0: nothing would be learnt"),
+        ({"updates_per_sample": 0.0, "method": "er"}, "updates_per_sample=0.0: nothing would be learnt"),
         ({"method": clib(pace=Pace(gather=1, train_stream=False, updates_per_sample=0))}, "nothing would be learnt"),
         ({"network": ["mlp"]}, "There is no network called"),
         ({"augment": 5}, "augment=5 is neither an Augment"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -39,6 +40,7 @@ class Report:
                     "remove it, choose another --json, or use the same again."
                 )
         self.content = earlier | self.content
+        print(f"Goes on with the rows in {path}; remove it to measure them again.", file=sys.stderr)
 
     def has(self, section: str, method: str) -> bool:
         """Whether that row was measured already."""

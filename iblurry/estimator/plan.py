@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from operator import index
 from typing import Any
 
@@ -14,7 +13,7 @@ from iblurry.engine.choose import engine
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.learner import Learner
-from iblurry.method import Method, exact
+from iblurry.method import Method, check_updates
 from iblurry.methods import METHODS, Tuning
 from iblurry.methods import method as named
 from iblurry.network.build import NETWORKS
@@ -104,7 +103,7 @@ def shape_of(given: Any) -> Shape | None:
 
 def _method(given: Any, batch: Any, updates: Any) -> Method:
     if isinstance(given, str):
-        _check_updates(exact(updates))
+        check_updates(updates)
         made = named(given, Tuning(batch=whole("batch_size", batch), updates_per_sample=updates))
     elif not isinstance(given, Method):
         raise InputError(f"method={given!r} is neither a name ({', '.join(METHODS)}) nor a Method, as clib() makes it.")
@@ -119,13 +118,8 @@ def _method(given: Any, batch: Any, updates: Any) -> Method:
     if why:
         fit = ", ".join(name for name in METHODS if _unfit(METHODS[name]()) is None)
         raise InputError(f"The method {made.name} {why}; use one of {fit}, or run it as an experiment.")
-    _check_updates(made.pace.updates_per_sample)
+    check_updates(made.pace.updates_per_sample)
     return made
-
-
-def _check_updates(given: Fraction) -> None:
-    if given <= 0:
-        raise InputError(f"updates_per_sample={given}: nothing would be learnt; give more than 0, as 1, 3 or 1/4.")
 
 
 def _unfit(method: Method) -> str | None:

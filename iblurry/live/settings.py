@@ -115,15 +115,11 @@ class Settings:
 
     def made_method(self) -> Method:
         """InputError where it cannot serve: nobody says where tasks end, and an answer must not take minutes."""
-        from iblurry.method import exact
+        from iblurry.method import check_updates
         from iblurry.methods import Tuning, method
         from iblurry.parts import Plain
 
-        if exact(self.updates_per_sample) <= 0:
-            raise InputError(
-                f"updates_per_sample={self.updates_per_sample}: nothing would be learnt; give more than 0, as 1, 3 or "
-                "1/4."
-            )
+        check_updates(self.updates_per_sample)
         tuning = Tuning(batch=self.batch, updates_per_sample=self.updates_per_sample, measure_every=self.measure_every)
         made = method(self.method, tuning)
         if not made.task_free or not isinstance(made.readout, Plain):

@@ -116,10 +116,12 @@ def test_a_listener_that_does_not_listen_is_let_go(toy):
 
         task = asyncio.create_task(Events(toy, listeners)({"type": "http"}, receive, send))
         await asyncio.sleep(0.02)
+        before = listeners.count
         listeners.stopping.set()
         await asyncio.wait_for(task, 5)
+        return before, listeners.count
 
-    asyncio.run(go())
+    assert asyncio.run(go()) == (1, 0)
 
 
 def test_an_error_is_not_lost(toy):

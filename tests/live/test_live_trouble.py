@@ -57,12 +57,18 @@ def working(tmp_path):
     torch.set_num_threads(before)
 
 
+async def taught(folder, digits, count, *, seen="learnt"):
+    """A service that has learnt so many, or saved them."""
+    service = Service(folder, SMALL)
+    await service.start()
+    await service.learn(some(digits, 0, count))
+    await until(lambda: service.status()[seen] == count)
+    return service
+
+
 def test_nobody_waits_for_a_learner_that_stands_still(digits, tmp_path):
     async def live():
-        service = Service(tmp_path / "live", SMALL)
-        await service.start()
-        await service.learn(some(digits, 0, 20))
-        await until(lambda: service.status()["learnt"] == 20)
+        service = await taught(tmp_path / "live", digits, 20)
         os.kill(service._child.pid, signal.SIGSTOP)
         try:
             async with asyncio.timeout(30):
@@ -83,10 +89,7 @@ def test_one_that_does_not_stop_is_killed(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(child, "FAREWELL", 0.5)
 
     async def live():
-        service = Service(tmp_path / "live", SMALL)
-        await service.start()
-        await service.learn(some(digits, 0, 20))
-        await until(lambda: service.status()["checkpoint"] == 20)
+        service = await taught(tmp_path / "live", digits, 20, seen="checkpoint")
         os.kill(service._child.pid, signal.SIGSTOP)
         async with asyncio.timeout(20):
             await service.close()
@@ -99,10 +102,7 @@ def test_a_folder_that_is_moved_keeps_everything(digits, tmp_path):
     folder, moved = tmp_path / "live", tmp_path / "moved"
 
     async def live():
-        service = Service(folder, SMALL)
-        await service.start()
-        await service.learn(some(digits, 0, 30))
-        await until(lambda: service.status()["checkpoint"] == 30)
+        service = await taught(folder, digits, 30, seen="checkpoint")
         shutil.copytree(folder, tmp_path / "copy")
         folder.rename(moved)
         (tmp_path / "copy").rename(folder)  # as good as it looks
