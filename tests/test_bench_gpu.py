@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,12 @@ import torch
 
 from benchmarks.gpu import __main__ as program
 from benchmarks.gpu import equal as equality
-from benchmarks.gpu import resume
 from benchmarks.gpu.figures import figures
 from benchmarks.gpu.floor import best_rate, floors
 from benchmarks.gpu.protocol import Clock, pace, packed
 from benchmarks.gpu.subject import ALL, Subject
 from benchmarks.gpu.table import figures_table, methods_table, tables
 from iblurry.errors import InputError
-from iblurry.experiment import walk as running
 from iblurry.network.flops import flops
 
 pytestmark = pytest.mark.usefixtures("little_to_collect")
@@ -247,58 +244,3 @@ def test_the_page_shows_what_was_measured():
     assert f"```text\n{tables(report)}\n```" in (root / "docs/gpu.md").read_text()
     assert {row["method"] for row in report["equal"] if row["equal"]} == set(ALL)
     assert [figure["verdict"] for figure in figures(report)] == ["reached"] * 4
-
-
-# ---------------------------------------------------------------------------------------------------- resume
-
-SMALL = ["--dataset", "shapes:classes=10,train=12,test=6,size=8,channels=3", "--samples", "60", "--query-every", "20"]
-RESUME = [*WORDS[:6], *SMALL, "--memory", "32", "--epochs", "2", "--save-samples", "7", "--threads", "1"]
-
-
-class Ended(Exception):  # noqa: N818
-    """Instead of a process's end."""
-
-
-@pytest.fixture
-def _in_this_process(monkeypatch):
-    """Sittings without the seconds a process takes to start; what `os._exit` ends is unwound instead."""
-
-    def end(code):
-        raise Ended
-
-    def sit(command, **options):
-        try:
-            code = resume.main(command[3:])
-        except Ended:
-            code = resume.KILLED
-        return subprocess.CompletedProcess(command, code)
-
-    monkeypatch.setattr(running, "GLANCE", running.GLANCE)  # put back afterwards
-    monkeypatch.setattr(resume.os, "_exit", end)
-    monkeypatch.setattr(resume.subprocess, "run", sit)
-
-
-@pytest.mark.usefixtures("_in_this_process")
-@pytest.mark.parametrize("method", ["er", "gdumb"])
-def test_resumed_as_in_peace(method, tmp_path, capsys):
-    words = [method, *RESUME, "--stops", "2", "--out", str(tmp_path)]
-    assert resume.main(words) == 0
-    row = json.loads(capsys.readouterr().out)
-    assert row["same"] == {"journal": True, "checkpoint": True}
-    assert sorted(stop.split()[0] for stop in row["stops"]) == ["kill", "stop", "stop"]
-    with pytest.raises(InputError, match="choose another --out"):
-        resume.main(words)
-
-
-@pytest.mark.usefixtures("_in_this_process")
-def test_resumed_otherwise_is_told(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(resume, "kept", lambda folder: {"journal": str(folder).encode()})
-    assert resume.main(["er", *RESUME, "--samples", "20", "--stops", "0", "--kills", "0", "--out", str(tmp_path)]) == 1
-    assert json.loads(capsys.readouterr().out)["equal"] is False
-
-
-def test_a_sitting_is_really_killed(tmp_path):
-    resume._sitting("er", resume.parser().parse_args(["er", *RESUME]), tmp_path, "kill", 25)
-    (folder,) = tmp_path.iterdir()
-    assert [int(path.stem[-3:]) for path in sorted(folder.glob("checkpoint-*"))] == [14, 21]
-    assert not (folder / "summary.json").exists()
