@@ -64,6 +64,8 @@ def test_another_experiment(unfinished):
     refused(small(), unfinished, r"belongs to another experiment.*Choose another --out, or delete that folder")
     alter(unfinished, experiment=small().to_json(), digest="0" * 12)
     refused(small(), unfinished, r"belongs to another experiment \(000000000000\)")
+    alter(unfinished, digest=small().digest)
+    assert run(small(), unfinished.path.parent).summary is not None  # put right, it goes on
 
 
 def test_the_same_experiment_written_otherwise(unfinished):
@@ -91,8 +93,10 @@ def test_another_version_is_not_continued_but_read(unfinished, finished):
 
 
 def test_a_journal_nobody_signed(unfinished):
-    (unfinished.path / "experiment.json").unlink()
+    signed = (unfinished.path / "experiment.json").rename(unfinished.path.parent / "signed.json")
     refused(small(), unfinished, r"has a journal but no experiment\.json")
+    signed.rename(unfinished.path / "experiment.json")
+    assert run(small(), unfinished.path.parent).summary is not None  # put back, it goes on
 
 
 @pytest.mark.parametrize("name", ["experiment.json", "environment.json", "summary.json"])
