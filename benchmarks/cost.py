@@ -20,14 +20,14 @@ from rich.progress import Progress
 from rich.table import Table
 from torch.nn import functional as F
 
-from iblurry import Experiment, Learner, Stream, Tuning, load
+from iblurry import Experiment, Hyperparameters, Learner, Stream, load
 from iblurry.data.dataset import Dataset
-from iblurry.dice import Dice
 from iblurry.methods import method
 from iblurry.network.build import build, fresh_row
+from iblurry.rng import Rng
 
 YOUNG, OLD, BLOCK, BLOCKS = 1_000, 100_000, 64, 60
-SELDOM = Tuning(updates_per_sample="1/8")  # an update every eighth sample, or a long stream takes an hour
+SELDOM = Hyperparameters(updates_per_sample="1/8")  # an update every eighth sample, or a long stream takes an hour
 
 
 def main() -> None:
@@ -84,9 +84,9 @@ def update_against_bare(network: str) -> dict[str, float]:
     learner, samples = _walker(Experiment.of("er", spec, network=network), data)
     for _ in range(4 * BLOCK):
         _meet(learner, samples)
-    net = build(network, data.shape, len(data.classes), dice=Dice(1))
+    net = build(network, data.shape, len(data.classes), rng=Rng(1))
     for row in range(len(data.classes)):
-        net.expose(row, *fresh_row(Dice(1), row, net.features))
+        net.expose(row, *fresh_row(Rng(1), row, net.features))
     net.train()
     optimizer = torch.optim.Adam(net.parameters(), 3e-4, fused=True)
     images, labels = torch.randn(16, *data.shape), torch.arange(16) % 10

@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from iblurry.data.dataset import Dataset, Labelled
-from iblurry.data.order import Order
 from iblurry.data.pictures import Pictures
-from iblurry.data.stream import Stream
+from iblurry.streams.order import Order
+from iblurry.streams.stream import Stream
 
 
 def main() -> None:

@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     from iblurry.augment.pipeline import Augment
     from iblurry.data.dataset import Dataset
     from iblurry.data.load import load
-    from iblurry.data.order import Order, i_blurry
-    from iblurry.data.stream import Sample, Stream
     from iblurry.errors import IblurryError, InputError
     from iblurry.estimator import ContinualClassifier as ContinualClassifier
     from iblurry.experiment.experiment import Experiment
-    from iblurry.experiment.run import Often, Result, run
+    from iblurry.experiment.run import CheckpointPolicy, Result, run
     from iblurry.learner import Learner
     from iblurry.live.client import Client
     from iblurry.method import Head, Method, Pace, released
-    from iblurry.methods import METHODS, Tuning, clib, er
+    from iblurry.methods import METHODS, Hyperparameters, clib, er
+    from iblurry.streams.order import Order, i_blurry
+    from iblurry.streams.stream import Stream, StreamItem
 
 _HOMES = {  # opened at the first use of a name: importing torch takes seconds, and `iblurry --help` should not
     "iblurry.augment.pipeline": ("Augment",),
     "iblurry.data.dataset": ("Dataset",),
     "iblurry.data.load": ("load",),
-    "iblurry.data.order": ("Order", "i_blurry"),
-    "iblurry.data.stream": ("Sample", "Stream"),
+    "iblurry.streams.order": ("Order", "i_blurry"),
+    "iblurry.streams.stream": ("StreamItem", "Stream"),
     "iblurry.errors": ("IblurryError", "InputError"),
     "iblurry.estimator": ("ContinualClassifier",),
     "iblurry.experiment.experiment": ("Experiment",),
-    "iblurry.experiment.run": ("Often", "Result", "run"),
+    "iblurry.experiment.run": ("CheckpointPolicy", "Result", "run"),
     "iblurry.learner": ("Learner",),
     "iblurry.live.client": ("Client",),
     "iblurry.method": ("Head", "Method", "Pace", "released"),
-    "iblurry.methods": ("METHODS", "Tuning", "clib", "er"),
+    "iblurry.methods": ("METHODS", "Hyperparameters", "clib", "er"),
 }
 _EXTRA = {"ContinualClassifier"}  # a star import must not need an extra
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -43,21 +43,21 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "METHODS",
     "Augment",
+    "CheckpointPolicy",
     "Client",
     "Dataset",
     "Experiment",
     "Head",
+    "Hyperparameters",
     "IblurryError",
     "InputError",
     "Learner",
     "Method",
-    "Often",
     "Order",
     "Pace",
     "Result",
-    "Sample",
     "Stream",
-    "Tuning",
+    "StreamItem",
     "__version__",
     "clib",
     "er",

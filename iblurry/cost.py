@@ -58,17 +58,17 @@ def bytes_held(learner: Learner) -> dict[str, int]:
     samples that parts hold outside the memory; parts: what else is their state (a teacher, Fisher values); network; and
     the optimizer's moments. A network trained anew for each query takes the place of one that learns nothing online.
     """
-    method, bench, memory = learner.method, learner.bench, learner.bench.memory
+    method, context, memory = learner.method, learner.context, learner.context.memory
     refit, learns = method.refit, bool(method.pace.updates_per_sample)
     sample = _bytes([memory.images[:1], memory.labels[:1]])
     columns = _bytes(memory.state_dict()["columns"]) // (memory.capacity + 1) + memory.written_at.element_size()
-    aside = sample * sum(part.holds(bench.budget) for part in learner.parts.values())
-    network, weights = _bytes(bench.network.state_dict()), _bytes(list(bench.network.parameters()))
+    aside = sample * sum(part.holds(context.budget) for part in learner.parts.values())
+    network, weights = _bytes(context.network.state_dict()), _bytes(list(context.network.parameters()))
     online, study = method.optimizer.moments if learns else 0, refit.optimizer.moments if refit else 0
     is_fresh = refit is not None and not method.readout.needs_boundaries  # else it is the learner's own, started again
     return {
         "memory": memory.capacity * (sample + columns),
-        "stream": sample * method.pace.gather,
+        "stream": sample * method.pace.stream_batch,
         "aside": aside,
         "parts": _bytes([part.state_dict() for part in learner.parts.values()]) - aside,
         "network": network * (1 + (is_fresh and learns)),
@@ -91,7 +91,7 @@ def _load(method: Method, memory: int, classes: int) -> Load:
             f"memory={memory} leaves {method.name} no row: {method.holds(memory)} samples are kept outside the memory. "
             "Give more."
         )
-    streamed = method.pace.gather if method.pace.train_stream else 0
+    streamed = method.pace.stream_batch if method.pace.train_stream else 0
     return Load(
         streamed=streamed,
         batch=streamed + method.rehearsal.joins(capacity),

@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from iblurry.augment.pipeline import Augment, Pipeline
-from iblurry.dice import Dice
 from iblurry.engine.eager import Eager
 from iblurry.engine.optimizer import restore, state_of
 from iblurry.errors import DivergedError, InputError, UnknownLabelError
-from iblurry.memory import Batch, Memory, One
+from iblurry.memory import Batch, Memory, Sample
 from iblurry.method import Method
 from iblurry.network.build import Maker, build, fresh_bias, fresh_row, fresh_weight
+from iblurry.parts.context import Context
 from iblurry.parts.cost import Cost, Passes
 from iblurry.parts.part import spending
-from iblurry.parts.workbench import Workbench
 from iblurry.refitter import Refitter
+from iblurry.rng import Rng
 from iblurry.trainer import Trainer
 
 Label = str | int
@@ -71,11 +71,11 @@ class Learner:
         method.check_budget(memory)
         self.engine = engine or Eager()
         device = self.engine.device
-        dice = Dice(seed)
+        rng = Rng(seed)
         self.image = image
         crop = min(4, min(image[1:]) // 8)
-        self.bench = Workbench(
-            network=self.engine.prepare(build(network, image, rows, dice=dice)).eval(),
+        self.context = Context(
+            network=self.engine.prepare(build(network, image, rows, rng=rng)).eval(),
             memory=Memory(method.capacity(memory), image, device),
             pipeline=Pipeline(
                 augment or Augment(pad=crop, flip=False),
@@ -84,19 +84,19 @@ class Learner:
                 std=tuple(std or [0.25] * image[0]),
                 device=device,
             ),
-            dice=dice,
+            rng=rng,
             budget=memory - method.pace.holds,
             engine=self.engine,
         )
-        self.method = method.attach(self.bench)
+        self.method = method.attach(self.context)
         self.parts = dict(self.method.parts())
         pace = method.pace
-        streamed = pace.gather if pace.train_stream else 0
-        self.trainer = Trainer(self.method, self.bench, streamed=streamed, measure_every=pace.measure_every)
+        streamed = pace.stream_batch if pace.train_stream else 0
+        self.trainer = Trainer(self.method, self.context, streamed=streamed, measure_every=pace.measure_every)
         self.on_refit: Callable[[int, int], None] = lambda done, total: None  # told after each update of a refit
         self.refitter = Refitter(self.trainer, method.refit, tell=lambda *progress: self.on_refit(*progress))
-        self.bench.refit = self.refitter
-        self.gathered: list[One] = []
+        self.context.refit = self.refitter
+        self.gathered: list[Sample] = []
         self.credit = 0  # updates owed, in units of 1 / denominator of updates_per_sample
         self._offer: tuple[tuple[int, ...], dict[str, Passes]] = ((), {})  # what decides what an offer spends, and that
         self._settled: tuple[int, int, int] | None = None  # samples, updates and tasks when the readout last made ready
@@ -106,36 +106,36 @@ class Learner:
 
     def observe(self, image: Images, label: Label) -> None:
         """One labelled sample (uint8, (C, H, W)): meet its class, gather it, and take the updates that are due."""
-        self.method.readout.catch_up()
+        self.method.readout.finish_pending()
         one = self._one(image, label)
-        self.bench.seen += 1
+        self.context.seen += 1
         self.credit += self.method.pace.updates_per_sample.numerator
-        if self.method.readout.claims(one):
+        if self.method.readout.takes(one):
             return
         self.gathered.append(one)
-        if self.method.pace.store == "before":
+        if self.method.pace.store_when == "before":
             self._store(one)
-        if len(self.gathered) == self.method.pace.gather:
+        if len(self.gathered) == self.method.pace.stream_batch:
             self._round()
 
     def end_task(self) -> None:
         """A task ended; parts that know tasks hear of it, the others do not."""
         for purpose, cost in self._spending().items():
-            self.bench.spent.add(purpose, cost.task)
-        self.bench.tasks += 1
+            self.context.spent.add(purpose, cost.task)
+        self.context.tasks += 1
         for part in self.parts.values():
             part.on_boundary()
-        self.method.readout.catch_up()
+        self.method.readout.finish_pending()
 
-    def _one(self, image: Images, label: Label) -> One:
+    def _one(self, image: Images, label: Label) -> Sample:
         pixels = self._pixels(image, self.image, "observe").clone()  # the caller may use the same array again
         name = label.item() if isinstance(label, np.generic | Tensor) else label
         if not isinstance(name, str | int):
             raise InputError(f"The label {label!r} is neither a string nor a whole number.")
-        row = self.bench.network.row_of(name)
+        row = self.context.network.row_of(name)
         if row is None:
             row = self._meet(name)
-        return One(pixels[None], self._head_rows[row : row + 1], row)
+        return Sample(pixels[None], self._head_rows[row : row + 1], row)
 
     def _meet(self, label: Label) -> int:
         """A class never seen before: parts hear of it, then its head row opens in place."""
@@ -144,17 +144,17 @@ class Learner:
             raise UnknownLabelError(
                 f"The label {label!r} was never announced. Announced: {names}. Add it to `classes`."
             )
-        net, dice = self.bench.network, self.bench.dice
+        net, rng = self.context.network, self.context.rng
         row = net.known
         if row < net.rows:  # a full head refuses in expose(), and nothing has changed then
             for part in self.parts.values():
                 part.on_class(row)
         head = self.method.head
-        weight, bias = fresh_row(dice, row, net.features)
+        weight, bias = fresh_row(rng, row, net.features)
         if head.redraw != "own":
-            bias = fresh_bias(dice, row, net.rows, net.features)
+            bias = fresh_bias(rng, row, net.rows, net.features)
         if head.redraw == "all":
-            weight = fresh_weight(dice, row, net.rows, net.features)
+            weight = fresh_weight(rng, row, net.rows, net.features)
         net.expose(label, weight, bias)
         if head.moments == "forget":
             self.trainer.forget_head()
@@ -162,14 +162,14 @@ class Learner:
             self.trainer.forget()
         return row
 
-    def _store(self, one: One) -> None:
-        form = (self.bench.memory.size, self.bench.network.known, self.bench.tasks)
+    def _store(self, one: Sample) -> None:
+        form = (self.context.memory.size, self.context.network.known, self.context.tasks)
         if form != self._offer[0]:
             self._offer = form, {purpose: cost.sample for purpose, cost in self._spending().items()}
         for purpose, passes in self._offer[1].items():
-            self.bench.spent.add(purpose, passes)
-        self.bench.memory.offered += 1
-        self.method.admission.consider(one)
+            self.context.spent.add(purpose, passes)
+        self.context.memory.offered += 1
+        self.method.admission.on_offered(one)
         self.method.admission.admit(one)
 
     def _round(self) -> None:
@@ -180,38 +180,38 @@ class Learner:
         updates, self.credit = divmod(self.credit, pace.updates_per_sample.denominator)
         for left in range(updates - 1, -1, -1):
             self.trainer.update(stream, last_of_round=left == 0)
-        if pace.store == "after":
+        if pace.store_when == "after":
             for one in gathered:
                 self._store(one)
 
     def _spending(self) -> dict[str, Cost]:
         """What parts send through a network now, besides updates, by purpose."""
         pace, rehearsal = self.method.pace, self.method.rehearsal
-        streamed = pace.gather if pace.train_stream else 0
-        joins = rehearsal.joins(min(rehearsal.draws, self.bench.memory.size))
-        return spending(self.parts.values(), self.bench.load(streamed, streamed + joins))
+        streamed = pace.stream_batch if pace.train_stream else 0
+        joins = rehearsal.joins(min(rehearsal.rows_per_update, self.context.memory.size))
+        return spending(self.parts.values(), self.context.load(streamed, streamed + joins))
 
     # ------------------------------------------------------------------------------------------------ answering
 
     def logits(self, images: Images) -> Tensor:
         """The answer to plain images (uint8, (B, C, H, W)), one column per head row; learning is not touched."""
-        if not self.bench.network.known:
+        if not self.context.network.known:
             raise InputError("Nothing was learnt yet, so there is nothing to answer; observe a sample first.")
         pixels = self._pixels(images, (-1, *self.image), "predict")
-        self.method.readout.catch_up()
-        moment, queries = (self.bench.seen, self.bench.updates, self.bench.tasks), self.bench.queries
+        self.method.readout.finish_pending()
+        moment, queries = (self.context.seen, self.context.updates, self.context.tasks), self.context.queries
         if moment != self._settled:
             if queries.is_new("settle", moment):
                 for cost in self._spending().values():
                     queries.add("queries", cost.query)
-            self.method.readout.settle()
+            self.method.readout.prepare()
             self._settled = moment
         queries.forward["queries"] += len(pixels)
         return self.method.readout.logits(pixels)
 
     def probabilities(self, images: Images) -> Tensor:
         """(B, classes met so far), in the order of `labels`."""
-        return self.logits(images)[:, : self.bench.network.known].softmax(1)
+        return self.logits(images)[:, : self.context.network.known].softmax(1)
 
     def predict(self, images: Images) -> list[Label]:
         """The most likely label of each image."""
@@ -220,16 +220,16 @@ class Learner:
     @property
     def labels(self) -> list[Label]:
         """The classes met so far, in the order they came."""
-        return self.bench.network.labels
+        return self.context.network.labels
 
     def check(self) -> None:
         """Raises DivergedError where the loss is no number any more; it never becomes one again."""
         for trainer, what, place in ((self.trainer, "", ""), (self.refitter.trainer, " of a refit", "refit.")):
             if trainer is not None and not trainer.loss.isfinite():
-                loss, rate = float(trainer.loss), trainer.course.schedule.now
+                loss, rate = float(trainer.loss), trainer.training.schedule.lr
                 raise DivergedError(
-                    f"The loss is {loss} after {trainer.bench.updates} updates{what}, at sample {self.bench.seen}; "
-                    f"a lower learning rate ({place}schedule.rate, now {rate:.3g}) usually helps."
+                    f"The loss is {loss} after {trainer.context.updates} updates{what}, at sample {self.context.seen}; "
+                    f"a lower learning rate ({place}schedule.initial_lr, now {rate:.3g}) usually helps."
                 )
 
     # ------------------------------------------------------------------------------------------------ remembering
@@ -238,44 +238,46 @@ class Learner:
         """Everything that a resume needs, by reference: save or copy it before the next sample."""
         pixels = self._together(self.gathered)
         return {
-            "network": dict(self.bench.network.state_dict()),
+            "network": dict(self.context.network.state_dict()),
             "labels": list(self.labels),
             "optimizer": state_of(self.trainer.optimizer),
-            "memory": self.bench.memory.state_dict(),
+            "memory": self.context.memory.state_dict(),
             "parts": {place: part.state_dict() for place, part in self.parts.items()},
             "gathered": {"images": pixels.images, "labels": pixels.labels},
             "refit": self.refitter.state_dict(),
             "counters": {
-                "seen": self.bench.seen,
-                "updates": self.bench.updates,
+                "seen": self.context.seen,
+                "updates": self.context.updates,
                 "credit": self.credit,
-                "tasks": self.bench.tasks,
-                "spent": self.bench.spent.state_dict(),
+                "tasks": self.context.tasks,
+                "spent": self.context.spent.state_dict(),
             },
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from where `state_dict` was taken, bit for bit."""
-        self.bench.network.load_state_dict(state["network"])
-        self.bench.network.labels[:] = state["labels"]
+        self.context.network.load_state_dict(state["network"])
+        self.context.network.labels[:] = state["labels"]
         restore(self.trainer.optimizer, state["optimizer"])
-        self.bench.memory.load_state_dict(state["memory"])
+        self.context.memory.load_state_dict(state["memory"])
         for place, part in self.parts.items():
             part.load_state_dict(state["parts"][place])
         images, labels = state["gathered"]["images"], state["gathered"]["labels"]
-        stage = self.engine.stage
-        self.gathered = [One(stage(i[None]), stage(n[None]), int(n)) for i, n in zip(images, labels, strict=True)]
+        to_device = self.engine.to_device
+        self.gathered = [
+            Sample(to_device(i[None]), to_device(n[None]), int(n)) for i, n in zip(images, labels, strict=True)
+        ]
         counters = state["counters"]
-        self.bench.seen, self.bench.updates = counters["seen"], counters["updates"]
-        self.bench.spent.load_state_dict(counters["spent"])
-        self.credit, self.bench.tasks, self._settled = counters["credit"], counters["tasks"], None
+        self.context.seen, self.context.updates = counters["seen"], counters["updates"]
+        self.context.spent.load_state_dict(counters["spent"])
+        self.credit, self.context.tasks, self._settled = counters["credit"], counters["tasks"], None
         self.refitter.load_state_dict(state["refit"])
 
     # ------------------------------------------------------------------------------------------------ checking
 
-    def _together(self, samples: list[One]) -> Batch:
+    def _together(self, samples: list[Sample]) -> Batch:
         if not samples:
-            return Batch(self.bench.memory.images[:0], self.bench.memory.labels[:0])
+            return Batch(self.context.memory.images[:0], self.context.memory.labels[:0])
         return Batch(torch.cat([one.images for one in samples]), torch.cat([one.labels for one in samples]))
 
     def _pixels(self, images: Images, shape: tuple[int, ...], verb: str) -> Tensor:
@@ -288,4 +290,4 @@ class Learner:
             raise InputError(f"{verb} takes uint8 pixels of shape {want}, not {pixels.dtype} {tuple(pixels.shape)}.")
         if not isinstance(pixels, Tensor):  # torch shares only arrays that may be written to
             pixels = torch.from_numpy(pixels if pixels.flags.writeable and pixels.flags.c_contiguous else pixels.copy())
-        return self.engine.stage(pixels)
+        return self.engine.to_device(pixels)

@@ -15,7 +15,7 @@ class Batch(NamedTuple):
     labels: Tensor  # (B,) int64, head rows
 
 
-class One(NamedTuple):
+class Sample(NamedTuple):
     """One sample: a batch of one whose head row the host knows too."""
 
     images: Tensor  # (1, C, H, W) uint8
@@ -66,11 +66,11 @@ class Memory:
         """A row number of the host's as the tensor the device wants, shape (1,)."""
         return self._rows[number : number + 1]
 
-    def write(self, row: Tensor, one: One) -> None:
+    def write(self, row: Tensor, sample: Sample) -> None:
         """Puts the sample into this row (shape (1,)), whatever was there."""
         self.clock += 1
-        self.images.index_copy_(0, row, one.images)
-        self.labels.index_copy_(0, row, one.labels)
+        self.images.index_copy_(0, row, sample.images)
+        self.labels.index_copy_(0, row, sample.labels)
         self.written_at.index_copy_(0, row, self.clock)
         self.size = min(self.size + 1, self.capacity)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
-from iblurry.course import Course
 from iblurry.errors import InputError
 from iblurry.parts import Admission, Plain, Readout, Reservoir
 from iblurry.parts.part import Part, declared
+from iblurry.training import Training
 
 
 def exact(value: Fraction | int | float | str) -> Fraction:
@@ -36,35 +36,40 @@ class Pace:
     each, a fraction counted exactly) and then begins to gather again.
     """
 
-    gather: int = 8  # samples that start a round
+    stream_batch: int = 8  # samples that start a round
     train_stream: bool = True  # whether the gathered samples are in every batch of their round
     updates_per_sample: Fraction = Fraction(1)
-    store: Literal["before", "after"] = "after"  # when a sample is offered to the memory: before or after its round
+    store_when: Literal["before", "after"] = (
+        "after"  # when a sample is offered to the memory: before or after its round
+    )
     measure_every: int = 1  # updates between two measures of the memory's loss, where a part asks for it
-    counts: Literal["all", "half"] = "all"  # of the samples that wait, how many count against the budget
+    count_waiting: Literal["all", "half"] = "all"  # of the samples that wait, how many count against the budget
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "updates_per_sample", exact(self.updates_per_sample))
-        if self.gather < 1 or self.measure_every < 1:
-            raise InputError(f"{self}: gather and measure_every are at least 1.")
+        if self.stream_batch < 1 or self.measure_every < 1:
+            raise InputError(f"{self}: stream_batch and measure_every are at least 1.")
         if self.updates_per_sample < 0:
             raise InputError(f"{self}: updates_per_sample is not negative.")
-        if self.store not in ("before", "after"):
-            raise InputError(f"Pace(store={self.store!r}): store is 'before' or 'after'.")
-        if self.counts not in ("all", "half"):
-            raise InputError(f"Pace(counts={self.counts!r}): counts is 'all' or, as released for RM, 'half'.")
-        if self.train_stream and self.updates_per_sample * self.gather < 1:
-            enough = f"gather at least {-(-1 // self.updates_per_sample)} or " if self.updates_per_sample else ""
+        if self.store_when not in ("before", "after"):
+            raise InputError(f"Pace(store_when={self.store_when!r}): store_when is 'before' or 'after'.")
+        if self.count_waiting not in ("all", "half"):
             raise InputError(
-                f"{self.gather} samples earn {self.updates_per_sample * self.gather} of an update, so some would never "
-                f"be trained on; {enough}raise updates_per_sample."
+                f"Pace(count_waiting={self.count_waiting!r}): count_waiting is 'all' or, as released for RM, 'half'."
+            )
+        if self.train_stream and self.updates_per_sample * self.stream_batch < 1:
+            least = -(-1 // self.updates_per_sample) if self.updates_per_sample else None
+            enough = f"give a stream_batch of at least {least} or " if least else ""
+            raise InputError(
+                f"{self.stream_batch} samples earn {self.updates_per_sample * self.stream_batch} of an update, so some "
+                f"would never be trained on; {enough}raise updates_per_sample."
             )
 
     @property
     def holds(self) -> int:
         """Samples that wait outside the memory and count against the budget."""
-        waiting = self.gather if self.store == "after" else 0
-        return waiting if self.counts == "all" else waiting // 2
+        waiting = self.stream_batch if self.store_when == "after" else 0
+        return waiting if self.count_waiting == "all" else waiting // 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,21 +87,21 @@ class Head:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method(Course):
+class Method(Training):
     """Experience replay, unless told otherwise: every other method is this with one to six fields changed."""
 
-    slots: ClassVar[dict[str, type[Part]]] = {"admission": Admission, **Course.slots, "readout": Readout}
+    slots: ClassVar[dict[str, type[Part]]] = {"admission": Admission, **Training.slots, "readout": Readout}
 
     name: str = "er"
     pace: Pace = Pace()
     admission: Admission = Reservoir()
     readout: Readout = Plain()
     head: Head = Head()
-    refit: Course | None = None  # how a readout that refits trains on the memory
+    refit: Training | None = None  # how a readout that refits trains on the memory
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pace.updates_per_sample and not self.pace.train_stream and not self.rehearsal.draws:
+        if self.pace.updates_per_sample and not self.pace.train_stream and not self.rehearsal.rows_per_update:
             raise InputError(
                 f"{self.name}: updates are owed but the batch would be empty: the stream is not trained on "
                 f"(pace.train_stream) and {type(self.rehearsal).__name__} rehearses no row."
@@ -111,7 +116,7 @@ class Method(Course):
             return
         if not self.readout.refits:
             raise InputError(f"{self.name}: there is a `refit` but {readout} never trains; leave it out or use Refit.")
-        if not self.refit.rehearsal.draws:
+        if not self.refit.rehearsal.rows_per_update:
             nothing = type(self.refit.rehearsal).__name__
             raise InputError(f"{self.name}: {nothing} rehearses no row, so a refit learns nothing; use Shuffled.")
         for place, part in self.refit.parts():
@@ -147,12 +152,12 @@ class Method(Course):
     def released(self) -> Self:
         """The method as the authors' released program runs it: parts' own variants, the bias redrawn, B/2 held."""
         made = super().released()
-        stream_only = self.pace.train_stream and not any(part.draws for _, part in self.parts())
+        stream_only = self.pace.train_stream and not any(part.rows_per_update for _, part in self.parts())
         return dataclasses.replace(
             made,
             name=f"{self.name}-released",
             head=dataclasses.replace(self.head, redraw="bias" if self.head.redraw == "own" else self.head.redraw),
-            pace=dataclasses.replace(self.pace, counts="half" if stream_only else self.pace.counts),
+            pace=dataclasses.replace(self.pace, count_waiting="half" if stream_only else self.pace.count_waiting),
             refit=self.refit and self.refit.released(),
         )
 
@@ -168,7 +173,7 @@ class Method(Course):
             if name in data:
                 values[name] = group(**data[name])
         if data.get("refit") is not None:
-            values["refit"] = Course.from_json(data["refit"])
+            values["refit"] = Training.from_json(data["refit"])
         return super().from_json(values)
 
 

@@ -41,18 +41,18 @@ def golden() -> dict[str, Any]:
 def make_bench():
     """A workbench with a memory of `capacity` 1x8x8 images and a small network of `rows` classes."""
     from iblurry.augment.pipeline import Augment, Pipeline
-    from iblurry.dice import Dice
     from iblurry.memory import Memory
     from iblurry.network.build import build, fresh_row
-    from iblurry.parts.workbench import Workbench
+    from iblurry.parts.context import Context
+    from iblurry.rng import Rng
 
-    def make(capacity: int, rows: int = 4, seed: int = 1) -> Workbench:
-        image, dice = (1, 8, 8), Dice(seed)
-        network = build("mlp", image, rows, dice=dice).eval()
+    def make(capacity: int, rows: int = 4, seed: int = 1) -> Context:
+        image, rng = (1, 8, 8), Rng(seed)
+        network = build("mlp", image, rows, rng=rng).eval()
         for row in range(rows):
-            network.expose(row, *fresh_row(dice, row, network.features))
+            network.expose(row, *fresh_row(rng, row, network.features))
         pipeline = Pipeline(Augment(pad=1), shape=image, mean=(0.5,), std=(0.25,))
-        return Workbench(network=network, memory=Memory(capacity, image), pipeline=pipeline, dice=dice, budget=capacity)
+        return Context(network=network, memory=Memory(capacity, image), pipeline=pipeline, rng=rng, budget=capacity)
 
     return make
 
@@ -62,15 +62,15 @@ def offer():
     """Offers a sample of this class to a part's memory, the way the learner does; returns its row."""
     import torch
 
-    from iblurry.memory import One
+    from iblurry.memory import Sample
 
     def give(admission: Any, label: int, value: int = 0) -> int:
-        memory = admission.bench.memory
+        memory = admission.context.memory
         rng = np.random.default_rng(1000 * label + value)
         pixels = torch.from_numpy(rng.integers(0, 256, (1, 1, 8, 8), dtype=np.uint8))
-        one = One(pixels, torch.tensor([label]), label)
+        one = Sample(pixels, torch.tensor([label]), label)
         memory.offered += 1
-        admission.consider(one)
+        admission.on_offered(one)
         return int(admission.admit(one))
 
     return give

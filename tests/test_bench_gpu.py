@@ -72,7 +72,7 @@ def test_what_a_course_holds(courses):
     assert [seen for _, seen in course.counters] == [20, 40, 60]
     assert course.counters[-1][0] == 56
     assert len(course.answers) == 3
-    assert len(course.dice) >= 56 * 6
+    assert len(course.rng) >= 56 * 6
     assert not torch.equal(course.answers[0], course.answers[2])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.gpu import resume
 from iblurry.errors import InputError
-from iblurry.experiment import walk as running
+from iblurry.experiment import run_loop as running
 
 pytestmark = pytest.mark.usefixtures("little_to_collect")
 

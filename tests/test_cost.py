@@ -13,12 +13,12 @@ from torch import nn
 from iblurry.cost import Total, cost, stores
 from iblurry.errors import InputError
 from iblurry.method import KINDS, Pace
-from iblurry.methods import METHODS, Tuning, bic, clib, er, mir
+from iblurry.methods import METHODS, Hyperparameters, bic, clib, er, mir
 from iblurry.network.network import Network
 from iblurry.parts import BiasCorrected, Importance, Interfered, Uniform
 from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import known_parts
-from tests.laws.lawful import LAWFUL, TUNING, new_learner
+from tests.laws.lawful import HYPERPARAMETERS, LAWFUL, new_learner
 
 BUDGET = 54  # 4 wait outside ER's memory; a tenth of the other 50 is one validation sample for each of 5 classes
 
@@ -32,11 +32,11 @@ def _quick(method):
 
 METERED = {
     **{name: _quick(method) for name, method in LAWFUL.items()},
-    "mir-few": mir(TUNING, rehearsal=Interfered(count=2, candidates=5)),
-    "mir-memory-only": mir(TUNING, pace=Pace(gather=1, train_stream=False, store="before")),
-    "er-thrice": er(Tuning(batch=6, updates_per_sample=3)),
-    "clib-all-rows": clib(TUNING, rehearsal=Uniform(count=BUDGET)),
-    "bic-more-aside": bic(TUNING, readout=BiasCorrected(share=0.3)),
+    "mir-few": mir(HYPERPARAMETERS, rehearsal=Interfered(count=2, candidates=5)),
+    "mir-memory-only": mir(HYPERPARAMETERS, pace=Pace(stream_batch=1, train_stream=False, store_when="before")),
+    "er-thrice": er(Hyperparameters(batch=6, updates_per_sample=3)),
+    "clib-all-rows": clib(HYPERPARAMETERS, rehearsal=Uniform(count=BUDGET)),
+    "bic-more-aside": bic(HYPERPARAMETERS, readout=BiasCorrected(share=0.3)),
 }
 PERIOD = 24  # samples: whole rounds and whole spans between two measures for all of the above
 
@@ -73,7 +73,7 @@ def test_declared_is_counted(name, meter, samples, questions):
         learner.observe(*next(endless))
         if at in (20, 40):
             learner.end_task()
-    assert learner.bench.memory.full or method.admission.keeps_all
+    assert learner.context.memory.full or method.admission.keeps_all
     assert len(learner.labels) == 5
     meter()
 
@@ -112,7 +112,7 @@ def test_the_paper_s_methods_at_the_paper_s_size():
 
 
 def test_the_pace_is_in_it():
-    slow = clib(Tuning(updates_per_sample="1/4", measure_every=10))
+    slow = clib(Hyperparameters(updates_per_sample="1/4", measure_every=10))
     assert cost(slow, 500).sample == Passes((16 + 50) / 4, 16 / 4)
     assert cost(dataclasses.replace(slow, admission=Importance(decrease="running")), 500).sample.forward == 66 / 4 + 1
 
@@ -135,8 +135,8 @@ OURS = [part for part in PARTS if part.__module__.startswith("iblurry.")]
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
 def test_what_is_stored_is_said(kind, make_bench):
     """A part that keeps more than single numbers names it, and no other does."""
-    bench = make_bench(40)
-    kept = vars(kind().attach(bench)).items()
+    context = make_bench(40)
+    kept = vars(kind().attach(context)).items()
     assert any(size > 1 for name, value in kept if name != "bench" for size in sizes(value)) == bool(kind.stores)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.gpu import __main__ as bench
+from benchmarks.gpu import __main__ as context
 from benchmarks.gpu import resume
 from iblurry import ContinualClassifier
 from iblurry.methods import METHODS
@@ -72,7 +72,7 @@ def test_commands_of_the_gpu_page():
     """Those that are not the program's own."""
     others = [shlex.split(command) for command in commands(DOCS / "gpu.md") if not command.startswith("iblurry")]
     makefile = (ROOT / "Makefile").read_text()
-    parsers = {"benchmarks.gpu": bench.parser(), "benchmarks.gpu.resume": resume.parser()}
+    parsers = {"benchmarks.gpu": context.parser(), "benchmarks.gpu.resume": resume.parser()}
     assert {words[0] for words in others} == {"make", "python"}
     for program, *words in others:
         if program == "make":

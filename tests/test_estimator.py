@@ -13,9 +13,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_sp
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import QuantileTransformer
 
-from iblurry import Augment, ContinualClassifier, Learner, Tuning, clib
-from iblurry.dice import Dice
+from iblurry import Augment, ContinualClassifier, Hyperparameters, Learner, clib
 from iblurry.parts import Constant
+from iblurry.rng import Rng
 from tests.laws.lawful import assert_same_state
 
 RNG = np.random.default_rng(0)
@@ -48,7 +48,7 @@ def test_in_how_many_calls_rows_come_makes_no_difference(X, y, method):
 
 def test_partial_fit_is_a_learner_that_observes():
     model = small(network="convnet").partial_fit(PICTURES, TENS)
-    learner = Learner(clib(Tuning(batch=8)), image=(1, 8, 8), memory=20, classes=10)
+    learner = Learner(clib(Hyperparameters(batch=8)), image=(1, 8, 8), memory=20, classes=10)
     for image, label in zip(PICTURES, TENS, strict=True):
         learner.observe(image, label)
     assert_same_state(state(model), learner.state_dict())
@@ -60,23 +60,23 @@ def test_fit_begins_again_and_passes_in_the_orders_of_the_dice():
     model = small(epochs=2, random_state=5).partial_fit(PICTURES[:9], TENS[:9]).fit(PICTURES, TENS)
     other = small(random_state=5)
     for epoch in range(2):
-        order = Dice(5).permutation("a pass of fit", epoch, 30)
+        order = Rng(5).permutation("a pass of fit", epoch, 30)
         other.partial_fit(PICTURES[order], TENS[order])
     assert_same_state(state(model), state(other))
-    assert model.learner_.bench.seen == 60
+    assert model.learner_.context.seen == 60
 
 
 def test_the_scale_is_that_of_all_rows_each_counted_once():
     model = small(epochs=3).fit(TABLE[:25], WORDS[:25])
-    assert int(model.learner_.bench.network.body.met) == 25
-    numbers = model.partial_fit(TABLE[25:], WORDS[25:]).learner_.bench.network.body
+    assert int(model.learner_.context.network.body.met) == 25
+    numbers = model.partial_fit(TABLE[25:], WORDS[25:]).learner_.context.network.body
     assert int(numbers.met) == 40
     np.testing.assert_allclose(numbers.mean.numpy(), TABLE.astype(np.float32).mean(0, dtype=np.float64), rtol=1e-9)
 
 
 def test_a_table_is_neither_cropped_nor_mixed_and_images_are():
     def augment(model):
-        return model.learner_.bench.pipeline.augment
+        return model.learner_.context.pipeline.augment
 
     still = Augment(pad=0, flip=False, cutmix=0.0)
     assert augment(small().partial_fit(TABLE, WORDS)) == still
@@ -87,10 +87,10 @@ def test_a_table_is_neither_cropped_nor_mixed_and_images_are():
 
 
 def test_a_method_put_together_is_used_as_it_is():
-    chosen = clib(Tuning(batch=4, updates_per_sample=2), schedule=Constant(rate=1e-3))
+    chosen = clib(Hyperparameters(batch=4, updates_per_sample=2), schedule=Constant(initial_lr=1e-3))
     model = ContinualClassifier(method=chosen, memory=20).partial_fit(TABLE, WORDS)
-    assert model.learner_.bench.updates == 80
-    assert model.learner_.method.schedule.rate == 1e-3
+    assert model.learner_.context.updates == 80
+    assert model.learner_.method.schedule.initial_lr == 1e-3
     assert "bench" not in vars(chosen.schedule)
 
 
@@ -125,7 +125,7 @@ def test_colour_images_learn_with_a_convnet():
     y = np.arange(60) % 3
     X[np.arange(60), y] += 120  # each class has its colour
     model = small(memory=40).fit(X, y)
-    assert type(model.learner_.bench.network.body).__name__ == "ConvNet"
+    assert type(model.learner_.context.network.body).__name__ == "ConvNet"
     assert model.score(X, y) > 0.9
 
 
@@ -159,7 +159,7 @@ def test_answers_do_not_depend_on_the_rows_beside():
 
 def test_the_random_state_decides():
     def weights(**options):
-        return small(**options).fit(TABLE, WORDS).learner_.bench.network.head.weight
+        return small(**options).fit(TABLE, WORDS).learner_.context.network.head.weight
 
     assert torch.equal(weights(), weights(random_state=np.int64(1)))
     assert not torch.equal(weights(), weights(random_state=2))
@@ -187,7 +187,7 @@ def test_a_pipeline_searched_on_a_grid():
     search = GridSearchCV(pipeline, {"model__updates_per_sample": np.array([0.125, 2.0])}, cv=2).fit(X[::2], y[::2])
     assert search.best_params_["model__updates_per_sample"] == 2.0
     assert search.best_score_ > 0.85
-    assert search.best_estimator_["model"].learner_.bench.updates == 150
+    assert search.best_estimator_["model"].learner_.context.updates == 150
 
 
 def test_cross_validation_of_images():
@@ -197,7 +197,7 @@ def test_cross_validation_of_images():
 
 
 def test_a_clone_has_the_parameters_and_learnt_nothing():
-    chosen = clib(Tuning(batch=8))
+    chosen = clib(Hyperparameters(batch=8))
     model = ContinualClassifier(method=chosen, memory=20, shape=(1, 8, 8)).fit(PICTURES, TENS)
     copy = clone(model)
     assert copy.get_params() == model.get_params()
@@ -211,8 +211,8 @@ def test_a_clone_has_the_parameters_and_learnt_nothing():
 def test_parameters_set_later_count_from_the_next_beginning():
     model = small().partial_fit(TABLE, WORDS).set_params(memory=10, random_state=3)
     model.partial_fit(TABLE, WORDS)
-    assert model.learner_.bench.memory.capacity == 20
-    assert model.fit(TABLE, WORDS).learner_.bench.memory.capacity == 10
+    assert model.learner_.context.memory.capacity == 20
+    assert model.fit(TABLE, WORDS).learner_.context.memory.capacity == 10
 
 
 # ---------------------------------------------------------------------------------------------------------- how well

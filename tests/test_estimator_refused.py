@@ -37,7 +37,10 @@ from tests.test_estimator import PICTURES, TABLE, TENS, WORDS, small
         ({"updates_per_sample": 0}, "updates_per_sample=0: nothing would be learnt; give more than 0"),
         ({"updates_per_sample": "-1/2"}, "updates_per_sample=-1/2: nothing would be learnt"),
         ({"updates_per_sample": 0.0, "method": "er"}, "updates_per_sample=0.0: nothing would be learnt"),
-        ({"method": clib(pace=Pace(gather=1, train_stream=False, updates_per_sample=0))}, "nothing would be learnt"),
+        (
+            {"method": clib(pace=Pace(stream_batch=1, train_stream=False, updates_per_sample=0))},
+            "nothing would be learnt",
+        ),
         ({"network": ["mlp"]}, "There is no network called"),
         ({"augment": 5}, "augment=5 is neither an Augment"),
         ({"shape": 5}, r"shape=5: the shape of an image is \(channels, height, width\), such as \(3, 32, 32\)"),
@@ -95,7 +98,7 @@ def test_rows_are_refused_whole_and_nothing_changes(X, y, classes, sentence):
         ({}, TABLE[:, :2], WORDS.astype("S"), InputError),
         ({}, TABLE[:, :2], TABLE[:, 0], ValueError),
         ({}, np.zeros((40, 4, 4)), WORDS, InputError),
-        ({"method": clib(schedule=Constant(rate=1e30)), "batch_size": 16}, TABLE[:, :2], WORDS, DivergedError),
+        ({"method": clib(schedule=Constant(initial_lr=1e30)), "batch_size": 16}, TABLE[:, :2], WORDS, DivergedError),
     ],
     ids=["classes", "memory", "method", "epochs", "shape", "bytes", "regression", "small", "diverged"],
 )
@@ -139,7 +142,7 @@ def test_images_of_another_shape_are_refused_later():
 
 def test_a_loss_that_is_no_number_is_told():
     with pytest.raises(DivergedError, match="a lower learning rate"):
-        ContinualClassifier(method=clib(schedule=Constant(rate=1e30)), memory=20).fit(TABLE, WORDS)
+        ContinualClassifier(method=clib(schedule=Constant(initial_lr=1e30)), memory=20).fit(TABLE, WORDS)
 
 
 # ------------------------------------------------------------------------------------------------------------ the door

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from iblurry import ContinualClassifier
-from iblurry.methods import METHODS, Tuning, clib
+from iblurry.methods import METHODS, Hyperparameters, clib
 from iblurry.parts import Adaptive, Admission
 from tests.laws.lawful import assert_same_state
 
@@ -24,7 +24,7 @@ class Eldest(Admission):
     """A full memory gives up the sample it has held longest."""
 
     def place(self, one):
-        return self.bench.memory.written_at[:-1].argmin(0, keepdim=True)
+        return self.context.memory.written_at[:-1].argmin(0, keepdim=True)
 
 
 def by_joblib(model, folder):
@@ -57,7 +57,7 @@ def test_a_pickled_one_goes_on_as_if_it_never_had_been(method, stop):
     saved = pickle.dumps(model)
     model.partial_fit(X[stop:], Y[stop:])
     loaded = pickle.loads(saved)
-    assert loaded.learner_.bench.seen == stop
+    assert loaded.learner_.context.seen == stop
     loaded.partial_fit(X[stop:], Y[stop:])
     assert_same_state(loaded.learner_.state_dict(), model.learner_.state_dict())
     assert loaded.predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
@@ -67,7 +67,7 @@ def test_a_pickled_one_goes_on_as_if_it_never_had_been(method, stop):
 
 @pytest.mark.parametrize("way", COPIES)
 def test_copies_share_nothing(way, tmp_path):
-    adaptive = clib(Tuning(batch=8), schedule=Adaptive(trial=2, ignore=2, history=3), admission=Eldest())
+    adaptive = clib(Hyperparameters(batch=8), schedule=Adaptive(trial=2, ignore=2, history=3), admission=Eldest())
     model = ContinualClassifier(method=adaptive, memory=20).partial_fit(X[:30], Y[:30])
     before = pickle.dumps(model)
     copied = COPIES[way](model, tmp_path)

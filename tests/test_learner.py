@@ -9,7 +9,7 @@ from iblurry.errors import DivergedError, InputError, UnknownLabelError
 from iblurry.experiment.settings import setting
 from iblurry.learner import Learner
 from iblurry.method import Head, exact
-from iblurry.methods import Tuning, clib, er
+from iblurry.methods import Hyperparameters, clib, er
 from iblurry.parts import Constant, Exponential
 
 RNG = np.random.default_rng(0)
@@ -42,7 +42,7 @@ class Counting(Learner):
 
     def _count(self, stream, *, last_of_round):
         self.rounds[-1] += 1
-        self.bench.updates += 1
+        self.context.updates += 1
 
 
 @pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "tinyimagenet", "imagenet"])
@@ -51,26 +51,26 @@ def test_updates_golden(golden, dataset):
     row = next(r for r in golden["updates"]["rows"] if r[0] == dataset)
     _, stream, per_sample, batch, half, total, evaluations = row
     usual = setting(dataset)
-    assert (usual.tuning.batch, exact(usual.tuning.updates_per_sample)) == (batch, per_sample)
+    assert (usual.hyperparameters.batch, exact(usual.hyperparameters.updates_per_sample)) == (batch, per_sample)
     assert stream // usual.query_every == evaluations
-    tuning = usual.tuning
+    hyperparameters = usual.hyperparameters
     pixel = np.zeros((1, 1, 1), dtype=np.uint8)
     options = {"image": (1, 1, 1), "classes": 1, "memory": 2 * batch, "network": "mlp", "augment": Augment(pad=0)}
-    counting = Counting(er(tuning), **options)
+    counting = Counting(er(hyperparameters), **options)
     for _ in range(4 * half):
         counting.observe(pixel, 0)
     assert counting.rounds == [golden["updates"]["er_iterations_per_stream_batch"][dataset]] * 4
-    counting = Counting(clib(tuning), **options)
+    counting = Counting(clib(hyperparameters), **options)
     short = 1000 + stream % 1000
     for _ in range(short):
         counting.observe(pixel, 0)
-    assert counting.bench.updates == int(short * per_sample)
+    assert counting.context.updates == int(short * per_sample)
     assert int(stream * per_sample) == total
 
 
 def test_a_fraction_is_counted_exactly():
     counting = Counting(
-        clib(Tuning(updates_per_sample=0.1)),
+        clib(Hyperparameters(updates_per_sample=0.1)),
         image=(1, 1, 1),
         classes=1,
         memory=20,
@@ -79,9 +79,9 @@ def test_a_fraction_is_counted_exactly():
     )
     fired = []
     for n in range(1, 41):
-        before = counting.bench.updates
+        before = counting.context.updates
         counting.observe(np.zeros((1, 1, 1), dtype=np.uint8), 0)
-        if counting.bench.updates > before:
+        if counting.context.updates > before:
             fired.append(n)
     assert fired == [10, 20, 30, 40]  # binary tenths would fire after 11
 
@@ -92,15 +92,15 @@ def test_er_trains_on_a_sample_before_it_can_be_in_memory_and_clib_after():
     def watch(learner, name):
         step = learner.trainer._step
 
-        def watched(stream, drawn, throw, measure):
-            seen.setdefault(name, []).append((len(stream.labels), learner.bench.memory.size, learner.bench.seen))
-            return step(stream, drawn, throw, measure)
+        def watched(stream, drawn, params, measure):
+            seen.setdefault(name, []).append((len(stream.labels), learner.context.memory.size, learner.context.seen))
+            return step(stream, drawn, params, measure)
 
         learner.trainer._step = watched
         return learner
 
-    feed(watch(learner_of(er(Tuning(batch=8))), "er"), [0] * 8)
-    feed(watch(learner_of(clib(Tuning(batch=8))), "clib"), [0] * 3)
+    feed(watch(learner_of(er(Hyperparameters(batch=8))), "er"), [0] * 8)
+    feed(watch(learner_of(clib(Hyperparameters(batch=8))), "clib"), [0] * 3)
     assert seen["er"] == [(4, 0, 4)] * 4 + [(4, 4, 8)] * 4
     assert seen["clib"] == [(0, 1, 1), (0, 2, 2), (0, 3, 3)]
 
@@ -110,20 +110,20 @@ def test_er_trains_on_a_sample_before_it_can_be_in_memory_and_clib_after():
 )
 def test_capacities_golden(golden, name):
     budget, batch = (int(word.split("=")[1]) for word in name.split()[1:])
-    assert er(Tuning(batch=batch)).capacity(budget) == golden["reservoir"]["effective_sizes"][name]
-    assert clib(Tuning(batch=batch)).capacity(budget) == budget
+    assert er(Hyperparameters(batch=batch)).capacity(budget) == golden["reservoir"]["effective_sizes"][name]
+    assert clib(Hyperparameters(batch=batch)).capacity(budget) == budget
 
 
 def test_a_new_class_leaves_old_rows_alone_and_starts_the_head_again_for_er():
-    learner = learner_of(er(Tuning(batch=8), schedule=Exponential(gamma=0.9)))
+    learner = learner_of(er(Hyperparameters(batch=8), schedule=Exponential(gamma=0.9)))
     feed(learner, [0, 1] * 4)
-    net = learner.bench.network
+    net = learner.context.network
     before = net.head.weight.detach().clone(), net.head.bias.detach().clone()
     state = learner.trainer.optimizer.state
     body = next(iter(net.body_parameters()))
     steps = float(state[body]["step"])
     assert steps == 8
-    assert learner.method.schedule.now < 3e-4
+    assert learner.method.schedule.lr < 3e-4
     learner.observe(picture(), 2)
     assert torch.equal(net.head.weight[:2], before[0][:2])
     assert torch.equal(net.head.bias[:2], before[1][:2])
@@ -131,13 +131,13 @@ def test_a_new_class_leaves_old_rows_alone_and_starts_the_head_again_for_er():
     for parameter in (net.head.weight, net.head.bias):
         assert all(not values.any() for values in state[parameter].values())
     assert float(state[body]["step"]) == steps
-    assert learner.method.schedule.now == 3e-4
+    assert learner.method.schedule.lr == 3e-4
 
 
 def test_clib_carries_the_head_state_over():
-    learner = learner_of(clib(Tuning(batch=8)))
+    learner = learner_of(clib(Hyperparameters(batch=8)))
     feed(learner, [0, 1] * 4)
-    state = learner.trainer.optimizer.state[learner.bench.network.head.weight]
+    state = learner.trainer.optimizer.state[learner.context.network.head.weight]
     moments, steps = state["exp_avg"].clone(), float(state["step"])
     learner._meet(2)
     assert float(state["step"]) == steps == 8
@@ -151,9 +151,9 @@ def test_clib_carries_the_head_state_over():
 )
 def test_first_adam_step_of_a_new_row(moments, ratio):
     """A fresh state moves by the rate; a carried step counter t by rate * (1-b1)/(1-b1^t) * sqrt((1-b2^t)/(1-b2))."""
-    learner = learner_of(clib(Tuning(batch=8), head=Head(moments=moments), schedule=Constant(rate=1e-3)))
+    learner = learner_of(clib(Hyperparameters(batch=8), head=Head(moments=moments), schedule=Constant(initial_lr=1e-3)))
     feed(learner, [0, 1] * 4)
-    net = learner.bench.network
+    net = learner.context.network
     row = learner._meet(2)
     before = net.head.weight[row].detach().clone()
     feed(learner, [2])
@@ -165,9 +165,9 @@ def test_first_adam_step_of_a_new_row(moments, ratio):
 
 
 def test_released_head_draws_the_whole_bias_again():
-    learner = learner_of(er(Tuning(batch=8), head=Head(redraw="bias")), network="mlp")
+    learner = learner_of(er(Hyperparameters(batch=8), head=Head(redraw="bias")), network="mlp")
     feed(learner, [0, 1] * 4)
-    net = learner.bench.network
+    net = learner.context.network
     weight, bias = net.head.weight.detach().clone(), net.head.bias.detach().clone()
     learner._meet(2)
     assert torch.equal(net.head.weight[:2], weight[:2])
@@ -176,13 +176,13 @@ def test_released_head_draws_the_whole_bias_again():
 
 
 def test_leftover_samples_wait():
-    learner = learner_of(er(Tuning(batch=8)))
+    learner = learner_of(er(Hyperparameters(batch=8)))
     feed(learner, [0] * 11)
-    assert (learner.bench.updates, len(learner.gathered), learner.bench.memory.offered) == (8, 3, 8)
+    assert (learner.context.updates, len(learner.gathered), learner.context.memory.offered) == (8, 3, 8)
 
 
 def test_any_label_that_can_be_a_key():
-    learner = learner_of(er(Tuning(batch=4)), classes=["ship", "a b", 7])
+    learner = learner_of(er(Hyperparameters(batch=4)), classes=["ship", "a b", 7])
     feed(learner, ["ship", 7, "a b", "ship"])
     assert learner.labels == ["ship", 7, "a b"]
     assert set(learner.predict(np.stack([picture() for _ in range(5)]))) <= {"ship", 7, "a b"}
@@ -192,12 +192,12 @@ def test_any_label_that_can_be_a_key():
 
 
 def test_tensors_and_arrays_are_the_same_to_it():
-    one, other = learner_of(clib(Tuning(batch=8))), learner_of(clib(Tuning(batch=8)))
+    one, other = learner_of(clib(Hyperparameters(batch=8))), learner_of(clib(Hyperparameters(batch=8)))
     for label in [0, 1, 0, 2]:
         image = picture()
         one.observe(image, label)
         other.observe(torch.from_numpy(image), label)
-    assert torch.equal(one.bench.network.head.weight, other.bench.network.head.weight)
+    assert torch.equal(one.context.network.head.weight, other.context.network.head.weight)
 
 
 def test_numbers_of_numpy_and_torch_are_whole_numbers_too():
@@ -212,14 +212,14 @@ def test_numbers_of_numpy_and_torch_are_whole_numbers_too():
 
 
 def test_the_caller_may_use_its_array_again():
-    one, other = learner_of(er(Tuning(batch=8))), learner_of(er(Tuning(batch=8)))
+    one, other = learner_of(er(Hyperparameters(batch=8))), learner_of(er(Hyperparameters(batch=8)))
     frame = np.zeros((1, 8, 8), dtype=np.uint8)
     for label in [0, 1, 0, 1]:
         frame[:] = picture()
         one.observe(frame, label)
         other.observe(frame.copy(), label)
-    assert torch.equal(one.bench.network.head.weight, other.bench.network.head.weight)
-    assert torch.equal(one.bench.memory.images, other.bench.memory.images)
+    assert torch.equal(one.context.network.head.weight, other.context.network.head.weight)
+    assert torch.equal(one.context.memory.images, other.context.memory.images)
 
 
 def test_arrays_that_are_read_only_or_turned_are_fine():
@@ -246,7 +246,7 @@ def test_wrong_images_are_refused_and_nothing_changes(image, words):
     with pytest.raises(InputError, match=words):
         learner.observe(image, 0)
     assert learner.labels == []
-    assert learner.bench.seen == 0
+    assert learner.context.seen == 0
 
 
 def test_a_label_never_announced_is_refused_and_nothing_changes():
@@ -255,16 +255,16 @@ def test_a_label_never_announced_is_refused_and_nothing_changes():
     with pytest.raises(UnknownLabelError, match=r"'cow' was never announced.*'cat', 'dog'"):
         learner.observe(picture(), "cow")
     assert learner.labels == ["cat"]
-    assert learner.bench.seen == 1
+    assert learner.context.seen == 1
 
 
 def test_one_class_more_than_the_head_has_rows():
-    learner = learner_of(clib(Tuning(batch=4)), classes=2)
+    learner = learner_of(clib(Hyperparameters(batch=4)), classes=2)
     feed(learner, [0, 1])
     with pytest.raises(UnknownLabelError, match="2"):
         learner.observe(picture(), 2)
     assert learner.labels == [0, 1]
-    assert learner.bench.seen == 2
+    assert learner.context.seen == 2
 
 
 def test_a_question_before_the_first_sample():
@@ -272,7 +272,7 @@ def test_a_question_before_the_first_sample():
         learner_of(er()).predict(np.stack([picture()]))
 
 
-@pytest.mark.parametrize("method, least", [(er(), 16), (clib(), 16), (er(Tuning(batch=32)), 32)])
+@pytest.mark.parametrize("method, least", [(er(), 16), (clib(), 16), (er(Hyperparameters(batch=32)), 32)])
 def test_the_least_memory(method, least):
     learner_of(method, memory=least)
     with pytest.raises(InputError, match=f"memory={least - 1} is too small.*the least is {least}"):
@@ -280,11 +280,11 @@ def test_the_least_memory(method, least):
 
 
 def test_a_loss_that_is_no_number_is_found_and_said_where():
-    learner = learner_of(er(Tuning(batch=4), schedule=Constant(rate=1e-3)))
+    learner = learner_of(er(Hyperparameters(batch=4), schedule=Constant(initial_lr=1e-3)))
     feed(learner, [0, 1] * 2)
     learner.check()
     with torch.no_grad():
-        learner.bench.network.head.weight[0, 0] = float("nan")
+        learner.context.network.head.weight[0, 0] = float("nan")
     feed(learner, [0, 1] * 2)
     with pytest.raises(DivergedError, match="The loss is nan after 8 updates, at sample 8"):
         learner.check()

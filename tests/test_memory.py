@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import torch
 
-from iblurry.memory import Memory, One
+from iblurry.memory import Memory, Sample
 
 
 def one(label, value):
-    return One(torch.full((1, 1, 2, 2), value, dtype=torch.uint8), torch.tensor([label]), label)
+    return Sample(torch.full((1, 1, 2, 2), value, dtype=torch.uint8), torch.tensor([label]), label)
 
 
 def test_rows_fill_in_order_and_the_discard_row_swallows():

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from iblurry.course import Course
 from iblurry.engine.optimizer import SGD
 from iblurry.errors import InputError
 from iblurry.method import Head, Method, Pace
 from iblurry.methods import clib, gdumb
 from iblurry.parts import Adaptive, Elastic, Nothing, Refit, Uniform
+from iblurry.training import Training
 
 
 @pytest.mark.parametrize(
@@ -16,18 +16,18 @@ from iblurry.parts import Adaptive, Elastic, Nothing, Refit, Uniform
         (lambda: Method(admission=Uniform()), "admission takes a Admission"),
         (lambda: Method(terms=()), "terms is empty"),
         (lambda: Method(pace=Pace(train_stream=False), rehearsal=Nothing()), "the batch would be empty"),
-        (lambda: Pace(gather=4, updates_per_sample="1/8"), "gather at least 8"),
-        (lambda: Pace(gather=0), "at least 1"),
+        (lambda: Pace(stream_batch=4, updates_per_sample="1/8"), "stream_batch of at least 8"),
+        (lambda: Pace(stream_batch=0), "at least 1"),
         (lambda: Pace(updates_per_sample="much"), "'much' is no fraction"),
-        (lambda: Pace(store="never"), "'before' or 'after'"),
+        (lambda: Pace(store_when="never"), "'before' or 'after'"),
         (lambda: Head(moments="lose"), "'forget', 'keep' or 'rebuild'"),
         (lambda: Head(redraw="some"), "'own', 'bias' or 'all'"),
-        (lambda: Pace(counts="none"), "'all' or"),
+        (lambda: Pace(count_waiting="none"), "'all' or"),
         (lambda: Method(readout=Refit()), "Refit trains on the memory but `refit` does not say how"),
-        (lambda: Method(refit=Course()), "Plain never trains"),
-        (lambda: gdumb(refit=Course(rehearsal=Nothing())), "a refit learns nothing"),
-        (lambda: gdumb(refit=Course(schedule=Adaptive())), "Adaptive at refit.schedule lives on the stream"),
-        (lambda: gdumb(refit=Course(terms=(Elastic(),))), "Elastic at refit.terms.0 lives on the stream"),
+        (lambda: Method(refit=Training()), "Plain never trains"),
+        (lambda: gdumb(refit=Training(rehearsal=Nothing())), "a refit learns nothing"),
+        (lambda: gdumb(refit=Training(schedule=Adaptive())), "Adaptive at refit.schedule lives on the stream"),
+        (lambda: gdumb(refit=Training(terms=(Elastic(),))), "Elastic at refit.terms.0 lives on the stream"),
         (lambda: gdumb(readout=Refit(frozen_norm=True)), "a fresh network has no statistics"),
         (lambda: gdumb(readout=Refit(at="dawn")), "'query', 'boundary' or 'end'"),
         (lambda: gdumb(readout=Refit(epochs=0)), "at least 1 epoch"),

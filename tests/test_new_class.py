@@ -8,20 +8,20 @@ import torch
 
 from iblurry.augment.pipeline import Augment
 from iblurry.learner import Learner
-from iblurry.methods import Tuning, method
+from iblurry.methods import Hyperparameters, method
 
 RNG = np.random.default_rng(3)
-TUNING = Tuning(batch=8)
+HYPERPARAMETERS = Hyperparameters(batch=8)
 
 
 def picture(shape=(1, 8, 8)):
     return RNG.integers(0, 256, shape, dtype=np.uint8)
 
 
-def trained(name, samples, tuning=TUNING):
+def trained(name, samples, hyperparameters=HYPERPARAMETERS):
     """Two classes in turn."""
     learner = Learner(
-        method(name, tuning), image=(1, 8, 8), classes=6, memory=40, network="convnet", augment=Augment(pad=1)
+        method(name, hyperparameters), image=(1, 8, 8), classes=6, memory=40, network="convnet", augment=Augment(pad=1)
     )
     for i in range(samples):
         learner.observe(picture(), i % 2)
@@ -29,12 +29,12 @@ def trained(name, samples, tuning=TUNING):
 
 
 def head(learner):
-    return {name: p.detach().clone() for name, p in learner.bench.network.head.named_parameters()}
+    return {name: p.detach().clone() for name, p in learner.context.network.head.named_parameters()}
 
 
 def moments(learner, of):
     """Optimizer state of the parameters that `of` names."""
-    parameters = dict(learner.bench.network.named_parameters())
+    parameters = dict(learner.context.network.named_parameters())
     return {
         (name, key): value.clone()
         for name, p in parameters.items()
@@ -48,7 +48,7 @@ def test_old_rows_stay_bit_for_bit_and_released_draws_the_bias_within_its_bound(
     bound = np.float32(golden["linear_init_bound"]["weight_and_bias_uniform_bound"])
     for chosen in (name, f"{name}-released"):
         learner = Learner(method(chosen), image=(3, 16, 16), classes=10, memory=60, network="resnet18")
-        assert learner.bench.network.features == golden["linear_init_bound"]["in_features"]
+        assert learner.context.network.features == golden["linear_init_bound"]["in_features"]
         learner._meet("a")
         learner._meet("b")
         before = head(learner)
@@ -88,7 +88,7 @@ def test_paper_clib_has_one_rate():
 
 @pytest.mark.parametrize("name", ["er", "er-released"])
 def test_er_starts_the_head_and_every_rate_again_and_keeps_the_body(name):
-    learner = trained(name, samples=16, tuning=Tuning(batch=8, gamma=0.9))
+    learner = trained(name, samples=16, hyperparameters=Hyperparameters(batch=8, gamma=0.9))
     rates = [group["lr"] for group in learner.trainer.optimizer.param_groups]
     assert rates == [pytest.approx(3e-4 * 0.9**15)] * len(rates)
     body = moments(learner, "body")

@@ -8,7 +8,7 @@ import pytest
 from iblurry.augment.pipeline import Augment
 from iblurry.experiment.settings import setting
 from iblurry.learner import Learner
-from iblurry.methods import Tuning, clib, er
+from iblurry.methods import Hyperparameters, clib, er
 
 PIXEL = np.zeros((1, 1, 1), dtype=np.uint8)
 
@@ -19,7 +19,7 @@ class Counting(Learner):
     def __init__(self, method, *, memory):
         super().__init__(method, image=(1, 1, 1), classes=1, memory=memory, network="mlp", augment=Augment(pad=0))
         self.due, self.one = [], None
-        self.trainer.update = lambda stream, *, last_of_round: self.due.append(self.bench.seen)
+        self.trainer.update = lambda stream, *, last_of_round: self.due.append(self.context.seen)
 
     def _one(self, image, label):
         """The same sample each time: what it is does not matter here."""
@@ -38,7 +38,7 @@ def test_a_whole_stream(name, recipe, updates, golden):
     row = dict(
         zip(golden["updates"]["columns"], next(r for r in golden["updates"]["rows"] if r[0] == name), strict=True)
     )
-    learner = Counting(recipe(usual.tuning), memory=usual.memory)
+    learner = Counting(recipe(usual.hyperparameters), memory=usual.memory)
     for _ in range(row["stream"]):
         learner.observe(PIXEL, 0)
     assert len(learner.due) == row["total_updates_CLIB"] == updates
@@ -53,7 +53,7 @@ def test_a_whole_stream(name, recipe, updates, golden):
 
 
 def test_a_quarter_of_an_update_per_sample():
-    learner = Counting(clib(Tuning(updates_per_sample=0.25)), memory=20)
+    learner = Counting(clib(Hyperparameters(updates_per_sample=0.25)), memory=20)
     for _ in range(41):
         learner.observe(PIXEL, 0)
     assert learner.due == list(range(4, 41, 4))

@@ -11,16 +11,16 @@ import torch
 from torch.nn import functional as F
 
 from iblurry.augment.pipeline import Augment
-from iblurry.dice import Dice
 from iblurry.errors import DivergedError, InputError
 from iblurry.experiment import checkpoint
 from iblurry.learner import Learner
-from iblurry.methods import Tuning, er, gdumb, joint, method, rm
+from iblurry.methods import Hyperparameters, er, gdumb, joint, method, rm
 from iblurry.parts import Balanced, Cosine, Importance, Refit
+from iblurry.rng import Rng
 from tests.laws.lawful import assert_same_state, new_learner
 
-TUNING = Tuning(batch=8, epochs=5)
-REFITS = {name: method(name, TUNING) for name in ("gdumb", "rm", "joint", "rm-released")}
+HYPERPARAMETERS = Hyperparameters(batch=8, epochs=5)
+REFITS = {name: method(name, HYPERPARAMETERS) for name in ("gdumb", "rm", "joint", "rm-released")}
 LAST = {"gdumb": 15, "rm": 10, "joint": 25, "rm-released": 15}  # updates of five epochs over 24, 16, 40, 20 rows
 
 
@@ -104,27 +104,27 @@ def test_what_is_learnt_is_what_a_plain_loop_learns(samples, questions):
     """GDumb's refit against ten lines of PyTorch; without crops, mirrors and mixing there is nothing else to it."""
     learner = fed(REFITS["gdumb"], samples, augment=Augment(pad=0, flip=False, cutmix=0.0), network="mlp")
     asked = learner.logits(questions)
-    dice = Dice(1).scoped("refit at 40")
-    plain = _fresh(learner, dice)
-    rows, memory = learner.bench.memory.size, learner.bench.memory
+    rng = Rng(1).scoped("refit at 40")
+    plain = _fresh(learner, rng)
+    rows, memory = learner.context.memory.size, learner.context.memory
     optimizer = torch.optim.SGD(plain.parameters(), 0.005, momentum=0.9, weight_decay=1e-4, nesterov=True)
     for epoch, rate in enumerate([0.005, 0.05, 0.05, 0.025, 0.05]):  # golden `sgdr`
         optimizer.param_groups[0]["lr"] = rate
-        for batch in np.array_split(dice.permutation("rehearsal draws", epoch, rows), range(8, rows, 8)):
-            images = learner.bench.pipeline.test(memory.images[batch])
+        for batch in np.array_split(rng.permutation("rehearsal draws", epoch, rows), range(8, rows, 8)):
+            images = learner.context.pipeline.test(memory.images[batch])
             optimizer.zero_grad()
             F.cross_entropy(plain.train()(images), memory.labels[batch]).backward()
             optimizer.step()
-    answers = plain.eval()(learner.bench.pipeline.test(torch.from_numpy(questions)))
+    answers = plain.eval()(learner.context.pipeline.test(torch.from_numpy(questions)))
     torch.testing.assert_close(asked, answers, rtol=1e-4, atol=1e-5)
 
 
-def _fresh(learner, dice):
+def _fresh(learner, rng):
     from iblurry.network.build import build, fresh_row
 
-    network = build("mlp", (1, 8, 8), 6, dice=dice)
+    network = build("mlp", (1, 8, 8), 6, rng=rng)
     for row, label in enumerate(learner.labels):
-        network.expose(label, *fresh_row(dice, row, network.features))
+        network.expose(label, *fresh_row(rng, row, network.features))
     return network
 
 
@@ -132,7 +132,7 @@ def test_each_query_starts_from_other_weights_and_the_same_query_from_the_same(s
     learner = fed(REFITS["gdumb"], samples)
     first, again = learner.logits(questions), fed(REFITS["gdumb"], samples).logits(questions)
     assert torch.equal(first, again)
-    learner.bench.seen += 1  # the same memory, one sample later
+    learner.context.seen += 1  # the same memory, one sample later
     learner.method.readout.offered = -1
     assert not torch.equal(first, learner.logits(questions))
 
@@ -152,32 +152,32 @@ def test_the_same_memory_is_not_trained_on_twice(samples, questions):
 
 def test_gdumb_learns_nothing_from_the_stream(samples, questions):
     learner = new_learner(REFITS["gdumb"])
-    start = copy.deepcopy(dict(learner.bench.network.body.state_dict()))
+    start = copy.deepcopy(dict(learner.context.network.body.state_dict()))
     for image, label in samples:
         learner.observe(image, label)
     learner.predict(questions)
-    assert learner.bench.updates == 0
-    assert_same_state(dict(learner.bench.network.body.state_dict()), start)
+    assert learner.context.updates == 0
+    assert_same_state(dict(learner.context.network.body.state_dict()), start)
 
 
 def test_rm_draws_the_whole_head_again(samples):
     learner = fed(REFITS["rm"], samples, stop=7)
     assert len(learner.labels) == 1
-    weight, bias = learner.bench.network.head.weight.clone(), learner.bench.network.head.bias.clone()
+    weight, bias = learner.context.network.head.weight.clone(), learner.context.network.head.bias.clone()
     learner.observe(*samples[7])  # the second class; its batch is full with it, so look before the step
     assert len(learner.labels) == 2
-    other = fed(er(TUNING), samples, stop=7)
-    kept = other.bench.network.head.weight[0].clone()
+    other = fed(er(HYPERPARAMETERS), samples, stop=7)
+    kept = other.context.network.head.weight[0].clone()
     other.observe(*samples[7])
-    bound = 1 / np.sqrt(learner.bench.network.features)
-    assert not torch.equal(learner.bench.network.head.weight[0], weight[0])
-    assert not torch.equal(learner.bench.network.head.bias[:1], bias[:1])
-    assert learner.bench.network.head.weight.abs().max() <= bound + 0.05 * 10  # one step at 0.05 at most
-    assert (other.bench.network.head.weight[0] - kept).abs().max() < 0.1 * bound  # ER's old row only took its steps
+    bound = 1 / np.sqrt(learner.context.network.features)
+    assert not torch.equal(learner.context.network.head.weight[0], weight[0])
+    assert not torch.equal(learner.context.network.head.bias[:1], bias[:1])
+    assert learner.context.network.head.weight.abs().max() <= bound + 0.05 * 10  # one step at 0.05 at most
+    assert (other.context.network.head.weight[0] - kept).abs().max() < 0.1 * bound  # ER's old row only took its steps
 
 
 def test_rm_starts_its_optimizer_again_with_a_class_and_with_a_task(samples):
-    learner = fed(rm(Tuning(batch=4, epochs=1)), samples, stop=12)
+    learner = fed(rm(Hyperparameters(batch=4, epochs=1)), samples, stop=12)
     momenta = [state["momentum_buffer"] for state in learner.trainer.optimizer.state.values()]
     assert all(m.any() for m in momenta[:2])
     assert len(learner.labels) == 2
@@ -193,16 +193,16 @@ def test_rm_starts_its_optimizer_again_with_a_class_and_with_a_task(samples):
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_batch_norm_moves_in_a_refit_unless_frozen(frozen, samples):
-    chosen = method("rm-released" if frozen else "rm", TUNING)
+    chosen = method("rm-released" if frozen else "rm", HYPERPARAMETERS)
     assert chosen.readout == Refit(at="boundary", epochs=5, frozen_norm=frozen)
     learner = fed(chosen, samples)
-    before = {n: b.clone() for n, b in learner.bench.network.named_buffers() if "running" in n}
-    weights = learner.bench.network.head.weight.clone()
+    before = {n: b.clone() for n, b in learner.context.network.named_buffers() if "running" in n}
+    weights = learner.context.network.head.weight.clone()
     learner.end_task()
-    after = dict(learner.bench.network.named_buffers())
+    after = dict(learner.context.network.named_buffers())
     assert before
     assert all(torch.equal(before[name], after[name]) == frozen for name in before)
-    assert not torch.equal(weights, learner.bench.network.head.weight)  # it did learn
+    assert not torch.equal(weights, learner.context.network.head.weight)  # it did learn
 
 
 def test_budgets():
@@ -217,17 +217,17 @@ def test_budgets():
 def test_the_memories_of_clib_gdumb_and_rm_hold_the_same_classes(samples):
     counts = []
     for admission in (Balanced(), Importance()):
-        learner = fed(gdumb(TUNING, admission=admission), samples, stop=60)
-        counts.append(learner.bench.memory.labels[:-1].bincount().tolist())
+        learner = fed(gdumb(HYPERPARAMETERS, admission=admission), samples, stop=60)
+        counts.append(learner.context.memory.labels[:-1].bincount().tolist())
     assert counts[0] == counts[1]
 
 
 def test_joint_keeps_everything(samples):
     learner = fed(REFITS["joint"], samples, stop=60)
-    assert learner.bench.memory.size == 60
+    assert learner.context.memory.size == 60
     pixels = torch.from_numpy(np.stack([image for image, _ in samples]))
-    assert torch.equal(learner.bench.memory.images[:60], pixels)
-    small = Learner(joint(TUNING), image=(1, 8, 8), classes=6, memory=24)
+    assert torch.equal(learner.context.memory.images[:60], pixels)
+    small = Learner(joint(HYPERPARAMETERS), image=(1, 8, 8), classes=6, memory=24)
     for image, label in samples[:24]:
         small.observe(image, label)
     with pytest.raises(InputError, match="all 24 rows of the memory are taken"):
@@ -237,18 +237,18 @@ def test_joint_keeps_everything(samples):
 @pytest.mark.parametrize("name", ["ewc", "bic", "rm"])
 def test_a_stream_without_boundaries_refuses_who_needs_them(name):
     with pytest.raises(InputError, match=f"{name} must be told where tasks end .*at least two tasks"):
-        new_learner(method(name, TUNING), boundaries=False)
+        new_learner(method(name, HYPERPARAMETERS), boundaries=False)
 
 
 @pytest.mark.parametrize("name", ["er", "clib", "mir", "agem", "gss", "gdumb", "joint"])
 def test_a_stream_without_boundaries_takes_everyone_else(name):
     assert method(name).task_free
-    new_learner(method(name, TUNING), boundaries=False)
+    new_learner(method(name, HYPERPARAMETERS), boundaries=False)
 
 
 def test_a_refit_that_breaks_says_so(samples, questions):
-    wild = dataclasses.replace(REFITS["gdumb"].refit, schedule=Cosine(rate=1e6))
-    learner = fed(gdumb(TUNING, refit=wild), samples)
+    wild = dataclasses.replace(REFITS["gdumb"].refit, schedule=Cosine(initial_lr=1e6))
+    learner = fed(gdumb(HYPERPARAMETERS, refit=wild), samples)
     learner.on_refit = lambda done, total: learner.check()
     with pytest.raises(DivergedError, match=r"updates of a refit, at sample 40; .*refit\.schedule\.rate"):
         learner.predict(questions)

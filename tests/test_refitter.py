@@ -12,13 +12,13 @@ from torch import Tensor
 from iblurry.engine.eager import Eager
 from iblurry.engine.optimizer import Adam, state_of
 from iblurry.experiment import checkpoint
-from iblurry.methods import Tuning, gdumb, joint, method, rm
+from iblurry.methods import Hyperparameters, gdumb, joint, method, rm
 from iblurry.parts import CrossEntropy, Exponential, MultiStep, Term
 from iblurry.parts.part import scratch, state
 from iblurry.refitter import Refitter
 from tests.laws.lawful import assert_same_state, new_learner
 
-TUNING = Tuning(batch=8, epochs=3)
+HYPERPARAMETERS = Hyperparameters(batch=8, epochs=3)
 STOPS = (10, 18, 29, 46, 60)  # the classes met are 2, 3, 3, 5, 5; the memory grows to its 24 rows, or goes on growing
 
 
@@ -27,11 +27,11 @@ class Weary(Term):
 
     updates: Tensor = state(lambda part: torch.zeros(1))
     by_name: dict[str, Tensor] = state(lambda part: {"pull": torch.zeros(1)})
-    seen: int = state(lambda part: part.bench.seen)
-    unit: Tensor = scratch(lambda part: torch.full((1,), 0.001 * part.bench.seen))
+    seen: int = state(lambda part: part.context.seen)
+    unit: Tensor = scratch(lambda part: torch.full((1,), 0.001 * part.context.seen))
 
     def loss(self, forward):
-        return (self.by_name["pull"] * self.bench.network.head.weight.square().sum()).sum()
+        return (self.by_name["pull"] * self.context.network.head.weight.square().sum()).sum()
 
     def on_update(self, update):
         self.updates += 1
@@ -43,21 +43,21 @@ def changed(made, **parts):
 
 
 METHODS = {
-    "gdumb": gdumb(TUNING),
-    "rm": rm(TUNING),
-    "joint": joint(TUNING),
-    "rm-released": method("rm-released", TUNING),
-    "gdumb with adam": changed(gdumb(TUNING), optimizer=Adam(), schedule=Exponential(gamma=0.9)),
-    "rm with steps": changed(rm(TUNING), schedule=MultiStep(milestones=(1, 2))),
-    "gdumb with a part of one's own": changed(gdumb(TUNING), terms=(CrossEntropy(), Weary())),
-    "rm with a part of one's own": changed(rm(TUNING), terms=(CrossEntropy(), Weary())),
+    "gdumb": gdumb(HYPERPARAMETERS),
+    "rm": rm(HYPERPARAMETERS),
+    "joint": joint(HYPERPARAMETERS),
+    "rm-released": method("rm-released", HYPERPARAMETERS),
+    "gdumb with adam": changed(gdumb(HYPERPARAMETERS), optimizer=Adam(), schedule=Exponential(gamma=0.9)),
+    "rm with steps": changed(rm(HYPERPARAMETERS), schedule=MultiStep(milestones=(1, 2))),
+    "gdumb with a part of one's own": changed(gdumb(HYPERPARAMETERS), terms=(CrossEntropy(), Weary())),
+    "rm with a part of one's own": changed(rm(HYPERPARAMETERS), terms=(CrossEntropy(), Weary())),
 }
 
 
 def anew(learner):
     """As if no refit had ever been."""
     learner.refitter = Refitter(learner.trainer, learner.refitter.course, tell=learner.refitter.tell)
-    learner.bench.refit = learner.refitter
+    learner.context.refit = learner.refitter
 
 
 def refits(learner, samples, questions, start=0, stops=STOPS, before=lambda learner: None):
@@ -99,7 +99,7 @@ class Counting(Eager):
         super().__init__()
         self.steps = 0
 
-    def compile(self, step, phase=lambda: None):
+    def compile(self, step, graph_key=lambda: None):
         self.steps += step.__name__ == "_on_device"
         return step
 
@@ -119,11 +119,11 @@ def test_refits_of_another_kind_have_a_trainer_of_their_own(samples):
     kinds = [(fresh, frozen) for fresh in (True, False) for frozen in (True, False)]
     benches = []
     for kind in 2 * kinds:
-        learner.bench.seen += 1  # another moment of the stream
-        benches.append(learner.bench.refit(epochs=1, fresh=kind[0], frozen_norm=kind[1]))
+        learner.context.seen += 1  # another moment of the stream
+        benches.append(learner.context.refit(epochs=1, fresh=kind[0], frozen_norm=kind[1]))
     assert engine.steps == 1 + len(kinds)
     assert [id(b) for b in benches[:4]] == [id(b) for b in benches[4:]]
-    assert [b.network is learner.bench.network for b in benches] == [not fresh for fresh, _ in 2 * kinds]
+    assert [b.network is learner.context.network for b in benches] == [not fresh for fresh, _ in 2 * kinds]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -134,7 +134,7 @@ def test_what_a_step_refers_to_stays_where_it_is(name, samples, questions):
     def look(done, total):
         trainer = learner.refitter.trainer
         own = [part.state_dict() | {"unit": getattr(part, "unit", None)} for part in trainer.parts.values()]
-        network = dict(trainer.bench.network.state_dict())
+        network = dict(trainer.context.network.state_dict())
         seen.append(addresses([state_of(trainer.optimizer), own, network]))
 
     start = 0
@@ -145,7 +145,7 @@ def test_what_a_step_refers_to_stays_where_it_is(name, samples, questions):
         answered(learner, questions)
         start = stop
     learner.load_state_dict(copy.deepcopy(learner.state_dict()))
-    learner.bench.refit(epochs=1, fresh=not METHODS[name].readout.needs_boundaries, frozen_norm="released" in name)
+    learner.context.refit(epochs=1, fresh=not METHODS[name].readout.needs_boundaries, frozen_norm="released" in name)
     assert len(seen[0]) > 10
     assert all(one == seen[0] for one in seen)
 
@@ -160,17 +160,17 @@ def addresses(value):
 def test_the_bench_of_a_refit_holds_what_the_learners_holds_now(samples, questions):
     learner = new_learner(METHODS["gdumb"])
     refits(learner, samples, questions, stops=STOPS[:2])
-    learner.bench.correct = lambda logits: logits + 1
-    learner.bench.budget += 1
-    learner.bench.rate = 0.25
-    learner.bench.seen += 1
-    bench = learner.bench.refit(epochs=0, fresh=True, frozen_norm=False)
+    learner.context.correct = lambda logits: logits + 1
+    learner.context.budget += 1
+    learner.context.rate = 0.25
+    learner.context.seen += 1
+    context = learner.context.refit(epochs=0, fresh=True, frozen_norm=False)
     own = {"network", "dice", "updates", "refit", "spent"}
-    for field in dataclasses.fields(bench):
+    for field in dataclasses.fields(context):
         if field.name not in own:
-            assert getattr(bench, field.name) is getattr(learner.bench, field.name), field.name
-    assert (bench.updates, bench.refit, bench.dice.scope) == (0, None, "refit at 19: ")
-    assert bench.network.labels == learner.labels
+            assert getattr(context, field.name) is getattr(learner.context, field.name), field.name
+    assert (context.updates, context.refit, context.rng.scope) == (0, None, "refit at 19: ")
+    assert context.network.labels == learner.labels
 
 
 class LeaveError(Exception):
@@ -220,12 +220,12 @@ def test_resume_inside_a_later_refit(name, updates, samples, questions, tmp_path
         assert_same_state(learner.state_dict(), saved)
         told = []
         learner.on_refit = lambda done, total: told.append(done)  # noqa: B023 - called in this round only
-        learner.method.readout.catch_up()
+        learner.method.readout.finish_pending()
         learner.logits(questions)
         assert told[0] == updates + 1
         assert torch.equal(refits(learner, samples, questions, start=29, stops=STOPS[3:])[-1], expected)
-        assert learner.state_dict()["counters"]["seen"] == whole.bench.seen
-        assert_same_state(dict(learner.bench.network.state_dict()), dict(whole.bench.network.state_dict()))
+        assert learner.state_dict()["counters"]["seen"] == whole.context.seen
+        assert_same_state(dict(learner.context.network.state_dict()), dict(whole.context.network.state_dict()))
 
 
 def test_a_refit_given_up_leaves_nothing_behind(samples, questions):
@@ -246,19 +246,19 @@ def test_a_task_that_ends_before_anything_is_stored(name, samples, questions):
     told = []
     short.on_refit = lambda done, total: told.append(done)
     short.end_task()
-    assert short.bench.memory.size == 0
+    assert short.context.memory.size == 0
     assert told == []
     assert short.state_dict()["refit"] is None
-    assert_same_state(dict(short.bench.network.state_dict()), dict(plain.bench.network.state_dict()))
+    assert_same_state(dict(short.context.network.state_dict()), dict(plain.context.network.state_dict()))
     assert torch.equal(short.logits(questions), plain.logits(questions))
-    plain.bench.tasks += 1
+    plain.context.tasks += 1
     one, other = (refits(learner, samples, questions, start=3) for learner in (short, plain))
     assert_same_state(one, other)
     assert_same_state(short.state_dict(), plain.state_dict())
 
 
 def test_a_fresh_network_that_finds_nothing_stored_answers_as_it_was_drawn(samples, questions):
-    pace = dataclasses.replace(METHODS["gdumb"].pace, gather=8, store="after")
+    pace = dataclasses.replace(METHODS["gdumb"].pace, stream_batch=8, store_when="after")
     learner = new_learner(dataclasses.replace(METHODS["gdumb"], pace=pace))
     for image, label in samples[:7]:
         learner.observe(image, label)
@@ -266,5 +266,5 @@ def test_a_fresh_network_that_finds_nothing_stored_answers_as_it_was_drawn(sampl
     first = learner.logits(questions)
     assert torch.equal(first, learner.logits(questions))
     learner.observe(*samples[7])
-    assert learner.bench.memory.size == 8
+    assert learner.context.memory.size == 8
     assert not torch.equal(first, learner.logits(questions))

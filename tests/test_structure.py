@@ -14,13 +14,14 @@ import iblurry
 ROOT = Path(iblurry.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 LAYERS = [  # imports only go up this list
-    ["errors", "version", "dice", "web"],
+    ["errors", "version", "rng", "web"],
     ["data", "augment", "network"],
-    ["memory", "engine"],
+    ["streams", "memory", "engine"],
     ["parts"],
-    ["course", "method", "trainer", "refitter", "learner", "cost"],
+    ["training", "method", "trainer", "refitter", "learner", "cost"],
     ["methods"],
     ["experiment"],
+    ["launch"],
     ["studies", "live", "estimator"],
     ["cli", "__main__"],
 ]

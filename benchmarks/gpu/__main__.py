@@ -63,7 +63,7 @@ def measure(given: argparse.Namespace, subject: Subject, data: Dataset, report: 
 def costs(method: str, subject: Subject, data: Dataset, *, samples: int, rate: float) -> dict[str, Any]:
     """What a sample, its stages and a query cost, and the share of it that arithmetic alone would take."""
     engine = subject.engine("compiled")
-    with engine.lane():
+    with engine.cuda_stream():
         walking = walk(method, subject, data, engine, samples=samples)
         sample = per_sample(walking, samples)
         asked = query(walking.learner, data)

@@ -20,13 +20,13 @@ from torch.utils._pytree import tree_leaves
 from benchmarks.gpu.subject import Mode, Subject, start_afresh
 from benchmarks.gpu.timing import settle
 from iblurry.data.dataset import Dataset
-from iblurry.data.order import Order
-from iblurry.data.stream import Stream
 from iblurry.engine.eager import Eager, Precision
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.learner import Learner
 from iblurry.parts import Diverse, Importance
+from iblurry.streams.order import Order
+from iblurry.streams.stream import Stream
 
 # A captured step is the same kernels in the same order, so not a bit may differ. Inductor's kernels round bfloat16
 # elsewhere (they keep float32 between fused operations), and training carries such a difference on chaotically: single
@@ -54,7 +54,7 @@ class Course:
 
     losses: list[Tensor] = field(default_factory=list)  # after each sample that was followed by updates, and in refits
     rows: list[Tensor] = field(default_factory=list)  # labels and times of writing, every LOOK_EVERY samples
-    dice: list[Any] = field(default_factory=list)  # whole numbers the host handed to the device, update by update
+    rng: list[Any] = field(default_factory=list)  # whole numbers the host handed to the device, update by update
     counters: list[tuple[int, int]] = field(default_factory=list)  # updates and samples
     answers: list[Tensor] = field(default_factory=list)
     weights: list[Tensor] = field(default_factory=list)
@@ -106,22 +106,22 @@ def take(one: Experiment, data: Dataset, engine: Eager) -> Course:
     """The course of an experiment's samples in this engine, with a task's end after each third."""
     course = Course()
     _note_dice(engine, course)
-    with engine.lane():
+    with engine.cuda_stream():
         learner = one.learner(data, engine)
         learner.on_refit = lambda done, updates: _note_refit(learner, course)
         for sample in Stream(data, _thirds(one, data)):
-            updates = learner.bench.updates
+            updates = learner.context.updates
             learner.observe(sample.image, sample.label)
-            if learner.bench.updates > updates:
+            if learner.context.updates > updates:
                 course.losses.append(learner.trainer.loss.clone())
-            if learner.bench.seen % LOOK_EVERY == 0 or sample.last_of_task:
-                memory = learner.bench.memory
+            if learner.context.seen % LOOK_EVERY == 0 or sample.last_of_task:
+                memory = learner.context.memory
                 course.rows.append(torch.stack([memory.labels, memory.written_at]))
             if sample.last_of_task:
                 learner.end_task()
                 course.answers.append(learner.logits(data.test.images[:QUESTIONS]).clone())
-                course.counters.append((learner.bench.updates, learner.bench.seen))
-        course.weights = [values.detach().clone() for values in learner.bench.network.state_dict().values()]
+                course.counters.append((learner.context.updates, learner.context.seen))
+        course.weights = [values.detach().clone() for values in learner.context.network.state_dict().values()]
         settle(engine.device)  # whoever compares does not work in this lane
     return course
 
@@ -136,7 +136,7 @@ def compare(
         "weights differ by": _largest(reference.weights, other.weights),
         "answers differ by": _largest(reference.answers, other.answers),
         "same rows": _same(reference.rows, other.rows),
-        "same dice": _same(reference.dice, other.dice) and reference.counters == other.counters,
+        "same dice": _same(reference.rng, other.rng) and reference.counters == other.counters,
         "finite": all(bool(values.isfinite().all()) for values in [*other.losses, *other.answers]),
     }
     tolerance = {name: _wider(most, rounding.get(name, 0.0)) for name, most in TOLERANCE[mode].items()}
@@ -186,7 +186,7 @@ def _note_dice(engine: Eager, course: Course) -> None:
 
         def noting(*args: Any) -> Any:
             whole = [leaf for leaf in tree_leaves(args) if _is_whole(leaf)]
-            course.dice.extend(leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in whole)
+            course.rng.extend(leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in whole)
             return run(*args)
 
         return noting

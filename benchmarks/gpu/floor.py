@@ -24,9 +24,9 @@ def floors(method: str, subject: Subject, data: Dataset, rate: float) -> dict[st
     """
     one = subject.experiment(method)
     pace, capacity = one.method.pace, one.method.capacity(one.budget(data))
-    course = one.method if pace.updates_per_sample or one.method.refit is None else one.method.refit
-    streamed = pace.gather if course is one.method and pace.train_stream else 0
-    images = streamed + course.rehearsal.joins(capacity)
+    training = one.method if pace.updates_per_sample or one.method.refit is None else one.method.refit
+    streamed = pace.stream_batch if training is one.method and pace.train_stream else 0
+    images = streamed + training.rehearsal.joins(capacity)
     image = flops(subject.network, data.shape, len(data.classes))
     millisecond = rate / 1000 / image  # forward passes in one
     return {

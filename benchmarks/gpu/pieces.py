@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.walk import Walk
-from iblurry.augment.pipeline import Throw
-from iblurry.engine.optimizer import set_rate
+from iblurry.augment.pipeline import AugmentParams
+from iblurry.engine.optimizer import set_lr
 from iblurry.learner import Learner
 from iblurry.memory import Batch
+from iblurry.parts.context import Drawn, Forward, Update
 from iblurry.parts.part import Part
-from iblurry.parts.workbench import Drawn, Forward, Update
 from iblurry.trainer import Trainer, _join
 
 TRIES = 500  # updates among which one of full size and mixed is found
@@ -27,7 +27,7 @@ class Given(NamedTuple):
 
     stream: Batch
     drawn: dict[str, Drawn]
-    throw: Throw
+    params: AugmentParams
     measure: bool
 
 
@@ -49,7 +49,7 @@ def typical(trainer: Trainer, walk: Walk) -> Given:
     """Of an update whose batch is full and mixed, caught on its way to the device."""
     learner = walk.learner
     pace, online = learner.method.pace, trainer is learner.trainer
-    batch = (pace.gather if online and pace.train_stream else 0) + trainer.course.rehearsal.joins(sys.maxsize)
+    batch = (pace.stream_batch if online and pace.train_stream else 0) + trainer.training.rehearsal.joins(sys.maxsize)
     caught: list[Given] = []
     step = trainer._step
 
@@ -57,7 +57,7 @@ def typical(trainer: Trainer, walk: Walk) -> Given:
         caught.append(Given(*args))
         return step(*args)
 
-    nothing = Batch(learner.bench.memory.images[:0], learner.bench.memory.labels[:0])
+    nothing = Batch(learner.context.memory.images[:0], learner.context.memory.labels[:0])
     trainer._step = cast(Any, catching)
     try:
         for _ in range(TRIES):
@@ -66,7 +66,7 @@ def typical(trainer: Trainer, walk: Walk) -> Given:
             else:
                 trainer.update(nothing, last_of_round=True)
             for given in caught:
-                if given.throw.mixes and len(given.throw.partner) == batch:
+                if given.augment_params.mixes and len(given.augment_params.partner) == batch:
                     return given
             caught.clear()
     finally:
@@ -76,35 +76,40 @@ def typical(trainer: Trainer, walk: Walk) -> Given:
 
 def on_device(trainer: Trainer, given: Given) -> Iterator[Stage]:
     """The lines of `Trainer._on_device` in their order, stage by stage."""
-    bench, course, network, optimizer = trainer.bench, trainer.course, trainer.bench.network, trainer.optimizer
-    stream, drawn, throw, measure = given
+    context, training, network, optimizer = (
+        trainer.context,
+        trainer.training,
+        trainer.context.network,
+        trainer.optimizer,
+    )
+    stream, drawn, params, measure = given
     listeners = [part for part in trainer.parts.values() if type(part).on_update is not Part.on_update]
 
     def choosing(stream: Batch, drawn: dict[str, Drawn]) -> tuple[Tensor, Batch]:
-        rows = course.rehearsal.choose(stream, drawn.get("rehearsal", trainer._nothing))
-        return rows, _join(stream, bench.memory.read(rows))
+        rows = training.rehearsal.choose(stream, drawn.get("rehearsal", trainer._nothing))
+        return rows, _join(stream, context.memory.read(rows))
 
-    def augmentation(images: Tensor, throw: Throw) -> Tensor:
-        return bench.pipeline.quick.get(len(images), bench.pipeline.train)(images, throw)
+    def augmentation(images: Tensor, params: AugmentParams) -> Tensor:
+        return context.pipeline.compiled.get(len(images), context.pipeline.train)(images, params)
 
-    def learning(images: Tensor, labels: Tensor, throw: Throw) -> Tensor:
-        partners = labels.index_select(0, throw.partner) if throw.mixes else None
+    def learning(images: Tensor, labels: Tensor, params: AugmentParams) -> Tensor:
+        partners = labels.index_select(0, params.partner) if params.mixes else None
         network.train(not trainer.frozen_norm)
-        forward = Forward(images, network(images), labels, partners, throw.lam)
-        loss = functools.reduce(torch.add, [term.loss(forward) for term in course.terms])
+        forward = Forward(images, network(images), labels, partners, params.lam)
+        loss = functools.reduce(torch.add, [term.loss(forward) for term in training.terms])
         optimizer.zero_grad()
         loss.backward()
         return loss.detach()
 
     def adjusting(labels: Tensor, drawn: dict[str, Drawn]) -> None:
-        for i, rule in enumerate(course.gradient):
+        for i, rule in enumerate(training.gradient):
             rule.adjust(drawn.get(f"gradient.{i}", trainer._nothing))
 
     def stepping(labels: Tensor) -> None:
         optimizer.step()
 
     def measuring(labels: Tensor) -> Tensor:
-        return bench.memory_losses()
+        return context.memory_losses()
 
     def telling(labels: Tensor, rows: Tensor, losses: Tensor | None) -> None:
         with torch.no_grad():
@@ -113,15 +118,15 @@ def on_device(trainer: Trainer, given: Given) -> Iterator[Stage]:
 
     yield Stage("choosing", choosing, (stream, drawn))
     rows, batch = choosing(stream, drawn)
-    yield Stage("augmentation", augmentation, (batch.images, throw))
-    images = augmentation(batch.images, throw)
-    yield Stage("forward and backward", learning, (images, batch.labels, throw))
-    if course.gradient:
+    yield Stage("augmentation", augmentation, (batch.images, params))
+    images = augmentation(batch.images, params)
+    yield Stage("forward and backward", learning, (images, batch.labels, params))
+    if training.gradient:
         yield Stage("adjusting", adjusting, (batch.labels, drawn))
     for group in optimizer.param_groups:
-        set_rate(group, 0.0)  # the same gradient again and again would lead the weights astray
+        set_lr(group, 0.0)  # the same gradient again and again would lead the weights astray
     yield Stage("optimizer", stepping, (batch.labels,))
     if measure:
         yield Stage("memory losses", measuring, (batch.labels,))
     if listeners:  # a capture of nothing is worth a warning to torch
-        yield Stage("telling", telling, (batch.labels, rows, bench.memory_losses() if measure else None))
+        yield Stage("telling", telling, (batch.labels, rows, context.memory_losses() if measure else None))

@@ -15,22 +15,22 @@ from benchmarks.gpu.subject import Subject, start_afresh
 from benchmarks.gpu.timing import settle
 from iblurry.data.dataset import Dataset
 from iblurry.errors import InputError
-from iblurry.experiment.environment import Where
+from iblurry.experiment.callback import Silent
+from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Query
-from iblurry.experiment.progress import Silent
-from iblurry.experiment.run import Often, run
-from iblurry.experiment.workers import Plan, run_all
+from iblurry.experiment.run import CheckpointPolicy, run
+from iblurry.launch.workers import Plan, run_all
 
 PACKS = {"clib": 3, "er": 4}  # seeds that are packed
-SELDOM = Often(seconds=24 * 3600)  # no checkpoint falls into one window and not into the other
+SELDOM = CheckpointPolicy(seconds=24 * 3600)  # no checkpoint falls into one window and not into the other
 
 
 def full(method: str, subject: Subject, data: Dataset, out: Path, *, samples: int | None = None) -> dict[str, Any]:
     """The protocol from the first sample to the last query, compilation and capture included."""
     start_afresh(subject.device)
     one = subject.protocol(method, samples=samples)
-    done = run(one, out / "full", dataset=data, where=Where(device=subject.device, precision=subject.precision))
+    done = run(one, out / "full", dataset=data, where=Hardware(device=subject.device, precision=subject.precision))
     assert done.summary is not None
     return {
         "method": method,
@@ -51,7 +51,7 @@ def packed(method: str, subject: Subject, data: Dataset, out: Path, *, samples: 
     many = [subject.protocol(method, samples=samples, seed=seed) for seed in range(1, seeds + 1)]
     start_afresh(subject.device)
     alone = Clock(first, last, device=subject.device)
-    where = Where(device=subject.device, precision=subject.precision)
+    where = Hardware(device=subject.device, precision=subject.precision)
     run(many[0], out / "alone", dataset=data, watcher=alone, save=SELDOM, where=where)
     start_afresh(subject.device)
     together = [Clock(first, last, device=subject.device) for _ in many]

@@ -7,7 +7,7 @@ import torch
 from benchmarks.gpu.timing import timed
 from iblurry.data.dataset import Dataset
 from iblurry.engine.graph import STEADY
-from iblurry.experiment.examiner import Examiner
+from iblurry.experiment.evaluator import Evaluator
 from iblurry.learner import Learner
 
 TIMES = 5
@@ -19,15 +19,15 @@ def query(learner: Learner, data: Dataset) -> dict[str, float]:
     What a readout makes ready before each query, such as BiC's two numbers, is part of it.
     """
     device = learner.engine.device
-    examiner = Examiner(data, device)
+    evaluator = Evaluator(data, device)
 
     def ask() -> int:
         learner._settled = None  # as after any sample
-        return sum(examiner.ask(learner).counts()[1])
+        return sum(evaluator.ask(learner).counts()[1])
 
     questions = ask()
     for _ in range(STEADY + 1):
-        examiner.ask(learner)
+        evaluator.ask(learner)
     return {"ms": timed(ask, TIMES, device).whole, "questions": questions}
 
 

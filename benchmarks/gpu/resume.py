@@ -22,11 +22,11 @@ from benchmarks.gpu.kept import kept
 from benchmarks.gpu.report import leave_with
 from benchmarks.gpu.subject import ALL, Subject
 from iblurry.errors import InputError
-from iblurry.experiment import walk as running
-from iblurry.experiment.environment import Where
+from iblurry.experiment import run_loop as running
+from iblurry.experiment.callback import Silent
+from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.progress import Silent
-from iblurry.experiment.run import Often, run
+from iblurry.experiment.run import CheckpointPolicy, run
 
 # 300 of its 600 samples: two tasks and a half.
 SHAPES = "shapes:classes=10,train=60,test=200,size=32,channels=3"
@@ -91,8 +91,8 @@ def sit(given: argparse.Namespace) -> None:
         given.out,
         data_home=given.data_home,
         watcher=At(given.at, acts[given.sitting]),
-        save=Often(samples=given.save_samples),
-        where=Where(threads=given.threads, device=given.device, precision=given.precision),
+        save=CheckpointPolicy(samples=given.save_samples),
+        where=Hardware(threads=given.threads, device=given.device, precision=given.precision),
     )
 
 

@@ -47,7 +47,7 @@ def stages(walk: Walk, *, times: int) -> dict[str, float]:
 
 def _insertion(walk: Walk, times: int) -> float:
     """As the learner does it; a memory that keeps everything has only so much room."""
-    learner, memory = walk.learner, walk.learner.bench.memory
+    learner, memory = walk.learner, walk.learner.context.memory
     samples = itertools.islice(walk.samples, ONES)
     turn = itertools.cycle([learner._one(sample.image, sample.label) for sample in samples])
     room = memory.capacity - memory.size if learner.method.admission.keeps_all else times + STEADY

@@ -11,11 +11,11 @@ import numpy as np
 from benchmarks.gpu.subject import Subject
 from benchmarks.gpu.timing import Cost, timed
 from iblurry.data.dataset import Dataset
-from iblurry.data.stream import Sample, Stream
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.learner import Learner
+from iblurry.streams.stream import Stream, StreamItem
 
 ONES = 64  # samples that are stored in turn when insertion is timed
 SPARE = 300  # samples left for stages after those timed, these among them
@@ -27,7 +27,7 @@ class Walk:
     """A learner and the samples it has still to meet."""
 
     learner: Learner
-    samples: Iterator[Sample]
+    samples: Iterator[StreamItem]
 
     def meet(self) -> None:
         sample = next(self.samples)

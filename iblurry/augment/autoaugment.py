@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from iblurry.augment.deeds import Deed, Deeds, Groups
+from iblurry.augment.image_ops import Groups, ImageOp, ImageOps
 from iblurry.augment.policies import POLICIES, SIGNED, magnitudes
 from iblurry.errors import InputError
 
@@ -25,11 +25,11 @@ class AutoAugment:
                 "channels; use policy=None."
             )
         strengths = magnitudes(height, width)
-        numbers: dict[Deed, int] = {Deed("Identity"): 0}
+        numbers: dict[ImageOp, int] = {ImageOp("Identity"): 0}
 
         def number(operation: str, at: int | None, sign: int) -> int:
             strength = 0.0 if at is None else strengths[operation][at]
-            deed = Deed(operation, -strength if operation in SIGNED and sign == 0 else strength)
+            deed = ImageOp(operation, -strength if operation in SIGNED and sign == 0 else strength)
             return numbers.setdefault(deed, len(numbers))
 
         steps = POLICIES[policy]
@@ -37,7 +37,7 @@ class AutoAugment:
         self._numbers = np.array(
             [[[number(step.operation, step.bin, sign) for sign in (0, 1)] for step in pair] for pair in steps]
         )  # (25, 2, 2): sub-policy, step, sign
-        self.deeds = Deeds(list(numbers), shape, device)
+        self.image_ops = ImageOps(list(numbers), shape, device)
 
     def draw(self, uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
         """Uniforms (..., 5, n) -> (..., 2, n) numbers of deeds.
@@ -54,6 +54,8 @@ class AutoAugment:
         """(B, C, H, W) uint8 and (2, B) numbers -> (B, C, H, W) uint8; the first step first."""
         for step, mine in enumerate(numbers.unbind()):
             images = (
-                self.deeds.dense(images, mine) if groups is None else self.deeds.grouped(images, mine, groups[step])
+                self.image_ops.dense(images, mine)
+                if groups is None
+                else self.image_ops.grouped(images, mine, groups[step])
             )
         return images

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.dice import Dice
+from iblurry.rng import Rng
 
 T = TypeVar("T")
 KEPT = 16  # blocks, each of one purpose and one batch size: a learner alternates between a few
@@ -21,9 +21,9 @@ class Blocks(Generic[T]):
         self._make = make
         self._kept: dict[tuple[str, int], tuple[NDArray[np.float64], list[T]]] = {}
 
-    def at(self, dice: Dice, purpose: str, step: int, *, n: int, uniforms: int) -> T:
+    def at(self, rng: Rng, purpose: str, step: int, *, n: int, uniforms: int) -> T:
         """What so many uniforms of this purpose mean at this step for n images."""
-        block, row = dice.block(purpose, step, uniforms)
+        block, row = rng.block(purpose, step, uniforms)
         kept = self._kept.get((purpose, n))
         if kept is None or kept[0] is not block:
             self._kept.pop((purpose, n), None)

@@ -14,11 +14,11 @@ from torch import Tensor
 from iblurry.augment.autoaugment import DRAWS, AutoAugment
 from iblurry.augment.blocks import Blocks
 from iblurry.augment.cutmix import Box, Mix, box
-from iblurry.augment.deeds import Groups
 from iblurry.augment.geometry import CropFlip
+from iblurry.augment.image_ops import Groups
 from iblurry.augment.policies import POLICIES
-from iblurry.dice import Dice
 from iblurry.errors import InputError, UnknownNameError
+from iblurry.rng import Rng
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +41,19 @@ class Augment:
             raise InputError(f"cutmix is {self.cutmix!r}, but it must be a probability from 0 (never) to 1 (always).")
 
 
-class Throw(NamedTuple):
+class AugmentParams(NamedTuple):
     """All that chance decides about one training batch of n images: one row of numbers, so that one copy brings it."""
 
     table: Tensor  # (3n + 5,) int64: places, partner, edges, and the bits of lam
     n: int
     mixes: bool  # whether there is a box at all; the host knows, so an eager step need not paste an empty one
-    deeds: Tensor  # (2, n) int64: what AutoAugment's two steps do to each image, 0 = nothing; (2, 0) without a policy
+    image_ops: (
+        Tensor  # (2, n) int64: what AutoAugment's two steps do to each image, 0 = nothing; (2, 0) without a policy
+    )
     groups: tuple[Groups, Groups] | None  # the images that share a deed; None = all is computed, at fixed shapes
-    cut: Cut | None  # the table in its parts; None = to be cut when needed, as a captured step does with its own copy
+    cut: (
+        ParamViews | None
+    )  # the table in its parts; None = to be cut when needed, as a captured step does with its own copy
 
     @property
     def places(self) -> Tensor:
@@ -68,11 +72,11 @@ class Throw(NamedTuple):
         return self.parts.lam
 
     @property
-    def parts(self) -> Cut:
-        return self.cut or Cut(*(rows[0] for rows in _cut(self.table[None], self.n)))
+    def parts(self) -> ParamViews:
+        return self.cut or ParamViews(*(rows[0] for rows in _cut(self.table[None], self.n)))
 
 
-class Cut(NamedTuple):
+class ParamViews(NamedTuple):
     """What a throw says."""
 
     places: Tensor  # (2, n) int64: where each crop starts, and whether it is mirrored (0) or upright (1)
@@ -117,24 +121,26 @@ class Pipeline:
         self._no_deeds = torch.zeros(2, 0, dtype=torch.int64, device=device)
         self._mix = Mix(height=height, width=width, device=device)
         centre, spread = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (tuple(mean), tuple(std)))
-        self.quick: dict[int, Callable[[Tensor, Throw], Tensor]] = {}  # `train` compiled for batches of this size
+        self.compiled: dict[
+            int, Callable[[Tensor, AugmentParams], Tensor]
+        ] = {}  # `train` compiled for batches of this size
         self._thrown, self._drawn = Blocks(self._throw_all), Blocks(self._draw_all)
         # (x/255 - mean) / std = x * scale + shift, each (C, 1, 1)
         self._scale = (1 / (255 * spread)).to(device, torch.float32)
         self._shift = (-centre / spread).to(device, torch.float32)
 
-    def throw(self, dice: Dice, step: int, n: int, purpose: str = "augment") -> Throw:
+    def draw_params(self, rng: Rng, step: int, n: int, purpose: str = "augment") -> AugmentParams:
         """Throw the dice for a training batch of n images, on the host; many steps are thrown at once.
 
         AutoAugment has dice of its own, so all else is the same with and without it.
         """
-        throw = self._thrown.at(dice, purpose, step, n=n, uniforms=4 * n + 4)
+        params = self._thrown.at(rng, purpose, step, n=n, uniforms=4 * n + 4)
         if self._autoaugment is None:
-            return throw
-        deeds, groups = self._drawn.at(dice, f"{purpose} policy", step, n=n, uniforms=DRAWS * n)
-        return throw._replace(deeds=deeds, groups=groups)
+            return params
+        image_ops, groups = self._drawn.at(rng, f"{purpose} policy", step, n=n, uniforms=DRAWS * n)
+        return params._replace(image_ops=image_ops, groups=groups)
 
-    def _throw_all(self, uniforms: NDArray[np.float64], n: int) -> list[Throw]:
+    def _throw_all(self, uniforms: NDArray[np.float64], n: int) -> list[AugmentParams]:
         """(steps, 4n + 4) uniforms -> what they mean, step by step."""
         steps = len(uniforms)
         table = np.zeros((steps, 3 * n + 5), dtype=np.int64)
@@ -143,11 +149,15 @@ class Pipeline:
         boxes = [self._box(*row) for row in uniforms[:, 4 * n :].tolist()]
         table[:, 3 * n : -1] = [box[:4] for box in boxes]
         table.view(np.float32)[:, -2] = [box.lam for box in boxes]
-        there = self._stage(torch.from_numpy(table))
+        there = self._to_device(torch.from_numpy(table))
         on_host = self._device.type == "cpu"  # cut here for all steps at once
-        cuts = [Cut(*row) for row in zip(*(part.unbind() for part in _cut(there, n)), strict=True)] if on_host else None
+        cuts = (
+            [ParamViews(*row) for row in zip(*(part.unbind() for part in _cut(there, n)), strict=True)]
+            if on_host
+            else None
+        )
         return [
-            Throw(row, n, box.lam < 1, self._no_deeds, None, cuts[step] if cuts else None)
+            AugmentParams(row, n, box.lam < 1, self._no_deeds, None, cuts[step] if cuts else None)
             for step, (row, box) in enumerate(zip(there.unbind(), boxes, strict=True))
         ]
 
@@ -155,14 +165,14 @@ class Pipeline:
         """(steps, 5n) uniforms -> the deeds of both steps and who shares them, update by update."""
         assert self._autoaugment is not None
         steps = len(uniforms)
-        deeds = self._autoaugment.draw(uniforms.reshape(steps, DRAWS, n))
-        there = self._stage(torch.from_numpy(deeds)).unbind()
+        image_ops = self._autoaugment.draw(uniforms.reshape(steps, DRAWS, n))
+        there = self._to_device(torch.from_numpy(image_ops)).unbind()
         if self._device.type != "cpu":  # many small kernels would cost more than computing what is not needed
             return [(one, None) for one in there]
-        groups = iter(self._autoaugment.deeds.groups(deeds.reshape(steps * 2, n)))
+        groups = iter(self._autoaugment.image_ops.groups(image_ops.reshape(steps * 2, n)))
         return list(zip(there, zip(groups, groups, strict=True), strict=True))
 
-    def _stage(self, values: Tensor) -> Tensor:
+    def _to_device(self, values: Tensor) -> Tensor:
         """Where the images are; the host does not wait for them to arrive there."""
         return values.pin_memory().to(self._device, non_blocking=True) if self._device.type == "cuda" else values
 
@@ -171,17 +181,17 @@ class Pipeline:
             return Box(0, 0, 0, 0, 1.0)
         return box(share, int(cx * self._height), int(cy * self._width), self._height, self._width)
 
-    def train(self, images: Tensor, throw: Throw) -> Tensor:
+    def train(self, images: Tensor, params: AugmentParams) -> Tensor:
         """(B, C, H, W) uint8 -> float32, varied and mixed; the throw lies on the images' device."""
-        images = self.vary(images, throw)
-        return self._mix(images, throw.partner, throw.edges) if throw.mixes else images
+        images = self.vary(images, params)
+        return self._mix(images, params.partner, params.edges) if params.mixes else images
 
-    def vary(self, images: Tensor, throw: Throw) -> Tensor:
+    def vary(self, images: Tensor, params: AugmentParams) -> Tensor:
         """(B, C, H, W) uint8 -> float32, varied but not mixed; of a larger throw the first B count."""
         n = len(images)
-        images = self._crop_flip(images, throw.places[:, :n])
+        images = self._crop_flip(images, params.places[:, :n])
         if self._autoaugment is not None:
-            images = self._autoaugment(images, throw.deeds[:, :n], throw.groups)
+            images = self._autoaugment(images, params.image_ops[:, :n], params.groups)
         return self._normalise(images)
 
     def test(self, images: Tensor) -> Tensor:

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from iblurry.augment.autoaugment import DRAWS, AutoAugment
-from iblurry.augment.deeds import OPERATIONS, Deed, Deeds
+from iblurry.augment.image_ops import OPERATIONS, ImageOp, ImageOps
 from iblurry.augment.policies import BINS, POLICIES, SIGNED, magnitudes
-from iblurry.dice import Dice
+from iblurry.rng import Rng
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     captions: list[str]
 
 
-def contact_sheet(images: Images, dice: Dice) -> Image:
+def contact_sheet(images: Images, rng: Rng) -> Image:
     """(N, C, H, W) uint8, grey or colour -> a picture; the dice choose the images and what the policies do to them.
 
     Signed operations are shown from strongly negative to strongly positive, after the image as it is; operations
@@ -39,7 +39,7 @@ def contact_sheet(images: Images, dice: Dice) -> Image:
     """
     from PIL import Image, ImageDraw
 
-    rows = [_operation(name, images, dice) for name in OPERATIONS] + [_policy(name, images, dice) for name in POLICIES]
+    rows = [_operation(name, images, rng) for name in OPERATIONS] + [_policy(name, images, rng) for name in POLICIES]
     height, width = images.shape[2:]
     factor = max(1, round(64 / max(height, width)))
     across, down = width * factor + GAP, height * factor + CAPTION + GAP
@@ -59,28 +59,28 @@ def contact_sheet(images: Images, dice: Dice) -> Image:
     return sheet
 
 
-def _operation(name: str, images: Images, dice: Dice) -> Row:
+def _operation(name: str, images: Images, rng: Rng) -> Row:
     strengths = magnitudes(*images.shape[2:]).get(name)
     if strengths is None:
-        chosen = images[[dice.below(f"sheet {name}", i, len(images)) for i in range(BINS // 2)]].repeat(2, axis=0)
+        chosen = images[[rng.below(f"sheet {name}", i, len(images)) for i in range(BINS // 2)]].repeat(2, axis=0)
         captions = ["before", "after"] * (BINS // 2)
-        deeds = [Deed("Identity"), Deed(name)] * (BINS // 2)
+        image_ops = [ImageOp("Identity"), ImageOp(name)] * (BINS // 2)
     else:
-        chosen = images[[dice.below(f"sheet {name}", 0, len(images))] * (BINS + 1)]
+        chosen = images[[rng.below(f"sheet {name}", 0, len(images))] * (BINS + 1)]
         signs = range(1 - BINS, BINS, 2) if name in SIGNED else range(BINS)
         values = [strengths[abs(at)] * (-1 if at < 0 else 1) for at in signs]
         captions = ["", *(f"{value:.3g}" for value in values)]
-        deeds = [Deed("Identity"), *(Deed(name, value) for value in values)]
-    numbers = torch.arange(len(deeds))
-    done = Deeds(deeds, images.shape[1:]).dense(torch.from_numpy(chosen), numbers)
+        image_ops = [ImageOp("Identity"), *(ImageOp(name, value) for value in values)]
+    numbers = torch.arange(len(image_ops))
+    done = ImageOps(image_ops, images.shape[1:]).dense(torch.from_numpy(chosen), numbers)
     return Row(name, done.numpy(), captions)
 
 
-def _policy(name: str, images: Images, dice: Dice) -> Row:
+def _policy(name: str, images: Images, rng: Rng) -> Row:
     """Ten draws for one image."""
-    chosen = images[[dice.below(f"sheet {name}", 0, len(images))] * (BINS + 1)]
+    chosen = images[[rng.below(f"sheet {name}", 0, len(images))] * (BINS + 1)]
     auto = AutoAugment(name, images.shape[1:])
-    numbers = auto.draw(dice.table(f"sheet draws {name}", 0, DRAWS * BINS).reshape(DRAWS, BINS))
+    numbers = auto.draw(rng.table(f"sheet draws {name}", 0, DRAWS * BINS).reshape(DRAWS, BINS))
     numbers = np.concatenate([np.zeros((2, 1), dtype=np.int64), numbers], axis=1)
     return Row(name, auto(torch.from_numpy(chosen), torch.from_numpy(numbers), None).numpy(), [""] * (BINS + 1))
 

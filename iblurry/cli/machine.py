@@ -12,7 +12,7 @@ import click
 from iblurry.cli.values import Number, Whole
 
 if TYPE_CHECKING:
-    from iblurry.experiment.workers import Plan
+    from iblurry.launch.workers import Plan
 
 OPTIONS = ("device", "precision", "jobs", "pack", "threads", "save_seconds", "save_samples")
 
@@ -54,9 +54,9 @@ def machine_options(*, jobs: str, pack: str) -> Callable[[Callable[..., Any]], C
 
 def plan_for(machine: dict[str, Any], out: Path, data_home: Path | None, **more: Any) -> Plan:
     """What these options say."""
-    from iblurry.experiment.run import Often
-    from iblurry.experiment.workers import Plan
+    from iblurry.experiment.run import CheckpointPolicy
+    from iblurry.launch.workers import Plan
 
     rest = {name: value for name, value in machine.items() if not name.startswith("save") and value is not None}
-    often = Often(seconds=machine["save_seconds"], samples=machine["save_samples"])
+    often = CheckpointPolicy(seconds=machine["save_seconds"], samples=machine["save_samples"])
     return Plan(out=out, data_home=data_home, save=often, **rest | more)

@@ -54,7 +54,7 @@ def _chosen(names: Iterable[str]) -> dict[str, tuple[Recipe, Method]]:
     from iblurry.experiment.settings import setting
     from iblurry.methods import METHODS, method
 
-    tuned = {name: method(name, setting(USUAL).tuning) for name in names or METHODS}
+    tuned = {name: method(name, setting(USUAL).hyperparameters) for name in names or METHODS}
     return {name: (METHODS[name.removesuffix("-released")], made) for name, made in tuned.items()}
 
 

@@ -34,7 +34,7 @@ EXAMPLES = """\b
 Examples:
   iblurry run
   iblurry run clib er --disjoint 50 --blur 30 --memory 200 --seeds 1,2,3,4,5
-  iblurry run clib --set admission=Balanced --set schedule.rate=0.001
+  iblurry run clib --set admission=Balanced --set schedule.initial_lr=0.001
   iblurry run clib --import mine.py --set admission=Mine
 """
 
@@ -58,7 +58,7 @@ Examples:
     "changes",
     multiple=True,
     metavar="PATH=VALUE",
-    help="Any field: pace.gather=4, admission=Balanced. `iblurry methods --json` lists them. Repeatable.",
+    help="Any field: pace.stream_batch=4, admission=Balanced. `iblurry methods --json` lists them. Repeatable.",
 )
 @import_option
 @click.option("--out", metavar="FOLDER", type=PLACE, default="runs", show_default=True, help="Where runs live.")
@@ -97,7 +97,7 @@ def run(
     from iblurry.cli.showing import show_results
     from iblurry.cli.watching import Watch
     from iblurry.data.load import load
-    from iblurry.experiment.workers import run_all
+    from iblurry.launch.workers import run_all
 
     check_all(experiments, load(dataset, data_home))
     plan = plan_for(machine, out, data_home)

@@ -41,9 +41,9 @@ def arrange(samples: Sequence[Sample], *, seed: int | None, limit: int | None) -
     """The first ones of a random order, or without a seed of the order they have."""
     if seed is None:
         return list(samples[:limit])
-    from iblurry.dice import Dice
+    from iblurry.rng import Rng
 
-    return [samples[row] for row in Dice(seed).permutation("send", 0, len(samples))[:limit].tolist()]
+    return [samples[row] for row in Rng(seed).permutation("send", 0, len(samples))[:limit].tolist()]
 
 
 def _labelled(place: str, label: str) -> Iterator[Sample]:

@@ -23,9 +23,9 @@ LEGEND = 80  # characters of a name that fit below a figure
 def show_results(results: Sequence[Result], figures: Sequence[Path], *, as_json: bool) -> None:
     """The figure into its files; the table, the names of the figures and of the runs to standard output."""
     from iblurry.data.sources.writing import replacing
-    from iblurry.experiment.figure import curves
-    from iblurry.experiment.rows import grouped, settings
-    from iblurry.experiment.table import caption, render, rows, to_json
+    from iblurry.studies.run_figure import curves
+    from iblurry.studies.run_rows import grouped, settings
+    from iblurry.studies.run_table import caption, render, rows, to_json
 
     groups = grouped(results)
     title = settings([result.experiment for result in results])

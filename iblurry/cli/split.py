@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from iblurry.data.dataset import Dataset
-    from iblurry.data.order import Order
+    from iblurry.streams.order import Order
 
 PLACE = click.Path(path_type=Path)
 
@@ -64,11 +64,11 @@ def split(
 
     A split is a pure function of the data set's labels, the numbers and the seed.
     """
-    from iblurry.data import order_figure
-    from iblurry.data import published as published_files
     from iblurry.data.load import load
-    from iblurry.data.order import i_blurry, is_disjoint
     from iblurry.errors import InputError
+    from iblurry.streams import order_figure
+    from iblurry.streams import published as published_files
+    from iblurry.streams.order import i_blurry, is_disjoint
 
     if figure is not None:
         order_figure.check_format(figure)

@@ -76,7 +76,7 @@ def _run(selection: Selection, out: Path, machine: dict[str, Any]) -> tuple[set[
     from iblurry.cli.run import check_all
     from iblurry.cli.watching import Watch
     from iblurry.data.load import load
-    from iblurry.experiment.workers import run_all
+    from iblurry.launch.workers import run_all
 
     once = {one.experiment.name: one for one in selection.planned}
     experiments = [one.experiment for one in once.values()]
@@ -95,7 +95,7 @@ def _run(selection: Selection, out: Path, machine: dict[str, Any]) -> tuple[set[
 
 def _packed(machine: dict[str, Any], experiments: Sequence[Any]) -> dict[str, Any]:
     """Who says how many --jobs means runs, one to a process; who says nothing gets packs on a GPU, where they gain."""
-    from iblurry.experiment.workers import Plan
+    from iblurry.launch.workers import Plan
 
     if machine["pack"] is not None:
         return machine

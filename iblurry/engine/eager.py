@@ -11,7 +11,7 @@ from torch import Tensor
 
 from iblurry.augment.pipeline import Pipeline
 from iblurry.errors import InputError
-from iblurry.network.convolution import quickened
+from iblurry.network.convolution import hopper_convolutions
 from iblurry.network.network import Network
 
 P = ParamSpec("P")
@@ -37,7 +37,7 @@ class Eager:
         if self.device.type == "cuda":
             _make_exact()
             self._stream = torch.cuda.Stream(self.device, priority=FIRST)
-            self._aside = torch.cuda.Stream(self.device, priority=LATER)
+            self._side_stream = torch.cuda.Stream(self.device, priority=LATER)
 
     def prepare(self, network: Network) -> Network:
         """The network where steps run, in this engine's precision."""
@@ -46,14 +46,14 @@ class Eager:
             if self.device.type == "cuda":
                 network.layout = torch.channels_last
                 network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-                network.quickened = quickened(network.body, self.device)
+                network.hopper = hopper_convolutions(network.body, self.device)
         return network.to(self.device)
 
-    def lane(self) -> AbstractContextManager[object]:
+    def cuda_stream(self) -> AbstractContextManager[object]:
         """Work on the device belongs inside: on a GPU it is a stream of its own, beside those of other engines."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
-    def aside(self) -> AbstractContextManager[object]:
+    def side_stream(self) -> AbstractContextManager[object]:
         """For work that fills the device alone: what other engines do there in small steps need not wait for its end.
 
         What comes after it in this engine waits for it, as always.
@@ -63,23 +63,23 @@ class Eager:
     @contextmanager
     def _forked(self) -> Iterator[None]:
         here = torch.cuda.current_stream(self.device)
-        self._aside.wait_stream(here)
+        self._side_stream.wait_stream(here)
         try:
-            with torch.cuda.stream(self._aside):
+            with torch.cuda.stream(self._side_stream):
                 yield
         finally:
-            here.wait_stream(self._aside)
+            here.wait_stream(self._side_stream)
 
     def expect(self, network: Network, pipeline: Pipeline, batch: int) -> None:
         """Training batches will mostly be of this size; whatever the engine can do about it."""
 
-    def stage(self, values: Tensor) -> Tensor:
+    def to_device(self, values: Tensor) -> Tensor:
         """The same numbers where the step runs; the host does not wait for them to arrive there."""
         if self.device.type == "cpu":
             return values
         return values.pin_memory().to(self.device, non_blocking=True) if values.device.type == "cpu" else values
 
-    def compile(self, step: Callable[P, R], phase: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
+    def compile(self, step: Callable[P, R], graph_key: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
         """The step itself: nothing to prepare. `phase` is what else than its arguments it depends on.
 
         What a step returns is good until the engine's next step, which may use the same room; what is to last longer,

@@ -35,18 +35,18 @@ class Graph(Eager):
 
     def expect(self, network: Network, pipeline: Pipeline, batch: int) -> None:
         """Which code runs depends on a batch's size alone, so a run that goes on takes the same course."""
-        if self.compiles and batch not in network.quick:
+        if self.compiles and batch not in network.compiled:
             network.fuse = self.fuse
-            network.quick[batch] = self.fuse(network.body)
-            pipeline.quick[batch] = self.fuse(pipeline.train)
+            network.compiled[batch] = self.fuse(network.body)
+            pipeline.compiled[batch] = self.fuse(pipeline.train)
 
     def fuse(self, function: Callable[P, R]) -> Callable[P, R]:
         if not self.compiles:
             return function
         return cast(Callable[P, R], torch.compile(function, dynamic=False, options=_options()))
 
-    def compile(self, step: Callable[P, R], phase: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
-        return cast(Callable[P, R], Replayed(step, phase, self))
+    def compile(self, step: Callable[P, R], graph_key: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
+        return cast(Callable[P, R], Replayed(step, graph_key, self))
 
 
 class Capture(NamedTuple):
@@ -60,14 +60,14 @@ class Capture(NamedTuple):
 class Replayed:
     """One step in all the forms it was met in."""
 
-    def __init__(self, step: Callable[..., Any], phase: Callable[[], Hashable], engine: Graph) -> None:
-        self.step, self.phase, self.engine = step, phase, engine
+    def __init__(self, step: Callable[..., Any], graph_key: Callable[[], Hashable], engine: Graph) -> None:
+        self.step, self.graph_key, self.engine = step, graph_key, engine
         self.met: dict[Hashable, int] = {}
         self.captured: dict[Hashable, Capture] = {}
 
     def __call__(self, *args: Any) -> Any:
         tensors: list[Tensor] = []
-        form = (self.phase(), _form(args, tensors))
+        form = (self.graph_key(), _form(args, tensors))
         capture = self.captured.get(form)
         if capture is None:
             self.met[form] = self.met.get(form, 0) + 1

@@ -100,7 +100,7 @@ def _rated(groups: Sequence[Sequence[Tensor]]) -> list[dict[str, Any]]:
     ]
 
 
-def set_rate(group: dict[str, Any], rate: float) -> None:
+def set_lr(group: dict[str, Any], rate: float) -> None:
     """The learning rate of the next step."""
     if isinstance(group["lr"], Tensor):
         group["lr"].fill_(rate)

@@ -14,7 +14,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from iblurry.augment.pipeline import Augment
-from iblurry.dice import Dice
 from iblurry.errors import InputError
 from iblurry.estimator.plan import Plan, Shape, shape_of, whole
 from iblurry.estimator.saved import as_arrays, as_tensors
@@ -23,6 +22,7 @@ from iblurry.estimator.targets import label, merged, plain
 from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.network.numbers import Numbers
+from iblurry.rng import Rng
 
 
 class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no types
@@ -80,9 +80,9 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             images, targets = self._begin(X, y)
             if self._is_table:
                 self._measure(images)
-            dice = Dice(self._plan.seed)
+            rng = Rng(self._plan.seed)
             for epoch in range(epochs):
-                order = dice.permutation("a pass of fit", epoch, len(targets))
+                order = rng.permutation("a pass of fit", epoch, len(targets))
                 self._observe(images[order], targets[order], measure=False)
         return self
 
@@ -123,14 +123,14 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise
 
     def _measure(self, images: NDArray[np.uint8]) -> None:
-        with self.learner_.engine.lane():
-            for image in self.learner_.engine.stage(torch.from_numpy(images)):
+        with self.learner_.engine.cuda_stream():
+            for image in self.learner_.engine.to_device(torch.from_numpy(images)):
                 self._numbers.meet(image)
 
     def _observe(self, images: NDArray[np.uint8], targets: NDArray[Any], *, measure: bool) -> None:
         learner = self.learner_
-        with learner.engine.lane():
-            for image, one in zip(learner.engine.stage(torch.from_numpy(images)), targets.tolist(), strict=True):
+        with learner.engine.cuda_stream():
+            for image, one in zip(learner.engine.to_device(torch.from_numpy(images)), targets.tolist(), strict=True):
                 if measure:
                     self._numbers.meet(image)
                 learner.observe(image, label(one))
@@ -149,7 +149,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         images, _ = self._read(X)
         probabilities = np.zeros((len(images), len(self.classes_)))
-        with self.learner_.engine.lane():
+        with self.learner_.engine.cuda_stream():
             logits = self.learner_.logits(images)[:, : len(self.learner_.labels)]
             probabilities[:, self._columns] = logits.double().softmax(1).cpu().numpy()
         return probabilities
@@ -162,8 +162,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def memory_(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """What the memory holds: rows as they came, numbers in float32, and their classes."""
         check_is_fitted(self)
-        memory = self.learner_.bench.memory
-        with self.learner_.engine.lane():
+        memory = self.learner_.context.memory
+        with self.learner_.engine.cuda_stream():
             images, rows = (values[: memory.size].cpu().numpy() for values in (memory.images, memory.labels))
         return as_they_came(images, self._plan.shape), self.classes_[self._columns[rows]]
 
@@ -219,7 +219,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _numbers(self) -> Numbers:
-        return cast(Numbers, self.learner_.bench.network.body)
+        return cast(Numbers, self.learner_.context.network.body)
 
     @property
     def _columns(self) -> NDArray[np.int64]:

@@ -14,14 +14,14 @@ from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.learner import Learner
 from iblurry.method import Method, check_updates
-from iblurry.methods import METHODS, Tuning
+from iblurry.methods import METHODS, Hyperparameters
 from iblurry.methods import method as named
 from iblurry.network.build import NETWORKS
 from iblurry.network.numbers import BYTES, Numbers
 
 Shape = tuple[int, int, int]  # channels, height, width
 STILL = Augment(pad=0, flip=False, cutmix=0.0)
-USUAL = Tuning()
+USUAL = Hyperparameters()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +104,13 @@ def shape_of(given: Any) -> Shape | None:
 def _method(given: Any, batch: Any, updates: Any) -> Method:
     if isinstance(given, str):
         check_updates(updates)
-        made = named(given, Tuning(batch=whole("batch_size", batch), updates_per_sample=updates))
+        made = named(given, Hyperparameters(batch=whole("batch_size", batch), updates_per_sample=updates))
     elif not isinstance(given, Method):
         raise InputError(f"method={given!r} is neither a name ({', '.join(METHODS)}) nor a Method, as clib() makes it.")
     elif (batch, updates) != (USUAL.batch, USUAL.updates_per_sample):
         raise InputError(
             f"batch_size={batch!r} and updates_per_sample={updates!r} are for a method given by its name; one that is "
-            "put together has its own, as in clib(Tuning(batch=32)), so leave them out."
+            "put together has its own, as in clib(Hyperparameters(batch=32)), so leave them out."
         )
     else:
         made = given

@@ -30,6 +30,6 @@ class Answer:
         if not sound:
             raise DivergedError(
                 f"The network's answers are no numbers any more at sample {self.at}; a lower learning rate "
-                f"(schedule.rate, now {self.rate:.3g}) usually helps."
+                f"(schedule.initial_lr, now {self.rate:.3g}) usually helps."
             )
         return tuple(correct), self.totals

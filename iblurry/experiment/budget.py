@@ -9,17 +9,17 @@ from iblurry.engine.reading import Reading
 from iblurry.experiment.journal import Held, Spent
 from iblurry.learner import Learner
 from iblurry.network.flops import BACKWARD
-from iblurry.parts.tally import PURPOSES, Tally
+from iblurry.parts.compute_counter import PURPOSES, ComputeCounter
 
 
 class Holding:
     """Rows of each class on their way: counted on the device, read by the host when they are there."""
 
     def __init__(self, learner: Learner) -> None:
-        memory = learner.bench.memory
+        memory = learner.context.memory
         counts = torch.zeros(len(learner.labels) + 1, dtype=torch.int64, device=memory.device)
         rows = counts.index_add_(0, memory.labels[:-1] + 1, torch.ones_like(memory.labels[:-1]))  # first: empty ones
-        self.at, self._rows = learner.bench.seen, Reading(rows[1:])
+        self.at, self._rows = learner.context.seen, Reading(rows[1:])
 
     def ready(self) -> bool:
         """Whether `record` would answer at once."""
@@ -32,9 +32,9 @@ class Holding:
 
 def spent(learner: Learner, flops: int) -> Spent:
     """So far, where an image's forward pass takes so many floating-point operations; nothing is waited for."""
-    tally = Tally()
-    tally.include(learner.bench.spent)
-    tally.include(learner.bench.queries)
+    tally = ComputeCounter()
+    tally.include(learner.context.spent)
+    tally.include(learner.context.queries)
     forward, backward = tally.forward, tally.backward
     operations = {purpose: flops * (forward[purpose] + BACKWARD * backward[purpose]) for purpose in PURPOSES}
-    return Spent(learner.bench.seen, tally.updates, forward, backward, operations, bytes_held(learner))
+    return Spent(learner.context.seen, tally.updates, forward, backward, operations, bytes_held(learner))

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from iblurry.data.stream import Stream
 from iblurry.engine.eager import Eager, Precision
+from iblurry.streams.stream import Stream
 from iblurry.version import __version__
 
 LAST_BITS = ("torch", "numpy", "machine", "device", "precision")  # another one of these may round otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where:
+class Hardware:
     """What a run is run on; none of it is part of the experiment."""
 
     threads: int | None = None  # torch's; None: as many as it has. A run that goes on keeps the number it began with
@@ -49,7 +49,7 @@ def environment(stream: Stream, *, threads: int, engine: Eager) -> dict[str, Any
     }
 
 
-def moved(before: dict[str, Any], now: dict[str, Any]) -> str | None:
+def describe_changes(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     """A sentence on what changed since the run was begun elsewhere, or None."""
     changed = [name for name in LAST_BITS if before.get(name, now[name]) != now[name]]
     if not changed:

@@ -15,10 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.augment.pipeline import Augment
-from iblurry.data import published
 from iblurry.data.dataset import Dataset
-from iblurry.data.order import MODES, Order, i_blurry
-from iblurry.data.share import a_share
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.settings import setting
@@ -26,6 +23,9 @@ from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.methods import method as method_named
 from iblurry.methods.recipe import Slots
+from iblurry.streams import published
+from iblurry.streams.order import MODES, Order, i_blurry
+from iblurry.streams.share import a_share
 
 TYPES = {
     "method": (Method, "a Method, or its name to Experiment.of"),
@@ -71,7 +71,7 @@ class Experiment:
         usual = setting(dataset)
         slots = {name: changes.pop(name) for name in Slots.__annotations__ if name in changes}
         _check_known(changes)
-        chosen = method_named(method, usual.tuning) if isinstance(method, str) else method
+        chosen = method_named(method, usual.hyperparameters) if isinstance(method, str) else method
         values: dict[str, Any] = {
             "method": dataclasses.replace(chosen, **slots),
             "dataset": dataset,

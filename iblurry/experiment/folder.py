@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from iblurry.errors import DataError, FolderError, InputError
 from iblurry.experiment.disk import replace_file
+from iblurry.experiment.format1 import upgraded
 from iblurry.experiment.lock import held
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
     from iblurry.experiment.experiment import Experiment
 
-FORMAT = 1  # of the files in a run's folder
+FORMAT = 2  # of the files in a run's folder
 PATIENCE = 3.0  # seconds to wait for another process to leave: a killed program's workers need a moment to notice
 REMEDY = "Choose another --out, or delete that folder to start again."
 
@@ -46,6 +47,8 @@ class RunFolder:
         about = self._read("experiment.json")
         if about is None:
             raise FolderError(f"{self.path} is no run's folder: it has no experiment.json. Name a folder inside --out.")
+        if about.get("format") == 1 and isinstance(about.get("experiment"), dict):
+            return about | {"experiment": upgraded(about["experiment"])}
         self._check_format(about)
         return about
 

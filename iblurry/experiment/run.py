@@ -9,17 +9,17 @@ from typing import Any
 
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
-from iblurry.experiment.environment import Where, thread_count
+from iblurry.experiment.callback import Callback, Silent
+from iblurry.experiment.checkpointer import CheckpointPolicy
+from iblurry.experiment.environment import Hardware, thread_count
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.interrupt import stopping_politely
 from iblurry.experiment.journal import Record, read
 from iblurry.experiment.metrics import Metrics, metrics
-from iblurry.experiment.progress import Silent, Watcher
-from iblurry.experiment.saving import Often
-from iblurry.experiment.walk import Walk, opened
+from iblurry.experiment.run_loop import RunLoop, open_run
 
-__all__ = ["Often", "Result", "result", "run"]
+__all__ = ["CheckpointPolicy", "Result", "result", "run"]
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,15 @@ def run(
     *,
     dataset: Dataset | None = None,
     data_home: Path | None = None,
-    watcher: Watcher | None = None,
-    save: Often = Often(),  # noqa: B008  frozen
-    where: Where = Where(),  # noqa: B008  frozen
+    watcher: Callback | None = None,
+    save: CheckpointPolicy = CheckpointPolicy(),  # noqa: B008  frozen
+    where: Hardware = Hardware(),  # noqa: B008  frozen
 ) -> Result:
     """Runs or continues `experiment` in its own folder under `out`; a finished one is only read.
 
     `where` is the machine's part: device, precision, threads.
     """
-    with opened(
+    with open_run(
         experiment,
         Path(out),
         data=lambda: dataset or load(experiment.dataset, data_home),
@@ -60,11 +60,11 @@ def run(
         return result(RunFolder(Path(out) / experiment.name), experiment)
 
 
-def _go(walk: Walk) -> None:
+def _go(walk: RunLoop) -> None:
     with (
         thread_count(walk.threads),
         stopping_politely() as stop,
-        walk.engine.lane(),
+        walk.engine.cuda_stream(),
         closing(walk.steps(lambda: stop.asked)) as steps,
     ):
         for _ in steps:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from iblurry.augment.pipeline import Augment
 from iblurry.data.load import parse
-from iblurry.methods import Tuning
+from iblurry.methods import Hyperparameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,7 @@ class Setting:
     memory: int  # K
     query_every: int = 100  # samples between two points of the curve
     tasks: int = 5
-    tuning: Tuning = field(default_factory=Tuning)
+    hyperparameters: Hyperparameters = field(default_factory=Hyperparameters)
     augment: Augment = field(default_factory=Augment)
 
 
@@ -25,11 +25,13 @@ CIFAR = Augment(policy="cifar10")  # for both CIFARs, as released
 IMAGENET = Augment(policy="imagenet")
 SETTINGS = {
     "cifar10": Setting(network="resnet18", memory=500, augment=CIFAR),
-    "cifar100": Setting(network="resnet34", memory=2000, tuning=Tuning(updates_per_sample=3), augment=CIFAR),
+    "cifar100": Setting(
+        network="resnet34", memory=2000, hyperparameters=Hyperparameters(updates_per_sample=3), augment=CIFAR
+    ),
     "tinyimagenet": Setting(
         network="resnet34",
         memory=4000,
-        tuning=Tuning(batch=32, updates_per_sample=3, gamma=0.99995),
+        hyperparameters=Hyperparameters(batch=32, updates_per_sample=3, gamma=0.99995),
         augment=IMAGENET,
     ),
     "imagenet": Setting(
@@ -37,7 +39,7 @@ SETTINGS = {
         memory=20000,
         query_every=1000,
         tasks=10,
-        tuning=Tuning(
+        hyperparameters=Hyperparameters(
             batch=256,
             updates_per_sample="1/4",
             gamma=0.99995,
@@ -50,7 +52,11 @@ SETTINGS = {
     # Not in the paper: small enough for a laptop. A mirrored digit is none, and 8 pixels leave no room for a crop.
     # Refits of 32 epochs: GDumb is asked sixty times, and 256 take eight times as long for a point of A_AUC.
     "digits": Setting(
-        network="mlp", memory=100, query_every=25, tuning=Tuning(epochs=32), augment=Augment(pad=0, flip=False)
+        network="mlp",
+        memory=100,
+        query_every=25,
+        hyperparameters=Hyperparameters(epochs=32),
+        augment=Augment(pad=0, flip=False),
     ),
     "fashion_mnist": Setting(network="convnet", memory=500, augment=Augment(pad=2)),
     "shapes": Setting(network="convnet", memory=100, augment=Augment(pad=1, flip=False)),

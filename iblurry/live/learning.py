@@ -28,7 +28,7 @@ class Learning:
         self.quality = Quality(settings.max_classes)
         self.at = 0  # samples learnt
         self.saved: list[int] = []  # where the last checkpoints are, the newest last
-        weights = sum(values.nbytes for values in self.learner.bench.network.parameters())
+        weights = sum(values.nbytes for values in self.learner.context.network.parameters())
         moments = 2 * weights  # of Adam, which come with the first update
         self.most_bytes = checkpoint.bytes_of(self.learner.state_dict()) + moments + BESIDE
 
@@ -53,7 +53,7 @@ class Learning:
         if entry.at != self.at + 1:
             raise CheckpointError(f"Sample {entry.at} cannot follow sample {self.at}.")
         pixels = torch.frombuffer(bytearray(entry.pixels), dtype=torch.uint8).view(self.settings.image)
-        network = self.learner.bench.network
+        network = self.learner.context.network
         row = network.row_of(entry.label)
         outcome = UNTESTED
         if row is not None:
@@ -80,14 +80,14 @@ class Learning:
     def check(self) -> None:
         """A good loss alone does not mean a good network: it is that of the last update before its step."""
         self.learner.check()
-        for name, values in self.learner.bench.network.state_dict().items():
+        for name, values in self.learner.context.network.state_dict().items():
             if not values.isfinite().all():
                 raise DivergedError(f"The network ({name}) holds no numbers any more at sample {self.at}.")
 
     @property
     def rate(self) -> float:
         """That of the next update: unlike the last one's, it is known after a restart."""
-        return self.learner.trainer.course.schedule.now
+        return self.learner.trainer.training.schedule.lr
 
     @property
     def dispensable(self) -> int:
@@ -96,7 +96,7 @@ class Learning:
 
     def memory(self) -> list[Kept]:
         """Everything that is kept."""
-        memory, admission = self.learner.bench.memory, self.learner.method.admission
+        memory, admission = self.learner.context.memory, self.learner.method.admission
         size, labels = memory.size, self.learner.labels
         images, rows, since = (
             values[:size].cpu().numpy() for values in (memory.images, memory.labels, memory.written_at)
@@ -106,16 +106,16 @@ class Learning:
 
     def report(self) -> dict[str, Any]:
         """How far it is and how well it does."""
-        bench, trainer, quality = self.learner.bench, self.learner.trainer, self.quality
+        context, trainer, quality = self.learner.context, self.learner.trainer, self.quality
         labels = [str(label) for label in self.learner.labels]
-        held = torch.bincount(bench.memory.labels[: bench.memory.size].cpu(), minlength=len(labels)).tolist()
+        held = torch.bincount(context.memory.labels[: context.memory.size].cpu(), minlength=len(labels)).tolist()
         loss = float(trainer.loss)
         return {
             "learnt": self.at,
             "learning_rate": self.rate,
             "loss": loss if np.isfinite(loss) else None,
-            "updates": bench.updates,
-            "held": bench.memory.size,
+            "updates": context.updates,
+            "held": context.memory.size,
             "accuracy": quality.accuracy,
             "recent_accuracy": quality.recent_accuracy,
             "window": quality.window,

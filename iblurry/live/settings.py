@@ -16,7 +16,7 @@ from iblurry.experiment.disk import replace_file
 if TYPE_CHECKING:  # torch costs two seconds, which a command that refuses its options need not take
     from iblurry.learner import Learner
     from iblurry.method import Method
-    from iblurry.parts.workbench import Workbench
+    from iblurry.parts.context import Context
 
 FILE = "service.json"
 FORMAT = 1
@@ -99,7 +99,7 @@ class Settings:
         All is tried but the optimizer and the memory, whose size is compared with the machine's.
         """
         try:
-            self.bench()
+            self.context()
         except (RuntimeError, MemoryError) as error:  # torch's, of a device that is not there or room that it has not
             why = str(error).splitlines()[0].rstrip(".")
             raise InputError(
@@ -116,12 +116,14 @@ class Settings:
     def made_method(self) -> Method:
         """InputError where it cannot serve: nobody says where tasks end, and an answer must not take minutes."""
         from iblurry.method import check_updates
-        from iblurry.methods import Tuning, method
+        from iblurry.methods import Hyperparameters, method
         from iblurry.parts import Plain
 
         check_updates(self.updates_per_sample)
-        tuning = Tuning(batch=self.batch, updates_per_sample=self.updates_per_sample, measure_every=self.measure_every)
-        made = method(self.method, tuning)
+        hyperparameters = Hyperparameters(
+            batch=self.batch, updates_per_sample=self.updates_per_sample, measure_every=self.measure_every
+        )
+        made = method(self.method, hyperparameters)
         if not made.task_free or not isinstance(made.readout, Plain):
             why = "trains anew before it answers" if made.task_free else "must be told where tasks end"
             raise InputError(
@@ -130,24 +132,24 @@ class Settings:
         made.check_budget(self.memory)
         return made
 
-    def bench(self) -> Workbench:
+    def context(self) -> Context:
         """What answers need of a learner: without the optimizer, whose first import takes longer than all of this."""
         from iblurry.augment.pipeline import Augment, Pipeline
-        from iblurry.dice import Dice
         from iblurry.engine.choose import engine
         from iblurry.memory import Memory
         from iblurry.network.build import build
-        from iblurry.parts.workbench import Workbench
+        from iblurry.parts.context import Context
+        from iblurry.rng import Rng
 
         self.made_method()
-        dice, runs = Dice(self.seed), engine(self.device)
-        return Workbench(
-            network=runs.prepare(build(self.network, self.image, self.max_classes, dice=dice)).eval(),
+        rng, runs = Rng(self.seed), engine(self.device)
+        return Context(
+            network=runs.prepare(build(self.network, self.image, self.max_classes, rng=rng)).eval(),
             memory=Memory(1, self.image, runs.device),
             pipeline=Pipeline(
                 Augment(pad=0, flip=False), shape=self.image, mean=self.mean, std=self.std, device=runs.device
             ),
-            dice=dice,
+            rng=rng,
             budget=1,
             engine=runs,
         )

@@ -9,13 +9,13 @@ from iblurry.methods.gdumb import gdumb
 from iblurry.methods.gss import gss
 from iblurry.methods.joint import joint
 from iblurry.methods.mir import mir
-from iblurry.methods.recipe import METHODS, Recipe, Tuning, method
+from iblurry.methods.recipe import METHODS, Hyperparameters, Recipe, method
 from iblurry.methods.rm import rm
 
 __all__ = [
     "METHODS",
+    "Hyperparameters",
     "Recipe",
-    "Tuning",
     "agem",
     "bic",
     "clib",

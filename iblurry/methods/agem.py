@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from iblurry.method import Method
 from iblurry.methods.er import er
-from iblurry.methods.recipe import Tuning, recipe
+from iblurry.methods.recipe import Hyperparameters, recipe
 from iblurry.parts import Nothing, Project
 
 
 @recipe(paper="Chaudhry et al., Efficient lifelong learning with A-GEM, ICLR 2019")
-def agem(tuning: Tuning) -> Method:
+def agem(hyperparameters: Hyperparameters) -> Method:
     """Batches of new samples only, their gradient projected so that the loss of remembered ones does not rise."""
-    return er(tuning, name="agem", rehearsal=Nothing(), gradient=(Project(),))
+    return er(hyperparameters, name="agem", rehearsal=Nothing(), gradient=(Project(),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from iblurry.method import Head, Method, Pace, exact
 from iblurry.methods.er import er
-from iblurry.methods.recipe import Tuning, recipe
+from iblurry.methods.recipe import Hyperparameters, recipe
 from iblurry.parts import Adaptive, Balanced, Exponential, Importance, Reservoir, Uniform
 
 PAPER = (
@@ -14,44 +14,44 @@ PAPER = (
 
 
 @recipe(paper=PAPER)
-def clib(tuning: Tuning) -> Method:
+def clib(hyperparameters: Hyperparameters) -> Method:
     """Every sample enters a class-balanced memory by importance; batches come from the memory only; the rate adapts."""
     return Method(
         name="clib",
         pace=Pace(
-            gather=1,
+            stream_batch=1,
             train_stream=False,
-            updates_per_sample=exact(tuning.updates_per_sample),
-            store="before",
-            measure_every=tuning.measure_every,
+            updates_per_sample=exact(hyperparameters.updates_per_sample),
+            store_when="before",
+            measure_every=hyperparameters.measure_every,
         ),
         admission=Importance(),
-        rehearsal=Uniform(count=tuning.batch),
+        rehearsal=Uniform(count=hyperparameters.batch),
         schedule=Adaptive(),
         head=Head(moments="keep"),
     )
 
 
 @recipe(paper=PAPER + " (Table 3, without importance)")
-def clib_reservoir(tuning: Tuning) -> Method:
+def clib_reservoir(hyperparameters: Hyperparameters) -> Method:
     """CLIB with a reservoir for a memory: neither importance nor class balance."""
-    return clib(tuning, name="clib-reservoir", admission=Reservoir())
+    return clib(hyperparameters, name="clib-reservoir", admission=Reservoir())
 
 
 @recipe(paper=PAPER + " (Table 3, without memory-only training)")
-def clib_stream(tuning: Tuning) -> Method:
+def clib_stream(hyperparameters: Hyperparameters) -> Method:
     """CLIB with ER's batches: half new samples, half memory."""
-    base = er(tuning)
-    return clib(tuning, name="clib-stream", pace=base.pace, rehearsal=base.rehearsal)
+    base = er(hyperparameters)
+    return clib(hyperparameters, name="clib-stream", pace=base.pace, rehearsal=base.rehearsal)
 
 
 @recipe(paper=PAPER + " (Table 3, without adaptive learning rate)")
-def clib_exponential(tuning: Tuning) -> Method:
+def clib_exponential(hyperparameters: Hyperparameters) -> Method:
     """CLIB with ER's schedule: exponential decay, reset by each new class."""
-    return clib(tuning, name="clib-exponential", schedule=Exponential(gamma=tuning.gamma))
+    return clib(hyperparameters, name="clib-exponential", schedule=Exponential(gamma=hyperparameters.gamma))
 
 
 @recipe(paper="CLIB with the sampler of Prabhu et al., GDumb, ECCV 2020")
-def clib_balanced(tuning: Tuning) -> Method:
+def clib_balanced(hyperparameters: Hyperparameters) -> Method:
     """CLIB with class balance but no importance: tells what each of the two is worth."""
-    return clib(tuning, name="clib-balanced", admission=Balanced())
+    return clib(hyperparameters, name="clib-balanced", admission=Balanced())

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from iblurry.method import Method, Pace, exact
-from iblurry.methods.recipe import Tuning, recipe
+from iblurry.methods.recipe import Hyperparameters, recipe
 from iblurry.parts import Constant, Exponential, Reservoir, Uniform
 
 PAPER = "Rolnick et al., Experience replay for continual learning, NeurIPS 2019; Baseline-ER of Koh et al., ICLR 2022"
 
 
 @recipe(paper=PAPER)
-def er(tuning: Tuning) -> Method:
+def er(hyperparameters: Hyperparameters) -> Method:
     """Each batch is half new samples, half samples drawn from a reservoir of the stream."""
-    half = tuning.batch // 2
+    half = hyperparameters.batch // 2
     return Method(
         name="er",
         pace=Pace(
-            gather=half,
-            updates_per_sample=exact(tuning.updates_per_sample),
-            store="after",  # a sample is trained on before it may enter the memory
-            measure_every=tuning.measure_every,
+            stream_batch=half,
+            updates_per_sample=exact(hyperparameters.updates_per_sample),
+            store_when="after",  # a sample is trained on before it may enter the memory
+            measure_every=hyperparameters.measure_every,
         ),
         admission=Reservoir(),
-        rehearsal=Uniform(count=tuning.batch - half),
-        schedule=Exponential(gamma=tuning.gamma, restart_on_class=True),
+        rehearsal=Uniform(count=hyperparameters.batch - half),
+        schedule=Exponential(gamma=hyperparameters.gamma, restart_on_class=True),
     )
 
 
 @recipe(paper=PAPER)
-def er_constant(tuning: Tuning) -> Method:
+def er_constant(hyperparameters: Hyperparameters) -> Method:
     """ER at a rate that never moves (a row of the paper's table of schedules)."""
-    return er(tuning, name="er-constant", schedule=Constant())
+    return er(hyperparameters, name="er-constant", schedule=Constant())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from iblurry.method import Method
 from iblurry.methods.er import er
-from iblurry.methods.recipe import Tuning, recipe
+from iblurry.methods.recipe import Hyperparameters, recipe
 from iblurry.parts import Diverse
 
 
 @recipe(paper="Aljundi et al., Gradient based sample selection for online continual learning, NeurIPS 2019")
-def gss(tuning: Tuning) -> Method:
+def gss(hyperparameters: Hyperparameters) -> Method:
     """ER whose memory prefers samples with gradients unlike those it already holds (the greedy variant)."""
-    return er(tuning, name="gss", admission=Diverse())
+    return er(hyperparameters, name="gss", admission=Diverse())

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypedDict, Unpack
 
-from iblurry.course import Course
 from iblurry.engine.optimizer import Optimizer
 from iblurry.errors import UnknownNameError
 from iblurry.method import Head, Method, Pace, released
 from iblurry.parts import Admission, GradientRule, Readout, Rehearsal, Schedule, Term
+from iblurry.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuning:
+class Hyperparameters:
     """What the paper chooses per data set; the defaults are CIFAR-10's."""
 
     batch: int = 16
@@ -40,41 +40,41 @@ class Slots(TypedDict, total=False):
     readout: Readout
     head: Head
     optimizer: Optimizer
-    refit: Course | None
+    refit: Training | None
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """`clib()` is the method, `clib(admission=Balanced())` an ablation, `clib(Tuning(batch=32))` another tuning."""
+    """`clib()` is the method, `clib(admission=Balanced())` an ablation, `clib(Hyperparameters(batch=32))` tuned."""
 
     name: str
     idea: str  # one sentence
     paper: str  # the citation
-    cook: Callable[[Tuning], Method]
+    build: Callable[[Hyperparameters], Method]
 
-    def __call__(self, tuning: Tuning | None = None, /, **slots: Unpack[Slots]) -> Method:
+    def __call__(self, hyperparameters: Hyperparameters | None = None, /, **slots: Unpack[Slots]) -> Method:
         for slot in slots:
             if slot not in Slots.__annotations__:
                 raise UnknownNameError(f"slot of {self.name}", slot, Slots.__annotations__)
-        method = self.cook(tuning or Tuning())
+        method = self.build(hyperparameters or Hyperparameters())
         return dataclasses.replace(method, **slots)
 
 
 METHODS: dict[str, Recipe] = {}
 
 
-def recipe(*, paper: str) -> Callable[[Callable[[Tuning], Method]], Recipe]:
+def recipe(*, paper: str) -> Callable[[Callable[[Hyperparameters], Method]], Recipe]:
     """Makes a recipe of a function and lists it; its docstring is the idea in one sentence."""
 
-    def register(cook: Callable[[Tuning], Method]) -> Recipe:
-        name = cook.__name__.replace("_", "-")
-        METHODS[name] = Recipe(name, (cook.__doc__ or "").strip().splitlines()[0], paper, cook)
+    def register(build: Callable[[Hyperparameters], Method]) -> Recipe:
+        name = build.__name__.replace("_", "-")
+        METHODS[name] = Recipe(name, (build.__doc__ or "").strip().splitlines()[0], paper, build)
         return METHODS[name]
 
     return register
 
 
-def method(name: str, tuning: Tuning | None = None) -> Method:
+def method(name: str, hyperparameters: Hyperparameters | None = None) -> Method:
     """The method of this name; `-released` after any name gives it as the authors' released program runs it.
 
     >>> method("clib-released").schedule.test
@@ -83,5 +83,5 @@ def method(name: str, tuning: Tuning | None = None) -> Method:
     plain = name.removesuffix("-released")
     if plain not in METHODS:
         raise UnknownNameError("method", name, METHODS)
-    made = METHODS[plain](tuning)
+    made = METHODS[plain](hyperparameters)
     return released(made) if plain != name else made

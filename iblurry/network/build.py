@@ -8,13 +8,13 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from iblurry.dice import Dice
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.network import convnet as _convnet
 from iblurry.network import resnet as _resnet
 from iblurry.network.initial import fresh_bias, fresh_row, fresh_weight, initialise
 from iblurry.network.mlp import MLP
 from iblurry.network.network import Network
+from iblurry.rng import Rng
 
 __all__ = ["NETWORKS", "build", "fresh_bias", "fresh_row", "fresh_weight", "initialise"]
 
@@ -22,10 +22,10 @@ Image = tuple[int, int, int]  # channels, height, width
 Maker = Callable[[Image], nn.Module]  # of a body for such images, which says how many `features` it returns
 
 
-def build(name: str | Maker, image: Image, rows: int, *, dice: Dice, **options: object) -> Network:
+def build(name: str | Maker, image: Image, rows: int, *, rng: Rng, **options: object) -> Network:
     """The network of this name, or with the body that is made, for such images; its head has so many rows, all closed.
 
-    >>> network = build("convnet", (1, 8, 8), 10, dice=Dice(seed=1))
+    >>> network = build("convnet", (1, 8, 8), 10, rng=Rng(seed=1))
     >>> network.rows, network.known
     (10, 0)
     """
@@ -41,7 +41,7 @@ def build(name: str | Maker, image: Image, rows: int, *, dice: Dice, **options: 
         _positive(what, given)
     with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator when they are made
         network = Network(maker(image, **options), rows)
-    initialise(network.body, dice)
+    initialise(network.body, rng)
     return network
 
 

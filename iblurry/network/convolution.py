@@ -83,7 +83,7 @@ class First(Convolution):
         self.weight[:, : taps.shape[1], 0, 0].copy_(taps)
 
 
-class Quickened:
+class HopperConvolutions:
     """The units of a body that learn by our own kernels."""
 
     def __init__(self, units: Sequence[Unit], learn: Callable[[Tensor, Unit], Tensor]) -> None:
@@ -107,14 +107,14 @@ class Quickened:
                 unit.rounded = None
 
 
-def quickened(body: nn.Module, device: torch.device) -> Quickened | None:
+def hopper_convolutions(body: nn.Module, device: torch.device) -> HopperConvolutions | None:
     """Has the body's units learn by our own kernels, where there are any for this device."""
     own = kernels(device)
     if own is None:
         return None
     units = [module for module in body.modules() if isinstance(module, Unit)]
     fit = [unit for unit in units if unit.convolution.in_channels % own.learning.LEAST == 0]
-    return Quickened(fit, own.learning.learn)
+    return HopperConvolutions(fit, own.learning.learn)
 
 
 @functools.cache

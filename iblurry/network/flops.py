@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from iblurry.dice import Dice
 from iblurry.network.build import Image, build
+from iblurry.rng import Rng
 
 BACKWARD = 2  # forward passes that a backward pass is worth: one product for the input, one for the weight
 
@@ -22,7 +22,7 @@ def flops(network: str, image: Image, rows: int) -> int:
     >>> flops("mlp", (3, 8, 8), 10) == 2 * (192 * 256 + 256 * 256 + 256 * 10)
     True
     """
-    built = build(network, image, rows, dice=Dice(1)).eval()
+    built = build(network, image, rows, rng=Rng(1)).eval()
     counted: list[int] = []
 
     def count(layer: nn.Module, _: Any, output: Tensor) -> None:

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from iblurry.errors import InputError, UnknownLabelError
-from iblurry.network.convolution import Quickened
+from iblurry.network.convolution import HopperConvolutions
 from iblurry.network.folded import Folded
 
 # The logit of a closed row: its exp is 0 beside any open row, and unlike -inf it survives a product with 0.
@@ -39,22 +39,22 @@ class Network(nn.Module):
         nn.init.zeros_(self.head.weight)  # a row is drawn when it opens
         nn.init.zeros_(self.head.bias)
         self.register_buffer("open", torch.zeros(rows, dtype=torch.bool))  # (rows,)
-        self._moody = [m for m in body.modules() if isinstance(m, _NormBase | _DropoutNd)]  # these have two moods
+        self._mode_layers = [m for m in body.modules() if isinstance(m, _NormBase | _DropoutNd)]  # these have two moods
         self.labels: list[str | int] = []  # in order of exposure: labels[row]; not part of the state_dict
         self.precision: torch.dtype | None = None  # of convolutions and products, where it is not float32
         self.layout = torch.contiguous_format  # of images and convolutions in memory
-        self.quick: dict[int, Callable[[Tensor], Tensor]] = {}  # the body compiled for training batches of this size
+        self.compiled: dict[int, Callable[[Tensor], Tensor]] = {}  # the body compiled for training batches of this size
         self.fuse: Callable[..., Any] | None = None  # makes fewer kernels of a function, where the engine can
-        self.quickened: Quickened | None = None  # what learns by kernels of our own
+        self.hopper: HopperConvolutions | None = None  # what learns by kernels of our own
         self.folded: Folded | None = None  # made when first asked, where convolutions are not float32 on a GPU
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) float -> (B, rows) logits."""
-        if self.precision is None and not self.quick:  # the way of the CPU, where every call counts
+        if self.precision is None and not self.compiled:  # the way of the CPU, where every call counts
             logits: Tensor = self.head(self.body(images))
             return self._closed(logits)
-        body = self.quick.get(len(images), self.body) if self.training else self.body
-        with nullcontext() if self.quickened is None else self.quickened.rounded():
+        body = self.compiled.get(len(images), self.body) if self.training else self.body
+        with nullcontext() if self.hopper is None else self.hopper.rounded():
             return self._closed(self._precisely(body, images))
 
     @torch.no_grad()
@@ -85,7 +85,7 @@ class Network(nn.Module):
     def train(self, mode: bool = True) -> Self:
         """Tells only the layers that behave differently: walking over all of them costs as much as a small layer."""
         if mode != self.training:
-            for layer in self._moody:
+            for layer in self._mode_layers:
                 layer.training = mode
             self.training = mode
         return self
@@ -122,10 +122,10 @@ class Network(nn.Module):
 
     def twin(self) -> Network:
         """A network like this one that shares nothing with it, nor what was prepared for this one's weights."""
-        prepared = self.quick, self.fuse, self.folded
-        self.quick, self.fuse, self.folded = {}, None, None
+        prepared = self.compiled, self.fuse, self.folded
+        self.compiled, self.fuse, self.folded = {}, None, None
         twin = copy.deepcopy(self)
-        self.quick, self.fuse, self.folded = prepared
+        self.compiled, self.fuse, self.folded = prepared
         return twin
 
     @torch.no_grad()

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 from torch import Tensor
 
 from iblurry.errors import InputError, UnknownNameError
+from iblurry.parts.compute_counter import PURPOSES
+from iblurry.parts.context import Context, Update
 from iblurry.parts.cost import Cost, Load
-from iblurry.parts.tally import PURPOSES
-from iblurry.parts.workbench import Update, Workbench
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ def column(name: str, *, fill: float = 0.0, init: Literal[False] = False) -> Ten
         init=False,
         repr=False,
         compare=False,
-        metadata={"column": lambda part: part.bench.memory.column(name, fill=fill)},
+        metadata={"column": lambda part: part.context.memory.column(name, fill=fill)},
     )
     return field
 
@@ -57,9 +57,9 @@ class Part(ABC):
     kind: ClassVar[str]
     needs_losses: ClassVar[bool] = False  # asks for the loss of every memory row after an update
     purpose: ClassVar[str] = "parts"  # what the images it sends through a network are counted under, of PURPOSES
-    varies: ClassVar[bool] = False  # wants dice to vary the rows it draws, and the streamed samples
+    needs_augment_params: ClassVar[bool] = False  # wants dice to vary the rows it draws, and the streamed samples
     stores: ClassVar[str] = ""  # what it keeps besides samples of the memory; may name its fields: "{share:.0%} of ..."
-    bench: Workbench
+    context: Context
     _known: ClassVar[dict[str, dict[str, type[Part]]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -76,12 +76,12 @@ class Part(ABC):
         return False
 
     @property
-    def phase(self) -> Hashable:
+    def graph_key(self) -> Hashable:
         """What the host knows that changes what is computed in an update: a captured one holds for one phase."""
         return None
 
     @property
-    def draws(self) -> int:
+    def rows_per_update(self) -> int:
         """How many memory rows it wants for each update, at most."""
         return 0
 
@@ -90,7 +90,7 @@ class Part(ABC):
 
         On the host, from the dice of the bench under this purpose.
         """
-        return self.bench.dice.distinct(purpose, step, min(self.draws, size), among=size)
+        return self.context.rng.distinct(purpose, step, min(self.rows_per_update, size), among=size)
 
     def holds(self, budget: int) -> int:
         """How many samples of a budget it keeps outside the memory."""
@@ -104,10 +104,10 @@ class Part(ABC):
         """The same at work, in whole images: exact for this load, where more than the load decides for this moment."""
         return self.cost(load)
 
-    def attach(self, bench: Workbench) -> Self:
+    def attach(self, context: Context) -> Self:
         """A fresh copy of this part at work on that bench; the part itself stays a mere description."""
         part = copy.copy(self)
-        part.bench = bench
+        part.context = context
         for what in ("state", "column", "scratch"):
             for name, make in declared(type(self), what).items():
                 setattr(part, name, make(part))
@@ -151,7 +151,7 @@ class Part(ABC):
 
         Columns are the memory's and stay as they are. A part whose `attach` does more does that here, too.
         """
-        self.load_state_dict(Part.attach(self, self.bench).state_dict())
+        self.load_state_dict(Part.attach(self, self.context).state_dict())
 
     def to_json(self) -> dict[str, dict[str, object]]:
         return {type(self).__name__: hyper_parameters(self)}

@@ -9,8 +9,8 @@ from typing import Any
 from iblurry.errors import InputError
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.rows import departures
 from iblurry.methods import METHODS
+from iblurry.studies.run_rows import departures
 
 OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "published", "memory", "network", "query_every")
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.rows import departures, grouped
 from iblurry.experiment.settings import plain
-from iblurry.experiment.table import Row, Spread, rows
 from iblurry.methods import METHODS
 from iblurry.studies.collect import Finished
 from iblurry.studies.paper import COUNTERPARTS, Configuration, Number, configurations, paper_number, paper_rows
+from iblurry.studies.run_rows import departures, grouped
+from iblurry.studies.run_table import Row, Spread, rows
 
 FIELDS = {"A_AUC": "a_auc", "A_avg": "a_avg", "F_last": "f_last", "final_accuracy": "a_last"}  # of a Row
 MAIN = configurations()[0]  # Table 1 on CIFAR-10

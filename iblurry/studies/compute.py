@@ -17,14 +17,14 @@ from iblurry.experiment.settings import setting
 from iblurry.method import Method
 from iblurry.methods import method as method_named
 from iblurry.network.flops import flops
-from iblurry.studies.bill import EPOCHS, Extent, bill, extent, training_flops
+from iblurry.studies.compute_estimate import EPOCHS, DatasetSize, compute_estimate, dataset_size, training_flops
 from iblurry.studies.study import Planned, Study
 
 EQUAL = "equal"  # the column of those with the reference's compute
 NEAREST = 10_000  # the largest denominator of an updates_per_sample: within a ten-thousandth of what is wanted
 
 
-def with_compute(experiment: Experiment, reference: Experiment, of: Extent) -> Experiment:
+def with_compute(experiment: Experiment, reference: Experiment, of: DatasetSize) -> Experiment:
     """The experiment with as many operations for training as the reference takes on the same data.
 
     A method that is refitted gets other epochs, to the nearest whole number; any other one gets other updates per
@@ -34,7 +34,7 @@ def with_compute(experiment: Experiment, reference: Experiment, of: Extent) -> E
     >>> round(float(with_compute(er, clib, extent("cifar10")).method.pace.updates_per_sample), 1)
     11.4
     """
-    one, method = bill(experiment, of), experiment.method
+    one, method = compute_estimate(experiment, of), experiment.method
     wanted = training_flops(reference, of) / flops(experiment.network, of.image, of.classes)
     if one.epochs is not None:
         left = wanted - one.steady - one.rated * float(method.pace.updates_per_sample)
@@ -85,7 +85,7 @@ COMPUTE = EqualCompute(
 
 
 def _equal(one: Planned, reference: str, data_home: Path | None) -> Experiment:
-    of, like = extent(one.experiment.dataset, data_home), _in_place(one.experiment, reference)
+    of, like = dataset_size(one.experiment.dataset, data_home), _in_place(one.experiment, reference)
     try:
         return with_compute(one.experiment, like, of)
     except InputError as error:
@@ -96,7 +96,7 @@ def _equal(one: Planned, reference: str, data_home: Path | None) -> Experiment:
 def _in_place(experiment: Experiment, reference: str) -> Experiment:
     name, *edits = reference.split()
     return functools.reduce(
-        edit, edits, _replaced(experiment, method=method_named(name, setting(experiment.dataset).tuning))
+        edit, edits, _replaced(experiment, method=method_named(name, setting(experiment.dataset).hyperparameters))
     )
 
 

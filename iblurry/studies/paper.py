@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from iblurry.errors import UnknownNameError
-from iblurry.experiment.table import JOINT
+from iblurry.studies.run_table import JOINT
 
 METRICS = ("A_AUC", "A_avg", "F_last", "final_accuracy")
 COUNTERPARTS = {  # our name, with what --set changes: the paper's

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from iblurry.data.sources.writing import replacing
-from iblurry.experiment.figure import curves
-from iblurry.experiment.table import Spread, to_markdown
 from iblurry.studies.collect import Finished
 from iblurry.studies.command import command
 from iblurry.studies.compare import MAIN, NOT_RUN, SEEDS, TARGETS, Block, Comparison
 from iblurry.studies.paper import COUNTERPARTS, Configuration, Number, about, configurations, paper_number, paper_rows
+from iblurry.studies.run_figure import curves
+from iblurry.studies.run_table import Spread, to_markdown
 
 HEADINGS = {
     "A_AUC": "A_AUC",

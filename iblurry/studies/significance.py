@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.experiment.table import is_bound
+from iblurry.studies.run_table import is_bound
 
 if TYPE_CHECKING:
-    from iblurry.experiment.table import Better
+    from iblurry.studies.run_table import Better
     from iblurry.studies.table import StudyTable
 
 LEVEL = 0.05  # the usual one of tests; intervals hold 1 - LEVEL

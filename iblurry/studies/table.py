@@ -8,11 +8,11 @@ from pathlib import Path
 
 from iblurry.data.load import parse
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.experiment.rows import settings
 from iblurry.experiment.run import Result
-from iblurry.experiment.table import COLUMNS, Better, Spread, best, is_bound, percent, printed, spread
 from iblurry.studies.compare import FIELDS, configuration, counterpart
 from iblurry.studies.paper import Number, paper_number
+from iblurry.studies.run_rows import settings
+from iblurry.studies.run_table import COLUMNS, Better, Spread, best, is_bound, percent, printed, spread
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import Planned, Study, found
 

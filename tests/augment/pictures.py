@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from iblurry.augment.deeds import Deed, Deeds
+from iblurry.augment.image_ops import ImageOp, ImageOps
 from iblurry.augment.policies import SIGNED, magnitudes
 
 SHAPES = [(3, 32, 32), (3, 64, 64), (1, 8, 8), (3, 20, 34), (1, 28, 12)]
@@ -31,10 +31,12 @@ def strengths(operation, shape):
 
 def do(operation, magnitude, images):
     """One operation on all images, grouped and dense."""
-    deeds, n = Deeds([Deed("Identity"), Deed(operation, magnitude)], images.shape[1:]), len(images)
+    image_ops, n = ImageOps([ImageOp("Identity"), ImageOp(operation, magnitude)], images.shape[1:]), len(images)
     given = torch.from_numpy(images)
-    one = deeds.grouped(given, torch.ones(n, dtype=torch.int64), deeds.groups(np.ones((1, n), dtype=np.int64))[0])
-    other = deeds.dense(given, torch.ones(n, dtype=torch.int64))
+    one = image_ops.grouped(
+        given, torch.ones(n, dtype=torch.int64), image_ops.groups(np.ones((1, n), dtype=np.int64))[0]
+    )
+    other = image_ops.dense(given, torch.ones(n, dtype=torch.int64))
     assert one.dtype is other.dtype is torch.uint8
     np.testing.assert_array_equal(one.numpy(), other.numpy())
     return one.numpy()

@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 
-from iblurry.augment.deeds import OPERATIONS
+from iblurry.augment.image_ops import OPERATIONS
 from iblurry.augment.policies import POLICIES
 from iblurry.augment.sheet import GAP, LABEL, MARGIN, contact_sheet
-from iblurry.dice import Dice
+from iblurry.rng import Rng
 from tests.augment.pictures import do, pictures
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 8, 8), (3, 20, 34)])
 def test_a_row_for_each_operation_and_policy(shape):
     images = pictures(shape)
-    one = contact_sheet(images, Dice(1))
-    assert np.array_equal(np.asarray(one), np.asarray(contact_sheet(images, Dice(1))))
-    assert not np.array_equal(np.asarray(one), np.asarray(contact_sheet(images, Dice(2))))
+    one = contact_sheet(images, Rng(1))
+    assert np.array_equal(np.asarray(one), np.asarray(contact_sheet(images, Rng(1))))
+    assert not np.array_equal(np.asarray(one), np.asarray(contact_sheet(images, Rng(2))))
     rows = np.asarray(one)[:, : MARGIN + 100].min((1, 2)) < 128  # dark ink of the names
     starts = np.flatnonzero(rows[1:] & ~rows[:-1])
     assert len(starts) >= len(OPERATIONS) + len(POLICIES)
@@ -24,7 +24,7 @@ def test_a_row_for_each_operation_and_policy(shape):
 def test_the_cells_are_the_operation():
     """In the row of rotations: the image as it is, turned by -30 degrees, and in the last cell by 30."""
     images = pictures((3, 64, 64))[:1]
-    sheet = np.asarray(contact_sheet(images, Dice(1)))
+    sheet = np.asarray(contact_sheet(images, Rng(1)))
     right = sheet.shape[1] - MARGIN
     top = MARGIN + OPERATIONS.index("Rotate") * (sheet.shape[0] - 2 * MARGIN + GAP) // 16
     for left, turn in ((MARGIN + LABEL, 0.0), (MARGIN + LABEL + 64 + GAP, -30.0), (right - 64, 30.0)):

@@ -27,14 +27,14 @@ def test_draws_equal_a_plain_loop(name):
                 if taken <= chance:
                     value = 0.0 if at is None else strengths[operation][at]
                     expected = (operation, -value if operation in SIGNED and signs[step] < 0.5 else value)
-                assert auto.deeds.list[numbers[batch, step, i]] == expected
+                assert auto.image_ops.list[numbers[batch, step, i]] == expected
 
 
 def test_a_step_is_taken_if_its_uniform_is_its_chance():
     auto = AutoAugment("cifar10", (3, 32, 32))
     edge = np.array([0.1, np.nextafter(0.1, 1)])  # the first sub-policy inverts with a chance of 0.1
     numbers = auto.draw(np.stack([np.zeros(2), edge, np.ones(2) - 1e-9, np.zeros(2), np.zeros(2)]))
-    assert [[auto.deeds.list[i].operation for i in row] for row in numbers] == [
+    assert [[auto.image_ops.list[i].operation for i in row] for row in numbers] == [
         ["Invert", "Identity"],
         ["Identity"] * 2,
     ]
@@ -53,8 +53,8 @@ def test_frequencies(name):
             for sign in (-1, 1) if operation in SIGNED else (1,):
                 expected[operation, sign * value] += chance / 25 / (2 if operation in SIGNED else 1)
         expected["Identity", 0.0] = 1 - sum(expected.values())
-        found = np.bincount(numbers[step], minlength=len(auto.deeds.list)) / n
-        share = np.array([expected[deed] for deed in auto.deeds.list])
+        found = np.bincount(numbers[step], minlength=len(auto.image_ops.list)) / n
+        share = np.array([expected[deed] for deed in auto.image_ops.list])
         assert share.sum() == pytest.approx(1)
         np.testing.assert_allclose(found, share, atol=5 * np.sqrt(0.25 / n))
 
@@ -66,11 +66,11 @@ def test_two_steps_in_order_and_both_ways_alike(name, shape):
     for batch in range(10):
         images = torch.from_numpy(np.concatenate([pictures(shape, batch), pictures(shape, batch + 100)]))
         numbers = auto.draw(rng.random((5, 20)))
-        chosen, groups = torch.from_numpy(numbers), tuple(auto.deeds.groups(numbers))
+        chosen, groups = torch.from_numpy(numbers), tuple(auto.image_ops.groups(numbers))
         one, other = auto(images, chosen, groups), auto(images, chosen, None)
         assert torch.equal(one, other)
-        first = auto.deeds.dense(images, chosen[0])
-        assert torch.equal(auto.deeds.dense(first, chosen[1]), one)
+        first = auto.image_ops.dense(images, chosen[0])
+        assert torch.equal(auto.image_ops.dense(first, chosen[1]), one)
         assert not torch.equal(one, images)
 
 
@@ -84,10 +84,10 @@ def test_only_grey_and_colour():
 def test_equals_torchvision(name, shape):
     autoaugment = pytest.importorskip("torchvision.transforms.autoaugment")
     interpolation = autoaugment.InterpolationMode.NEAREST
-    deeds = AutoAugment(name, shape).deeds
-    n = len(deeds.list)
+    image_ops = AutoAugment(name, shape).image_ops
+    n = len(image_ops.list)
     images = torch.from_numpy(np.resize(pictures(shape), (n, *shape)))
-    done = deeds.dense(images, torch.arange(n))
-    for i, (operation, magnitude) in enumerate(deeds.list):
+    done = image_ops.dense(images, torch.arange(n))
+    for i, (operation, magnitude) in enumerate(image_ops.list):
         theirs = autoaugment._apply_op(images[i], operation, float(magnitude), interpolation, None)
         assert torch.equal(done[i], theirs), (operation, magnitude)

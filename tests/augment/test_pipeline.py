@@ -9,8 +9,8 @@ from iblurry.augment.cutmix import box
 from iblurry.augment.geometry import CropFlip
 from iblurry.augment.pipeline import Augment, Pipeline
 from iblurry.augment.policies import POLICIES
-from iblurry.dice import Dice
 from iblurry.errors import InputError, UnknownNameError
+from iblurry.rng import Rng
 from tests.no_sync import NoSync
 
 SHAPE = (3, 12, 10)
@@ -39,10 +39,10 @@ def test_testing_only_normalises(images):
 
 def test_training_crops_flips_normalises_and_mixes(images):
     """Recomputed from the same uniforms, image by image."""
-    pad, dice, made, mixes = 3, Dice(4), pipeline(pad=3), 0
+    pad, rng, made, mixes = 3, Rng(4), pipeline(pad=3), 0
     for step in range(20):
-        throw = made.throw(dice, step, 16)
-        u = Dice(4).table("augment", step, 68)
+        params = made.draw_params(rng, step, 16)
+        u = Rng(4).table("augment", step, 68)
         expected = np.empty(images.shape)
         for i, image in enumerate(images.numpy()):
             padded = np.pad(image, ((0, 0), (pad, pad), (pad, pad)))
@@ -55,43 +55,43 @@ def test_training_crops_flips_normalises_and_mixes(images):
             x1, y1, x2, y2, lam = box(u[65], int(u[66] * 12), int(u[67] * 10), 12, 10)
             own = expected.copy()
             expected[:, :, x1:x2, y1:y2] = own[order][:, :, x1:x2, y1:y2]
-        np.testing.assert_allclose(made.train(images, throw).numpy(), expected, atol=1e-6)
-        assert throw.lam.item() == pytest.approx(lam, abs=1e-7)
-        np.testing.assert_array_equal(throw.partner.numpy(), order)
+        np.testing.assert_allclose(made.train(images, params).numpy(), expected, atol=1e-6)
+        assert params.lam.item() == pytest.approx(lam, abs=1e-7)
+        np.testing.assert_array_equal(params.partner.numpy(), order)
     assert 0 < mixes < 20
 
 
 @pytest.mark.parametrize("policy", ["cifar10", "imagenet"])
 def test_a_policy_comes_after_the_flip_and_before_the_mix(images, policy):
     """Recomputed from the same uniforms: the deeds on the cropped and mirrored bytes, then the mix of the result."""
-    made, dice, auto, mixes = pipeline(policy=policy), Dice(4), AutoAugment(policy, SHAPE), 0
+    made, rng, auto, mixes = pipeline(policy=policy), Rng(4), AutoAugment(policy, SHAPE), 0
     crop_flip = CropFlip(pad=4, flip=True, height=12, width=10)
     for step in range(15):
-        throw, plain = made.throw(dice, step, 16), pipeline().throw(Dice(4), step, 16)
-        assert torch.equal(throw.table, plain.table)  # all else is the same
-        numbers = torch.from_numpy(auto.draw(Dice(4).table("augment policy", step, 80).reshape(5, 16)))
-        assert torch.equal(throw.deeds, numbers)
-        varied = normalised(auto(crop_flip(images, throw.places), numbers, None))
-        np.testing.assert_allclose(made.vary(images, throw).numpy(), varied, atol=1e-6)
-        (x1, y1, x2, y2), order = throw.edges.tolist(), throw.partner.numpy()
+        params, plain = made.draw_params(rng, step, 16), pipeline().draw_params(Rng(4), step, 16)
+        assert torch.equal(params.table, plain.table)  # all else is the same
+        numbers = torch.from_numpy(auto.draw(Rng(4).table("augment policy", step, 80).reshape(5, 16)))
+        assert torch.equal(params.image_ops, numbers)
+        varied = normalised(auto(crop_flip(images, params.places), numbers, None))
+        np.testing.assert_allclose(made.vary(images, params).numpy(), varied, atol=1e-6)
+        (x1, y1, x2, y2), order = params.edges.tolist(), params.partner.numpy()
         expected = varied.copy()
         expected[:, :, x1:x2, y1:y2] = varied[order][:, :, x1:x2, y1:y2]
-        np.testing.assert_allclose(made.train(images, throw).numpy(), expected, atol=1e-6)
-        mixes += throw.mixes
+        np.testing.assert_allclose(made.train(images, params).numpy(), expected, atol=1e-6)
+        mixes += params.mixes
     assert 0 < mixes < 15
 
 
 @pytest.mark.parametrize("policy", ["cifar10", "imagenet"])
 def test_fixed_shapes_give_the_same_bytes(images, policy):
-    made, dice = pipeline(policy=policy), Dice(5)
+    made, rng = pipeline(policy=policy), Rng(5)
     for step in range(40):
-        throw = made.throw(dice, step, 16)
-        dense = throw._replace(groups=None)
-        assert torch.equal(made.train(images, throw), made.train(images, dense))
+        params = made.draw_params(rng, step, 16)
+        dense = params._replace(groups=None)
+        assert torch.equal(made.train(images, params), made.train(images, dense))
         for first in (1, 9):
-            some = made.vary(images[:first], throw)
+            some = made.vary(images[:first], params)
             assert torch.equal(some, made.vary(images[:first], dense))
-            assert torch.equal(some, made.vary(images, throw)[:first])
+            assert torch.equal(some, made.vary(images, params)[:first])
 
 
 def test_alternating_batch_sizes_do_not_throw_again(monkeypatch):
@@ -100,36 +100,40 @@ def test_alternating_batch_sizes_do_not_throw_again(monkeypatch):
     places, draw = CropFlip.places, AutoAugment.draw
     monkeypatch.setattr(CropFlip, "places", lambda self, u: thrown.append(u.shape[-1]) or places(self, u))
     monkeypatch.setattr(AutoAugment, "draw", lambda self, u: drawn.append(u.shape[-1]) or draw(self, u))
-    made, dice = pipeline(policy="cifar10"), Dice(1)
+    made, rng = pipeline(policy="cifar10"), Rng(1)
     for step in range(120):
-        made.throw(dice, step, 16)
-        made.throw(dice, step, 50)
+        made.draw_params(rng, step, 16)
+        made.draw_params(rng, step, 50)
     assert (thrown.count(16), thrown.count(50)) == (2, 6)
     assert (drawn.count(16), drawn.count(50)) == (3, 8)
 
 
 def test_nothing_switched_on_is_testing(images):
     plain = pipeline(pad=0, flip=False, cutmix=0)
-    throw = plain.throw(Dice(1), 3, 16)
-    assert torch.equal(plain.train(images, throw), plain.test(images))
-    assert throw.lam.item() == 1
-    assert throw.edges.tolist() == [0, 0, 0, 0]
-    assert not torch.equal(pipeline().train(images, pipeline().throw(Dice(1), 3, 16)), plain.test(images))
+    params = plain.draw_params(Rng(1), 3, 16)
+    assert torch.equal(plain.train(images, params), plain.test(images))
+    assert params.lam.item() == 1
+    assert params.edges.tolist() == [0, 0, 0, 0]
+    assert not torch.equal(pipeline().train(images, pipeline().draw_params(Rng(1), 3, 16)), plain.test(images))
 
 
 def test_the_stored_images_stay_as_they_are(images):
     before = images.clone()
     made = pipeline(cutmix=1.0)
-    made.train(images, made.throw(Dice(1), 0, 16))
+    made.train(images, made.draw_params(Rng(1), 0, 16))
     assert torch.equal(images, before)
 
 
 def test_a_throw_depends_on_seed_and_step_alone(images):
-    made, used = pipeline(), Dice(1)
+    made, used = pipeline(), Rng(1)
     for step in (900, 3, 77):
-        made.throw(used, step, 16)
-    again, other_step, other_seed = made.throw(used, 5, 16), made.throw(used, 6, 16), made.throw(Dice(2), 5, 16)
-    fresh = made.throw(Dice(1), 5, 16)
+        made.draw_params(used, step, 16)
+    again, other_step, other_seed = (
+        made.draw_params(used, 5, 16),
+        made.draw_params(used, 6, 16),
+        made.draw_params(Rng(2), 5, 16),
+    )
+    fresh = made.draw_params(Rng(1), 5, 16)
     assert torch.equal(again.table, fresh.table)
     assert again.mixes == fresh.mixes
     for other in (other_step, other_seed):
@@ -139,25 +143,25 @@ def test_a_throw_depends_on_seed_and_step_alone(images):
 
 def test_shapes_and_types_of_a_throw():
     for n in (1, 5, 16):
-        throw = pipeline().throw(Dice(1), 0, n)
-        assert [(tuple(t.shape), t.dtype) for t in (throw.places, throw.partner, throw.edges, throw.lam)] == [
+        params = pipeline().draw_params(Rng(1), 0, n)
+        assert [(tuple(t.shape), t.dtype) for t in (params.places, params.partner, params.edges, params.lam)] == [
             ((2, n), torch.int64),
             ((n,), torch.int64),
             ((4,), torch.int64),
             ((1,), torch.float32),
         ]
-        assert throw.mixes == (float(throw.lam) < 1)
-        assert throw.groups is None
-        late = throw._replace(cut=None)  # as a captured step cuts its own copy
-        assert all(torch.equal(a, b) for a, b in zip(late.parts, throw.parts, strict=True))
-        assert throw.deeds.shape == (2, 0)
-        assert pipeline(policy="imagenet").throw(Dice(1), 0, n).deeds.shape == (2, n)
-        assert sorted(throw.partner.tolist()) == list(range(n))
+        assert params.mixes == (float(params.lam) < 1)
+        assert params.groups is None
+        late = params._replace(cut=None)  # as a captured step cuts its own copy
+        assert all(torch.equal(a, b) for a, b in zip(late.parts, params.parts, strict=True))
+        assert params.image_ops.shape == (2, 0)
+        assert pipeline(policy="imagenet").draw_params(Rng(1), 0, n).image_ops.shape == (2, n)
+        assert sorted(params.partner.tolist()) == list(range(n))
 
 
 def test_statistics_of_the_draws():
-    made, dice, steps = pipeline(pad=2, cutmix=0.3), Dice(8), 2000
-    throws = [made.throw(dice, step, 16) for step in range(steps)]
+    made, rng, steps = pipeline(pad=2, cutmix=0.3), Rng(8), 2000
+    throws = [made.draw_params(rng, step, 16) for step in range(steps)]
     starts, paths = torch.stack([t.places for t in throws]).unbind(1)
     n = steps * 16
     for offsets in (starts // 14, starts % 14):  # the padded image is 14 wide
@@ -178,21 +182,21 @@ def test_statistics_of_the_draws():
 
 def test_always_mixing_mixes_always():
     made = pipeline(cutmix=1.0)
-    assert np.mean([made.throw(Dice(1), step, 4).lam.item() < 1 for step in range(300)]) > 0.9
+    assert np.mean([made.draw_params(Rng(1), step, 4).lam.item() < 1 for step in range(300)]) > 0.9
 
 
 def test_no_hidden_sync(images):
     made = pipeline(cutmix=1.0)
-    throw = made.throw(Dice(1), 0, 16)
-    with_policy = {name: (one, one.throw(Dice(1), 0, 16)) for name in POLICIES for one in [pipeline(policy=name)]}
+    params = made.draw_params(Rng(1), 0, 16)
+    with_policy = {name: (one, one.draw_params(Rng(1), 0, 16)) for name in POLICIES for one in [pipeline(policy=name)]}
     with NoSync():
-        made.train(images, throw)
+        made.train(images, params)
         made.test(images)
         for varied, drawn in with_policy.values():
             varied.train(images, drawn)
             varied.train(images, drawn._replace(groups=None))
             varied.vary(images[:5], drawn)
-        for slip in (lambda: images[images > 3], lambda: images.max().item(), lambda: images[throw.partner[0]]):
+        for slip in (lambda: images[images > 3], lambda: images.max().item(), lambda: images[params.partner[0]]):
             with pytest.raises(AssertionError, match="hidden sync"):  # the guard does guard
                 slip()
 

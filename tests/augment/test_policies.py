@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from iblurry.augment.deeds import OPERATIONS
+from iblurry.augment.image_ops import OPERATIONS
 from iblurry.augment.policies import POLICIES, SIGNED, bins, magnitudes
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())["autoaugment_magnitudes"]

@@ -42,12 +42,12 @@ REFUSALS = {  # a command line: words of its sentence
     "run --set admission.stepp=1": "no field of ",
     "run --set terms=": "there is no loss to train on",
     "run --set terms.3=CrossEntropy": "3",
-    "run --set pace=3": "pace.gather",
-    "run --set pace.gather=0": "gather",
+    "run --set pace=3": "pace.stream_batch",
+    "run --set pace.stream_batch=0": "gather",
     "run --set pace.updates_per_sample=1/0": "updates_per_sample",
     "run --set augment.cutmix=7": "a probability from 0 (never) to 1 (always)",
-    "run --set schedule.rate=nan": "give a number",
-    "run --set schedule.rate=-1": "the learning rate is positive",
+    "run --set schedule.initial_lr=nan": "give a number",
+    "run --set schedule.initial_lr=-1": "the learning rate is positive",
     "run --set seed=7": "--set seed=7: seed is not set this way; use --seeds.",
     "run --set dataset=shapes": "use --dataset",
     "run --set method=clib": "use the METHOD argument",
@@ -270,10 +270,10 @@ def test_a_damaged_folder_cannot_be_shown(begun, refused, name):
 
 
 def test_a_loss_that_is_no_number(call, here):
-    said = call(*RUN, "--set", "schedule.rate=1e30", "--json")
+    said = call(*RUN, "--set", "schedule.initial_lr=1e30", "--json")
     assert (said.code, said.out) == (2, "")
     (folder,) = (here / "runs").iterdir()
-    assert "a lower learning rate (schedule.rate" in said.err
+    assert "a lower learning rate (schedule.initial_lr" in said.err
     assert f"runs/{folder.name}" in said.err  # where the last good checkpoint is, if there is one
     assert not (folder / "summary.json").exists()
     assert "nan" not in (folder / "journal.jsonl").read_text().lower()

@@ -12,9 +12,9 @@ import pytest
 
 from iblurry.data.load import load
 from iblurry.data.sources.arrays import save
-from iblurry.dice import Dice
 from iblurry.errors import InputError
 from iblurry.live.limits import Limits
+from iblurry.rng import Rng
 from tests.live.stand_in import StandIn
 
 
@@ -39,7 +39,7 @@ def test_the_order_comes_from_the_seed(call, service, pets):
     for seed in (1, 2, 1):
         assert call("send", pets, "--seed", seed).code == 0
     files = contents(pets / "cat/1.png", pets / "cat/more/2.PNG", pets / "dog/3.jpg", pets / "dog/4.bmp")
-    orders = [[files[row] for row in Dice(seed).permutation("send", 0, 4)] for seed in (1, 2, 1)]
+    orders = [[files[row] for row in Rng(seed).permutation("send", 0, 4)] for seed in (1, 2, 1)]
     assert orders[0] != orders[1]
     assert [content for _, content in service.samples] == [one for order in orders for one in order]
 
@@ -62,7 +62,7 @@ def test_pictures_of_one_label(call, service, pets):
 def test_a_data_set_by_its_name(call, service):
     digits = load("digits")
     said = call("send", "digits", "--limit", 100, "--json")
-    rows = Dice(1).permutation("send", 0, len(digits.train))[:100]
+    rows = Rng(1).permutation("send", 0, len(digits.train))[:100]
     assert service.samples == [
         (digits.classes[digits.train.labels[row]], digits.train.images[row].tobytes()) for row in rows
     ]

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from iblurry.data.load import load
-from iblurry.dice import Dice
 from iblurry.errors import ServiceError
 from iblurry.live.client import Client
+from iblurry.rng import Rng
 
 # interruptions
 
@@ -42,7 +42,7 @@ def test_an_interruption_says_what_was_accepted_and_the_same_command_sends_the_r
     again = call("send", "digits", "--limit", 300, "--resume-key", "today")
     assert again.out.startswith("300 samples accepted, 192 of which were there before; 300 learnt")
     digits = load("digits")
-    rows = Dice(1).permutation("send", 0, len(digits.train))[:300]
+    rows = Rng(1).permutation("send", 0, len(digits.train))[:300]
     assert [content for _, content in service.samples] == [digits.train.images[row].tobytes() for row in rows]
 
 

@@ -103,7 +103,7 @@ def test_figure_goes_where_it_is_asked_to_and_nowhere_else(quick, here, suffix):
 
 def test_options_reach_the_experiment(quick, here):
     options = ["--seeds", "7", "--out", "else/where", "--disjoint", "0", "--blur", "30", "--mode", "uneven"]
-    options += ["--set", "admission=Balanced", "--set", "schedule.rate=0.001", "--set", "pace.gather=4"]
+    options += ["--set", "admission=Balanced", "--set", "schedule.initial_lr=0.001", "--set", "pace.stream_batch=4"]
     said = quick("er", *options, "--tasks", "3", "--memory", "24", "--query-every", "20", "--samples", "30")
     (folder,) = folders(here / "else/where")
     made = experiment(folder)
@@ -113,7 +113,7 @@ def test_options_reach_the_experiment(quick, here):
     assert made["network"] == "mlp"
     assert made["method"]["admission"] == {"Balanced": {}}
     assert made["method"]["schedule"]["Exponential"]["rate"] == 0.001
-    assert made["method"]["pace"]["gather"] == 4
+    assert made["method"]["pace"]["stream_batch"] == 4
     assert "er admission=Balanced" in said.out  # not the er one knows, so not called er
     assert not (here / "runs").exists()
 
@@ -125,7 +125,7 @@ def test_a_plain_run_is_clib_and_er_on_digits(call, here, monkeypatch):
         asked.extend(experiments)
         return []
 
-    monkeypatch.setattr("iblurry.experiment.workers.run_all", run_all)
+    monkeypatch.setattr("iblurry.launch.workers.run_all", run_all)
     assert call("run").code == 130  # nothing came back, so it was stopped
     assert [(e.method.name, e.dataset, e.seed) for e in asked] == [
         (method, "digits", seed) for method in ("clib", "er") for seed in (1, 2, 3)
@@ -134,9 +134,7 @@ def test_a_plain_run_is_clib_and_er_on_digits(call, here, monkeypatch):
 
 def test_plan(call, monkeypatch):
     plans = []
-    monkeypatch.setattr(
-        "iblurry.experiment.workers.run_all", lambda experiments, plan, watchers: plans.append(plan) or []
-    )
+    monkeypatch.setattr("iblurry.launch.workers.run_all", lambda experiments, plan, watchers: plans.append(plan) or [])
     call("run", "--jobs", "3", "--threads", "2", "--save-seconds", "0.5", "--save-samples", "9", "--data-home", "x")
     call("run", "--pack", "4")
     call("run")

@@ -10,7 +10,7 @@ import pytest
 
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.rows import names, settings
+from iblurry.studies.run_rows import names, settings
 from tests.cli.conftest import QUICK
 
 
@@ -128,7 +128,7 @@ def test_a_figure_that_fails_spoils_nothing(runs, call, monkeypatch):
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("iblurry.experiment.figure.curves", fail)
+    monkeypatch.setattr("iblurry.studies.run_figure.curves", fail)
     said = call("show", "--json")
     assert (said.code, said.out) == (2, "")
     assert "The disk is full, so runs/accuracy.png was not written" in said.err
@@ -162,8 +162,8 @@ def test_long_names_are_folded_in_the_figure(runs, call, monkeypatch):
         drawn.update(groups)
         path.touch()
 
-    monkeypatch.setattr("iblurry.experiment.figure.curves", curves)
-    monkeypatch.setattr("iblurry.experiment.rows.names", lambda kinds: ["a " * 50, "b"])
+    monkeypatch.setattr("iblurry.studies.run_figure.curves", curves)
+    monkeypatch.setattr("iblurry.studies.run_rows.names", lambda kinds: ["a " * 50, "b"])
     assert call("show").code == 0
     assert list(drawn) == [" ".join("a" * 40) + "\n" + " ".join("a" * 10), "b"]
     assert [len(group) for group in drawn.values()] == [2, 2]
@@ -185,7 +185,7 @@ def made(method, *changes, **fields):
         ([made("clib", memory=60), made("er", memory=50)], ["clib memory=60", "er memory=50"]),
         ([made("er", disjoint=0), made("er")], ["er disjoint=0", "er"]),
         ([made("er", "admission=Balanced")], ["er admission=Balanced"]),  # even alone it is not er
-        ([made("er", "schedule.rate=0.001"), made("er")], ["er schedule.rate=0.001", "er"]),
+        ([made("er", "schedule.initial_lr=0.001"), made("er")], ["er schedule.initial_lr=0.001", "er"]),
         (
             [made("er", "admission=Importance", f"admission.step={step}") for step in (0.5, 0.75)],
             ["er admission=Importance admission.step=0.5", "er admission=Importance admission.step=0.75"],

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from iblurry.cli.split import split
 from iblurry.data.load import load
-from iblurry.data.order import i_blurry
 from iblurry.errors import DataError, InputError, UnknownNameError
+from iblurry.streams.order import i_blurry
 
 
 def call(*arguments):

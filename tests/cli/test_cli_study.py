@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from iblurry.experiment import desk, workers
+from iblurry.launch import job_queue, workers
 
 ROOT = Path(__file__).parents[2]
 DATA = "shapes:classes=10,train=12,test=2,size=8,channels=1"
@@ -68,7 +68,7 @@ def test_a_failure_is_said_and_the_others_are_done(monkeypatch, few, call, here)
 
     def failing(todo, runner, plan, jobs, failures, stop):
         first, *rest = todo
-        failures[first.experiment.name] = desk.StoppedError("the disk is full")
+        failures[first.experiment.name] = job_queue.StoppedError("the disk is full")
         usual(rest, runner, plan, jobs, failures, stop)
 
     monkeypatch.setattr(workers, "_sweep", failing)
@@ -109,7 +109,7 @@ def on_gpus(monkeypatch):
             self.todo, self.desk = todo, SimpleNamespace(failures={})
 
         def go(self):
-            self.desk.failures = dict.fromkeys(range(len(self.todo)), desk.StoppedError("there is no GPU"))
+            self.desk.failures = dict.fromkeys(range(len(self.todo)), job_queue.StoppedError("there is no GPU"))
 
     monkeypatch.setattr(workers, "Pool", Started)
     monkeypatch.setattr(workers, "visible_gpus", lambda: ["4", "7"])

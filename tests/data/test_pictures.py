@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry.data import published
 from iblurry.data.dataset import Dataset, Labelled, moments
 from iblurry.data.load import load, parse
-from iblurry.data.order import i_blurry
 from iblurry.data.pictures import Pictures
 from iblurry.data.sheet import contact_sheet
 from iblurry.data.sources.arrays import arrays, save
 from iblurry.data.sources.folder import folder
 from iblurry.data.sources.imagenet import imagenet
-from iblurry.data.stream import Stream
 from iblurry.errors import DataError, InputError
+from iblurry.streams import published
+from iblurry.streams.order import i_blurry
+from iblurry.streams.stream import Stream
 
 ORDER = i_blurry(np.arange(9) % 3, tasks=1, disjoint=0, seed=2)
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from iblurry.data.dataset import Dataset, Labelled
-from iblurry.data.order import i_blurry
 from iblurry.data.pictures import Pictures
 from iblurry.data.prefetch import batches
-from iblurry.data.stream import Stream
 from iblurry.errors import DataError, StoppedError
+from iblurry.streams.order import i_blurry
+from iblurry.streams.stream import Stream
 from tests.data.lazy import COUNT, SHAPE, lazy_data
 
 ORDER = i_blurry(np.arange(COUNT) % 4, tasks=2, seed=3)

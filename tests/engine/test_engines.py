@@ -8,20 +8,20 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from iblurry.dice import Dice
 from iblurry.engine.choose import engine, usual_device
 from iblurry.engine.eager import Eager
 from iblurry.engine.graph import _filled, _form
-from iblurry.engine.optimizer import SGD, Adam, forget, restore, set_rate, state_of
+from iblurry.engine.optimizer import SGD, Adam, forget, restore, set_lr, state_of
 from iblurry.errors import InputError
-from iblurry.experiment.environment import Where
+from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.run import run
 from iblurry.memory import Batch
-from iblurry.methods import Tuning, bic, er
+from iblurry.methods import Hyperparameters, bic, er
 from iblurry.network.build import build, fresh_row
 from iblurry.network.folded import Folded
 from iblurry.network.unit import Unit
+from iblurry.rng import Rng
 from tests.laws.lawful import new_learner
 
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="says what is said where there is no GPU")
@@ -44,7 +44,7 @@ def test_no_gpu_is_said():
         engine("cuda")
 
 
-@pytest.mark.parametrize("where", [Where(device="tpu"), Where(precision="half")])
+@pytest.mark.parametrize("where", [Hardware(device="tpu"), Hardware(precision="half")])
 def test_a_run_on_what_is_not_there_writes_nothing(where, tmp_path):
     with pytest.raises(InputError, match="is neither"):
         run(Experiment.of("er", samples=50), tmp_path / "runs", where=where)
@@ -54,7 +54,7 @@ def test_a_run_on_what_is_not_there_writes_nothing(where, tmp_path):
 def test_another_precision_is_another_course(samples, questions):
     courses = []
     for precision in ("float32", "bfloat16"):
-        learner = new_learner(er(Tuning(batch=8)), engine=Eager("cpu", precision))
+        learner = new_learner(er(Hyperparameters(batch=8)), engine=Eager("cpu", precision))
         for image, label in samples:
             learner.observe(image, label)
         courses.append(learner.logits(questions))
@@ -85,7 +85,7 @@ def test_a_form_is_everything_but_the_numbers():
 
 
 def test_the_phase_of_a_step_changes_when_the_teacher_begins(samples):
-    learner = new_learner(bic(Tuning(batch=8)))
+    learner = new_learner(bic(Hyperparameters(batch=8)))
     before = learner.trainer._phase()
     for image, label in samples[:20]:
         learner.observe(image, label)
@@ -99,7 +99,7 @@ def test_folded_answers_are_the_body_s(monkeypatch):
     fused = torch.cudnn_convolution_relu
     monkeypatch.setattr(torch, "cudnn_convolution_relu", lambda x, w, b, *rest: F.relu(F.conv2d(x, w, b, *rest)))
     assert torch.cudnn_convolution_relu is not fused
-    network = build("resnet18", (3, 16, 16), 4, dice=Dice(1)).eval()
+    network = build("resnet18", (3, 16, 16), 4, rng=Rng(1)).eval()
     generator = torch.Generator().manual_seed(1)
     for norm in network.body.modules():
         if isinstance(norm, torch.nn.BatchNorm2d):
@@ -120,12 +120,12 @@ def test_folded_answers_are_the_body_s(monkeypatch):
 
 
 def test_a_twin_shares_nothing():
-    network = build("convnet", (1, 8, 8), 4, dice=Dice(1))
-    network.expose("a", *fresh_row(Dice(1), 0, network.features))
-    network.quick[3] = network.body
+    network = build("convnet", (1, 8, 8), 4, rng=Rng(1))
+    network.expose("a", *fresh_row(Rng(1), 0, network.features))
+    network.compiled[3] = network.body
     twin = network.twin()
-    assert network.quick == {3: network.body}
-    assert twin.quick == {}
+    assert network.compiled == {3: network.body}
+    assert twin.compiled == {}
     assert twin.labels == ["a"]
     assert twin.labels is not network.labels
     mine = {p.data_ptr() for p in network.parameters()}
@@ -135,7 +135,7 @@ def test_a_twin_shares_nothing():
 def stepped(optimizer, p, times):
     for _ in range(times):
         p.grad = p.detach() * 0.5 + 1
-        set_rate(optimizer.param_groups[0], 0.1)
+        set_lr(optimizer.param_groups[0], 0.1)
         optimizer.step()
 
 
@@ -168,7 +168,7 @@ def test_an_optimizer_that_starts_again_is_a_new_one_to_the_last_bit(spec):
     for gradient in ([1.0, 0.0, -0.0, -0.0], [-0.0, -0.0, 0.0, -0.0]):
         for optimizer, parameter in ((used, p), (new, q)):
             parameter.grad = torch.tensor(gradient)
-            set_rate(optimizer.param_groups[0], 0.1)
+            set_lr(optimizer.param_groups[0], 0.1)
             optimizer.step()
         assert p.detach().numpy().tobytes() == q.detach().numpy().tobytes()
         for name, values in state_of(new).get("0", {}).items():

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from iblurry.experiment.callback import Silent
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.progress import Silent
-from iblurry.methods import Tuning, method
+from iblurry.methods import Hyperparameters, method
 from iblurry.parts import Adaptive
 
 DATA = "shapes:classes=4,train=20,test=10,size=8,channels=1"
@@ -18,7 +18,7 @@ METHODS = ("er", "clib", "clib-stream")
 
 def small(name: str = "er", dataset: str = DATA, **changes: Any) -> Experiment:
     """Eighty samples in two tasks; quick to adapt, so that a short stream shows all of a method's rules."""
-    chosen = method(name, Tuning(batch=8))
+    chosen = method(name, Hyperparameters(batch=8))
     if isinstance(chosen.schedule, Adaptive):
         chosen = dataclasses.replace(chosen, schedule=Adaptive(trial=2, ignore=2, history=3))
     if chosen.refit is not None:

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 from iblurry.augment.pipeline import Augment
-from iblurry.data import published
 from iblurry.data.load import SOURCES, load
-from iblurry.data.order import i_blurry
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import SETTINGS
 from iblurry.method import Head, Method, Pace
-from iblurry.methods import METHODS, Tuning, clib, er
+from iblurry.methods import METHODS, Hyperparameters, clib, er
 from iblurry.parts import Balanced, Clip, Constant, Cosine, Importance
+from iblurry.streams import published
+from iblurry.streams.order import i_blurry
 from tests.experiment.small import DATA, small
 
 CHANGED = {  # every field, each to something else
-    "method": er(Tuning(batch=8), schedule=Constant(rate=1e-3)),
+    "method": er(Hyperparameters(batch=8), schedule=Constant(initial_lr=1e-3)),
     "dataset": "digits",
     "network": "convnet",
     "memory": 25,
@@ -60,7 +60,7 @@ def test_the_digest_is_the_same_however_it_is_written():
     assert Experiment.from_json(shuffled).digest == one.digest
     assert small(disjoint=50, blur=10).digest == small(disjoint=50.0, blur=np.float64(10)).digest == one.digest
     assert small(seed=np.int64(1), memory=np.int32(24)) == one
-    rates = [Experiment.of(er(schedule=Constant(rate=rate))) for rate in (1, 1.0)]
+    rates = [Experiment.of(er(schedule=Constant(initial_lr=rate))) for rate in (1, 1.0)]
     assert rates[0] == rates[1]
     assert rates[0].digest == rates[1].digest
     assert small(augment=Augment(cutmix=1)).digest == small(augment=Augment(cutmix=1.0)).digest
@@ -76,7 +76,7 @@ def test_every_field_of_a_method_changes_the_digest():
     base = small("clib").method
     changes = {
         "name": "mine",
-        "pace": Pace(gather=1, train_stream=False, updates_per_sample=Fraction(1, 2), store="before"),
+        "pace": Pace(stream_batch=1, train_stream=False, updates_per_sample=Fraction(1, 2), store_when="before"),
         "admission": Importance(step=0.2),
         "gradient": (Clip(),),
         "schedule": Constant(),
@@ -170,7 +170,7 @@ def test_bad_values(changes, sentence):
 
 
 def test_numbers_that_have_no_text_have_no_name():
-    one = Experiment.of(er(schedule=Constant(rate=float("inf"))))
+    one = Experiment.of(er(schedule=Constant(initial_lr=float("inf"))))
     with pytest.raises(InputError, match="finite numbers"):
         _ = one.name
 

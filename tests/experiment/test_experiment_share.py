@@ -13,8 +13,8 @@ from iblurry.errors import InputError
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Start, read
-from iblurry.experiment.rows import departures, names, settings
 from iblurry.experiment.run import run
+from iblurry.studies.run_rows import departures, names, settings
 from tests.experiment.small import DATA, At, CrashError, crash, kept, small
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from iblurry.errors import InputError
-from iblurry.experiment.figure import curves, shared_curve
 from iblurry.experiment.journal import NewClass, Query, Record, Start
+from iblurry.studies.run_figure import curves, shared_curve
 
 SAMPLES = 60
 

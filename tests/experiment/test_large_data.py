@@ -17,9 +17,9 @@ from iblurry.data.load import load
 from iblurry.data.pictures import Pictures
 from iblurry.data.prefetch import decoders_for
 from iblurry.errors import DataError, StoppedError
-from iblurry.experiment.examiner import Examiner
-from iblurry.experiment.run import Often, run
-from iblurry.experiment.workers import Plan, run_all
+from iblurry.experiment.evaluator import Evaluator
+from iblurry.experiment.run import CheckpointPolicy, run
+from iblurry.launch.workers import Plan, run_all
 from tests.experiment.small import DATA, At, CrashError, crash, kept, small
 
 
@@ -61,7 +61,7 @@ def test_a_run_that_crashed_goes_on(place: Path, tmp_path: Path) -> None:
     one, data = small("clib"), lazy(place)
     peace = run(one, tmp_path / "peace", dataset=data)
     with pytest.raises(CrashError):
-        run(one, tmp_path / "war", dataset=data, watcher=At(40, crash), save=Often(samples=13))
+        run(one, tmp_path / "war", dataset=data, watcher=At(40, crash), save=CheckpointPolicy(samples=13))
     again = run(one, tmp_path / "war", dataset=lazy(place))
     assert kept(again.folder) == kept(peace.folder)
 
@@ -78,7 +78,7 @@ def test_a_killed_decoder_stops_the_run_and_it_goes_on(place: Path, tmp_path: Pa
                 os.kill(int(child), signal.SIGKILL)
 
     with pytest.raises(StoppedError, match="killed by SIGKILL"):
-        run(one, tmp_path / "war", dataset=data, watcher=At(40, kill), save=Often(samples=10))
+        run(one, tmp_path / "war", dataset=data, watcher=At(40, kill), save=CheckpointPolicy(samples=10))
     again = run(one, tmp_path / "war", dataset=data)
     assert kept(again.folder) == kept(peace.folder)
 
@@ -90,7 +90,7 @@ def test_a_damaged_file_stops_the_run_by_name(place: Path, tmp_path: Path) -> No
     good, about = file.read_bytes(), file.stat()
     file.write_bytes(b"text")
     with pytest.raises(DataError, match=f"{file.name} is not a readable picture"):
-        run(one, tmp_path, dataset=data, save=Often(samples=10))
+        run(one, tmp_path, dataset=data, save=CheckpointPolicy(samples=10))
     with pytest.raises(DataError, match=file.name):
         run(one, tmp_path, dataset=data)
     file.write_bytes(good)
@@ -108,17 +108,17 @@ def test_runs_in_workers_have_decoders_of_their_own(place: Path, tmp_path: Path)
 @pytest.mark.parametrize("budget", [None, 40 * 64, 40 * 64 - 1, 0])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_answers_are_counted_the_same(budget: int | None, workers: int, place: Path, monkeypatch) -> None:
-    monkeypatch.setattr("iblurry.experiment.examiner.PIECE", 7)
+    monkeypatch.setattr("iblurry.experiment.evaluator.PIECE", 7)
     one, data, there = small("clib"), whole(place), lazy(place)
-    learner, reference = one.learner(data), Examiner(data, torch.device("cpu"))
+    learner, reference = one.learner(data), Evaluator(data, torch.device("cpu"))
     decoders = decoders_for(there.test.images, workers=workers, ahead=3)
-    examiner = Examiner(there, torch.device("cpu"), decoders=decoders, budget=budget)
-    assert examiner.kept == (budget is None or budget == 40 * 64)
+    evaluator = Evaluator(there, torch.device("cpu"), decoders=decoders, budget=budget)
+    assert evaluator.kept == (budget is None or budget == 40 * 64)
     try:
         for at, index in enumerate(one.order(data).indices):
             learner.observe(data.train.images[index], data.classes[data.train.labels[index]])
             if at % 9 == 0:
-                answer = examiner.ask(learner).counts()
+                answer = evaluator.ask(learner).counts()
                 assert answer == reference.ask(learner).counts()
         assert sum(answer[1]) == 40
         assert 0 < sum(answer[0]) < 40
@@ -134,4 +134,4 @@ def test_no_question_yet(place: Path) -> None:
     others = np.flatnonzero(data.test.labels != first)
     fewer = dataclasses.replace(data, test=type(data.test)(data.test.images[others], data.test.labels[others]))
     for budget in (None, 0):
-        assert Examiner(fewer, torch.device("cpu"), budget=budget).ask(learner).counts() == ((0,), (0,))
+        assert Evaluator(fewer, torch.device("cpu"), budget=budget).ask(learner).counts() == ((0,), (0,))

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from iblurry.augment.pipeline import Augment
-from iblurry.data import published
 from iblurry.data.dataset import Dataset, Labelled
-from iblurry.data.stream import Stream
-from iblurry.experiment.examiner import Examiner
+from iblurry.experiment.evaluator import Evaluator
 from iblurry.learner import Learner
 from iblurry.methods import er
+from iblurry.streams import published
+from iblurry.streams.stream import Stream
 
-FACTS = json.loads((Path(__file__).parents[1] / "data" / "published" / "facts.json").read_text())
+FACTS = json.loads((Path(__file__).parents[1] / "streams" / "published" / "facts.json").read_text())
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
@@ -80,11 +80,11 @@ def learner():
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_how_many_classes_the_first_queries_ask_about(seed, golden, learner, tmp_path):
     stream = Stream(cifar10(), write(tmp_path, f"cifar10_split5_n50_m10_rand{seed}"))
-    examiner, asked = Examiner(cifar10(), torch.device("cpu")), []
+    evaluator, asked = Evaluator(cifar10(), torch.device("cpu")), []
     for sample in stream:
         learner.observe(sample.image, sample.label)
         if stream.position % 100 == 0:
-            asked.append(examiner.ask(learner).counts()[1])
+            asked.append(evaluator.ask(learner).counts()[1])
         if stream.position == 300:
             break
     assert asked == [(1000,) * known for known in golden["first_evaluations_cifar10_n50_m10"][f"rand{seed}"]]

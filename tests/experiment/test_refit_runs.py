@@ -8,14 +8,14 @@ import signal
 import pytest
 
 from iblurry.errors import InputError
-from iblurry.experiment import figure, table
+from iblurry.experiment.callback import Silent
 from iblurry.experiment.checkpoint import load_latest
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Held, Query, Spent, TaskEnd, read
 from iblurry.experiment.metrics import metrics
-from iblurry.experiment.progress import Silent
-from iblurry.experiment.run import Often, run
-from iblurry.methods import Tuning, method
+from iblurry.experiment.run import CheckpointPolicy, run
+from iblurry.methods import Hyperparameters, method
+from iblurry.studies import run_figure, run_table
 from tests.experiment.small import CrashError, checkpoints, kept, small
 
 REFITS = ("gdumb", "rm", "joint", "rm-released")
@@ -46,7 +46,7 @@ def crash():
 @pytest.fixture(autouse=True)
 def _looks_at_every_update(monkeypatch):
     """A clock that leaps: every look is due."""
-    from iblurry.experiment import saving, walk
+    from iblurry.experiment import run_loop
 
     class Leaping:
         now = 0.0
@@ -56,7 +56,7 @@ def _looks_at_every_update(monkeypatch):
             cls.now += 1.5
             return cls.now
 
-    for module in (walk, saving):
+    for module in (run_loop, checkpointer):
         monkeypatch.setattr(module, "time", Leaping)
 
 
@@ -74,7 +74,7 @@ def test_stopped_and_crashed_inside_refits(name, tmp_path, whole):
     for number, act in ((2, stop), (1, crash), (3, stop), (4, crash), (1, stop), (3, crash)):
         watcher = InRefit(number, act)
         try:
-            done = run(small(name), tmp_path, watcher=watcher, save=Often(seconds=4))
+            done = run(small(name), tmp_path, watcher=watcher, save=CheckpointPolicy(seconds=4))
         except CrashError:
             assert act is crash
         else:
@@ -88,7 +88,7 @@ def test_stopped_and_crashed_inside_refits(name, tmp_path, whole):
 
 def test_a_stop_inside_a_refit_loses_nothing(tmp_path, whole):
     watcher = InRefit(3, stop)
-    assert run(small("rm"), tmp_path, watcher=watcher, save=Often(seconds=1e9)).summary is None
+    assert run(small("rm"), tmp_path, watcher=watcher, save=CheckpointPolicy(seconds=1e9)).summary is None
     saved = load_latest(tmp_path / small("rm").name)
     assert saved.at == 40  # the end of the first task, whose refit it is
     assert saved.state["learner"]["refit"]["updates"] == 4  # the signal is heard after the next update
@@ -111,14 +111,14 @@ def test_joint_answers_once(tmp_path, whole):
 
 def test_joint_beside_the_others(tmp_path):
     records = {name: [run(small(name), tmp_path).records] for name in ("er", "joint", "rm")}
-    rows = table.rows({name: [metrics(run) for run in runs] for name, runs in records.items()})
+    rows = run_table.rows({name: [metrics(run) for run in runs] for name, runs in records.items()})
     assert rows[1].a_last is not None
     assert rows[1].a_auc is None
-    assert "| joint | 1 | – | – |" in table.to_markdown(rows)
-    figure.curves(records, tmp_path / "all.svg")
+    assert "| joint | 1 | – | – |" in run_table.to_markdown(rows)
+    run_figure.curves(records, tmp_path / "all.svg")
     drawn = (tmp_path / "all.svg").read_text()
     assert "joint" in drawn
-    figure.curves({"joint": records["joint"]}, tmp_path / "alone.png")
+    run_figure.curves({"joint": records["joint"]}, tmp_path / "alone.png")
 
 
 def test_the_shapes_the_paper_describes(tmp_path):
@@ -126,7 +126,7 @@ def test_the_shapes_the_paper_describes(tmp_path):
     data = "shapes:classes=6,train=60,test=20,size=8,channels=1"
     done = {}
     for name in ("rm", "gdumb", "joint"):
-        chosen = method(name, Tuning(batch=8, epochs=16))
+        chosen = method(name, Hyperparameters(batch=8, epochs=16))
         one = Experiment.of(chosen, data, tasks=3, memory=60, network="mlp", query_every=30)
         done[name] = run(one, tmp_path).metrics
     assert done["rm"].a_avg > done["rm"].a_auc + 0.25
@@ -137,8 +137,8 @@ def test_the_shapes_the_paper_describes(tmp_path):
 
 def test_boundaries_are_marked_where_they_change_the_answer(tmp_path):
     rm, er = ([run(small(name, query_every=8), tmp_path).records] for name in ("rm", "er"))
-    figure.curves({"er": er}, tmp_path / "er.svg")
-    figure.curves({"rm": rm}, tmp_path / "rm.svg")
+    run_figure.curves({"er": er}, tmp_path / "er.svg")
+    run_figure.curves({"rm": rm}, tmp_path / "rm.svg")
     open_markers = 'style="fill: #ffffff; stroke: #0072b2'
     assert open_markers in (tmp_path / "rm.svg").read_text()
     assert open_markers not in (tmp_path / "er.svg").read_text()

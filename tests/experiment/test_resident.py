@@ -13,7 +13,7 @@ import torch
 from iblurry.data.load import load
 from iblurry.data.pictures import Pictures
 from iblurry.experiment import resident as module
-from iblurry.experiment import walk
+from iblurry.experiment import run_loop
 from iblurry.experiment.resident import resident
 from iblurry.experiment.run import run
 from tests.experiment.small import DATA, kept, small
@@ -81,8 +81,8 @@ def test_a_run_that_takes_its_images_from_there(data, tmp_path, monkeypatch):
             taken.append(index)
             return resident(data, CPU)[index]
 
-    monkeypatch.setattr(walk.Walk, "remote", True)
-    monkeypatch.setattr(walk, "resident", lambda dataset, device: Counting())
+    monkeypatch.setattr(run_loop.RunLoop, "remote", True)
+    monkeypatch.setattr(run_loop, "resident", lambda dataset, device: Counting())
     there = run(small("clib"), tmp_path / "there", dataset=data)
     assert kept(there.folder) == kept(plain.folder)
     assert taken == small("clib").order(data).indices.tolist()

@@ -11,11 +11,11 @@ import signal
 import pytest
 
 from iblurry.errors import CheckpointError, DiskFullError
-from iblurry.experiment import walk as walk_module
+from iblurry.experiment import run_loop as walk_module
+from iblurry.experiment.callback import Silent
 from iblurry.experiment.checkpoint import load_latest, save
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.progress import Silent
-from iblurry.experiment.run import Often, run
+from iblurry.experiment.run import CheckpointPolicy, run
 from tests.experiment.small import METHODS, At, CrashError, checkpoints, crash, kept, small
 
 
@@ -44,11 +44,13 @@ def test_interrupted_at_every_kind_of_moment(name, tmp_path, whole):
     moments = sorted({1, 2, 13, 14, 30, 31, 39, 40, 41, 79, *classes})
     for number, moment in enumerate(moments):
         if number % 2:
-            assert run(small(name), tmp_path, watcher=At(moment, stop), save=Often(samples=5)).summary is None
+            assert (
+                run(small(name), tmp_path, watcher=At(moment, stop), save=CheckpointPolicy(samples=5)).summary is None
+            )
             assert checkpoints(folder)[-1].stem.endswith(f"{moment:012d}")
         else:
             with pytest.raises(CrashError):
-                run(small(name), tmp_path, watcher=At(moment, crash), save=Often(samples=5))
+                run(small(name), tmp_path, watcher=At(moment, crash), save=CheckpointPolicy(samples=5))
     assert run(small(name), tmp_path).summary is not None
     assert kept(folder) == whole[name]
 
@@ -84,7 +86,7 @@ def test_interrupted_between_the_last_checkpoint_and_the_summary(tmp_path, whole
 def crashed(tmp_path):
     """A run that crashed at sample 33 with checkpoints at 20 and 30."""
     with pytest.raises(CrashError):
-        run(small(), tmp_path, watcher=At(33, crash), save=Often(samples=10))
+        run(small(), tmp_path, watcher=At(33, crash), save=CheckpointPolicy(samples=10))
     folder = tmp_path / small().name
     assert [path.stem[-2:] for path in checkpoints(folder)] == ["20", "30"]
     return folder
@@ -179,7 +181,7 @@ def test_a_checkpoint_without_distillation_goes_on_where_there_is_none(crashed, 
 def test_a_checkpoint_that_counted_a_teacher_elsewhere_is_not_mixed_with_what_follows(tmp_path):
     one = small("bic")
     with pytest.raises(CrashError):
-        run(one, tmp_path, watcher=At(53, crash), save=Often(samples=10))
+        run(one, tmp_path, watcher=At(53, crash), save=CheckpointPolicy(samples=10))
     forget_distillation(tmp_path / one.name)
     with pytest.raises(CheckpointError, match=r"it was saved before distillation was counted apart.*Delete the folder"):
         run(one, tmp_path)
@@ -215,7 +217,7 @@ def test_a_full_disk(name, tmp_path, whole, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", write)
             try:
-                done = run(small(name), tmp_path, save=Often(samples=3))
+                done = run(small(name), tmp_path, save=CheckpointPolicy(samples=3))
                 break
             except DiskFullError as error:
                 sentences.add(str(error))

@@ -14,15 +14,15 @@ import torch
 from iblurry.cost import bytes_held
 from iblurry.data.load import load
 from iblurry.errors import DivergedError, FolderError, InputError
-from iblurry.experiment import checkpoint, walk
+from iblurry.experiment import checkpoint, run_loop
 from iblurry.experiment import run as run_module
+from iblurry.experiment.callback import Silent
 from iblurry.experiment.checkpoint import load_latest
-from iblurry.experiment.environment import Where
+from iblurry.experiment.environment import Hardware
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Held, NewClass, Query, Spent, Start, TaskEnd, read
 from iblurry.experiment.metrics import curve
-from iblurry.experiment.progress import Silent
-from iblurry.experiment.run import Often, result, run
+from iblurry.experiment.run import CheckpointPolicy, result, run
 from iblurry.learner import Learner
 from iblurry.parts import Constant
 from tests.experiment.small import DATA, At, CrashError, checkpoints, crash, kept, small
@@ -33,7 +33,7 @@ FLOPS = 2 * (64 * 256 + 256 * 256 + 256 * 4)  # of the mlp for 1x8x8 and four cl
 @pytest.fixture
 def every_sample(monkeypatch):
     """Watchers are told of every sample."""
-    monkeypatch.setattr(walk, "GLANCE", 1)
+    monkeypatch.setattr(run_loop, "GLANCE", 1)
 
 
 def by_hand(experiment, data):
@@ -47,7 +47,7 @@ def by_hand(experiment, data):
         truth = [data.classes[label] for label in data.test.labels]
         right = [sum(a == t == name for a, t in zip(answers, truth, strict=True)) for name in met]
         total = [truth.count(name) for name in met]
-        return kind(at, task, tuple(right), tuple(total), learner.method.schedule.now, learner.bench.updates)
+        return kind(at, task, tuple(right), tuple(total), learner.method.schedule.now, learner.context.updates)
 
     at = asked = 0
     for task, indices in enumerate(order.tasks):
@@ -62,15 +62,15 @@ def by_hand(experiment, data):
                 records.append(ask(Query, at, task))
                 asked += sum(records[-1].total)
                 if at == 70:  # the tenth
-                    rows = [met[row] for row in learner.bench.memory.labels[:-1].tolist() if row >= 0]
+                    rows = [met[row] for row in learner.context.memory.labels[:-1].tolist() if row >= 0]
                     records.append(Held(at, tuple(rows.count(name) for name in met)))
         learner.end_task()
         records.append(ask(TaskEnd, at, task))
         asked += sum(records[-1].total)
-        rows = [met[row] for row in learner.bench.memory.labels[:-1].tolist() if row >= 0]
+        rows = [met[row] for row in learner.context.memory.labels[:-1].tolist() if row >= 0]
         records.append(Held(at, tuple(rows.count(name) for name in met)))
-        own, updates = learner.bench.spent.forward, learner.bench.updates
-        assert learner.bench.spent.backward["training"] == own["training"]
+        own, updates = learner.context.spent.forward, learner.context.updates
+        assert learner.context.spent.backward["training"] == own["training"]
         forward = own | {"queries": asked}
         backward = dict.fromkeys(own, 0) | {"training": own["training"]}
         work = {name: FLOPS * (forward[name] + 2 * backward[name]) for name in forward}
@@ -95,10 +95,10 @@ def test_the_journal_is_what_a_plain_loop_gives(name, tmp_path):
 
 def test_parts_hear_of_the_end_of_a_task_before_it_is_asked_about(tmp_path, monkeypatch):
     events = []
-    append = walk.Journal.append
-    monkeypatch.setattr(walk.Journal, "append", lambda self, r: (events.append(r.kind), append(self, r)))
+    append = run_loop.Journal.append
+    monkeypatch.setattr(run_loop.Journal, "append", lambda self, r: (events.append(r.kind), append(self, r)))
     end = Learner.end_task
-    monkeypatch.setattr(Learner, "end_task", lambda self: (events.append(f"end at {self.bench.seen}"), end(self)))
+    monkeypatch.setattr(Learner, "end_task", lambda self: (events.append(f"end at {self.context.seen}"), end(self)))
     run(small(query_every=40), tmp_path)
     assert [event for event in events if event != "class"] == [
         "start", "query", "end at 40", "task", "held", "spent", "query", "end at 80", "task", "held", "spent",
@@ -143,19 +143,19 @@ def test_a_run_that_was_not_begun_has_no_records(tmp_path):
 
 def test_often_is_checked():
     with pytest.raises(InputError, match=r"samples=0.*from 1"):
-        Often(samples=0)
+        CheckpointPolicy(samples=0)
     with pytest.raises(InputError, match="seconds=nan"):
-        Often(seconds=float("nan"))
+        CheckpointPolicy(seconds=float("nan"))
 
 
 def test_checkpoints_by_time_and_by_sample(tmp_path, monkeypatch):
     saved = []
     save = checkpoint.save
     monkeypatch.setattr(checkpoint, "save", lambda f, s, *, at, **more: (saved.append(at), save(f, s, at=at, **more)))
-    run(small(seed=1), tmp_path, save=Often(samples=30))
+    run(small(seed=1), tmp_path, save=CheckpointPolicy(samples=30))
     assert saved == [30, 60, 80]
     saved.clear()
-    run(small(seed=2), tmp_path, save=Often(seconds=0, samples=None))
+    run(small(seed=2), tmp_path, save=CheckpointPolicy(seconds=0, samples=None))
     assert saved == list(range(1, 81))
     saved.clear()
     run(small(seed=3), tmp_path)
@@ -188,12 +188,12 @@ def test_the_environment_is_recorded_and_its_threads_come_back(tmp_path):
     data = load(DATA)
     seen = []
     asking = At(20, lambda: (seen.append(torch.get_num_threads()), os.kill(os.getpid(), signal.SIGTERM)))
-    folder = run(small(), tmp_path, watcher=asking, where=Where(threads=2)).folder
+    folder = run(small(), tmp_path, watcher=asking, where=Hardware(threads=2)).folder
     about = json.loads((folder / "environment.json").read_text())
     assert about["threads"] == 2
     assert about["torch"] == torch.__version__
     assert about["data"] == data.fingerprint()
-    run(small(), tmp_path, watcher=At(40, lambda: seen.append(torch.get_num_threads())), where=Where(threads=1))
+    run(small(), tmp_path, watcher=At(40, lambda: seen.append(torch.get_num_threads())), where=Hardware(threads=1))
     assert seen == [2, 2]
     assert torch.get_num_threads() == 1  # as before the run
     after = json.loads((folder / "environment.json").read_text())
@@ -235,7 +235,7 @@ def test_changed_pixels_are_noticed(tmp_path):
 
 def exploding(**changes):
     one = small(**changes)
-    return dataclasses.replace(one, method=dataclasses.replace(one.method, schedule=Constant(rate=1e30)))
+    return dataclasses.replace(one, method=dataclasses.replace(one.method, schedule=Constant(initial_lr=1e30)))
 
 
 def assert_sound(folder, at):
@@ -250,7 +250,7 @@ def assert_sound(folder, at):
 def test_a_loss_that_is_no_number_stops_the_run(name, tmp_path):
     experiment = exploding(name=name)
     with pytest.raises(DivergedError) as caught:
-        run(experiment, tmp_path, save=Often(samples=1))
+        run(experiment, tmp_path, save=CheckpointPolicy(samples=1))
     folder = tmp_path / experiment.name
     at = int(checkpoints(folder)[-1].stem.split("-")[1])
     assert f"The last good checkpoint, at sample {at}, is kept in {folder}." in str(caught.value)
@@ -265,9 +265,9 @@ def poison(monkeypatch, sample):
 
     def spoilt(self, image, label):
         observe(self, image, label)
-        if self.bench.seen == sample:
+        if self.context.seen == sample:
             with torch.no_grad():
-                self.bench.network.head.weight[0, 0] = float("nan")
+                self.context.network.head.weight[0, 0] = float("nan")
 
     monkeypatch.setattr(Learner, "observe", spoilt)
 
@@ -275,7 +275,7 @@ def poison(monkeypatch, sample):
 def test_a_network_that_broke_writes_no_line(tmp_path, monkeypatch):
     poison(monkeypatch, 21)  # a multiple of query_every
     with pytest.raises(DivergedError, match=r"no numbers any more at sample 21;.*at sample 20, is kept"):
-        run(small(), tmp_path, save=Often(samples=10))
+        run(small(), tmp_path, save=CheckpointPolicy(samples=10))
     folder = tmp_path / small().name
     assert_sound(folder, 20)
     assert max(r.at for r in read(folder / "journal.jsonl")[1:]) < 21
@@ -284,7 +284,7 @@ def test_a_network_that_broke_writes_no_line(tmp_path, monkeypatch):
 def test_a_network_that_broke_is_not_saved(tmp_path, monkeypatch):
     poison(monkeypatch, 30)
     with pytest.raises(DivergedError, match=r"head.*at sample 30;.*at sample 20, is kept"):
-        run(small(), tmp_path, save=Often(samples=10))
+        run(small(), tmp_path, save=CheckpointPolicy(samples=10))
     assert_sound(tmp_path / small().name, 20)
 
 

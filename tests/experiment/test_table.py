@@ -8,7 +8,7 @@ from rich.console import Console
 
 from iblurry.errors import InputError
 from iblurry.experiment.metrics import Metrics
-from iblurry.experiment.table import Row, Spread, render, rows, to_json, to_markdown
+from iblurry.studies.run_table import Row, Spread, render, rows, to_json, to_markdown
 
 
 def run(a_auc: float | None, a_avg: float = 0.5, a_last: float = 0.5, f_last: float | None = 0.1) -> Metrics:

@@ -10,21 +10,21 @@ import torch
 from iblurry.augment.pipeline import Augment
 from iblurry.learner import Learner
 from iblurry.method import Method, Pace
-from iblurry.methods import METHODS, Tuning, clib, er, method
+from iblurry.methods import METHODS, Hyperparameters, clib, er, method
 from iblurry.parts import Clip, Constant, Importance
 
-TUNING = Tuning(batch=8)
+HYPERPARAMETERS = Hyperparameters(batch=8)
 VARIANTS = {
-    "clib-running": clib(TUNING, admission=Importance(decrease="running")),
-    "clib-three-updates": clib(Tuning(batch=8, updates_per_sample=3)),
-    "clib-seldom": clib(Tuning(batch=8, updates_per_sample="1/2", measure_every=2)),
-    "er-clipped": er(TUNING, gradient=(Clip(norm=0.5),), schedule=Constant(rate=1e-3)),
-    "er-store-before": er(TUNING, pace=Pace(gather=4, store="before", updates_per_sample="1/4")),
+    "clib-running": clib(HYPERPARAMETERS, admission=Importance(decrease="running")),
+    "clib-three-updates": clib(Hyperparameters(batch=8, updates_per_sample=3)),
+    "clib-seldom": clib(Hyperparameters(batch=8, updates_per_sample="1/2", measure_every=2)),
+    "er-clipped": er(HYPERPARAMETERS, gradient=(Clip(norm=0.5),), schedule=Constant(initial_lr=1e-3)),
+    "er-store-before": er(HYPERPARAMETERS, pace=Pace(stream_batch=4, store_when="before", updates_per_sample="1/4")),
 }
 RELEASED = ("er-released", "clib-released", "clib-stream-released", "bic-released", "rm-released")
 LAWFUL: dict[str, Method] = {
-    **{name: method(name, TUNING) for name in METHODS},
-    **{name: method(name, TUNING) for name in RELEASED},
+    **{name: method(name, HYPERPARAMETERS) for name in METHODS},
+    **{name: method(name, HYPERPARAMETERS) for name in RELEASED},
     **VARIANTS,
 }
 BUDGET, SAMPLES = 24, 60

@@ -10,7 +10,7 @@ import torch
 from iblurry.augment.pipeline import Augment
 from iblurry.engine.optimizer import SGD, Adam
 from iblurry.method import Head
-from iblurry.methods import Tuning, clib, er, gdumb, joint, method, rm
+from iblurry.methods import Hyperparameters, clib, er, gdumb, joint, method, rm
 from iblurry.parts import (
     Adaptive,
     Balanced,
@@ -36,50 +36,56 @@ from iblurry.parts import (
 )
 from tests.laws.lawful import new_learner
 
-TUNING = Tuning(batch=8)
+HYPERPARAMETERS = Hyperparameters(batch=8)
 QUICK = Adaptive(trial=2, ignore=2, history=3)
-CLIB, ER = clib(TUNING, schedule=QUICK), er(TUNING)
-RM = rm(TUNING, readout=Refit(at="boundary", epochs=2))
+CLIB, ER = clib(HYPERPARAMETERS, schedule=QUICK), er(HYPERPARAMETERS)
+RM = rm(HYPERPARAMETERS, readout=Refit(at="boundary", epochs=2))
 PAIRS = {
-    "importance against balanced": (CLIB, clib(TUNING, schedule=QUICK, admission=Balanced())),
-    "importance against reservoir": (CLIB, clib(TUNING, schedule=QUICK, admission=Reservoir())),
-    "importance rule": (CLIB, clib(TUNING, schedule=QUICK, admission=Importance(rule="released"))),
-    "importance decrease": (CLIB, clib(TUNING, schedule=QUICK, admission=Importance(decrease="running"))),
-    "importance step": (CLIB, clib(TUNING, schedule=QUICK, admission=Importance(step=0.9))),
+    "importance against balanced": (CLIB, clib(HYPERPARAMETERS, schedule=QUICK, admission=Balanced())),
+    "importance against reservoir": (CLIB, clib(HYPERPARAMETERS, schedule=QUICK, admission=Reservoir())),
+    "importance rule": (CLIB, clib(HYPERPARAMETERS, schedule=QUICK, admission=Importance(rule="released"))),
+    "importance decrease": (CLIB, clib(HYPERPARAMETERS, schedule=QUICK, admission=Importance(decrease="running"))),
+    "importance step": (CLIB, clib(HYPERPARAMETERS, schedule=QUICK, admission=Importance(step=0.9))),
     "memory-only training": (CLIB, dataclasses.replace(CLIB, pace=ER.pace, rehearsal=ER.rehearsal)),
-    "adaptive rate": (CLIB, clib(TUNING, schedule=Constant())),
-    "adaptive rule": (CLIB, clib(TUNING, schedule=QUICK.released())),
-    "adaptive trial": (CLIB, clib(TUNING, schedule=dataclasses.replace(QUICK, trial=3))),
-    "exponential decay": (ER, er(TUNING, schedule=Constant())),
-    "restart on a class": (ER, er(TUNING, schedule=Exponential(restart_on_class=False, gamma=0.9999))),
-    "rehearsal": (ER, er(TUNING, rehearsal=Nothing())),
-    "rows rehearsed": (ER, er(TUNING, rehearsal=Uniform(count=6))),
-    "clip": (er(TUNING, gradient=(Clip(norm=1e-3),)), ER),
-    "elastic": (ER, er(TUNING, terms=(CrossEntropy(), Elastic(strength=1e3)))),
-    "distil": (ER, er(TUNING, terms=(CrossEntropy(), Distil()))),
-    "interfered": (ER, er(TUNING, rehearsal=Interfered(count=4, candidates=12))),
-    "project": (er(TUNING, rehearsal=Nothing()), er(TUNING, rehearsal=Nothing(), gradient=(Project(count=12),))),
-    "diverse": (ER, er(TUNING, admission=Diverse(batches=3, size=4))),
-    "validation set": (ER, er(TUNING, readout=BiasCorrected(share=0.4))),
-    "optimizer": (ER, er(TUNING, optimizer=SGD())),
-    "shuffled": (ER, er(TUNING, rehearsal=Shuffled(count=4))),
-    "cosine": (er(TUNING, schedule=Constant(rate=0.01)), er(TUNING, schedule=Cosine(rate=0.01))),
-    "multistep": (
-        er(TUNING, schedule=MultiStep(rate=0.01)),
-        er(TUNING, schedule=MultiStep(rate=0.01, milestones=(2, 4))),
+    "adaptive rate": (CLIB, clib(HYPERPARAMETERS, schedule=Constant())),
+    "adaptive rule": (CLIB, clib(HYPERPARAMETERS, schedule=QUICK.released())),
+    "adaptive trial": (CLIB, clib(HYPERPARAMETERS, schedule=dataclasses.replace(QUICK, trial=3))),
+    "exponential decay": (ER, er(HYPERPARAMETERS, schedule=Constant())),
+    "restart on a class": (ER, er(HYPERPARAMETERS, schedule=Exponential(restart_on_class=False, gamma=0.9999))),
+    "rehearsal": (ER, er(HYPERPARAMETERS, rehearsal=Nothing())),
+    "rows rehearsed": (ER, er(HYPERPARAMETERS, rehearsal=Uniform(count=6))),
+    "clip": (er(HYPERPARAMETERS, gradient=(Clip(norm=1e-3),)), ER),
+    "elastic": (ER, er(HYPERPARAMETERS, terms=(CrossEntropy(), Elastic(strength=1e3)))),
+    "distil": (ER, er(HYPERPARAMETERS, terms=(CrossEntropy(), Distil()))),
+    "interfered": (ER, er(HYPERPARAMETERS, rehearsal=Interfered(count=4, candidates=12))),
+    "project": (
+        er(HYPERPARAMETERS, rehearsal=Nothing()),
+        er(HYPERPARAMETERS, rehearsal=Nothing(), gradient=(Project(count=12),)),
     ),
-    "refit at a boundary": (RM, rm(TUNING, readout=Plain(), refit=None)),
-    "refit's epochs": (RM, rm(TUNING, readout=Refit(at="boundary", epochs=3))),
-    "refit's clipping": (RM, rm(TUNING, refit=dataclasses.replace(RM.refit, gradient=(Clip(norm=1e-3),)))),
-    "refit's schedule": (RM, rm(TUNING, refit=dataclasses.replace(RM.refit, schedule=MultiStep()))),
-    "refit's optimizer": (RM, rm(TUNING, refit=dataclasses.replace(RM.refit, optimizer=Adam()))),
-    "refit's rows": (RM, rm(TUNING, refit=dataclasses.replace(RM.refit, rehearsal=Shuffled(count=5)))),
-    "redrawn head": (RM, rm(TUNING, head=Head(moments="rebuild"))),
-    "rebuilt optimizer": (RM, rm(TUNING, head=Head(moments="keep", redraw="all"))),
+    "diverse": (ER, er(HYPERPARAMETERS, admission=Diverse(batches=3, size=4))),
+    "validation set": (ER, er(HYPERPARAMETERS, readout=BiasCorrected(share=0.4))),
+    "optimizer": (ER, er(HYPERPARAMETERS, optimizer=SGD())),
+    "shuffled": (ER, er(HYPERPARAMETERS, rehearsal=Shuffled(count=4))),
+    "cosine": (
+        er(HYPERPARAMETERS, schedule=Constant(initial_lr=0.01)),
+        er(HYPERPARAMETERS, schedule=Cosine(initial_lr=0.01)),
+    ),
+    "multistep": (
+        er(HYPERPARAMETERS, schedule=MultiStep(initial_lr=0.01)),
+        er(HYPERPARAMETERS, schedule=MultiStep(initial_lr=0.01, milestones=(2, 4))),
+    ),
+    "refit at a boundary": (RM, rm(HYPERPARAMETERS, readout=Plain(), refit=None)),
+    "refit's epochs": (RM, rm(HYPERPARAMETERS, readout=Refit(at="boundary", epochs=3))),
+    "refit's clipping": (RM, rm(HYPERPARAMETERS, refit=dataclasses.replace(RM.refit, gradient=(Clip(norm=1e-3),)))),
+    "refit's schedule": (RM, rm(HYPERPARAMETERS, refit=dataclasses.replace(RM.refit, schedule=MultiStep()))),
+    "refit's optimizer": (RM, rm(HYPERPARAMETERS, refit=dataclasses.replace(RM.refit, optimizer=Adam()))),
+    "refit's rows": (RM, rm(HYPERPARAMETERS, refit=dataclasses.replace(RM.refit, rehearsal=Shuffled(count=5)))),
+    "redrawn head": (RM, rm(HYPERPARAMETERS, head=Head(moments="rebuild"))),
+    "rebuilt optimizer": (RM, rm(HYPERPARAMETERS, head=Head(moments="keep", redraw="all"))),
     "released rm": (RM, RM.released()),
-    "head moments": (ER, er(TUNING, head=Head(moments="keep"))),
-    "redrawn bias": (ER, er(TUNING, head=Head(redraw="bias"))),
-    "released clib": (CLIB, dataclasses.replace(method("clib-released", TUNING), schedule=QUICK)),
+    "head moments": (ER, er(HYPERPARAMETERS, head=Head(moments="keep"))),
+    "redrawn bias": (ER, er(HYPERPARAMETERS, head=Head(redraw="bias"))),
+    "released clib": (CLIB, dataclasses.replace(method("clib-released", HYPERPARAMETERS), schedule=QUICK)),
 }
 
 
@@ -88,7 +94,7 @@ def weights(learner, samples):
         learner.observe(image, label)
         if at in (30, 90):
             learner.end_task()
-    return torch.cat([p.detach().flatten() for p in learner.bench.network.parameters()])
+    return torch.cat([p.detach().flatten() for p in learner.context.network.parameters()])
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -100,12 +106,18 @@ def test_the_part_makes_a_difference(pair, samples):
 
 
 ANSWERS = {
-    "fresh networks": (gdumb(TUNING, readout=Refit(epochs=2)), gdumb(TUNING, readout=Refit(epochs=3))),
-    "cosine floor": (
-        gdumb(TUNING, readout=Refit(epochs=4)),
-        gdumb(TUNING, readout=Refit(epochs=4), refit=rm(TUNING).refit),
+    "fresh networks": (
+        gdumb(HYPERPARAMETERS, readout=Refit(epochs=2)),
+        gdumb(HYPERPARAMETERS, readout=Refit(epochs=3)),
     ),
-    "everything": (gdumb(TUNING, readout=Refit(epochs=2)), joint(TUNING, readout=Refit(at="end", epochs=2))),
+    "cosine floor": (
+        gdumb(HYPERPARAMETERS, readout=Refit(epochs=4)),
+        gdumb(HYPERPARAMETERS, readout=Refit(epochs=4), refit=rm(HYPERPARAMETERS).refit),
+    ),
+    "everything": (
+        gdumb(HYPERPARAMETERS, readout=Refit(epochs=2)),
+        joint(HYPERPARAMETERS, readout=Refit(at="end", epochs=2)),
+    ),
 }
 
 

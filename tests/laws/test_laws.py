@@ -46,7 +46,7 @@ def test_purity(lawful, samples, questions):
         quiet.observe(image, label)
         asked.observe(image, label)
         if at % 7 == 0:
-            asked.method.readout.settle()
+            asked.method.readout.prepare()
             first = asked.logits(questions)
             assert torch.equal(first, asked.logits(questions))
             asked.predict(questions[:3])
@@ -76,7 +76,7 @@ def test_clone(lawful, samples):
 def test_addresses(lawful, samples):
     learner = new_learner(lawful)
     feed(learner, samples, stop=2)
-    while lawful.pace.updates_per_sample and not learner.bench.updates:
+    while lawful.pace.updates_per_sample and not learner.context.updates:
         learner.observe(*samples[0])  # the optimizer makes its state at the first step
     before = addresses(learner)
     feed(learner, samples, start=2)
@@ -89,7 +89,7 @@ def test_no_hidden_sync(lawful, samples, questions):
     calls = {"step": 0, "store": 0, "refit": 0}
 
     class Watching(Eager):
-        def compile(self, step, phase=lambda: None):
+        def compile(self, step, graph_key=lambda: None):
             def watched(*args):
                 calls["step"] += step.__name__ == "_on_device"
                 with NoSync():
@@ -109,7 +109,7 @@ def test_no_hidden_sync(lawful, samples, questions):
     learner.on_refit = lambda done, total: calls.update(refit=calls["refit"] + 1)
     feed(learner, samples)
     learner.predict(questions)
-    assert calls["step"] == learner.bench.updates + calls["refit"] > 0
+    assert calls["step"] == learner.context.updates + calls["refit"] > 0
     assert (calls["refit"] > 0) == (lawful.refit is not None)
     assert calls["store"] > BUDGET  # also into a full memory
 
@@ -119,7 +119,7 @@ def test_what_a_step_returns_is_good_until_the_next(lawful, samples, questions):
     returned, steps = [], []
 
     class OneRoom(Eager):
-        def compile(self, step, phase=lambda: None):
+        def compile(self, step, graph_key=lambda: None):
             def sharing(*args):
                 steps.append(step)
                 args = tree_map_only(torch.Tensor, torch.clone, args)  # into the places of a capture, before it runs
@@ -157,16 +157,16 @@ def test_budget(lawful, samples):
         assert lawful.name == "joint"  # the bound that knows no budget; nobody else may
         return
     most = 0
-    uncounted = lawful.pace.gather - lawful.pace.holds if lawful.pace.counts == "half" else 0
+    uncounted = lawful.pace.stream_batch - lawful.pace.holds if lawful.pace.counts == "half" else 0
     assert uncounted == 0 or lawful.name == "rm-released"  # whose own programme counts half of what waits
     for image, label in samples:
         learner.observe(image, label)
-        waiting = len(learner.gathered) if lawful.pace.store == "after" else 0
-        most = max(most, learner.bench.memory.size + waiting)
-        assert learner.bench.memory.capacity + lawful.holds(BUDGET) <= BUDGET
+        waiting = len(learner.gathered) if lawful.pace.store_when == "after" else 0
+        most = max(most, learner.context.memory.size + waiting)
+        assert learner.context.memory.capacity + lawful.holds(BUDGET) <= BUDGET
         assert most <= BUDGET + uncounted
-        rows = learner.bench.memory.written_at[:-1]
-        assert int((rows > 0).sum()) == learner.bench.memory.size
+        rows = learner.context.memory.written_at[:-1]
+        assert int((rows > 0).sum()) == learner.context.memory.size
     assert most > BUDGET - max(1, lawful.holds(BUDGET))  # the budget is used, too
 
 
@@ -174,7 +174,7 @@ def test_seeds_matter(lawful, samples):
     one, other = new_learner(lawful, seed=1), new_learner(lawful, seed=2)
     feed(one, samples)
     feed(other, samples)
-    assert not torch.equal(one.bench.network.head.weight, other.bench.network.head.weight)
+    assert not torch.equal(one.context.network.head.weight, other.context.network.head.weight)
 
 
 def test_it_learns(lawful, samples, questions):

@@ -82,7 +82,9 @@ def test_testing_changes_nothing(entries, tmp_path):
     plain = SMALL.learner()
     for entry in entries:
         plain.observe(torch.frombuffer(bytearray(entry.pixels), dtype=torch.uint8).view(1, 8, 8), entry.label)
-    for ours, theirs in zip(plain.bench.network.parameters(), learning.learner.bench.network.parameters(), strict=True):
+    for ours, theirs in zip(
+        plain.context.network.parameters(), learning.learner.context.network.parameters(), strict=True
+    ):
         assert torch.equal(ours, theirs)
 
 
@@ -114,7 +116,7 @@ def test_what_is_no_number_is_not_saved(entries, tmp_path):
     learning = learnt(tmp_path, SMALL, entries[:20])
     learning.learn(entries[20])
     with torch.no_grad():
-        next(iter(learning.learner.bench.network.parameters())).fill_(float("nan"))
+        next(iter(learning.learner.context.network.parameters())).fill_(float("nan"))
     with pytest.raises(DivergedError, match="no numbers any more at sample 21"):
         learning.save()
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-000000000020.safetensors"]
@@ -122,7 +124,7 @@ def test_what_is_no_number_is_not_saved(entries, tmp_path):
 
 def test_the_memory_as_it_is(entries, tmp_path):
     learning = learnt(tmp_path, SMALL, entries)
-    kept, memory = learning.memory(), learning.learner.bench.memory
+    kept, memory = learning.memory(), learning.learner.context.memory
     assert [one.row for one in kept] == list(range(20))
     assert all(np.array_equal(one.pixels, memory.images[one.row].numpy()) for one in kept)
     assert [one.label for one in kept] == [learning.learner.labels[row] for row in memory.labels[:20].tolist()]

@@ -156,7 +156,7 @@ def test_what_holds_no_numbers_does_not_answer(working):
         working.pace.publish_at = 0.0
         if entry.at == 20:
             with torch.no_grad():
-                next(iter(working.learning.learner.bench.network.parameters())).fill_(float("nan"))
+                next(iter(working.learning.learner.context.network.parameters())).fill_(float("nan"))
         return point
 
     working.learning.learn = poisoned

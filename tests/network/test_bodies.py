@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from iblurry.dice import Dice
 from iblurry.network.build import NETWORKS, build
 from iblurry.network.network import Network
 from iblurry.network.resnet import Block, ResNet
+from iblurry.rng import Rng
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())
 SIDES = {"cifar10": 32, "cifar100": 32, "tinyimagenet": 64, "imagenet": 224}
@@ -66,13 +66,13 @@ def test_both_branches_of_a_block_end_with_relu():
 
 
 def test_batch_norm_as_published():
-    norms = [m for m in build("resnet18", (3, 16, 16), 2, dice=Dice(1)).modules() if isinstance(m, nn.BatchNorm2d)]
+    norms = [m for m in build("resnet18", (3, 16, 16), 2, rng=Rng(1)).modules() if isinstance(m, nn.BatchNorm2d)]
     assert {(m.eps, m.momentum, m.affine) for m in norms} == {(1e-6, 0.1, True)}
 
 
 @pytest.mark.parametrize("name, image", SMALLEST)
 def test_a_batch_of_one_trains(name, image):
-    network = build(name, image, 3, dice=Dice(1))
+    network = build(name, image, 3, rng=Rng(1))
     network.expose("a", torch.full((network.body.features,), 0.01), torch.zeros(1))
     network.expose("b", torch.full((network.body.features,), -0.01), torch.zeros(1))
     before = [p.detach().clone() for p in network.body_parameters()]
@@ -86,7 +86,7 @@ def test_a_batch_of_one_trains(name, image):
 
 @pytest.mark.parametrize("image", [(1, 8, 8), (3, 9, 13), (3, 32, 32), (1, 28, 28), (2, 8, 64)])
 def test_convnet_keeps_a_map_that_batch_norm_can_train(image):
-    body = build("convnet", image, 2, dice=Dice(1)).body
+    body = build("convnet", image, 2, rng=Rng(1)).body
     sides = []
     maps = torch.rand(1, *image)
     for layer in body.layers:
@@ -108,7 +108,7 @@ def test_the_small_networks_learn(name):
     for i in range(64):
         images[i, 0, shift[i]] += 1 if labels[i] else 0
         images[i, 0, :, shift[i]] += 0 if labels[i] else 1
-    network = build(name, (1, 8, 8), 2, dice=Dice(1))
+    network = build(name, (1, 8, 8), 2, rng=Rng(1))
     for label in (0, 1):
         network.expose(label, torch.zeros(network.body.features), torch.zeros(1))
     optimiser = torch.optim.Adam(network.parameters(), lr=1e-3)

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from iblurry.dice import Dice
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.network.build import NETWORKS, build, initialise
 from iblurry.network.convnet import ConvNet
+from iblurry.rng import Rng
 
 SMALL = [("convnet", (1, 8, 8)), ("mlp", (1, 8, 8)), ("resnet18", (3, 16, 16))]
 
@@ -17,10 +17,10 @@ SMALL = [("convnet", (1, 8, 8)), ("mlp", (1, 8, 8)), ("resnet18", (3, 16, 16))]
 def test_the_seed_decides_every_weight_and_the_global_generator_none(name, image):
     torch.manual_seed(0)
     state = torch.get_rng_state()
-    one = build(name, image, 4, dice=Dice(1)).state_dict()
+    one = build(name, image, 4, rng=Rng(1)).state_dict()
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(1)
-    same, other = (build(name, image, 4, dice=Dice(seed)).state_dict() for seed in (1, 2))
+    same, other = (build(name, image, 4, rng=Rng(seed)).state_dict() for seed in (1, 2))
     assert all(torch.equal(one[key], same[key]) for key in one)
     drawn = [key for key in one if one[key].dim() > 1 and not key.startswith("head")]
     assert drawn
@@ -28,7 +28,7 @@ def test_the_seed_decides_every_weight_and_the_global_generator_none(name, image
 
 
 def test_initial_values():
-    network = build("resnet18", (3, 16, 16), 4, dice=Dice(3))
+    network = build("resnet18", (3, 16, 16), 4, rng=Rng(3))
     for module in network.body.modules():
         if isinstance(module, nn.Conv2d):
             spread = np.sqrt(2 / (module.out_channels * module.kernel_size[0] ** 2))
@@ -45,7 +45,7 @@ def test_initial_values():
 
 
 def test_linear_layers_start_uniform():
-    hidden = [m for m in build("mlp", (1, 8, 8), 2, dice=Dice(1)).body.modules() if isinstance(m, nn.Linear)]
+    hidden = [m for m in build("mlp", (1, 8, 8), 2, rng=Rng(1)).body.modules() if isinstance(m, nn.Linear)]
     assert [(m.in_features, m.out_features) for m in hidden] == [(64, 256), (256, 256)]
     for module in hidden:
         bound = 1 / np.sqrt(module.in_features)
@@ -54,20 +54,20 @@ def test_linear_layers_start_uniform():
 
 
 def test_initialising_again_is_a_fresh_start_in_place():
-    network = build("convnet", (1, 8, 8), 2, dice=Dice(1))
+    network = build("convnet", (1, 8, 8), 2, rng=Rng(1))
     first = {key: value.clone() for key, value in network.state_dict().items()}
     placed = [p.data_ptr() for p in network.parameters()]
     network.train()(torch.rand(4, 1, 8, 8))  # moves the statistics of batch norm
-    initialise(network.body, Dice(1), step=1)
+    initialise(network.body, Rng(1), step=1)
     assert not torch.equal(network.body.layers[0][0].weight, first["body.layers.0.0.weight"])
-    initialise(network.body, Dice(1))
+    initialise(network.body, Rng(1))
     assert all(torch.equal(value, first[key]) for key, value in network.state_dict().items())
     assert [p.data_ptr() for p in network.parameters()] == placed
 
 
 def test_a_layer_without_a_rule_is_noticed():
     with pytest.raises(AssertionError, match="LayerNorm"):
-        initialise(nn.Sequential(nn.LayerNorm(3)), Dice(1))
+        initialise(nn.Sequential(nn.LayerNorm(3)), Rng(1))
 
 
 def test_the_stem_follows_the_side():
@@ -79,8 +79,8 @@ def test_the_stem_follows_the_side():
 
 
 def test_options_reach_the_body():
-    assert build("mlp", (1, 2, 2), 2, dice=Dice(1), width=10).body.features == 10
-    body = build("convnet", (3, 32, 32), 2, dice=Dice(1), width=4).body
+    assert build("mlp", (1, 2, 2), 2, rng=Rng(1), width=10).body.features == 10
+    body = build("convnet", (3, 32, 32), 2, rng=Rng(1), width=4).body
     assert isinstance(body, ConvNet)
     assert [layer[0].out_channels for layer in body.layers[:-1]] == [4, 8, 16, 16]
 
@@ -101,4 +101,4 @@ def test_options_reach_the_body():
 )
 def test_errors_say_what_is_allowed(name, image, rows, options, error, message):
     with pytest.raises(error, match=message):
-        build(name, image, rows, dice=Dice(1), **options)
+        build(name, image, rows, rng=Rng(1), **options)

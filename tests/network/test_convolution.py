@@ -6,18 +6,18 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from iblurry.dice import Dice
 from iblurry.network import convolution
 from iblurry.network.build import build
-from iblurry.network.convolution import First, Quickened, quickened
+from iblurry.network.convolution import First, HopperConvolutions, hopper_convolutions
 from iblurry.network.folded import Folded
 from iblurry.network.unit import Unit
+from iblurry.rng import Rng
 
 CPU = torch.device("cpu")
 
 
 def body():
-    return build("resnet18", (3, 16, 16), 4, dice=Dice(1)).body
+    return build("resnet18", (3, 16, 16), 4, rng=Rng(1)).body
 
 
 def plain_patches(images, room, side):
@@ -35,7 +35,7 @@ def stand_ins(monkeypatch):
 
 def test_there_are_no_kernels_for_a_cpu():
     assert convolution.kernels(CPU) is None
-    assert quickened(body(), CPU) is None
+    assert hopper_convolutions(body(), CPU) is None
 
 
 def test_of_patches_a_convolution_of_side_1_makes_the_same(stand_ins):
@@ -60,9 +60,9 @@ def test_weights_are_rounded_for_one_forward_pass():
         seen.append((unit.rounded, unit.convolution.weight))
         return unit.convolution(maps)
 
-    network = build("resnet18", (3, 16, 16), 4, dice=Dice(1))
+    network = build("resnet18", (3, 16, 16), 4, rng=Rng(1))
     units = [module for module in network.body.modules() if isinstance(module, Unit)][1:]
-    network.quickened = Quickened(units, learn)
+    network.hopper = HopperConvolutions(units, learn)
     network.precision = torch.bfloat16
     network(torch.zeros(2, 3, 16, 16))
     assert len(seen) == len(units)

@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from iblurry.dice import Dice
 from iblurry.network.build import NETWORKS, build
 from iblurry.network.flops import flops
+from iblurry.rng import Rng
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("side", [32, 64])
 def test_as_torch_counts(name, side):
     image = (3, side, side)
-    network = build(name, image, 7, dice=Dice(1)).eval()
+    network = build(name, image, 7, rng=Rng(1)).eval()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         network(torch.zeros(1, *image))
     assert flops(name, image, 7) == counter.get_total_flops() > 0

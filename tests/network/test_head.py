@@ -9,20 +9,20 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from iblurry.dice import Dice
 from iblurry.errors import InputError, UnknownLabelError
 from iblurry.network.build import build, fresh_bias, fresh_row, fresh_weight
 from iblurry.network.network import FLOOR
+from iblurry.rng import Rng
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())
 
 
 @pytest.fixture
 def network():
-    network = build("convnet", (1, 8, 8), 6, dice=Dice(1), width=4)
+    network = build("convnet", (1, 8, 8), 6, rng=Rng(1), width=4)
     for label in ("ship", 7, "deer"):
         row = network.known
-        network.expose(label, *fresh_row(Dice(1), row, network.body.features))
+        network.expose(label, *fresh_row(Rng(1), row, network.body.features))
     return network
 
 
@@ -87,7 +87,7 @@ def test_exposing_moves_no_tensor_and_leaves_old_rows_alone(network):
 
     placed, objects = addresses(), [id(p) for p in network.parameters()]
     weight, bias = network.head.weight.detach().clone(), network.head.bias.detach().clone()
-    new_weight, new_bias = fresh_row(Dice(1), 3, network.body.features)
+    new_weight, new_bias = fresh_row(Rng(1), 3, network.body.features)
     assert network.expose("cat", new_weight, new_bias) == 3
     assert addresses() == placed
     assert [id(p) for p in network.parameters()] == objects
@@ -101,8 +101,8 @@ def test_exposing_moves_no_tensor_and_leaves_old_rows_alone(network):
 def test_redrawing_the_bias_keeps_the_weights(network):
     weight, bias = network.head.weight.detach().clone(), network.head.bias.detach().clone()
     features = network.body.features
-    drawn = fresh_bias(Dice(1), 3, 6, features)
-    network.expose("cat", fresh_row(Dice(1), 3, features)[0], drawn)
+    drawn = fresh_bias(Rng(1), 3, 6, features)
+    network.expose("cat", fresh_row(Rng(1), 3, features)[0], drawn)
     assert torch.equal(network.head.weight[:3], weight[:3])
     assert torch.equal(network.head.bias, drawn)
     assert (network.head.bias[:3] != bias[:3]).all()
@@ -110,8 +110,8 @@ def test_redrawing_the_bias_keeps_the_weights(network):
 
 def test_redrawing_the_head_changes_every_row(network):
     weight = network.head.weight.detach().clone()
-    drawn = fresh_weight(Dice(1), 3, 6, network.body.features)
-    network.expose("cat", drawn, fresh_bias(Dice(1), 3, 6, network.body.features))
+    drawn = fresh_weight(Rng(1), 3, 6, network.body.features)
+    network.expose("cat", drawn, fresh_bias(Rng(1), 3, 6, network.body.features))
     assert torch.equal(network.head.weight, drawn)
     assert (network.head.weight[:3] != weight[:3]).any(1).all()
 
@@ -119,23 +119,23 @@ def test_redrawing_the_head_changes_every_row(network):
 def test_fresh_rows_fill_the_bound():
     golden = GOLDEN["linear_init_bound"]
     features, bound = golden["in_features"], golden["weight_and_bias_uniform_bound"]
-    weights = torch.stack([fresh_row(Dice(5), row, features)[0] for row in range(50)])
-    for drawn in (weights, fresh_weight(Dice(5), 0, 50, features)):
+    weights = torch.stack([fresh_row(Rng(5), row, features)[0] for row in range(50)])
+    for drawn in (weights, fresh_weight(Rng(5), 0, 50, features)):
         assert drawn.abs().max() <= bound * (1 + 1e-6)
         assert drawn.max() > 0.999 * bound
         assert drawn.min() < -0.999 * bound
         assert drawn.std().item() == pytest.approx(bound / np.sqrt(3), rel=0.02)
-    biases = torch.cat([fresh_row(Dice(5), row, features)[1] for row in range(200)])
-    for drawn in (biases, fresh_bias(Dice(5), 0, 200, features)):
+    biases = torch.cat([fresh_row(Rng(5), row, features)[1] for row in range(200)])
+    for drawn in (biases, fresh_bias(Rng(5), 0, 200, features)):
         assert 0.95 * bound < drawn.abs().max() <= bound * (1 + 1e-6)
         assert len(drawn.unique()) == 200
 
 
 def test_fresh_draws_depend_on_seed_and_row_alone():
-    assert torch.equal(fresh_row(Dice(1), 4, 32)[0], fresh_row(Dice(1), 4, 32)[0])
-    assert not torch.equal(fresh_row(Dice(1), 4, 32)[0], fresh_row(Dice(1), 5, 32)[0])
-    assert not torch.equal(fresh_row(Dice(1), 4, 32)[0], fresh_row(Dice(2), 4, 32)[0])
-    assert not torch.equal(fresh_bias(Dice(1), 4, 32, 16), fresh_bias(Dice(1), 5, 32, 16))
+    assert torch.equal(fresh_row(Rng(1), 4, 32)[0], fresh_row(Rng(1), 4, 32)[0])
+    assert not torch.equal(fresh_row(Rng(1), 4, 32)[0], fresh_row(Rng(1), 5, 32)[0])
+    assert not torch.equal(fresh_row(Rng(1), 4, 32)[0], fresh_row(Rng(2), 4, 32)[0])
+    assert not torch.equal(fresh_bias(Rng(1), 4, 32, 16), fresh_bias(Rng(1), 5, 32, 16))
 
 
 def test_a_full_head_says_how_many_rows_it_has(network):
@@ -160,6 +160,6 @@ def test_head_and_body_parameters_are_everything_once(network):
 
 
 def test_a_state_dict_brings_the_open_rows_along(network, images):
-    other = build("convnet", (1, 8, 8), 6, dice=Dice(2), width=4)
+    other = build("convnet", (1, 8, 8), 6, rng=Rng(2), width=4)
     other.load_state_dict(network.state_dict())
     assert torch.equal(other.eval()(images), network.eval()(images))

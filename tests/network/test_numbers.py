@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from iblurry.augment.pipeline import Augment, Pipeline
-from iblurry.dice import Dice
 from iblurry.network.build import build
 from iblurry.network.numbers import BYTES, FAR, Numbers, from_bytes, to_bytes
+from iblurry.rng import Rng
 
 ROWS = np.random.default_rng(0).normal([0, 1e6, -3e-6], [1, 30, 1e-7], (40, 3)).astype(np.float32)
 
@@ -37,7 +37,7 @@ def test_bytes_are_the_numbers():
 def test_every_byte_survives_the_pipeline():
     every = torch.arange(256, dtype=torch.uint8).view(1, 1, 64, 4)
     pipeline = plain(64)
-    for images in (pipeline.test(every), pipeline.train(every, pipeline.throw(Dice(1), 0, 1))):
+    for images in (pipeline.test(every), pipeline.train(every, pipeline.draw_params(Rng(1), 0, 1))):
         assert images.to(torch.uint8).tolist() == every.tolist()
         assert images.flatten().tolist() == list(range(256))
 
@@ -73,10 +73,10 @@ def test_what_the_layers_see():
 
 
 def test_a_network_may_be_given_by_what_makes_its_body():
-    network = build(Numbers, (1, 3, BYTES), 4, dice=Dice(1))
+    network = build(Numbers, (1, 3, BYTES), 4, rng=Rng(1))
     assert isinstance(network.body, Numbers)
     assert network.features == 256
-    same, other = (build(Numbers, (1, 3, BYTES), 4, dice=Dice(seed)).body.layers for seed in (1, 2))
+    same, other = (build(Numbers, (1, 3, BYTES), 4, rng=Rng(seed)).body.layers for seed in (1, 2))
     weight = network.body.layers.layers[1].weight
     assert torch.equal(weight, same.layers[1].weight)
     assert not torch.equal(weight, other.layers[1].weight)

@@ -9,8 +9,8 @@ from scipy import stats
 
 from iblurry.errors import InputError
 from iblurry.parts import Adaptive
+from iblurry.parts.context import Update
 from iblurry.parts.schedule.adaptive import p_lower_is_better
-from iblurry.parts.workbench import Update
 
 
 def test_t_tests_golden(golden):
@@ -31,7 +31,7 @@ def test_t_tests_against_scipy(pooled):
 
 def test_algorithm_3_golden_trace(golden, make_bench):
     case = golden["adaptive_lr_paper"]
-    schedule = Adaptive(rate=case["lr0"], gamma=case["gamma"], history=case["m"], alpha=case["alpha"]).attach(
+    schedule = Adaptive(initial_lr=case["lr0"], gamma=case["gamma"], history=case["m"], alpha=case["alpha"]).attach(
         make_bench(2)
     )
     before, events = None, []
@@ -40,7 +40,7 @@ def test_algorithm_3_golden_trace(golden, make_bench):
         old = schedule.base
         schedule.judge(None if before is None else before - loss)
         before = loss
-        assert schedule.now == pytest.approx(after, rel=1e-12)
+        assert schedule.lr == pytest.approx(after, rel=1e-12)
         assert schedule.base == pytest.approx(base, rel=1e-12)
         assert (schedule.base != old) == bool(event)
         if event:
@@ -50,15 +50,15 @@ def test_algorithm_3_golden_trace(golden, make_bench):
 
 def drive(schedule, loss_of, rounds):
     """Feeds rounds whose loss is a function of the rate in use; yields (round, rate) after each."""
-    memory = schedule.bench.memory
+    memory = schedule.context.memory
     memory.written_at[: memory.capacity] = 1
     memory.clock.fill_(1)
     level = 5.0
     for n in range(1, rounds + 1):
-        level -= loss_of(schedule.now, n)
+        level -= loss_of(schedule.lr, n)
         losses = torch.full((memory.capacity,), level, dtype=torch.float64)
         schedule.advance(Update(torch.zeros(0, dtype=torch.int64), losses, last_of_round=True))
-        yield n, schedule.now
+        yield n, schedule.lr
 
 
 def released_reference(gain, rounds, rate=3e-4, gamma=0.95):
@@ -106,7 +106,7 @@ def test_the_first_test_comes_at_call_220(make_bench):
 
 def test_rows_rewritten_during_a_trial_do_not_count(make_bench):
     schedule = Adaptive(trial=1, ignore=0).attach(make_bench(3))
-    memory = schedule.bench.memory
+    memory = schedule.context.memory
     memory.written_at[:3] = torch.tensor([1, 2, 3])
     memory.clock.fill_(3)
     rows = torch.zeros(0, dtype=torch.int64)
@@ -134,15 +134,15 @@ def test_released_puts_the_head_back_until_the_next_trial(make_bench):
     rows, losses = torch.zeros(0, dtype=torch.int64), torch.zeros(2, dtype=torch.float64)
     for _ in range(2):
         schedule.advance(Update(rows, losses, True))
-    assert schedule.now == pytest.approx(2.85e-4)  # a low phase
+    assert schedule.lr == pytest.approx(2.85e-4)  # a low phase
     schedule.on_class(1)
-    assert (schedule.head_now, schedule.now) == (3e-4, pytest.approx(2.85e-4))
+    assert (schedule.head_lr, schedule.lr) == (3e-4, pytest.approx(2.85e-4))
     for _ in range(2):
         schedule.advance(Update(rows, losses, True))
-    assert schedule.head_now == schedule.now
+    assert schedule.head_lr == schedule.lr
     paper = Adaptive().attach(make_bench(2))
     paper.on_class(1)
-    assert paper.head_now == paper.now
+    assert paper.head_lr == paper.lr
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import pytest
 import torch
 from scipy import stats
 
-from iblurry.memory import One
+from iblurry.memory import Sample
 from iblurry.parts import Adaptive
+from iblurry.parts.context import Update
 from iblurry.parts.schedule import adaptive
 from iblurry.parts.schedule.adaptive import p_lower_is_better
-from iblurry.parts.workbench import Update
 
 SLOTS = 12
 
@@ -64,11 +64,11 @@ def test_1200_calls_of_the_released_rule(make_bench):
     """Slot by slot: the memory fills while it goes, and slots are rewritten with losses of another size."""
     rng = np.random.default_rng(1)
     reference, schedule = Released(), Adaptive().released().attach(make_bench(SLOTS))
-    memory, offset, level, rates = schedule.bench.memory, {}, 5.0, []
+    memory, offset, level, rates = schedule.context.memory, {}, 5.0, []
     for call in range(1, 1201):
         if call <= SLOTS or rng.random() < 0.3:
             slot = call - 1 if call <= SLOTS else int(rng.integers(SLOTS))
-            memory.write(memory.row(slot), One(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.tensor([0]), 0))
+            memory.write(memory.row(slot), Sample(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.tensor([0]), 0))
             reference.touched.add(slot)
             offset[slot] = rng.normal(0, 2)
         level -= gain(reference.rate, call, rng.normal())
@@ -76,8 +76,8 @@ def test_1200_calls_of_the_released_rule(make_bench):
         reference.call(losses)
         row = torch.tensor([losses.get(slot, 0.0) for slot in range(SLOTS)], dtype=torch.float64)
         schedule.advance(Update(torch.zeros(0, dtype=torch.int64), row, last_of_round=True))
-        assert schedule.now == pytest.approx(reference.rate, rel=1e-9), f"call {call}"
-        rates.append(schedule.now)
+        assert schedule.lr == pytest.approx(reference.rate, rel=1e-9), f"call {call}"
+        rates.append(schedule.lr)
     assert sorted({round(rate, 9) for rate in rates[:219]}) == [2.85e-4, 3e-4]  # nothing moves before call 220
     assert reference.events == [(220, "down"), (420, "down"), (700, "up"), (900, "up"), (1100, "up")]
 
@@ -88,9 +88,9 @@ def test_an_event_keeps_the_phase_and_shifts_the_pair(make_bench):
         for n, won in enumerate([not lower_wins, lower_wins] * 2):  # high, low, high, low
             schedule.judge((1.0 if won else 0.5) + 1e-4 * n)
         assert not schedule.is_high  # the test came after a low trial: low goes on
-        assert schedule.now == pytest.approx(pair[1])
+        assert schedule.lr == pytest.approx(pair[1])
         schedule.judge(0.0)
-        assert schedule.now == pytest.approx(pair[0])
+        assert schedule.lr == pytest.approx(pair[0])
 
 
 def test_every_p_of_algorithm_3(golden, make_bench, monkeypatch):
@@ -100,9 +100,9 @@ def test_every_p_of_algorithm_3(golden, make_bench, monkeypatch):
         "p_lower_is_better",
         lambda *sides, pooled: seen.append(p_lower_is_better(*sides, pooled=pooled)) or seen[-1],
     )
-    schedule = Adaptive(rate=case["lr0"], gamma=case["gamma"], history=case["m"], alpha=case["alpha"])
+    schedule = Adaptive(initial_lr=case["lr0"], gamma=case["gamma"], history=case["m"], alpha=case["alpha"])
     schedule, before, columns = schedule.attach(make_bench(2)), None, case["columns"]
-    assert schedule.now == pytest.approx(case["lr0"] / case["gamma"])  # the first trial is a high one
+    assert schedule.lr == pytest.approx(case["lr0"] / case["gamma"])  # the first trial is a high one
     for values in case["trace"]:
         row = dict(zip(columns, values, strict=True))
         seen.clear()
@@ -111,7 +111,7 @@ def test_every_p_of_algorithm_3(golden, make_bench, monkeypatch):
         assert seen == ([] if row["p"] is None else [pytest.approx(row["p"], abs=1e-9)]), row["call"]
         if row["call"] == 20:
             assert row["event"] == "decrease"
-            assert (schedule.base, schedule.now) == (pytest.approx(2.7075e-4), pytest.approx(2.572125e-4))
+            assert (schedule.base, schedule.lr) == (pytest.approx(2.7075e-4), pytest.approx(2.572125e-4))
 
 
 def test_t_and_its_degrees_of_freedom(golden):

@@ -8,7 +8,7 @@ from iblurry.parts import Balanced, Importance
 
 
 def histogram(part, rows=4):
-    labels = part.bench.memory.labels[:-1]
+    labels = part.context.memory.labels[:-1]
     return [int((labels == c).sum()) for c in range(rows)]
 
 
@@ -53,7 +53,7 @@ def test_the_member_that_leaves_is_drawn_uniformly(make_bench, offer):
     for i in range(5):
         offer(part, 0, i)
     for step in range(runs):
-        part.bench.memory.offered = 10 + step
+        part.context.memory.offered = 10 + step
         counts[int(part.pick(0))] += 1
     assert (abs(counts - runs / 5) < 5 * np.sqrt(runs * 0.16)).all()
 
@@ -63,4 +63,4 @@ def test_a_newcomer_always_enters(make_bench, offer):
     for i in range(30):
         row = offer(part, i % 2, i)
         assert row < 3
-        assert int(part.bench.memory.labels[row]) == i % 2
+        assert int(part.context.memory.labels[row]) == i % 2

@@ -9,12 +9,12 @@ from torch.nn import functional as F
 
 from iblurry.errors import InputError
 from iblurry.experiment.settings import setting
-from iblurry.methods import Tuning, bic, method
+from iblurry.methods import Hyperparameters, bic, method
 from iblurry.network.network import FLOOR
 from iblurry.parts import BiasCorrected, Distil
+from iblurry.parts.context import Forward
 from iblurry.parts.readout.bias_corrected import corrected, fit
 from iblurry.parts.terms.distil import distillation
-from iblurry.parts.workbench import Forward
 from tests.laws.lawful import new_learner
 
 
@@ -31,16 +31,16 @@ def test_distillation_golden(golden):
 @pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "tinyimagenet", "imagenet"])
 def test_sizes_golden(golden, dataset):
     usual, sizes = setting(dataset), golden["bic"]["sizes"][dataset]
-    made = method("bic", usual.tuning)
+    made = method("bic", usual.hyperparameters)
     assert made.readout.holds(sizes["effective"]) == sizes["valid"]
     assert made.capacity(usual.memory) == sizes["memory"]
     assert usual.memory - made.pace.holds == sizes["effective"]
 
 
 def test_quotas_golden(golden, make_bench):
-    bench = make_bench(2, rows=10)
-    bench.budget = golden["bic"]["sizes"]["cifar10"]["effective"]
-    part = BiasCorrected().attach(bench)
+    context = make_bench(2, rows=10)
+    context.budget = golden["bic"]["sizes"]["cifar10"]["effective"]
+    part = BiasCorrected().attach(context)
     assert [[c, part.quota(c)] for c in range(1, 11)] == golden["bic"]["valid_per_class_cifar10"]
 
 
@@ -52,15 +52,15 @@ def walk(learner, samples, ends=(30,)):
 
 
 def test_the_validation_set_is_balanced_never_trained_on_and_cut_when_a_class_comes(samples):
-    learner = new_learner(bic(Tuning(batch=8), readout=BiasCorrected(share=0.4)), memory=30)
+    learner = new_learner(bic(Hyperparameters(batch=8), readout=BiasCorrected(share=0.4)), memory=30)
     part = learner.method.readout
     for image, label in samples:
-        offered, claimed = learner.bench.memory.offered + len(learner.gathered), part.owners.count(-1)
+        offered, claimed = learner.context.memory.offered + len(learner.gathered), part.owners.count(-1)
         learner.observe(image, label)
-        known = learner.bench.network.known
+        known = learner.context.network.known
         counts = np.bincount([o for o in part.owners if o >= 0], minlength=known)
         assert counts.max() <= part.quota(known) == part.size // known
-        kept = learner.bench.memory.offered + len(learner.gathered) == offered
+        kept = learner.context.memory.offered + len(learner.gathered) == offered
         assert kept == (part.owners.count(-1) < claimed) or label == learner.labels[-1]  # claimed, so not offered
     assert part.size == round(0.4 * 26) == 10
     assert part.is_full()
@@ -69,28 +69,30 @@ def test_the_validation_set_is_balanced_never_trained_on_and_cut_when_a_class_co
 
 
 def test_the_correction_changes_the_newest_classes_only_and_helps_them(samples):
-    learner = new_learner(bic(Tuning(batch=8), readout=BiasCorrected(share=0.4)), memory=40, network="mlp")
+    learner = new_learner(bic(Hyperparameters(batch=8), readout=BiasCorrected(share=0.4)), memory=40, network="mlp")
     walk(learner, samples)
     part = learner.method.readout
-    part.settle()
+    part.prepare()
     newest = part.newest
     assert newest == [3, 4]
     others = [c for c in range(6) if c not in newest]
-    assert (part.now[others] == torch.tensor([1.0, 0.0])).all()
-    assert (part.now[newest] != torch.tensor([1.0, 0.0])).all()
-    assert len(part.now[newest].unique(dim=0)) == 1
+    assert (part.pairs[others] == torch.tensor([1.0, 0.0])).all()
+    assert (part.pairs[newest] != torch.tensor([1.0, 0.0])).all()
+    assert len(part.pairs[newest].unique(dim=0)) == 1
     images = torch.stack([torch.from_numpy(image) for image, _ in samples[:9]])
-    plain = learner.bench.logits(images)
-    torch.testing.assert_close(learner.logits(images)[:, newest], plain[:, newest] * part.now[3, 0] + part.now[3, 1])
+    plain = learner.context.logits(images)
+    torch.testing.assert_close(
+        learner.logits(images)[:, newest], plain[:, newest] * part.pairs[3, 0] + part.pairs[3, 1]
+    )
     assert torch.equal(learner.logits(images)[:, others], plain[:, others])
     places = [place for place, owner in enumerate(part.owners) if owner >= 0]
     held = part.images[places], part.labels[places]
-    before = F.cross_entropy(learner.bench.logits(held[0]), held[1])
-    assert F.cross_entropy(corrected(learner.bench.logits(held[0]), part.now), held[1]) < before
+    before = F.cross_entropy(learner.context.logits(held[0]), held[1])
+    assert F.cross_entropy(corrected(learner.context.logits(held[0]), part.pairs), held[1]) < before
 
 
 def test_no_correction_in_the_first_task_nor_without_a_new_class(samples):
-    learner = new_learner(bic(Tuning(batch=8), readout=BiasCorrected(share=0.4)), memory=40, network="mlp")
+    learner = new_learner(bic(Hyperparameters(batch=8), readout=BiasCorrected(share=0.4)), memory=40, network="mlp")
     walk(learner, samples[:29])
     assert torch.equal(learner.method.readout._fitted(), learner.method.readout.identity())
     walk(learner, samples[:29], ends=(1,))  # the same classes again, in a second task
@@ -100,7 +102,7 @@ def test_no_correction_in_the_first_task_nor_without_a_new_class(samples):
 
 def test_without_new_classes_after_the_first_task_nothing_is_ever_fitted(samples, questions, golden, monkeypatch):
     """i-Blurry with N = 0: every class is met in task 0."""
-    learner = new_learner(bic(Tuning(batch=8), readout=BiasCorrected(share=0.4)), memory=40, network="mlp")
+    learner = new_learner(bic(Hyperparameters(batch=8), readout=BiasCorrected(share=0.4)), memory=40, network="mlp")
     monkeypatch.setattr("iblurry.parts.readout.bias_corrected.fit", lambda *_: pytest.fail("fitted"))
     teaches = []
     for task in range(3):
@@ -108,7 +110,7 @@ def test_without_new_classes_after_the_first_task_nothing_is_ever_fitted(samples
             learner.observe(image, label)
         teaches.append(learner.method.terms[1].teaches)
         assert learner.method.readout.is_full()
-        assert torch.equal(learner.logits(questions), learner.bench.logits(torch.from_numpy(questions)))
+        assert torch.equal(learner.logits(questions), learner.context.logits(torch.from_numpy(questions)))
         assert learner.method.readout.task == task
         learner.end_task()
     assert teaches == [task != golden["bic"]["distillation_excluded_in_task"] for task in range(3)]
@@ -118,7 +120,7 @@ def test_the_fit_against_plain_numpy():
     """Adam's first steps on (alpha, beta) move by the rate, against the gradient's sign."""
     logits = torch.tensor([[1.0, 2.0, 0.5], [0.2, 1.5, 1.0]])
     labels = torch.tensor([0, 2])
-    pairs = fit(logits, labels, newest=[1], epochs=1, batch=100, rate=1e-3)
+    pairs = fit(logits, labels, newest=[1], epochs=1, batch=100, lr=1e-3)
     p = np.exp(logits.numpy())
     p /= p.sum(1, keepdims=True)
     slope_beta, slope_alpha = p[:, 1].mean(), (p[:, 1] * logits.numpy()[:, 1]).mean()  # no label is class 1
@@ -128,24 +130,24 @@ def test_the_fit_against_plain_numpy():
 
 
 def test_the_teacher_is_the_network_of_the_last_new_class_or_task_end(samples):
-    learner = new_learner(bic(Tuning(batch=8)), network="mlp")
+    learner = new_learner(bic(Hyperparameters(batch=8)), network="mlp")
     term = learner.method.terms[1]
     walk(learner, samples[:29])
     assert not term.teaches
     images = torch.rand(3, 1, 8, 8)
     forward = Forward(images, torch.zeros(3, 6), torch.zeros(3), None, torch.ones(1))
     assert float(term.loss(forward)) == 0
-    before = {name: value.clone() for name, value in learner.bench.network.state_dict().items()}
+    before = {name: value.clone() for name, value in learner.context.network.state_dict().items()}
     learner.end_task()
     assert term.teaches
     walk(learner, samples[29:31])
     assert all(torch.equal(term.teacher[name], value) for name, value in before.items() if name != "open")
     assert int(term.teacher["open"].sum()) == 3
-    learner.bench.network.train()
+    learner.context.network.train()
     with torch.no_grad():
-        logits = learner.bench.network(images)
+        logits = learner.context.network(images)
     assert float(term.loss(forward._replace(logits=logits))) > 0
-    assert learner.bench.network.training
+    assert learner.context.network.training
 
 
 def test_bad_fields():

@@ -10,10 +10,10 @@ from iblurry.parts import Diverse
 from iblurry.parts.admission.diverse import in_proportion
 
 
-def gradient(bench, images, labels):
-    network = bench.network
+def gradient(context, images, labels):
+    network = context.network
     network.eval()
-    loss = F.cross_entropy(network(bench.pipeline.test(images)), labels)
+    loss = F.cross_entropy(network(context.pipeline.test(images)), labels)
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(network.parameters()))])
 
 
@@ -22,14 +22,15 @@ def test_scores_are_one_plus_the_largest_cosine(make_bench, offer):
     offer(part, 0, 0)
     assert float(part.similarity[0]) == 2  # the first of all
     for i, label in enumerate([1, 0, 2], start=1):
-        memory = part.bench.memory
+        memory = part.context.memory
         batches = [
-            part.bench.dice.distinct("diverse rows", (memory.offered + 1) * 3 + b, min(2, i), among=i) for b in range(3)
+            part.context.rng.distinct("diverse rows", (memory.offered + 1) * 3 + b, min(2, i), among=i)
+            for b in range(3)
         ]
-        theirs = [gradient(part.bench, memory.images[rows], memory.labels[rows]) for rows in batches]
+        theirs = [gradient(part.context, memory.images[rows], memory.labels[rows]) for rows in batches]
         row = offer(part, label, i)
         assert row == i
-        mine = gradient(part.bench, memory.images[row : row + 1], memory.labels[row : row + 1])
+        mine = gradient(part.context, memory.images[row : row + 1], memory.labels[row : row + 1])
         expected = 1 + max(float(F.cosine_similarity(g, mine, dim=0)) for g in theirs)
         assert float(part.similarity[row]) == pytest.approx(expected, abs=1e-5)
 
@@ -41,9 +42,9 @@ def test_only_a_newcomer_unlike_the_memory_may_replace(make_bench, offer):
     part.similarity[:3] = torch.tensor([0.5, 1.5, 1.0], dtype=torch.float64)
     outcomes = []
     for step in range(400):
-        part.bench.memory.offered = 10 + step
+        part.context.memory.offered = 10 + step
         part.newcomer.fill_(1.2 if step % 2 else 0.5)
-        outcomes.append(int(part.place(None)))
+        outcomes.append(int(part.choose_row(None)))
     assert set(outcomes[1::2]) == {3}  # similarity of 1.2: turned away, each time
     taken = np.bincount(outcomes[::2], minlength=4) / 200
     chance = np.array([0.5, 1.5, 1.0]) / 3 * np.array([0.5 / 1.0, 1.5 / 2.0, 1.0 / 1.5])

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from iblurry.errors import InputError
-from iblurry.methods import Tuning, er, ewc
+from iblurry.methods import Hyperparameters, er, ewc
 from iblurry.parts import Elastic
-from iblurry.parts.workbench import Update
+from iblurry.parts.context import Update
 from tests.laws.lawful import new_learner
 
 NO_ROWS = Update(torch.zeros(0, dtype=torch.int64), None)
@@ -17,9 +17,9 @@ NO_ROWS = Update(torch.zeros(0, dtype=torch.int64), None)
 @pytest.fixture
 def two_numbers(make_bench):
     """A bench whose network's body is two numbers."""
-    bench = make_bench(2)
-    bench.network.body = nn.Linear(2, 1, bias=False)
-    return bench
+    context = make_bench(2)
+    context.network.body = nn.Linear(2, 1, bias=False)
+    return context
 
 
 @pytest.mark.parametrize(
@@ -60,27 +60,27 @@ def feed(learner, samples):
         learner.observe(image, label)
         if at == 30:
             learner.end_task()
-            anchor = [p.detach().clone() for p in learner.bench.network.body_parameters()]
-    after = learner.bench.network.body_parameters()
+            anchor = [p.detach().clone() for p in learner.context.network.body_parameters()]
+    after = learner.context.network.body_parameters()
     return sum(float((a - b).detach().square().sum()) for a, b in zip(after, anchor, strict=True))
 
 
 def test_parameters_stay_closer_to_the_anchor_than_without(samples):
-    tuning = Tuning(batch=8)
-    learner = new_learner(ewc(tuning, terms=(er().terms[0], Elastic(strength=1e4))))
+    hyperparameters = Hyperparameters(batch=8)
+    learner = new_learner(ewc(hyperparameters, terms=(er().terms[0], Elastic(strength=1e4))))
     held = feed(learner, samples)
     assert max(float(f.max()) for f in learner.method.terms[1].fisher.values()) > 0  # not silently zero
-    assert held < 0.9 * feed(new_learner(er(tuning)), samples)
+    assert held < 0.9 * feed(new_learner(er(hyperparameters)), samples)
 
 
 def test_the_fisher_really_grows(samples):
     """A gradient that torch sets to None between two updates would leave it at zero, and EWC++ would be ER."""
-    learner = new_learner(ewc(Tuning(batch=8)))
+    learner = new_learner(ewc(Hyperparameters(batch=8)))
     for image, label in [*samples, *samples[:4]]:
         learner.observe(image, label)
-    assert learner.bench.updates == 64
+    assert learner.context.updates == 64
     fisher = learner.method.terms[1].fisher
-    assert fisher.keys() == dict(learner.bench.network.body.named_parameters()).keys()
+    assert fisher.keys() == dict(learner.context.network.body.named_parameters()).keys()
     for name, values in fisher.items():
         assert values.isfinite().all(), name
         assert values.max() > 0, name

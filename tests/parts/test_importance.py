@@ -6,14 +6,14 @@ import torch
 
 from iblurry.errors import InputError
 from iblurry.parts import Importance
-from iblurry.parts.workbench import Update
+from iblurry.parts.context import Update
 
 PROFILES = {"paper": "H_paper", "released": "H_official"}
 
 
-def filled(part, bench, offer, size, start=None):
+def filled(part, context, offer, size, start=None):
     """The part with `size` rows of class 0, importance `start`."""
-    at_work = part.attach(bench)
+    at_work = part.attach(context)
     for i in range(size):
         offer(at_work, 0, i)
     if start is not None:
@@ -23,7 +23,7 @@ def filled(part, bench, offer, size, start=None):
 
 def refresh(part, rows, losses):
     losses = torch.nn.functional.pad(
-        torch.tensor(losses, dtype=torch.float64), (0, part.bench.memory.capacity - len(losses))
+        torch.tensor(losses, dtype=torch.float64), (0, part.context.memory.capacity - len(losses))
     )
     part.on_update(Update(torch.tensor(rows), losses))
 
@@ -138,7 +138,7 @@ def test_a_whole_scenario_against_plain_python(make_bench, offer):
         prev[:size] = losses
         refresh(part, batch.tolist(), losses.tolist())
         np.testing.assert_allclose(part.importance[:-1].numpy(), importance, atol=1e-12)
-        assert part.bench.memory.labels[:size].tolist() == rows[:size]
+        assert part.context.memory.labels[:size].tolist() == rows[:size]
 
 
 def test_the_longest_held_leaves_on_a_tie(make_bench, offer):
@@ -153,7 +153,7 @@ def test_running_mean_of_algorithm_2(golden, make_bench, offer, monkeypatch):
         refresh(part, [0], case["memory_losses"])
         assert float(part.running) == case["l_prev_before"]
         part.importance[:4] = torch.tensor([0.9, 0.1, 0.5, 0.7], dtype=torch.float64)  # row 1 leaves
-        monkeypatch.setattr(part.bench, "losses", lambda images, labels, loss=case["new_loss"]: torch.tensor([loss]))
+        monkeypatch.setattr(part.context, "losses", lambda images, labels, loss=case["new_loss"]: torch.tensor([loss]))
         row = offer(part, 0, 99)
         assert row == (4 if name == "append" else case["victim"])
         assert float(part.running) == pytest.approx(case["l_prev_after"], abs=1e-12)

@@ -11,15 +11,15 @@ from torch.nn import functional as F
 
 from iblurry.augment.pipeline import Augment
 from iblurry.learner import Learner
-from iblurry.methods import Tuning, clib
+from iblurry.methods import Hyperparameters, clib
 from iblurry.parts import Balanced, Constant, Importance
-from iblurry.parts.workbench import Update
+from iblurry.parts.context import Update
 
 RULES = ["paper", "released"]
 
 
 def refresh(part, rows, losses):
-    rest = part.bench.memory.capacity - len(losses)
+    rest = part.context.memory.capacity - len(losses)
     part.on_update(Update(torch.tensor(rows), F.pad(torch.tensor(losses, dtype=torch.float64), (0, rest))))
 
 
@@ -72,7 +72,7 @@ def test_a_whole_scenario_against_plain_lists(rule, make_bench, offer):
         held[label].append(slot)
         previous.pop(slot, None)
         assert offer(part, label, n) == slot
-        assert part.bench.memory.labels[: len(labels)].tolist() == labels
+        assert part.context.memory.labels[: len(labels)].tolist() == labels
         np.testing.assert_allclose(part.importance[: len(H)], H, atol=1e-9)
 
         rows = rng.choice(len(H), min(3, len(H)), replace=False).tolist()
@@ -115,17 +115,17 @@ def test_class_counts_do_not_depend_on_importance(make_bench, offer):
             held = []
             for part in at_work:
                 offer(part, label, n)
-                size = part.bench.memory.size
+                size = part.context.memory.size
                 if isinstance(part, Importance):
                     refresh(part, rng.choice(size, min(2, size), replace=False).tolist(), rng.random(size).tolist())
-                held.append(np.bincount(part.bench.memory.labels[:size], minlength=6).tolist())
+                held.append(np.bincount(part.context.memory.labels[:size], minlength=6).tolist())
             assert all(counts == held[0] for counts in held)
             assert sum(held[0]) == min(n + 1, capacity)
-    assert len({tuple(part.bench.memory.images.flatten().tolist()) for part in at_work}) > 1  # only members differ
+    assert len({tuple(part.context.memory.images.flatten().tolist()) for part in at_work}) > 1  # only members differ
 
 
 def learner_of(admission, memory=30):
-    chosen = dataclasses.replace(clib(Tuning(batch=8)), admission=admission, schedule=Constant())
+    chosen = dataclasses.replace(clib(Hyperparameters(batch=8)), admission=admission, schedule=Constant())
     return Learner(
         chosen, image=(1, 8, 8), classes=3, memory=memory, network="convnet", augment=Augment(pad=2, flip=True)
     )
@@ -136,7 +136,7 @@ def test_importance_is_measured_on_plain_images_in_eval_mode():
     learner = learner_of(Importance(), memory=12)
     for n in range(20):
         learner.observe(rng.integers(0, 256, (1, 8, 8), dtype=np.uint8), n % 3)
-        network, memory = learner.bench.network.eval(), learner.bench.memory
+        network, memory = learner.context.network.eval(), learner.context.memory
         size = memory.size
         with torch.no_grad():
             logits = network((memory.images[:size].float() / 255 - 0.5) / 0.25)
@@ -154,7 +154,7 @@ def test_measuring_leaves_training_alone():
         image = rng.integers(0, 256, (1, 8, 8), dtype=np.uint8)
         measured.observe(image, n % 3)
         plain.observe(image, n % 3)
-    expected = plain.bench.network.state_dict()
+    expected = plain.context.network.state_dict()
     assert any(name.endswith("running_var") for name in expected)
-    for name, value in measured.bench.network.state_dict().items():
+    for name, value in measured.context.network.state_dict().items():
         assert torch.equal(value, expected[name]), name

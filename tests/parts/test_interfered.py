@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from iblurry.dice import Dice
 from iblurry.errors import InputError
 from iblurry.memory import Batch
-from iblurry.methods import Tuning, mir
+from iblurry.methods import Hyperparameters, mir
 from iblurry.parts import Interfered
+from iblurry.parts.context import Drawn
 from iblurry.parts.rehearsal.interfered import hurt_most
-from iblurry.parts.workbench import Drawn
+from iblurry.rng import Rng
 from tests.laws.lawful import new_learner
 
 
@@ -25,24 +25,24 @@ def test_golden(golden):
 
 
 def test_it_chooses_the_rows_whose_loss_a_plain_step_raises_most(samples):
-    learner = new_learner(mir(Tuning(batch=8), rehearsal=Interfered(count=4, candidates=12)), network="mlp")
+    learner = new_learner(mir(Hyperparameters(batch=8), rehearsal=Interfered(count=4, candidates=12)), network="mlp")
     for image, label in samples[:40]:
         learner.observe(image, label)
-    bench, rule = learner.bench, learner.method.rehearsal
-    bench.rate = 0.5  # large, so that the ranking is clear
-    stream = Batch(bench.memory.images[:4], bench.memory.labels[:4])
-    throw = bench.pipeline.throw(Dice(9), 0, 16)
-    drawn = Drawn(torch.arange(4, 16), throw)
+    context, rule = learner.context, learner.method.rehearsal
+    context.lr = 0.5  # large, so that the ranking is clear
+    stream = Batch(context.memory.images[:4], context.memory.labels[:4])
+    params = context.pipeline.draw_params(Rng(9), 0, 16)
+    drawn = Drawn(torch.arange(4, 16), params)
     chosen = rule.choose(stream, drawn)
 
-    moved = copy.deepcopy(bench.network)
-    loss = F.cross_entropy(moved(bench.pipeline.vary(stream.images, throw)), stream.labels)
+    moved = copy.deepcopy(context.network)
+    loss = F.cross_entropy(moved(context.pipeline.vary(stream.images, params)), stream.labels)
     gradient = torch.autograd.grad(loss, list(moved.parameters()))
     with torch.no_grad():
         for p, g in zip(moved.parameters(), gradient, strict=True):
             p -= 0.5 * g
-        images, labels = bench.pipeline.test(bench.memory.images[4:16]), bench.memory.labels[4:16]
-        rise = [F.cross_entropy(n(images), labels, reduction="none") for n in (moved, bench.network)]
+        images, labels = context.pipeline.test(context.memory.images[4:16]), context.memory.labels[4:16]
+        rise = [F.cross_entropy(n(images), labels, reduction="none") for n in (moved, context.network)]
     order = (rise[0] - rise[1]).argsort(descending=True)[:4] + 4
     assert chosen.tolist() == order.tolist()
     assert (rise[0] - rise[1])[chosen - 4].min() >= (rise[0] - rise[1]).median()
@@ -54,7 +54,7 @@ def test_an_empty_memory_has_no_rows_to_offer(make_bench):
     assert (
         len(rule.choose(Batch(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.zeros(1)), Drawn(nothing, None))) == 0
     )
-    assert (rule.joins(0), rule.joins(5), rule.joins(90), rule.draws) == (0, 5, 8, 50)
+    assert (rule.joins(0), rule.joins(5), rule.joins(90), rule.rows_per_update) == (0, 5, 8, 50)
 
 
 def test_bad_fields():

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from iblurry.errors import InputError
-from iblurry.methods import Tuning, agem
+from iblurry.methods import Hyperparameters, agem
 from iblurry.parts import Project
+from iblurry.parts.context import Drawn
 from iblurry.parts.gradient.project import project
-from iblurry.parts.workbench import Drawn
 from tests.laws.lawful import new_learner
 
 
@@ -25,17 +25,17 @@ def test_golden(golden):
 
 
 def test_the_step_never_raises_the_loss_of_the_reference_rows_to_first_order(samples):
-    learner = new_learner(agem(Tuning(batch=8), gradient=(Project(count=12),)), network="mlp")
+    learner = new_learner(agem(Hyperparameters(batch=8), gradient=(Project(count=12),)), network="mlp")
     rule, seen = learner.method.gradient[0], []
 
     def watched(drawn, adjust=rule.adjust):
-        before = [p.grad.clone() for p in learner.bench.network.parameters()]
+        before = [p.grad.clone() for p in learner.context.network.parameters()]
         adjust(drawn)
         if len(drawn.rows):
-            batch = learner.bench.memory.read(drawn.rows)
-            images = learner.bench.pipeline.vary(batch.images, drawn.throw)
-            reference = learner.bench.gradient(images, batch.labels)
-            after = [p.grad for p in learner.bench.network.parameters()]
+            batch = learner.context.memory.read(drawn.rows)
+            images = learner.context.pipeline.vary(batch.images, drawn.augment_params)
+            reference = learner.context.gradient(images, batch.labels)
+            after = [p.grad for p in learner.context.network.parameters()]
             dots = [sum(float((g * r).sum()) for g, r in zip(gs, reference, strict=True)) for gs in (before, after)]
             seen.append(dots)
 
@@ -50,9 +50,9 @@ def test_the_step_never_raises_the_loss_of_the_reference_rows_to_first_order(sam
 
 def test_nothing_to_refer_to_changes_nothing(make_bench):
     rule = Project().attach(make_bench(2))
-    for p in rule.bench.network.parameters():
+    for p in rule.context.network.parameters():
         p.grad = torch.ones_like(p)
     rule.adjust(Drawn(torch.zeros(0, dtype=torch.int64), None))
-    assert all((p.grad == 1).all() for p in rule.bench.network.parameters())
+    assert all((p.grad == 1).all() for p in rule.context.network.parameters())
     with pytest.raises(InputError, match="at least 1"):
         Project(count=0)

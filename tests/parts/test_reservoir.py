@@ -5,25 +5,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iblurry.dice import Dice
 from iblurry.memory import Memory
 from iblurry.parts import Reservoir
-from iblurry.parts.workbench import Workbench
+from iblurry.parts.context import Context
+from iblurry.rng import Rng
 
 
-def walk(capacity, samples, dice):
+def walk(capacity, samples, rng):
     """Which sample sits in each row after `samples` offers; images are not needed for that."""
     part = Reservoir()
-    part.bench = Workbench(network=None, memory=Memory(capacity, (1, 1, 1)), pipeline=None, dice=dice, budget=capacity)
+    part.context = Context(network=None, memory=Memory(capacity, (1, 1, 1)), pipeline=None, rng=rng, budget=capacity)
     kept = list(range(capacity))
     for n in range(1, samples + 1):
-        part.bench.memory.offered = n
+        part.context.memory.offered = n
         if n > capacity:
-            row = int(part.place(None))
+            row = int(part.choose_row(None))
             if row < capacity:
                 kept[row] = n - 1
             else:
-                assert row == int(part.bench.memory.discard)
+                assert row == int(part.context.memory.discard)
     return kept
 
 
@@ -33,7 +33,7 @@ def test_golden_walk(golden):
     draws = {seen: rng.randint(0, seen) for seen in range(case["K"] + 1, case["n"] + 1)}
     assert list(draws.values()) == case["draws"]
 
-    class Loaded(Dice):
+    class Loaded(Rng):
         def below(self, purpose, step, among):
             assert step == among
             return draws[among]
@@ -45,7 +45,7 @@ def test_every_sample_is_kept_equally_often(golden):
     capacity, samples, runs = golden["reservoir"]["K"], golden["reservoir"]["n"], 3000
     counts = np.zeros(samples)
     for seed in range(runs):
-        counts[walk(capacity, samples, Dice(seed))] += 1
+        counts[walk(capacity, samples, Rng(seed))] += 1
     p = golden["reservoir"]["inclusion_probability"]
     assert p == capacity / samples
     assert (abs(counts / runs - p) < 5 * np.sqrt(p * (1 - p) / runs)).all()
@@ -60,15 +60,15 @@ def test_expected_number_of_insertions(golden):
     part = Reservoir()
     for seed in range(runs):
         memory = Memory(capacity, (1, 1, 1))
-        part.bench = Workbench(network=None, memory=memory, pipeline=None, dice=Dice(seed), budget=capacity)
+        part.context = Context(network=None, memory=memory, pipeline=None, rng=Rng(seed), budget=capacity)
         for memory.offered in range(capacity + 1, samples + 1):
-            inserted += int(part.place(None)) < capacity
+            inserted += int(part.choose_row(None)) < capacity
     assert abs(inserted / runs - expected) < 5 * np.sqrt(sum(p * (1 - p) for p in chances) / runs)
 
 
 @settings(max_examples=50)
 @given(capacity=st.integers(1, 20), samples=st.integers(1, 60), seed=st.integers(0, 10**6))
 def test_kept_samples_are_different_and_were_offered(capacity, samples, seed):
-    kept = walk(capacity, samples, Dice(seed))
+    kept = walk(capacity, samples, Rng(seed))
     assert len(set(kept)) == capacity
     assert max(kept) < max(samples, capacity)

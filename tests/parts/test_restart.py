@@ -44,19 +44,19 @@ def same(one, other):
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
 def test_state_is_back_at_its_start(kind, make_bench):
-    bench = make_bench(12)
-    part = kind().attach(bench)
-    correct = bench.correct
+    context = make_bench(12)
+    part = kind().attach(context)
+    correct = context.correct
     for name, value in values_of(part, "state").items():
         before = copy.deepcopy(value)
         setattr(part, name, spoilt(value))
         assert not same(before, getattr(part, name)), name
     where = places(part)
     part.restart()
-    fresh = Part.attach(kind(), bench)
+    fresh = Part.attach(kind(), context)
     assert same(values_of(part, "state"), values_of(fresh, "state"))
     assert places(part) == where
-    assert bench.correct is correct
+    assert context.correct is correct
     for name, value in values_of(fresh, "scratch").items():
         if not callable(value):
             there = getattr(part, name)
@@ -74,11 +74,11 @@ def places(part):
 
 def test_a_start_is_that_of_the_bench_now(make_bench):
     """A teacher is a copy of the network when it was attached; started again, of the network as it is."""
-    bench = make_bench(12)
-    teacher, anchor = Distil().attach(bench), Elastic().attach(bench)
+    context = make_bench(12)
+    teacher, anchor = Distil().attach(context), Elastic().attach(context)
     with torch.no_grad():
-        bench.network.head.weight += 1
+        context.network.head.weight += 1
     teacher.restart()
     anchor.restart()
-    assert same(teacher.teacher, dict(bench.network.state_dict()))
+    assert same(teacher.teacher, dict(context.network.state_dict()))
     assert not any(one.any() for one in anchor.anchor.values())

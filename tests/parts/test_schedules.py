@@ -6,20 +6,20 @@ import torch
 
 from iblurry.errors import InputError
 from iblurry.parts import Constant, Cosine, Exponential, MultiStep
-from iblurry.parts.workbench import Update
+from iblurry.parts.context import Update
 
 UPDATE = Update(torch.zeros(0, dtype=torch.int64), None, last_of_round=False)
 
 
 def test_exponential_golden(golden, make_bench):
     case = golden["exp_reset"]
-    schedule = Exponential(rate=case["lr0"], gamma=case["gamma"]).attach(make_bench(2))
+    schedule = Exponential(initial_lr=case["lr0"], gamma=case["gamma"]).attach(make_bench(2))
     used = []
     for event in case["events"]:
         if event == "n":
             schedule.on_class(0)
         else:
-            used.append(schedule.now)
+            used.append(schedule.lr)
             schedule.advance(UPDATE)
     np.testing.assert_allclose(used, case["lr_used"], atol=1e-12)
     for gamma, updates, expected in (
@@ -27,10 +27,10 @@ def test_exponential_golden(golden, make_bench):
         (case["gamma"], 10000, case["lr_after_10000_updates"]),
         (0.99995, 10000, case["lr_gamma_99995_after_10000"]),
     ):
-        schedule = Exponential(rate=case["lr0"], gamma=gamma).attach(make_bench(2))
+        schedule = Exponential(initial_lr=case["lr0"], gamma=gamma).attach(make_bench(2))
         for _ in range(updates):
             schedule.advance(UPDATE)
-        assert schedule.now == pytest.approx(expected, rel=1e-9)
+        assert schedule.lr == pytest.approx(expected, rel=1e-9)
 
 
 def test_exponential_without_restart_and_per_round(make_bench):
@@ -40,23 +40,23 @@ def test_exponential_without_restart_and_per_round(make_bench):
         schedule.advance(UPDATE)
         schedule.advance(UPDATE._replace(last_of_round=True))
         schedule.on_class(1)
-    assert steady.now == 3e-4 / 4
-    assert rounds.now == 3e-4  # one decay, then a new class
+    assert steady.lr == 3e-4 / 4
+    assert rounds.lr == 3e-4  # one decay, then a new class
     rounds.advance(UPDATE)
-    assert rounds.now == 3e-4
+    assert rounds.lr == 3e-4
     rounds.advance(UPDATE._replace(last_of_round=True))
-    assert rounds.now == 1.5e-4
+    assert rounds.lr == 1.5e-4
 
 
 def test_constant_stays(make_bench):
-    schedule = Constant(rate=0.1).attach(make_bench(2))
+    schedule = Constant(initial_lr=0.1).attach(make_bench(2))
     schedule.advance(UPDATE)
     schedule.on_class(0)
-    assert schedule.now == schedule.head_now == 0.1
+    assert schedule.lr == schedule.head_lr == 0.1
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: Constant(rate=0), lambda: Exponential(gamma=1.1), lambda: Exponential(per="epoch")]
+    "make", [lambda: Constant(initial_lr=0), lambda: Exponential(gamma=1.1), lambda: Exponential(per="epoch")]
 )
 def test_bad_fields(make):
     with pytest.raises(InputError):
@@ -67,9 +67,9 @@ def by_epoch(schedule, epochs, updates_each=3):
     """The rate of each epoch; it must not move inside one."""
     rates = []
     for _ in range(epochs):
-        rates.append(schedule.now)
+        rates.append(schedule.lr)
         for left in range(updates_each - 1, -1, -1):
-            assert schedule.now == rates[-1]
+            assert schedule.lr == rates[-1]
             schedule.advance(UPDATE._replace(last_of_round=left == 0))
     return rates
 
@@ -85,7 +85,7 @@ def test_cosine_restarts_are_golden(name, golden, make_bench):
 
 
 def test_cosine_cycles(make_bench):
-    rates = by_epoch(Cosine(rate=1.0, floor=0.0, warm=0.5, cycle=2, growth=3).attach(make_bench(2)), 10)
+    rates = by_epoch(Cosine(initial_lr=1.0, floor=0.0, warm=0.5, cycle=2, growth=3).attach(make_bench(2)), 10)
     first, second = np.array([0, 1]) / 2, np.arange(6) / 6
     expected = [0.5, *(1 + np.cos(np.pi * np.concatenate([first, second, [0]]))) / 2]
     np.testing.assert_allclose(rates, expected, atol=1e-12)

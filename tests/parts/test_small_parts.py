@@ -7,8 +7,8 @@ import torch
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.memory import Batch
 from iblurry.parts import Admission, Clip, CrossEntropy, Nothing, Reservoir, Uniform
+from iblurry.parts.context import Drawn, Forward
 from iblurry.parts.part import part_class, part_from_json
-from iblurry.parts.workbench import Drawn, Forward
 
 
 def test_cross_entropy_of_mixed_labels():
@@ -21,13 +21,13 @@ def test_cross_entropy_of_mixed_labels():
 
 
 def test_clip_shortens_long_gradients_only(make_bench):
-    bench = make_bench(2)
-    parameters = list(bench.network.parameters())
+    context = make_bench(2)
+    parameters = list(context.network.parameters())
     for length, expected in ((7.0, 3.0), (2.0, 2.0)):
         for i, parameter in enumerate(parameters):
             parameter.grad = torch.zeros_like(parameter)
             parameter.grad.flatten()[0] = length / np.sqrt(len(parameters)) * (-1) ** i
-        Clip(norm=3.0).attach(bench).adjust(Drawn(torch.zeros(0, dtype=torch.int64), None))
+        Clip(norm=3.0).attach(context).adjust(Drawn(torch.zeros(0, dtype=torch.int64), None))
         total = np.sqrt(sum(float((p.grad**2).sum()) for p in parameters))
         assert total == pytest.approx(expected, rel=1e-5)
 
@@ -36,9 +36,9 @@ def test_uniform_takes_what_was_drawn_and_nothing_takes_none():
     stream, rows = Batch(torch.zeros(0, 1, 8, 8), torch.zeros(0)), torch.tensor([3, 1])
     drawn = Drawn(rows, None)
     assert Uniform(count=5).joins(3) == 3
-    assert Uniform(count=5).joins(9) == Uniform(count=5).draws == 5
+    assert Uniform(count=5).joins(9) == Uniform(count=5).rows_per_update == 5
     assert Uniform().choose(stream, drawn) is rows
-    assert Nothing().joins(9) == Nothing().draws == 0
+    assert Nothing().joins(9) == Nothing().rows_per_update == 0
 
 
 def test_bad_fields():
@@ -52,8 +52,8 @@ def test_parts_of_ones_own_are_known_by_name_and_by_their_fields():
     class Oldest(Admission):
         patience: int = 3
 
-        def place(self, one):
-            return self.bench.memory.written_at[:-1].argmin(0, keepdim=True)
+        def choose_row(self, one):
+            return self.context.memory.written_at[:-1].argmin(0, keepdim=True)
 
     assert part_class("admission", "Oldest") is Oldest
     assert part_from_json("admission", Oldest(patience=5).to_json()) == Oldest(patience=5)

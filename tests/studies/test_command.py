@@ -10,9 +10,9 @@ import pytest
 from iblurry.cli.run import _experiments, run
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.rows import names
 from iblurry.parts import Elastic
 from iblurry.studies.command import command
+from iblurry.studies.run_rows import names
 
 
 def edited(experiment, *changes):

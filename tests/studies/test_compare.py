@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from iblurry.experiment.edit import edit
-from iblurry.experiment.table import Spread
 from iblurry.studies.collect import read
 from iblurry.studies.compare import MAIN, compare, configuration, counterpart, verdict
 from iblurry.studies.paper import Configuration, Number, paper_number
+from iblurry.studies.run_table import Spread
 from tests.studies.written import usual, write_run
 
 
@@ -114,7 +114,7 @@ def test_the_released_program_and_the_paper_are_two_rows_beside_one_number(tmp_p
         (edit(usual("ewc"), "schedule=Constant"), "ewc schedule=Constant"),
         (edit(usual("er"), "schedule=Constant"), None),  # the same, but it calls itself er: its name is er-constant
         (usual("clib-balanced"), None),
-        (edit(usual("er"), "schedule.rate=0.001"), None),
+        (edit(usual("er"), "schedule.initial_lr=0.001"), None),
         (edit(usual("gdumb"), "refit.optimizer.momentum=0.5"), None),
         (usual("er", query_every=50), None),
         (edit(usual("er"), "name=mine"), None),

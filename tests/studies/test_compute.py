@@ -16,14 +16,14 @@ from iblurry.experiment.run import run
 from iblurry.methods import METHODS
 from iblurry.network.flops import flops
 from iblurry.parts import Diverse
-from iblurry.studies.bill import EXTENTS, Extent, bill, extent, training_flops
 from iblurry.studies.catalogue import MAIN as MAIN_RESULTS
 from iblurry.studies.compute import COMPUTE, equal_compute, with_compute
+from iblurry.studies.compute_estimate import DATASET_SIZES, DatasetSize, compute_estimate, dataset_size, training_flops
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import Planned
 from tests.experiment.small import DATA, small
 
-CIFAR = EXTENTS["cifar10"]
+CIFAR = DATASET_SIZES["cifar10"]
 MAIN = ("er", "ewc", "mir", "agem", "gss", "gdumb", "rm", "clib", "joint", "clib-stream")
 
 
@@ -44,27 +44,27 @@ def quick(name, **changes):
 @pytest.mark.parametrize("name", MAIN)
 def test_the_bill_is_what_a_run_spends(name, tmp_path):
     one = quick(name)
-    assert spent(one, tmp_path) == training_flops(one, extent(DATA))
+    assert spent(one, tmp_path) == training_flops(one, dataset_size(DATA))
     assert one.order(load(DATA)).ends == (40, 80)  # of equal length, as the bill has it
 
 
 def test_what_claims_samples_is_nearly_right(tmp_path):
-    assert spent(small("bic"), tmp_path) == pytest.approx(training_flops(small("bic"), extent(DATA)), rel=0.05)
+    assert spent(small("bic"), tmp_path) == pytest.approx(training_flops(small("bic"), dataset_size(DATA)), rel=0.05)
 
 
 def test_it_is_cut_with_the_stream(tmp_path):
     cut = small("clib", samples=53)
-    assert spent(cut, tmp_path) == training_flops(cut, extent(DATA))
-    assert training_flops(small("er", samples=3), extent(DATA)) == 0  # not a round
+    assert spent(cut, tmp_path) == training_flops(cut, dataset_size(DATA))
+    assert training_flops(small("er", samples=3), dataset_size(DATA)) == 0  # not a round
 
 
 @pytest.mark.parametrize("name", ["er", "mir", "gss", "rm", "gdumb", "clib"])
 def test_equal_when_run(name, tmp_path):
     reference = small("clib")
-    given = with_compute(quick(name), reference, extent(DATA))
+    given = with_compute(quick(name), reference, dataset_size(DATA))
     wanted, got = spent(reference, tmp_path), spent(given, tmp_path)
     image = flops("mlp", (1, 8, 8), 4)
-    one = bill(given, extent(DATA))
+    one = compute_estimate(given, dataset_size(DATA))
     if given.method.refit is not None:
         assert abs(got - wanted) <= one.study * image / 2
         assert given.method.pace == small(name).method.pace
@@ -143,7 +143,7 @@ def test_the_study():
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 def test_the_study_on_digits(scale):
     planned = COMPUTE.planned("digits", seeds=(1,), scale=scale, only=["equal"])
-    takes = {one.row: training_flops(one.experiment, extent("digits")) for one in planned}
+    takes = {one.row: training_flops(one.experiment, dataset_size("digits")) for one in planned}
     assert {one.experiment.share for one in planned} == {scale}
     assert takes["er"] == pytest.approx(takes["clib"], rel=1e-3)
     assert max(takes.values()) / min(takes.values()) < 1.3  # whole epochs of a short refit
@@ -152,12 +152,12 @@ def test_the_study_on_digits(scale):
 def test_data_are_found_in_their_home(tmp_path):
     save(load("shapes:classes=10,train=8,test=2,size=8,channels=1"), tmp_path / "fashion_mnist.npz")
     er, clib = (Experiment.of(name, "fashion_mnist") for name in ("er", "clib"))
-    wanted = with_compute(er, clib, Extent(samples=80, classes=10, image=(1, 8, 8)))
+    wanted = with_compute(er, clib, DatasetSize(samples=80, classes=10, image=(1, 8, 8)))
     some = {"dataset": "fashion_mnist", "rows": ("er",), "seeds": (er.seed,), "data_home": tmp_path}
     assert [one.experiment for one in Selection(study=MAIN_RESULTS, equal_compute="clib", **some).planned] == [wanted]
     assert [one.experiment for one in Selection(study=COMPUTE, **some).planned] == [er, wanted]
 
 
 def test_extents():
-    assert extent("digits") == Extent(samples=1400, classes=10, image=(1, 8, 8))
-    assert extent("imagenet").samples == 1_281_167
+    assert dataset_size("digits") == DatasetSize(samples=1400, classes=10, image=(1, 8, 8))
+    assert dataset_size("imagenet").samples == 1_281_167

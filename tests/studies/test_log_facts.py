@@ -29,7 +29,11 @@ def test_every_field_is_there():
     experiment = Experiment.of("clib", "cifar10", memory=77)
     flat = hyper_parameters(experiment.to_json())
     expected = {"memory": 77, "augment.pad": 4, "admission": "Importance", "terms": "CrossEntropy", "gradient": "none"}
-    expected |= {"schedule.rate": experiment.method.schedule.rate, "optimizer": "Adam", "pace.gather": 1}
+    expected |= {
+        "schedule.initial_lr": experiment.method.schedule.initial_lr,
+        "optimizer": "Adam",
+        "pace.stream_batch": 1,
+    }
     assert {path: flat[path] for path in expected} == expected
     assert flat.keys() >= {f"admission.{field}" for field in ("step", "rule", "decrease")}
 

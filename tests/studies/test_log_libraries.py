@@ -83,7 +83,7 @@ def test_tensorboard(folder, write_it, tmp_path):
     content = events.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
     start = metadata.parse_session_start_info_plugin_data(content)
     assert start.group_name == "mine-pets-1"
-    assert start.hparams["schedule.rate"].number_value == PARAMETERS["schedule.rate"]
+    assert start.hparams["schedule.initial_lr"].number_value == PARAMETERS["schedule.initial_lr"]
     assert set(start.hparams) == set(PARAMETERS)
 
 

@@ -15,7 +15,7 @@ import pytest
 from iblurry import cost
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
-from iblurry.parts import tally
+from iblurry.parts import compute_counter
 from iblurry.studies.report.data import contents
 from iblurry.studies.report.html import Html, tag
 from iblurry.studies.report.page import SCRIPTS, STYLES, page
@@ -95,7 +95,7 @@ def test_what_was_spent_and_what_is_counted(runs):
         assert number in found.texts
     assert "Written before anything was counted: clib." in found.texts
     assert "purposes are called training, losses, distillation, parts, queries" in found.text
-    assert {*PURPOSES} == {*tally.PURPOSES}
+    assert {*PURPOSES} == {*compute_counter.PURPOSES}
     assert {*HOLDINGS} == {*cost.HOLDINGS}
 
 

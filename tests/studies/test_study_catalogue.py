@@ -8,11 +8,11 @@ from importlib import resources
 import pytest
 
 from iblurry.data.load import load
-from iblurry.experiment.table import JOINT
 from iblurry.studies.catalogue import STUDIES
 from iblurry.studies.command import command
 from iblurry.studies.compare import FIELDS, configuration, counterpart
 from iblurry.studies.paper import COUNTERPARTS, Configuration
+from iblurry.studies.run_table import JOINT
 
 NUMBERS = json.loads(resources.files("iblurry.studies").joinpath("paper.json").read_text(encoding="utf-8"))["numbers"]
 TABLES = sorted({table for line in NUMBERS for table in line["tables"]})

@@ -76,7 +76,7 @@ def test_the_rule_of_the_word(table, paper, word):
 
 
 def test_what_is_not_the_papers_method_has_no_number_beside_it(runs):
-    made = tabulated(TINY, "cifar10", [runs], methods=["clib", "clib schedule.rate=0.001", "clib-released"])
+    made = tabulated(TINY, "cifar10", [runs], methods=["clib", "clib schedule.initial_lr=0.001", "clib-released"])
     papers = [made.cells[row, "K=500", "a_auc"].paper for row in made.rows]
     assert [paper and paper.mean for paper in papers] == [70.26, None, 70.26]
     assert not any(cell.paper for cell in tabulated(TINY, "cifar10", [runs], paper=False).cells.values())

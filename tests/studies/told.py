@@ -53,7 +53,7 @@ PARAMETERS = {
     "memory": 20,
     "samples": "none",
     "schedule": "Constant",
-    "schedule.rate": 0.1,
+    "schedule.initial_lr": 0.1,
     "terms": "CrossEntropy",
 }
 ENVIRONMENT = {"torch": "2.13.0", "machine": "Linux x86_64, 2 cores", "threads": 1}

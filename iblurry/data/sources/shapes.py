@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.data.dataset import Dataset
-from iblurry.dice import Dice
 from iblurry.errors import InputError
+from iblurry.rng import Rng
 
 Field = NDArray[Any]  # (n, size, size) float32
 
@@ -54,9 +54,9 @@ def shapes(
     for part, count in (("train", train), ("test", test)):
         images = np.empty((classes, count, channels, size, size), dtype=np.uint8)
         for label in range(classes):
-            dice = Dice(seed)  # a new one per class: it keeps the last block of every purpose
+            rng = Rng(seed)  # a new one per class: it keeps the last block of every purpose
             for start in range(0, count, CHUNK):
-                drawn = _draw(dice, f"shapes {part} {label}", start // CHUNK, label, size, channels, noise)
+                drawn = _draw(rng, f"shapes {part} {label}", start // CHUNK, label, size, channels, noise)
                 images[label, start : start + CHUNK] = drawn[: count - start]
         parts.append((images.reshape(-1, channels, size, size), np.repeat(np.arange(classes), count)))
     names = [f"{kind} {round_}" if round_ else kind for round_, kind in map(_kind, range(classes))]
@@ -68,10 +68,10 @@ def _kind(label: int) -> tuple[int, str]:
     return round_, list(KINDS)[at]
 
 
-def _draw(dice: Dice, purpose: str, step: int, label: int, size: int, channels: int, noise: float) -> NDArray[np.uint8]:
+def _draw(rng: Rng, purpose: str, step: int, label: int, size: int, channels: int, noise: float) -> NDArray[np.uint8]:
     """(CHUNK, channels, size, size): the shape over its ground, then noise."""
     round_, kind = _kind(label)
-    chances = dice.table(purpose, step, CHUNK * 8).reshape(8, CHUNK, 1, 1)
+    chances = rng.table(purpose, step, CHUNK * 8).reshape(8, CHUNK, 1, 1)
     dx, dy, turn, scale, phase, ink, paper, hue = (chances - 0.5).astype(np.float32)  # each in [-0.5, 0.5)
 
     axis = (np.arange(size, dtype=np.float32) + 0.5) * 2 / size - 1
@@ -87,7 +87,7 @@ def _draw(dice: Dice, purpose: str, step: int, label: int, size: int, channels: 
     grey = (ground + inside * (top - ground))[:, None]
     if channels == 3:
         grey = grey * _tint(inside, round_, hue)
-    blur = dice.table(f"{purpose} noise", step, grey.size).reshape(grey.shape) - 0.5
+    blur = rng.table(f"{purpose} noise", step, grey.size).reshape(grey.shape) - 0.5
     pixels = grey + noise * math.sqrt(12) * blur.astype(np.float32)  # a uniform has variance 1/12
     image_bytes: NDArray[np.uint8] = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
     return image_bytes

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from iblurry.memory import One
+from iblurry.memory import Sample
 from iblurry.parts.part import Part
 
 
@@ -17,20 +17,20 @@ class Admission(Part):
     kind: ClassVar[str] = "admission"
     keeps_all: ClassVar[bool] = False  # needs a row for every sample of the stream, whatever the budget
 
-    def consider(self, one: One) -> None:
+    def on_offered(self, sample: Sample) -> None:
         """A sample is offered; it is not in the memory yet."""
 
-    def admit(self, one: One) -> Tensor:
+    def admit(self, sample: Sample) -> Tensor:
         """The sample goes where `place` says, or into free space; the row, shape (1,)."""
-        memory = self.bench.memory
-        row = self.place(one) if memory.full else memory.next_row()
-        memory.write(row, one)
-        self.welcome(row, one)
+        memory = self.context.memory
+        row = self.choose_row(sample) if memory.full else memory.next_row()
+        memory.write(row, sample)
+        self.on_stored(row, sample)
         return row
 
     @abstractmethod
-    def place(self, one: One) -> Tensor:
+    def choose_row(self, sample: Sample) -> Tensor:
         """The row this sample takes in a full memory, shape (1,); `memory.discard` turns it away."""
 
-    def welcome(self, row: Tensor, one: One) -> None:
+    def on_stored(self, row: Tensor, sample: Sample) -> None:
         """The sample was written to this row, into free space or in another's place."""

@@ -15,6 +15,6 @@ class Balanced(Fullest):
     """
 
     def pick(self, label: int) -> Tensor:
-        memory = self.bench.memory
-        nth = self.bench.dice.below("balanced", step=memory.offered, among=self.counts[label])
+        memory = self.context.memory
+        nth = self.context.rng.below("balanced", step=memory.offered, among=self.counts[label])
         return (memory.members(label).cumsum(0) > nth).to(torch.uint8).argmax(0, keepdim=True)

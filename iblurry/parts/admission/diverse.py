@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from iblurry.errors import InputError
-from iblurry.memory import One
+from iblurry.memory import Sample
 from iblurry.parts.admission.admission import Admission
 from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import column, scratch, state
@@ -32,8 +32,8 @@ class Diverse(Admission):
     size: int = 10  # rows in each
 
     similarity: Tensor = column("similarity")  # (capacity + 1,) score of each row
-    newcomer: Tensor = state(lambda part: part.bench.memory.clock.double())  # (1,) score of the sample on offer
-    score: Callable[..., None] = scratch(lambda part: part.bench.engine.compile(part._score))
+    newcomer: Tensor = state(lambda part: part.context.memory.clock.double())  # (1,) score of the sample on offer
+    score: Callable[..., None] = scratch(lambda part: part.context.engine.compile(part._score))
 
     def __post_init__(self) -> None:
         if self.batches < 1 or self.size < 1:
@@ -43,37 +43,39 @@ class Diverse(Admission):
         images = 1 + self.batches * min(self.size, load.capacity) if load.capacity else 0
         return Cost(sample=Passes(images, images))
 
-    def consider(self, one: One) -> None:
-        memory, dice = self.bench.memory, self.bench.dice
+    def on_offered(self, sample: Sample) -> None:
+        memory, rng = self.context.memory, self.context.rng
         if not memory.size:
             self.newcomer.fill_(2.0)
             return
         count = min(self.size, memory.size)
         drawn = [
-            dice.distinct("diverse rows", memory.offered * self.batches + i, count, among=memory.size)
+            rng.distinct("diverse rows", memory.offered * self.batches + i, count, among=memory.size)
             for i in range(self.batches)
         ]
-        self.score(one.images, one.labels, self.bench.engine.stage(torch.tensor(drawn)))
+        self.score(sample.images, sample.labels, self.context.engine.to_device(torch.tensor(drawn)))
 
-    def place(self, one: One) -> Tensor:
-        memory = self.bench.memory
-        draw = self.bench.engine.stage(torch.from_numpy(self.bench.dice.table("diverse", memory.offered, 2).copy()))
+    def choose_row(self, sample: Sample) -> Tensor:
+        memory = self.context.memory
+        draw = self.context.engine.to_device(
+            torch.from_numpy(self.context.rng.table("diverse", memory.offered, 2).copy())
+        )
         row, score = in_proportion(self.similarity[:-1], draw[:1])
         gives_way = (self.newcomer < 1) & (draw[1:] < score / (score + self.newcomer))
         return torch.where(gives_way, row, memory.discard)
 
-    def welcome(self, row: Tensor, one: One) -> None:
+    def on_stored(self, row: Tensor, sample: Sample) -> None:
         self.similarity.index_copy_(0, row, self.newcomer)
 
     def _score(self, images: Tensor, labels: Tensor, rows: Tensor) -> None:
         """Of the newcomer beside the memory's `rows` (batches, count); on the device, no value is read."""
         mine = self._gradient(images, labels)
-        theirs = torch.stack([self._gradient(*self.bench.memory.read(batch)) for batch in rows])
+        theirs = torch.stack([self._gradient(*self.context.memory.read(batch)) for batch in rows])
         self.newcomer.copy_(1 + F.cosine_similarity(theirs, mine[None]).max())
 
     def _gradient(self, images: Tensor, labels: Tensor) -> Tensor:
-        self.bench.network.eval()
-        gradient = self.bench.gradient(self.bench.pipeline.test(images), labels)
+        self.context.network.eval()
+        gradient = self.context.gradient(self.context.pipeline.test(images), labels)
         return torch.cat([g.flatten() for g in gradient])
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from iblurry.errors import InputError
-from iblurry.memory import One
+from iblurry.memory import Sample
 from iblurry.parts.admission.admission import Admission
 
 
@@ -16,8 +16,8 @@ class Everything(Admission):
 
     keeps_all: ClassVar[bool] = True
 
-    def place(self, one: One) -> Tensor:
+    def choose_row(self, sample: Sample) -> Tensor:
         raise InputError(
-            f"Everything keeps every sample, but all {self.bench.memory.capacity} rows of the memory are taken; "
+            f"Everything keeps every sample, but all {self.context.memory.capacity} rows of the memory are taken; "
             "build the learner with a `memory` as long as its stream."
         )

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from torch import Tensor
 
-from iblurry.memory import One
+from iblurry.memory import Sample
 from iblurry.parts.admission.admission import Admission
 from iblurry.parts.part import state
 
@@ -17,20 +17,20 @@ class Fullest(Admission):
     Ties go to the class met first. The class depends on labels alone, so the host knows it without asking the device.
     """
 
-    counts: list[int] = state(lambda part: [0] * part.bench.network.rows)  # rows held by each class
+    counts: list[int] = state(lambda part: [0] * part.context.network.rows)  # rows held by each class
 
     @abstractmethod
     def pick(self, label: int) -> Tensor:
         """The row of that class which is given up, shape (1,)."""
 
-    def place(self, one: One) -> Tensor:
-        fullest = self.fullest(one.label)
+    def choose_row(self, sample: Sample) -> Tensor:
+        fullest = self.fullest(sample.label)
         row = self.pick(fullest)
         self.counts[fullest] -= 1
         return row
 
-    def welcome(self, row: Tensor, one: One) -> None:
-        self.counts[one.label] += 1
+    def on_stored(self, row: Tensor, sample: Sample) -> None:
+        self.counts[sample.label] += 1
 
     def fullest(self, newcomer: int) -> int:
         """The class that gives up a row for a newcomer of this class."""

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from iblurry.errors import InputError
-from iblurry.memory import One
+from iblurry.memory import Sample
 from iblurry.parts.admission.fullest import Fullest
+from iblurry.parts.context import Update
 from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import column, scratch, state
-from iblurry.parts.workbench import Update
 
 NOT_TOLD = -1  # the head row, in a step that is the same for all of them
 
@@ -45,13 +45,13 @@ class Importance(Fullest):
     importance: Tensor = column("importance")  # (capacity + 1,) H
     measured: Tensor = column("measured loss")  # (capacity + 1,) when it was last measured
     used: Tensor = column("used")  # (capacity + 1,) times in a batch since then
-    mark: Tensor = state(lambda part: torch.zeros_like(part.bench.memory.clock))  # the memory's clock then
-    running: Tensor = state(lambda part: part.bench.memory.clock.double())  # (1,) l_prev of Algorithm 2
-    labels: Tensor = scratch(lambda part: torch.arange(part.bench.network.rows, device=part.bench.memory.device))
-    swap: Callable[..., Tensor] = scratch(lambda part: part.bench.engine.compile(part._swap))
-    lowest: Callable[..., Tensor] = scratch(lambda part: part.bench.engine.fuse(part._lowest))
-    start: Callable[..., Tensor] = scratch(lambda part: part.bench.engine.fuse(part._start))
-    credit: Callable[..., None] = scratch(lambda part: part.bench.engine.fuse(part._credit))
+    mark: Tensor = state(lambda part: torch.zeros_like(part.context.memory.clock))  # the memory's clock then
+    running: Tensor = state(lambda part: part.context.memory.clock.double())  # (1,) l_prev of Algorithm 2
+    labels: Tensor = scratch(lambda part: torch.arange(part.context.network.rows, device=part.context.memory.device))
+    swap: Callable[..., Tensor] = scratch(lambda part: part.context.engine.compile(part._swap))
+    lowest: Callable[..., Tensor] = scratch(lambda part: part.context.engine.fuse(part._lowest))
+    start: Callable[..., Tensor] = scratch(lambda part: part.context.engine.fuse(part._start))
+    credit: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(part._credit))
 
     def __post_init__(self) -> None:
         if not 0 < self.step <= 1:
@@ -67,25 +67,25 @@ class Importance(Fullest):
     def cost(self, load: Load) -> Cost:
         return Cost(sample=Passes(forward=1)) if self.decrease == "running" else Cost()
 
-    def admit(self, one: One) -> Tensor:
-        if not self.bench.memory.full or self.decrease == "running":
-            return super().admit(one)
-        fullest = self.fullest(one.label)
+    def admit(self, sample: Sample) -> Tensor:
+        if not self.context.memory.full or self.decrease == "running":
+            return super().admit(sample)
+        fullest = self.fullest(sample.label)
         self.counts[fullest] -= 1
-        self.counts[one.label] += 1
-        return self.swap(self.labels[fullest : fullest + 1], one.images, one.labels)
+        self.counts[sample.label] += 1
+        return self.swap(self.labels[fullest : fullest + 1], sample.images, sample.labels)
 
     def pick(self, label: int) -> Tensor:
         return self.lowest(self.labels[label : label + 1])
 
-    def welcome(self, row: Tensor, one: One) -> None:
-        super().welcome(row, one)
-        memory = self.bench.memory
+    def on_stored(self, row: Tensor, sample: Sample) -> None:
+        super().on_stored(row, sample)
+        memory = self.context.memory
         replaced = memory.offered > memory.capacity
-        lone = self.counts[one.label] == 1 and not replaced
-        start = torch.zeros_like(self.running) if lone else self.start(row, one.labels)
+        lone = self.counts[sample.label] == 1 and not replaced
+        start = torch.zeros_like(self.running) if lone else self.start(row, sample.labels)
         if self.decrease == "running":
-            self._count_in(row, one, replaced)
+            self._count_in(row, sample, replaced)
         self.importance.index_copy_(0, row, start)
 
     def on_update(self, update: Update) -> None:
@@ -98,20 +98,20 @@ class Importance(Fullest):
     def _swap(self, label: Tensor, images: Tensor, labels: Tensor) -> Tensor:
         """A newcomer takes the row of the least important member of that class; the row, (1,)."""
         row = self.lowest(label)
-        self.bench.memory.write(row, One(images, labels, NOT_TOLD))
+        self.context.memory.write(row, Sample(images, labels, NOT_TOLD))
         self.importance.index_copy_(0, row, self.start(row, labels))
         return row
 
     def _lowest(self, label: Tensor) -> Tensor:
         """Its row, (1,)."""
-        memory = self.bench.memory
+        memory = self.context.memory
         importance = torch.where(memory.members(label), self.importance[:-1], torch.inf)
         age = torch.where(importance == importance.min(), memory.written_at[:-1], torch.iinfo(torch.int64).max)
         return age.argmin(0, keepdim=True)
 
     def _start(self, row: Tensor, label: Tensor) -> Tensor:
         """The mean importance of the others of its class, or of all rows where there is none, (1,)."""
-        others = self.bench.memory.members(label).index_fill(0, row, False)
+        others = self.context.memory.members(label).index_fill(0, row, False)
         count = others.sum(0, keepdim=True)
         total = (self.importance[:-1] * others).sum(0, keepdim=True)
         everyone = self.importance[:-1].mean(0, keepdim=True)  # the one that left is still in it, as released
@@ -128,7 +128,7 @@ class Importance(Fullest):
 
     def _decrease(self, losses: Tensor) -> Tensor:
         """How far the memory's mean loss fell since the last measure."""
-        memory = self.bench.memory
+        memory = self.context.memory
         if self.decrease == "running":
             filled = memory.filled()
             mean = (losses * filled).sum() / filled.sum()
@@ -141,10 +141,10 @@ class Importance(Fullest):
         self.measured[:-1].copy_(losses)
         return decrease
 
-    def _count_in(self, row: Tensor, one: One, replaced: bool) -> None:
+    def _count_in(self, row: Tensor, sample: Sample, replaced: bool) -> None:
         """Algorithm 2, lines 9 and 12: l_prev without the one that leaves, then with the one that enters."""
-        size = self.bench.memory.size
-        loss = self.bench.losses(one.images, one.labels).double()
+        size = self.context.memory.size
+        loss = self.context.losses(sample.images, sample.labels).double()
         if replaced and size > 1:
             self.running.copy_((size * self.running - self.measured.index_select(0, row)) / (size - 1))
         self.running.copy_(((size - 1) * self.running + loss) / size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from iblurry.memory import One
+from iblurry.memory import Sample
 from iblurry.parts.admission.admission import Admission
 
 
@@ -16,7 +16,7 @@ class Reservoir(Admission):
     Vitter, "Random sampling with a reservoir", ACM TOMS 1985.
     """
 
-    def place(self, one: One) -> Tensor:
-        memory = self.bench.memory
-        row = self.bench.dice.below("reservoir", step=memory.offered, among=memory.offered)
+    def choose_row(self, sample: Sample) -> Tensor:
+        memory = self.context.memory
+        row = self.context.rng.below("reservoir", step=memory.offered, among=memory.offered)
         return memory.row(min(row, memory.capacity))  # the row after the last is the discard row

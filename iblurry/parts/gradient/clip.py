@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import nn
 
 from iblurry.errors import InputError
+from iblurry.parts.context import Drawn
 from iblurry.parts.gradient.rule import GradientRule
-from iblurry.parts.workbench import Drawn
 
 
 class Clip(GradientRule):
@@ -22,4 +22,4 @@ class Clip(GradientRule):
             raise InputError(f"Clip(norm={self.norm}): the norm is positive.")
 
     def adjust(self, drawn: Drawn) -> None:
-        nn.utils.clip_grad_norm_(self.bench.network.parameters(), self.norm)
+        nn.utils.clip_grad_norm_(self.context.network.parameters(), self.norm)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from iblurry.errors import InputError
+from iblurry.parts.context import Drawn
 from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.gradient.rule import GradientRule
-from iblurry.parts.workbench import Drawn
 
 
 class Project(GradientRule):
@@ -22,7 +22,7 @@ class Project(GradientRule):
     Chaudhry et al., "Efficient lifelong learning with A-GEM", ICLR 2019.
     """
 
-    varies: ClassVar[bool] = True
+    needs_augment_params: ClassVar[bool] = True
 
     count: int = 240
 
@@ -31,7 +31,7 @@ class Project(GradientRule):
             raise InputError(f"Project(count={self.count}): at least 1 row to refer to.")
 
     @property
-    def draws(self) -> int:
+    def rows_per_update(self) -> int:
         return self.count
 
     def cost(self, load: Load) -> Cost:
@@ -41,11 +41,11 @@ class Project(GradientRule):
     def adjust(self, drawn: Drawn) -> None:
         if not len(drawn.rows):  # nothing stored yet, as the host knows
             return
-        bench = self.bench
-        assert drawn.throw is not None
-        batch = bench.memory.read(drawn.rows)
-        reference = bench.gradient(bench.pipeline.vary(batch.images, drawn.throw), batch.labels)
-        gradients = [p.grad for p in bench.network.parameters() if p.grad is not None]
+        context = self.context
+        assert drawn.augment_params is not None
+        batch = context.memory.read(drawn.rows)
+        reference = context.gradient(context.pipeline.vary(batch.images, drawn.augment_params), batch.labels)
+        gradients = [p.grad for p in context.network.parameters() if p.grad is not None]
         project(gradients, reference)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
+from iblurry.parts.context import Drawn
 from iblurry.parts.part import Part
-from iblurry.parts.workbench import Drawn
 
 
 class GradientRule(Part):

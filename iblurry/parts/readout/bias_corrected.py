@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from iblurry.errors import InputError
-from iblurry.memory import One
+from iblurry.memory import Sample
+from iblurry.parts.context import Context
 from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import scratch, state
 from iblurry.parts.readout.readout import Readout
-from iblurry.parts.workbench import Workbench
 
 
 class BiasCorrected(Readout):
@@ -33,22 +33,22 @@ class BiasCorrected(Readout):
     share: float = 0.1  # of the budget left after the stream's buffer
     epochs: int = 256
     batch: int = 100
-    rate: float = 1e-3  # Adam's
+    lr: float = 1e-3  # Adam's
 
     images: Tensor = state(
-        lambda part: part.bench.memory.images.new_zeros(part.size, *part.bench.memory.images.shape[1:])
+        lambda part: part.context.memory.images.new_zeros(part.size, *part.context.memory.images.shape[1:])
     )
-    labels: Tensor = state(lambda part: part.bench.memory.labels.new_zeros(part.size))
+    labels: Tensor = state(lambda part: part.context.memory.labels.new_zeros(part.size))
     owners: list[int] = state(lambda part: [-1] * part.size)  # the class in each place; -1 is free
     newest: list[int] = state(lambda part: [])  # classes first met in this task
     task: int = state(lambda part: 0)
     ended: bool = state(lambda part: False)  # between the end of a task and the next sample
     previous: Tensor = state(lambda part: part.identity())  # (rows, 2) the pair of each class at the last task end
-    now: Tensor = scratch(lambda part: part.identity())  # made anew before each query
+    pairs: Tensor = scratch(lambda part: part.identity())  # made anew before each query
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < 1 or self.epochs < 1 or self.batch < 1 or self.rate <= 0:
-            raise InputError(f"{self}: share lies in (0, 1), epochs and batch are at least 1, rate is positive.")
+        if not 0 < self.share < 1 or self.epochs < 1 or self.batch < 1 or self.lr <= 0:
+            raise InputError(f"{self}: share lies in (0, 1), epochs and batch are at least 1, lr is positive.")
 
     def holds(self, budget: int) -> int:
         return round(self.share * budget)
@@ -65,20 +65,20 @@ class BiasCorrected(Readout):
     @property
     def size(self) -> int:
         """Places in the validation set."""
-        return self.holds(self.bench.budget)
+        return self.holds(self.context.budget)
 
     def quota(self, classes: int) -> int:
         """Places per class."""
         return self.size // max(1, classes)
 
-    def attach(self, bench: Workbench) -> Self:
-        part = super().attach(bench)
-        bench.correct = lambda logits: corrected(logits, part.previous)
+    def attach(self, context: Context) -> Self:
+        part = super().attach(context)
+        context.correct = lambda logits: corrected(logits, part.previous)
         return part
 
     def identity(self) -> Tensor:
         """(rows, 2): alpha 1, beta 0."""
-        return torch.tensor([[1.0, 0.0]], device=self.bench.memory.device).repeat(self.bench.network.rows, 1)
+        return torch.tensor([[1.0, 0.0]], device=self.context.memory.device).repeat(self.context.network.rows, 1)
 
     def on_class(self, label: int) -> None:
         self._begin_task()
@@ -87,33 +87,33 @@ class BiasCorrected(Readout):
         for other in range(label):
             places = [i for i, owner in enumerate(self.owners) if owner == other]
             excess = max(0, len(places) - quota)
-            step = label * self.bench.network.rows + other
-            for i in self.bench.dice.distinct("validation cut", step, excess, among=len(places)):
+            step = label * self.context.network.rows + other
+            for i in self.context.rng.distinct("validation cut", step, excess, among=len(places)):
                 self.owners[places[i]] = -1
 
-    def claims(self, one: One) -> bool:
+    def takes(self, sample: Sample) -> bool:
         self._begin_task()
-        if self.is_full() or self.owners.count(one.label) >= self.quota(self.bench.network.known):
+        if self.is_full() or self.owners.count(sample.label) >= self.quota(self.context.network.known):
             return False
         place = self.owners.index(-1)
-        self.images[place : place + 1].copy_(one.images)
-        self.labels[place : place + 1].copy_(one.labels)
-        self.owners[place] = one.label
+        self.images[place : place + 1].copy_(sample.images)
+        self.labels[place : place + 1].copy_(sample.labels)
+        self.owners[place] = sample.label
         return True
 
     def is_full(self) -> bool:
-        known = self.bench.network.known
+        known = self.context.network.known
         return len(self.owners) - self.owners.count(-1) == self.quota(known) * known
 
     def on_boundary(self) -> None:
         self.previous.copy_(self._fitted())
         self.ended = True
 
-    def settle(self) -> None:
-        self.now = self._fitted()
+    def prepare(self) -> None:
+        self.pairs = self._fitted()
 
     def logits(self, images: Tensor) -> Tensor:
-        return corrected(self.bench.logits(images), self.now)
+        return corrected(self.context.logits(images), self.pairs)
 
     def _begin_task(self) -> None:
         if self.ended:
@@ -126,9 +126,9 @@ class BiasCorrected(Readout):
         if not self._can_fit():
             return self.identity()
         places = [i for i, owner in enumerate(self.owners) if owner >= 0]
-        chosen = torch.tensor(places, device=self.bench.memory.device)
-        logits = self.bench.logits(self.images.index_select(0, chosen))
-        return fit(logits, self.labels.index_select(0, chosen), self.newest, self.epochs, self.batch, self.rate)
+        chosen = torch.tensor(places, device=self.context.memory.device)
+        logits = self.context.logits(self.images.index_select(0, chosen))
+        return fit(logits, self.labels.index_select(0, chosen), self.newest, self.epochs, self.batch, self.lr)
 
 
 def corrected(logits: Tensor, pairs: Tensor) -> Tensor:
@@ -136,13 +136,13 @@ def corrected(logits: Tensor, pairs: Tensor) -> Tensor:
     return logits * pairs[:, 0] + pairs[:, 1]
 
 
-def fit(logits: Tensor, labels: Tensor, newest: list[int], epochs: int, batch: int, rate: float) -> Tensor:
+def fit(logits: Tensor, labels: Tensor, newest: list[int], epochs: int, batch: int, lr: float) -> Tensor:
     """The (rows, 2) pairs that suit these answers best; one pair for all of `newest`, (1, 0) for the others."""
     columns = torch.zeros(logits.shape[1], 1, device=logits.device)
     columns[newest] = 1.0
     still = torch.tensor([[1.0, 0.0]], device=logits.device)
     pair = still.clone().requires_grad_()
-    optimizer = torch.optim.Adam([pair], rate, fused=True)
+    optimizer = torch.optim.Adam([pair], lr, fused=True)
     with torch.enable_grad():
         for _ in range(epochs):
             for some, answers in zip(logits.split(batch), labels.split(batch), strict=True):

@@ -11,4 +11,4 @@ class Plain(Readout):
     """The network in eval mode, as it stands."""
 
     def logits(self, images: Tensor) -> Tensor:
-        return self.bench.logits(images)
+        return self.context.logits(images)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from iblurry.memory import One
+from iblurry.memory import Sample
 from iblurry.parts.part import Part
 
 
@@ -17,19 +17,19 @@ class Readout(Part):
     kind: ClassVar[str] = "readout"
     refits: ClassVar[bool] = False  # trains on the memory, as `Method.refit` says
 
-    def claims(self, one: One) -> bool:
+    def takes(self, sample: Sample) -> bool:
         """Whether it keeps this sample for itself: then it is neither trained on nor stored."""
         return False
 
     @property
-    def waits(self) -> bool:
+    def only_at_end(self) -> bool:
         """Whether it is worth asking only when the stream has ended."""
         return False
 
-    def catch_up(self) -> None:
+    def finish_pending(self) -> None:
         """Work that a boundary left to do, before the next sample or answer; a resume may fall into it."""
 
-    def settle(self) -> None:
+    def prepare(self) -> None:
         """Makes itself ready for queries at this moment of the stream."""
 
     @abstractmethod

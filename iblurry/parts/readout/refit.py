@@ -8,10 +8,10 @@ from typing import ClassVar, Literal, Self
 from torch import Tensor
 
 from iblurry.errors import InputError
+from iblurry.parts.context import Context
 from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import scratch, state
 from iblurry.parts.readout.readout import Readout
-from iblurry.parts.workbench import Workbench
 
 
 class Refit(Readout):
@@ -31,7 +31,7 @@ class Refit(Readout):
     frozen_norm: bool = False  # released RM: batch norm keeps the statistics of the stream, in training too
 
     due: bool = state(lambda part: False)  # a task ended and its refit is not done yet
-    answering: Workbench = scratch(lambda part: part.bench)  # whose network answers
+    answering: Context = scratch(lambda part: part.context)  # whose network answers
     offered: int = scratch(lambda part: -1)  # samples the memory had been offered when that was trained
 
     def __post_init__(self) -> None:
@@ -50,7 +50,7 @@ class Refit(Readout):
         return self.at == "boundary"
 
     @property
-    def waits(self) -> bool:
+    def only_at_end(self) -> bool:
         return self.at == "end"
 
     def cost(self, load: Load) -> Cost:
@@ -63,19 +63,19 @@ class Refit(Readout):
     def on_boundary(self) -> None:
         self.due = self.needs_boundaries
 
-    def catch_up(self) -> None:
+    def finish_pending(self) -> None:
         if self.due:
             self._train(fresh=False)
             self.due = False
 
-    def settle(self) -> None:
-        if not self.needs_boundaries and self.offered != self.bench.memory.offered:
+    def prepare(self) -> None:
+        if not self.needs_boundaries and self.offered != self.context.memory.offered:
             self.answering = self._train(fresh=True)
-            self.offered = self.bench.memory.offered
+            self.offered = self.context.memory.offered
 
     def logits(self, images: Tensor) -> Tensor:
         return self.answering.logits(images)
 
-    def _train(self, *, fresh: bool) -> Workbench:
-        assert self.bench.refit is not None, "a method whose readout refits says how"
-        return self.bench.refit(epochs=self.epochs, fresh=fresh, frozen_norm=self.frozen_norm)
+    def _train(self, *, fresh: bool) -> Context:
+        assert self.context.refit is not None, "a method whose readout refits says how"
+        return self.context.refit(epochs=self.epochs, fresh=fresh, frozen_norm=self.frozen_norm)

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 from iblurry.errors import InputError
 from iblurry.memory import Batch
+from iblurry.parts.context import Drawn
 from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.rehearsal.rehearsal import Rehearsal
-from iblurry.parts.workbench import Drawn
 
 
 class Interfered(Rehearsal):
@@ -26,7 +26,7 @@ class Interfered(Rehearsal):
     Aljundi et al., "Online continual learning with maximally interfered retrieval", NeurIPS 2019.
     """
 
-    varies: ClassVar[bool] = True
+    needs_augment_params: ClassVar[bool] = True
 
     count: int = 8
     candidates: int = 50
@@ -36,7 +36,7 @@ class Interfered(Rehearsal):
             raise InputError(f"{self}: count is at least 1 and at most the candidates.")
 
     @property
-    def draws(self) -> int:
+    def rows_per_update(self) -> int:
         return self.candidates
 
     def joins(self, drawn: int) -> int:
@@ -51,16 +51,16 @@ class Interfered(Rehearsal):
     def choose(self, stream: Batch, drawn: Drawn) -> Tensor:
         if not len(drawn.rows) or not len(stream.labels):  # known to the host: nothing stored, or nothing streamed
             return drawn.rows[: self.count]
-        bench, network = self.bench, self.bench.network
-        assert drawn.throw is not None
+        context, network = self.context, self.context.network
+        assert drawn.augment_params is not None
         network.train()
-        gradient = bench.gradient(bench.pipeline.vary(stream.images, drawn.throw), stream.labels)
+        gradient = context.gradient(context.pipeline.vary(stream.images, drawn.augment_params), stream.labels)
         with torch.no_grad():
             moved = {
-                name: p - bench.rate * g for (name, p), g in zip(network.named_parameters(), gradient, strict=True)
+                name: p - context.lr * g for (name, p), g in zip(network.named_parameters(), gradient, strict=True)
             }
-            batch = bench.memory.read(drawn.rows)
-            images = bench.pipeline.test(batch.images)
+            batch = context.memory.read(drawn.rows)
+            images = context.pipeline.test(batch.images)
             before = F.cross_entropy(network(images), batch.labels, reduction="none")
             after = F.cross_entropy(functional_call(network, moved, (images,)), batch.labels, reduction="none")
             return drawn.rows.index_select(0, hurt_most(before, after, self.joins(len(drawn.rows))))

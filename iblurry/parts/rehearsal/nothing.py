@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from iblurry.memory import Batch
+from iblurry.parts.context import Drawn
 from iblurry.parts.rehearsal.rehearsal import Rehearsal
-from iblurry.parts.workbench import Drawn
 
 
 class Nothing(Rehearsal):

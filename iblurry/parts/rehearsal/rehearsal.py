@@ -8,8 +8,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from iblurry.memory import Batch
+from iblurry.parts.context import Drawn
 from iblurry.parts.part import Part
-from iblurry.parts.workbench import Drawn
 
 
 class Rehearsal(Part):
@@ -19,7 +19,7 @@ class Rehearsal(Part):
 
     def joins(self, drawn: int) -> int:
         """How many of so many drawn rows join the batch."""
-        return min(self.draws, drawn)
+        return min(self.rows_per_update, drawn)
 
     @abstractmethod
     def choose(self, stream: Batch, drawn: Drawn) -> Tensor:

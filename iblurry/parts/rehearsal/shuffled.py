@@ -10,9 +10,9 @@ from torch import Tensor
 
 from iblurry.errors import InputError
 from iblurry.memory import Batch
+from iblurry.parts.context import Drawn
 from iblurry.parts.part import scratch
 from iblurry.parts.rehearsal.rehearsal import Rehearsal
-from iblurry.parts.workbench import Drawn
 
 
 class Shuffled(Rehearsal):
@@ -28,13 +28,13 @@ class Shuffled(Rehearsal):
             raise InputError(f"Shuffled(count={self.count}): at least 1 row; to rehearse none use Nothing().")
 
     @property
-    def draws(self) -> int:
+    def rows_per_update(self) -> int:
         return self.count
 
     def draw(self, purpose: str, step: int, size: int) -> Sequence[int]:
         epoch, batch = divmod(step, max(1, -(-size // self.count)))
         if self.epoch != epoch or len(self.order) != size:
-            self.epoch, self.order = epoch, self.bench.dice.permutation(purpose, epoch, size)
+            self.epoch, self.order = epoch, self.context.rng.permutation(purpose, epoch, size)
         rows: list[int] = self.order[batch * self.count : (batch + 1) * self.count].tolist()
         return rows
 

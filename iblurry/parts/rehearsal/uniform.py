@@ -6,8 +6,8 @@ from torch import Tensor
 
 from iblurry.errors import InputError
 from iblurry.memory import Batch
+from iblurry.parts.context import Drawn
 from iblurry.parts.rehearsal.rehearsal import Rehearsal
-from iblurry.parts.workbench import Drawn
 
 
 class Uniform(Rehearsal):
@@ -23,7 +23,7 @@ class Uniform(Rehearsal):
             raise InputError(f"Uniform(count={self.count}): at least 1 row; to rehearse none use Nothing().")
 
     @property
-    def draws(self) -> int:
+    def rows_per_update(self) -> int:
         return self.count
 
     def choose(self, stream: Batch, drawn: Drawn) -> Tensor:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from iblurry.engine.reading import Reading
 from iblurry.errors import InputError
+from iblurry.parts.context import Update
 from iblurry.parts.part import column, scratch, state
 from iblurry.parts.schedule.schedule import Schedule
-from iblurry.parts.workbench import Update
 
 
 class Adaptive(Schedule):
@@ -42,7 +42,7 @@ class Adaptive(Schedule):
     test: Literal["student", "welch"] = "student"
     head_restarts: bool = False  # released: a new class puts the head back to `rate` until the next trial
 
-    base: float = state(lambda part: part.rate)
+    base: float = state(lambda part: part.initial_lr)
     is_high: bool = state(lambda part: True)
     rounds: int = state(lambda part: 0)
     high_gains: list[float] = state(lambda part: [])
@@ -50,7 +50,7 @@ class Adaptive(Schedule):
     head_is_fresh: bool = state(lambda part: False)
     before: Tensor = column("loss before the trial")  # (capacity + 1,)
     awaited: Reading | None = scratch(lambda part: None)  # the gain of the last trial, on its way to the host
-    mark: Tensor = state(lambda part: torch.zeros_like(part.bench.memory.clock))  # the memory's clock then
+    mark: Tensor = state(lambda part: torch.zeros_like(part.context.memory.clock))  # the memory's clock then
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,20 +67,20 @@ class Adaptive(Schedule):
         return dataclasses.replace(self, rule="released", test="welch", head_restarts=True)
 
     @property
-    def now(self) -> float:
+    def lr(self) -> float:
         self._hear()
         if not self.is_high:
             return self.base * self.gamma
         return self.base / self.gamma if self.rule == "paper" else self.base
 
     @property
-    def parts_head(self) -> bool:
+    def separate_head_lr(self) -> bool:
         return self.head_restarts
 
     @property
-    def head_now(self) -> float:
+    def head_lr(self) -> float:
         self._hear()
-        return self.rate if self.head_is_fresh else self.now
+        return self.initial_lr if self.head_is_fresh else self.lr
 
     def on_class(self, label: int) -> None:
         self._hear()
@@ -96,7 +96,7 @@ class Adaptive(Schedule):
         counts = self.rounds > max(self.ignore, self.trial)
         gain = Reading(self._gain(update.losses)) if counts else None
         self.before[:-1].copy_(update.losses)
-        self.mark.copy_(self.bench.memory.clock)
+        self.mark.copy_(self.context.memory.clock)
         if gain is None:
             self.judge(None)
         else:
@@ -136,7 +136,7 @@ class Adaptive(Schedule):
 
     def _gain(self, losses: Tensor) -> Tensor:
         """The decrease summed over the rows not rewritten during the trial, and how many these are, (2,)."""
-        memory = self.bench.memory
+        memory = self.context.memory
         same = memory.filled() & ~memory.rewritten_since(self.mark)
         return torch.stack([((self.before[:-1] - losses) * same).sum(), same.sum().double()])
 

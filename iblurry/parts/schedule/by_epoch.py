@@ -5,15 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from iblurry.errors import InputError
+from iblurry.parts.context import Update
 from iblurry.parts.part import state
 from iblurry.parts.schedule.schedule import Schedule
-from iblurry.parts.workbench import Update
 
 
 class ByEpoch(Schedule):
     """Moves from epoch to epoch (in a refit; on a stream, from round to round), after a first one at a low rate."""
 
-    rate: float = 0.05  # GDumb's and RM's, with SGD
+    initial_lr: float = 0.05  # GDumb's and RM's, with SGD
     warm: float = 0.1  # the first epoch's share of the rate
 
     epoch: int = state(lambda part: 0)
@@ -28,8 +28,8 @@ class ByEpoch(Schedule):
         """The rate so many epochs after the first, warm one."""
 
     @property
-    def now(self) -> float:
-        return self.after(self.epoch - 1) if self.epoch else self.rate * self.warm
+    def lr(self) -> float:
+        return self.after(self.epoch - 1) if self.epoch else self.initial_lr * self.warm
 
     def advance(self, update: Update) -> None:
         self.epoch += update.last_of_round

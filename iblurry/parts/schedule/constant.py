@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from iblurry.parts.context import Update
 from iblurry.parts.schedule.schedule import Schedule
-from iblurry.parts.workbench import Update
 
 
 class Constant(Schedule):
     """The rate does not move."""
 
     @property
-    def now(self) -> float:
-        return self.rate
+    def lr(self) -> float:
+        return self.initial_lr
 
     def advance(self, update: Update) -> None:
         return

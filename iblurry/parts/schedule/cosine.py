@@ -22,8 +22,8 @@ class Cosine(ByEpoch):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.floor <= self.rate:
-            raise InputError(f"Cosine(floor={self.floor}): the floor lies between 0 and the rate, {self.rate}.")
+        if not 0 <= self.floor <= self.initial_lr:
+            raise InputError(f"Cosine(floor={self.floor}): the floor lies between 0 and the rate, {self.initial_lr}.")
         if self.cycle < 1 or self.growth < 1:
             raise InputError(f"{self}: cycle and growth are at least 1.")
 
@@ -31,4 +31,4 @@ class Cosine(ByEpoch):
         length = self.cycle
         while epoch >= length:
             epoch, length = epoch - length, length * self.growth
-        return self.floor + (self.rate - self.floor) * (1 + math.cos(math.pi * epoch / length)) / 2
+        return self.floor + (self.initial_lr - self.floor) * (1 + math.cos(math.pi * epoch / length)) / 2

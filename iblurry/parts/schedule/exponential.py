@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from iblurry.errors import InputError
+from iblurry.parts.context import Update
 from iblurry.parts.part import state
 from iblurry.parts.schedule.schedule import Schedule
-from iblurry.parts.workbench import Update
 
 
 class Exponential(Schedule):
@@ -27,8 +27,8 @@ class Exponential(Schedule):
             raise InputError(f"Exponential(per={self.per!r}): per is 'update' or 'round'.")
 
     @property
-    def now(self) -> float:
-        return self.rate * self.gamma**self.decays
+    def lr(self) -> float:
+        return self.initial_lr * self.gamma**self.decays
 
     def on_class(self, label: int) -> None:
         if self.restart_on_class:

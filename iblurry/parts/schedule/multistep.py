@@ -23,4 +23,4 @@ class MultiStep(ByEpoch):
             raise InputError(f"MultiStep(factor={self.factor}): the factor lies in (0, 1].")
 
     def after(self, epoch: int) -> float:
-        return self.rate * self.factor ** sum(epoch >= milestone for milestone in self.milestones)
+        return self.initial_lr * self.factor ** sum(epoch >= milestone for milestone in self.milestones)

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from iblurry.errors import InputError
+from iblurry.parts.context import Update
 from iblurry.parts.part import Part
-from iblurry.parts.workbench import Update
 
 
 class Schedule(Part):
@@ -15,26 +15,26 @@ class Schedule(Part):
 
     kind: ClassVar[str] = "schedule"
 
-    rate: float = 3e-4  # the rate it starts from; 3e-4 is the paper's with Adam
+    initial_lr: float = 3e-4  # the rate it starts from; 3e-4 is the paper's with Adam
 
     def __post_init__(self) -> None:
-        if not self.rate > 0:
-            raise InputError(f"{type(self).__name__}(rate={self.rate}): the learning rate is positive.")
+        if not self.initial_lr > 0:
+            raise InputError(f"{type(self).__name__}(initial_lr={self.initial_lr}): the learning rate is positive.")
 
     @property
     @abstractmethod
-    def now(self) -> float:
+    def lr(self) -> float:
         """The rate of the next update."""
 
     @property
-    def parts_head(self) -> bool:
+    def separate_head_lr(self) -> bool:
         """Whether the head may have another rate than the body."""
         return False
 
     @property
-    def head_now(self) -> float:
+    def head_lr(self) -> float:
         """The rate of the next update for the head."""
-        return self.now
+        return self.lr
 
     @abstractmethod
     def advance(self, update: Update) -> None:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from iblurry.parts.context import Forward
 from iblurry.parts.terms.term import Term
-from iblurry.parts.workbench import Forward
 
 
 class CrossEntropy(Term):

@@ -12,14 +12,14 @@ from torch.nn import functional as F
 
 from iblurry.errors import InputError
 from iblurry.network.network import FLOOR
+from iblurry.parts.context import Forward
 from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import Part, state
 from iblurry.parts.terms.term import Term
-from iblurry.parts.workbench import Forward
 
 
 def _snapshot(part: Part) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in part.bench.network.state_dict().items()}
+    return {name: value.clone() for name, value in part.context.network.state_dict().items()}
 
 
 class Distil(Term):
@@ -57,18 +57,18 @@ class Distil(Term):
         return Cost(update=Passes(forward=load.batch)) if load.tasks else Cost()  # the teacher's
 
     @property
-    def phase(self) -> bool:
+    def graph_key(self) -> bool:
         return self.teaches
 
     def loss(self, forward: Forward) -> Tensor:
         if not self.teaches:  # known to the host: it is the first task
             return forward.logits.new_zeros(())
-        network = self.bench.network
+        network = self.context.network
         network.eval()
         with torch.no_grad():
             old = functional_call(network, self.teacher, (forward.images,))
             if self.correct_mixed or forward.partners is None:
-                old = self.bench.correct(old)
+                old = self.context.correct(old)
         network.train()
         return distillation(old, forward.logits.masked_fill(~self.teacher["open"], FLOOR), self.temperature)
 
@@ -80,7 +80,7 @@ class Distil(Term):
         self.teaches = True
 
     def _copy(self) -> None:
-        for name, value in self.bench.network.state_dict().items():
+        for name, value in self.context.network.state_dict().items():
             self.teacher[name].copy_(value)
 
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from iblurry.errors import InputError
+from iblurry.parts.context import Forward, Update
 from iblurry.parts.part import Part, state
 from iblurry.parts.terms.term import Term
-from iblurry.parts.workbench import Forward, Update
 
 
 def _zeros(part: Part) -> dict[str, Tensor]:
-    return {name: torch.zeros_like(p) for name, p in part.bench.network.body.named_parameters()}
+    return {name: torch.zeros_like(p) for name, p in part.context.network.body.named_parameters()}
 
 
 class Elastic(Term):
@@ -39,7 +39,7 @@ class Elastic(Term):
     fisher: dict[str, Tensor] = state(_zeros)  # F
     weight: dict[str, Tensor] = state(_zeros)  # F*, 0 before the first boundary: no anchor yet
     anchor: dict[str, Tensor] = state(_zeros)  # theta*
-    steps: Tensor = state(lambda part: torch.zeros_like(part.bench.memory.clock))  # (1,) updates seen
+    steps: Tensor = state(lambda part: torch.zeros_like(part.context.memory.clock))  # (1,) updates seen
 
     def __post_init__(self) -> None:
         if self.strength < 0 or not 0 <= self.decay < 1:
@@ -48,7 +48,7 @@ class Elastic(Term):
     def loss(self, forward: Forward) -> Tensor:
         parts = [
             (self.weight[name] * (p - self.anchor[name]).square()).sum()
-            for name, p in self.bench.network.body.named_parameters()
+            for name, p in self.context.network.body.named_parameters()
         ]
         return self.strength * torch.stack(parts).sum()
 
@@ -56,11 +56,11 @@ class Elastic(Term):
         self.steps += 1
         number = self.steps - int(self.skip_first)  # 0: left out, 1: as it is, from then on averaged
         share = torch.where(number == 1, 1.0, torch.where(number > 1, 1 - self.decay, 0.0))
-        for name, p in self.bench.network.body.named_parameters():
+        for name, p in self.context.network.body.named_parameters():
             assert p.grad is not None
             self.fisher[name].lerp_(p.grad.square(), share)
 
     def on_boundary(self) -> None:
-        for name, p in self.bench.network.body.named_parameters():
+        for name, p in self.context.network.body.named_parameters():
             self.weight[name].copy_(self.fisher[name])
             self.anchor[name].copy_(p.detach())

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from iblurry.parts.context import Forward
 from iblurry.parts.part import Part
-from iblurry.parts.workbench import Forward
 
 
 class Term(Part):

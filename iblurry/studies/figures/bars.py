@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from iblurry.errors import InputError
-from iblurry.experiment.style import OPEN, legend_below, look, outer, panels, sheet
 from iblurry.studies.figures.cells import Cells, Papers, mean_and_spread, rows_of, written
 from iblurry.studies.paper import Number
+from iblurry.studies.run_style import OPEN, legend_below, look, outer, panels, sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

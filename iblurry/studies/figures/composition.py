@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from iblurry.errors import InputError
 from iblurry.experiment.journal import NewClass, Start
-from iblurry.experiment.marks import mark_tasks, sample_axis
-from iblurry.experiment.style import COLOURS, outer, panels, sheet
 from iblurry.studies.figures.classes import first_tasks
 from iblurry.studies.figures.edge import NAMED, height, names, write_names
+from iblurry.studies.run_marks import mark_tasks, sample_axis
+from iblurry.studies.run_style import COLOURS, outer, panels, sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

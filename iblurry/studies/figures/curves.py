@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from iblurry.errors import InputError
-from iblurry.experiment import figure as single
-from iblurry.experiment.figure import Run, draw_curves, keep_percent
 from iblurry.experiment.journal import Start
-from iblurry.experiment.marks import sample_axis
-from iblurry.experiment.style import legend_below, outer, panels, sheet, side_by_side
+from iblurry.studies import run_figure as single
 from iblurry.studies.figures.cells import rows_of
+from iblurry.studies.run_figure import Run, draw_curves, keep_percent
+from iblurry.studies.run_marks import sample_axis
+from iblurry.studies.run_style import legend_below, outer, panels, sheet, side_by_side
 
 ACROSS = 2  # panels beside each other: wide enough for the names of five tasks
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.errors import InputError
-from iblurry.experiment.marks import mark_tasks, sample_axis
-from iblurry.experiment.style import COLOURS, sheet
 from iblurry.studies.figures.classes import Classwise, first_tasks
 from iblurry.studies.figures.edge import height, names, write_names
+from iblurry.studies.run_marks import mark_tasks, sample_axis
+from iblurry.studies.run_style import COLOURS, sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.experiment.rows import settings
 from iblurry.experiment.run import Result
 from iblurry.studies.figures.bars import bars
 from iblurry.studies.figures.cells import Runs, arranged, numbers, paper_numbers, written
@@ -18,6 +17,7 @@ from iblurry.studies.figures.curves import curves
 from iblurry.studies.figures.forgetting import forgetting
 from iblurry.studies.figures.rates import rates, trace
 from iblurry.studies.figures.sweep import sweep
+from iblurry.studies.run_rows import settings
 from iblurry.studies.study import Planned, Study
 
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from iblurry.errors import InputError
 from iblurry.experiment.journal import NewClass, Record, Start
-from iblurry.experiment.marks import mark_arrivals, mark_tasks, sample_axis
-from iblurry.experiment.style import legend_below, look, outer, panels, plain, sheet, side_by_side
 from iblurry.studies.figures.cells import rows_of
 from iblurry.studies.figures.classes import answers
+from iblurry.studies.run_marks import mark_arrivals, mark_tasks, sample_axis
+from iblurry.studies.run_style import legend_below, look, outer, panels, plain, sheet, side_by_side
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

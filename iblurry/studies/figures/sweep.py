@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.errors import InputError
-from iblurry.experiment.style import legend_below, look, plain, sheet, side_by_side
 from iblurry.studies.figures.cells import Cells, Papers, mean_and_spread, rows_of, written
 from iblurry.studies.paper import Number
+from iblurry.studies.run_style import legend_below, look, plain, sheet, side_by_side
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

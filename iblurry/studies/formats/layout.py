@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from iblurry.experiment.table import Spread, behind, printed
 from iblurry.studies.paper import Number, about
+from iblurry.studies.run_table import Spread, behind, printed
 from iblurry.studies.significance import Pair
 from iblurry.studies.table import Cell, Measure, StudyTable
 

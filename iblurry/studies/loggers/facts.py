@@ -40,8 +40,8 @@ def facts(folder: RunFolder) -> Facts:
 def hyper_parameters(experiment: dict[str, Any]) -> dict[str, Value]:
     """Every field by its path: `memory`, `augment.pad`, `admission` (the part's name), `admission.step`.
 
-    >>> hyper_parameters({"memory": 20, "method": {"name": "mine", "schedule": {"Constant": {"rate": 0.1}}}})
-    {'method': 'mine', 'memory': 20, 'schedule': 'Constant', 'schedule.rate': 0.1}
+    >>> hyper_parameters({"memory": 20, "method": {"name": "mine", "schedule": {"Constant": {"initial_lr": 0.1}}}})
+    {'method': 'mine', 'memory': 20, 'schedule': 'Constant', 'schedule.initial_lr': 0.1}
     """
     method = dict(experiment["method"])
     settings = {name: value for name, value in experiment.items() if name != "method"}

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.experiment.figure import shared_curve
 from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
 from iblurry.experiment.metrics import a_last
 from iblurry.studies.collect import Finished
 from iblurry.studies.report.runs import Block, Row
+from iblurry.studies.run_figure import shared_curve
 
 POINTS = 300  # of a line: more than a screen has room for are left out, evenly
 CHANGED = 0.01  # what a boundary must change to be marked

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.rows import facts
-from iblurry.experiment.table import COLUMNS, Spread, caption, cells, rows
 from iblurry.studies.collect import Finished
 from iblurry.studies.command import command
 from iblurry.studies.compare import Comparison, compare
@@ -18,6 +16,8 @@ from iblurry.studies.report.classes import final, maps
 from iblurry.studies.report.curves import chart
 from iblurry.studies.report.runs import Block, Row, blocks, find, length, of_study, read
 from iblurry.studies.report.spent import spent
+from iblurry.studies.run_rows import facts
+from iblurry.studies.run_table import COLUMNS, Spread, caption, cells, rows
 from iblurry.studies.study import Study
 
 UNLIKE = ("order", "seconds")  # of an environment: belong to the run, not to the place

@@ -10,11 +10,11 @@ from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start
-from iblurry.experiment.rows import grouped
 from iblurry.experiment.run import result
 from iblurry.studies.collect import Finished
 from iblurry.studies.compare import configuration
 from iblurry.studies.paper import Configuration, configurations
+from iblurry.studies.run_rows import grouped
 from iblurry.studies.study import SEEDS, Study
 
 FEW = 6  # names of what was found instead of runs

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from iblurry.experiment.table import COLUMNS
 from iblurry.studies.compare import FIELDS, NOT_RUN
 from iblurry.studies.report.dots import dots
 from iblurry.studies.report.html import Html, cell, join, table, tag
+from iblurry.studies.run_table import COLUMNS
 
 STYLES = 28  # ways to draw a row: 7 colours, 4 kinds of line
 SHORT = {"iblurry": "iblurry", "python": "Python", "torch": "PyTorch", "numpy": "NumPy"}

@@ -8,10 +8,10 @@ from typing import Any
 from iblurry.cost import HOLDINGS
 from iblurry.experiment.journal import Spent
 from iblurry.experiment.run import Result
-from iblurry.experiment.table import spread
-from iblurry.parts.tally import PURPOSES
+from iblurry.parts.compute_counter import PURPOSES
 from iblurry.studies.formats.layout import figures
 from iblurry.studies.report.runs import Block, Row
+from iblurry.studies.run_table import spread
 from iblurry.studies.table import MEASURES
 
 Json = dict[str, Any]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from iblurry.experiment.table import behind, printed
 from iblurry.studies.report.html import Html, cell, join, table, tag
 from iblurry.studies.report.sections import metric, named
+from iblurry.studies.run_table import behind, printed
 
 COUNTED = "counted"  # where the page explains it
 PURPOSES = {  # heading, and what is counted under it

@@ -3,9 +3,9 @@ import pytest
 from matplotlib.colors import to_hex
 
 from iblurry.errors import InputError
-from iblurry.experiment.style import COLOURS
 from iblurry.studies.figures.bars import bars
 from iblurry.studies.paper import Number
+from iblurry.studies.run_style import COLOURS
 from tests.studies.figures.conftest import METHODS
 
 CELLS = {"": {"er": [60.0, 61.5, 58.5], "clib": [70.0, 72.0], "gdumb": [40.0]}}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from iblurry.errors import InputError
-from iblurry.experiment import figure as single
 from iblurry.experiment.journal import Query
+from iblurry.studies import run_figure as single
 from iblurry.studies.figures.curves import curves
 from tests.studies.figures.conftest import METHODS
 

@@ -1,0 +1,42 @@
+"""Reads experiments as format 1 wrote them, so that results collected before the fields were renamed stay readable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PACE = {"gather": "stream_batch", "store": "store_when", "counts": "count_waiting"}
+PARTS = {
+    "schedule": {"rate": "initial_lr"},
+    "readout": {"rate": "lr"},
+}
+
+
+def upgraded(experiment: dict[str, Any]) -> dict[str, Any]:
+    """The same experiment with the field names of today.
+
+    Parameters
+    ----------
+    experiment : dict
+        The value of `experiment` in a format 1 `experiment.json`.
+
+    >>> upgraded({"method": {"pace": {"gather": 8}, "schedule": {"Constant": {"rate": 0.1}}}, "seed": 1})
+    {'method': {'pace': {'stream_batch': 8}, 'schedule': {'Constant': {'initial_lr': 0.1}}}, 'seed': 1}
+    """
+    method = experiment.get("method")
+    return experiment | {"method": _training(method)} if isinstance(method, dict) else experiment
+
+
+def _training(training: dict[str, Any]) -> dict[str, Any]:
+    changed = dict(training)
+    if "pace" in changed:
+        changed["pace"] = _renamed(changed["pace"], PACE)
+    for slot, names in PARTS.items():
+        if slot in changed:
+            changed[slot] = {part: _renamed(fields, names) for part, fields in changed[slot].items()}
+    if isinstance(changed.get("refit"), dict):
+        changed["refit"] = _training(changed["refit"])
+    return changed
+
+
+def _renamed(fields: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in fields.items()}

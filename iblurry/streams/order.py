@@ -1,0 +1,233 @@
+"""Which training sample comes when: the i-Blurry-N-M order as a pure function of the labels and a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.rng import Rng
+
+MODES = ("strict", "uneven", "compatible")
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """The training samples in the order they are met, task by task.
+
+    The label of a class is its place in `classes`; the first `disjoint` labels live in one task each, the rest blur.
+    """
+
+    tasks: tuple[NDArray[np.int64], ...]  # training indices of each task, in stream order
+    classes: tuple[int, ...]  # class ids in label order: the disjoint ones first, then the blurry ones
+    disjoint: int  # how many of `classes` are disjoint
+
+    def __post_init__(self) -> None:
+        if not self.tasks or any(np.ndim(task) != 1 or len(task) == 0 for task in self.tasks):
+            raise InputError("An order needs at least one task, and each task a list of at least one sample.")
+        if len(set(self.classes)) != len(self.classes):
+            raise InputError(f"An order names each class once; {list(self.classes)} repeats one.")
+        if not 0 <= self.disjoint <= len(self.classes):
+            raise InputError(f"disjoint={self.disjoint} of {len(self.classes)} classes: give 0 to {len(self.classes)}.")
+        tasks = tuple(np.array(task, dtype=np.int64) for task in self.tasks)
+        for task in tasks:
+            task.setflags(write=False)
+        object.__setattr__(self, "tasks", tasks)
+        object.__setattr__(self, "classes", tuple(int(c) for c in self.classes))
+        if self.indices.min() < 0 or len(np.unique(self.indices)) != len(self):
+            raise InputError(
+                "An order uses each training sample at most once, counted from 0; remove what is repeated."
+            )
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Order):
+            return NotImplemented
+        same = (self.classes, self.disjoint, self.ends) == (other.classes, other.disjoint, other.ends)
+        return same and bool(np.array_equal(self.indices, other.indices))
+
+    @cached_property
+    def indices(self) -> NDArray[np.int64]:
+        """All training indices in stream order."""
+        joined = np.concatenate(self.tasks)
+        joined.setflags(write=False)
+        return joined
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """How many samples have been met at the end of each task."""
+        return tuple(np.cumsum([len(task) for task in self.tasks]).tolist())
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """ "disjoint" or "blurry", label by label."""
+        return ("disjoint",) * self.disjoint + ("blurry",) * (len(self.classes) - self.disjoint)
+
+    def counts(self, labels: ArrayLike) -> NDArray[np.int64]:
+        """Samples of each class in each task, (classes, tasks); rows in label order."""
+        ids = _checked_labels(labels)
+        if int(self.indices.max()) >= len(ids):
+            raise InputError(
+                f"The order uses sample {self.indices.max()}, but there are {len(ids)}; give its own labels."
+            )
+        rows = max(int(ids.max()), *self.classes) + 1
+        table = np.stack([np.bincount(ids[task], minlength=rows)[list(self.classes)] for task in self.tasks], axis=1)
+        if table.sum() != len(self):
+            raise InputError("The order uses samples of classes it does not name; give the labels it was made from.")
+        return table.astype(np.int64)
+
+    def majors(self, labels: ArrayLike) -> NDArray[np.int64]:
+        """The task that holds most of each class, label by label."""
+        most: NDArray[np.int64] = self.counts(labels).argmax(axis=1)
+        return most
+
+
+def i_blurry(
+    labels: ArrayLike,
+    *,
+    tasks: int = 5,
+    disjoint: float | Fraction = 50,  # N, per cent of the classes
+    blur: float | Fraction = 10,  # M, per cent of the blurry samples
+    seed: int = 1,
+    mode: str = "strict",
+) -> Order:
+    """The i-Blurry-N-M order of a labelled training set.
+
+    Classes are shuffled; the first N % are disjoint and live in one task each, every other class has one major task.
+    Each task gives the first floor(M*S/100) of its S shuffled blurry samples into a pool; the shuffled pool is dealt
+    out again in parts of the sizes given, so a task also gets some of its own back and its size stays what it was.
+    N = 100 and M = 0 are the same disjoint split. Where N does not divide the classes equally over the tasks, `strict`
+    refuses, `uneven` spreads them as evenly as it goes and loses nothing, `compatible` drops what is left over.
+
+    Koh et al., "Online continual learning on class incremental blurry task configuration with anytime inference", ICLR
+    2022; the pool is the blurry rule of Aljundi et al., "Gradient based sample selection", NeurIPS 2019.
+
+    >>> order = i_blurry([0, 1, 2, 3] * 10, tasks=2, disjoint=50, blur=20, seed=1)
+    >>> order.disjoint, order.ends
+    (2, (20, 40))
+    """
+    ids = _checked_labels(labels)
+    names, sizes = np.unique(ids, return_counts=True)
+    n, m = _percentage("disjoint", disjoint), _percentage("blur", blur)
+    if is_disjoint(n, m):
+        n, m = Fraction(100), Fraction(0)
+    alone, majors = _classes_per_task(len(names), tasks, n, mode)
+
+    rng = Rng(seed)
+    shuffled = rng.permutation("split.classes", 0, len(names))[: sum(alone) + sum(majors)]
+    samples = np.split(np.argsort(ids, kind="stable"), np.cumsum(sizes)[:-1])  # of each class, ascending
+    by_label = [samples[c] for c in shuffled]
+    apart, blurry = by_label[: sum(alone)], by_label[sum(alone) :]
+
+    halves = [_give(own, m, rng, t) for t, own in enumerate(_in_parts(blurry, majors))]
+    pool = np.concatenate([given for given, _ in halves])
+    pool = _shuffled(pool, rng, f"split.pool.{len(pool)}")  # pools nest but are dealt afresh, as the published ones
+    shares = [len(given) for given, _ in halves]
+    if mode == "compatible":  # equal parts; what is left of the pool is dropped
+        shares = [len(pool) // len(shares)] * len(shares)
+    dealt = np.split(pool, np.cumsum(shares))[: len(shares)]
+
+    whole = zip(halves, dealt, _in_parts(apart, alone), strict=True)
+    streams = [
+        _shuffled(np.concatenate([kept, part, own]), rng, f"split.task.{t}")
+        for t, ((_, kept), part, own) in enumerate(whole)
+    ]
+    return Order(tuple(streams), tuple(names[shuffled].tolist()), sum(alone))
+
+
+def is_disjoint(disjoint: float | Fraction, blur: float | Fraction) -> bool:
+    """Whether N and M mean the split without blurry classes: N = 100 or M = 0, as the loader of the paper has it."""
+    return disjoint == 100 or blur == 0
+
+
+def _give(own: NDArray[np.int64], blur: Fraction, rng: Rng, task: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What a task gives into the pool and what it keeps.
+
+    The first M % of one shuffled list: the pool of a smaller M is part of the pool of a larger one.
+    """
+    # A purpose of its own per task: steps of one purpose share random numbers when the tasks differ in size.
+    own = _shuffled(own, rng, f"split.major.{task}")
+    k = int(blur * len(own) / 100)
+    return own[:k], own[k:]
+
+
+def _classes_per_task(classes: int, tasks: int, n: Fraction, mode: str) -> tuple[list[int], list[int]]:
+    """How many disjoint and how many major blurry classes each task has."""
+    if mode not in MODES:
+        raise UnknownNameError("mode", mode, MODES)
+    if tasks != int(tasks) or not 1 <= tasks <= classes:
+        raise InputError(
+            f"tasks={tasks}, but {classes} classes make 1 to {classes} tasks; give a whole number of those."
+        )
+    tasks, wanted = int(tasks), classes * n / 100
+    if mode == "strict":
+        _refuse_uneven(classes, tasks, n, wanted)
+    apart = int(wanted)
+    if mode == "compatible":
+        apart -= apart % tasks
+        classes -= (classes - apart) % tasks
+    alone = [apart // tasks + (t < apart % tasks) for t in range(tasks)]
+    full = list(alone)
+    for _ in range(classes - apart):  # one by one to the task with the fewest classes, the earliest of equals
+        full[full.index(min(full))] += 1
+    return alone, [total - a for total, a in zip(full, alone, strict=True)]
+
+
+def _refuse_uneven(classes: int, tasks: int, n: Fraction, wanted: Fraction) -> None:
+    if classes % tasks:
+        fitting = ", ".join(str(t) for t in range(1, classes + 1) if classes % t == 0)
+        raise InputError(
+            f"tasks={tasks} cannot share {classes} classes equally; choose a number of tasks that can ({fitting}) "
+            f"or the mode 'uneven'."
+        )
+    if wanted % tasks:
+        fits = [Fraction(100 * d, classes) for d in range(0, classes + 1, tasks)]
+        typed = [fit for fit in fits if Fraction(str(float(fit))) == fit]  # not a third: nobody can type it
+        distance = min(abs(fit - n) for fit in typed)
+        nearest = [f"{float(fit):g}" for fit in typed if abs(fit - n) == distance]
+        raise InputError(
+            f"disjoint={float(n):g} makes {float(wanted):g} of {classes} classes disjoint, which {tasks} tasks cannot "
+            f"share equally; the nearest that can is {' or '.join(nearest)}, or choose the mode 'uneven'."
+        )
+
+
+def _in_parts(samples: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> list[NDArray[np.int64]]:
+    """The classes dealt to the tasks in label order, `sizes` at a time: label l belongs to task l // size."""
+    ends = np.cumsum(sizes).tolist()
+    nothing = np.empty(0, dtype=np.int64)
+    return [np.concatenate([nothing, *samples[end - size : end]]) for end, size in zip(ends, sizes, strict=True)]
+
+
+def _shuffled(values: NDArray[np.int64], rng: Rng, purpose: str) -> NDArray[np.int64]:
+    return values[rng.permutation(purpose, 0, len(values))] if len(values) else values
+
+
+def _percentage(name: str, value: float | Fraction) -> Fraction:
+    """The percentage as written: 12.5 is 25/2 and 0.1 is 1/10, not the nearest binary number."""
+    try:
+        exact = Fraction(str(value))
+    except ValueError:
+        raise InputError(f"{name}={value!r} is not a percentage; give a number from 0 to 100.") from None
+    if not 0 <= exact <= 100:
+        raise InputError(f"{name}={value} is outside 0 to 100; give a percentage in that range.")
+    return exact
+
+
+def _checked_labels(labels: ArrayLike) -> NDArray[np.int64]:
+    ids = np.asarray(labels)
+    if ids.ndim != 1 or len(ids) == 0:
+        raise InputError(f"labels of shape {ids.shape}: give a list of at least one class number.")
+    if ids.dtype.kind not in "iu":
+        raise InputError(
+            f"labels of type {ids.dtype}: give the class number of each training sample, whole and from 0."
+        )
+    if ids.min() < 0:
+        raise InputError(f"labels hold {ids.min()}: class numbers start at 0; renumber the classes.")
+    return ids.astype(np.int64)

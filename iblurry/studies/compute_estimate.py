@@ -1,0 +1,166 @@
+"""The bill of a run before it is run: how many floating-point operations its training will take."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iblurry.data.load import load
+from iblurry.experiment.experiment import Experiment
+from iblurry.method import Method
+from iblurry.network.build import Image
+from iblurry.network.flops import BACKWARD, flops
+from iblurry.parts.cost import Cost, Load, Passes
+
+STEPS = 2000  # in which a memory fills up at most
+EPOCHS = "epochs"  # the field of a readout that refits
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSize:
+    """What of a data set decides what a run costs."""
+
+    samples: int  # to train on
+    classes: int
+    image: Image
+
+
+DATASET_SIZES = {  # of the paper's data sets, so that nobody needs the images to plan
+    "cifar10": DatasetSize(samples=50_000, classes=10, image=(3, 32, 32)),
+    "cifar100": DatasetSize(samples=50_000, classes=100, image=(3, 32, 32)),
+    "tinyimagenet": DatasetSize(samples=100_000, classes=200, image=(3, 64, 64)),
+    "imagenet": DatasetSize(samples=1_281_167, classes=1000, image=(3, 224, 224)),
+}
+
+
+@functools.cache
+def dataset_size(dataset: str, data_home: Path | None = None) -> DatasetSize:
+    """Known of the paper's data sets; others are loaded, what was imported from `data_home`."""
+    if dataset in DATASET_SIZES:
+        return DATASET_SIZES[dataset]
+    data = load(dataset, data_home)
+    return DatasetSize(samples=len(data.train), classes=len(data.classes), image=data.shape)
+
+
+@dataclass(frozen=True)
+class ComputeEstimate:
+    """What training takes in a whole run, in forward passes of one image.
+
+    steady + rated * updates_per_sample + study * epochs. Tasks are taken to be of equal length. Left out: that an
+    update in part earned is taken a few samples later, and that a readout may claim some samples for itself.
+    """
+
+    steady: float  # whatever the pace: offers to the memory, ends of tasks
+    rated: float  # at one update per sample
+    study: float  # an epoch of every refit
+    epochs: int | None  # None: never refitted
+
+
+def compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimate:
+    """Of a whole run; questions are not counted, refits to answer them are."""
+    return _compute_estimate(replace(experiment, seed=0), of)  # the same for every seed
+
+
+@functools.lru_cache(maxsize=256)
+def _compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimate:
+    there = of.samples if experiment.share == 1 else int(of.samples * experiment.share)
+    method, samples = experiment.method, min(there, experiment.samples or there)
+    budget = samples if method.admission.keeps_all else experiment.memory
+    capacity, pace = method.capacity(budget), method.pace
+    ends = np.array([there * (task + 1) // experiment.tasks for task in range(experiment.tasks)])
+    ends = np.unique(np.minimum(ends, samples))
+    stored = (
+        np.arange(1, samples + 1) // pace.stream_batch * pace.stream_batch
+        if pace.store_when == "after"
+        else np.arange(1, samples + 1)
+    )
+    known = _Loads(method, budget, of.classes)
+
+    rounds = np.arange(pace.stream_batch, samples + 1, pace.stream_batch)  # the sample after which each is
+    offered = rounds - pace.stream_batch if pace.store_when == "after" else rounds
+    rated = pace.stream_batch * sum(
+        times * known.update(rows, tasks)
+        for (rows, tasks), times in _grouped(np.minimum(offered, capacity), np.searchsorted(ends, rounds))
+    )
+    before = np.arange(stored[-1])  # samples offered earlier, for each that is
+    steady = sum(
+        times * _worth(known.cost(rows, tasks).sample)
+        for (rows, tasks), times in _grouped(np.minimum(before, capacity), np.searchsorted(ends, before + 1))
+    )
+    steady += sum(_worth(known.cost(capacity, tasks).task) for tasks in range(len(ends)))
+    asked = np.union1d(np.arange(experiment.query_every, samples + 1, experiment.query_every), ends)
+    if method.readout.only_at_end:
+        asked = np.array([samples])
+    moments = np.unique(stored[(ends if method.readout.needs_boundaries else asked) - 1])
+    study = sum(times * known.epoch(rows) for (rows, _), times in _grouped(np.minimum(moments, capacity), 0 * moments))
+    return ComputeEstimate(steady, rated, study, _epochs(method))
+
+
+def training_flops(experiment: Experiment, of: DatasetSize) -> float:
+    """Floating-point operations that a run will spend on training: all that is counted but its questions."""
+    one = compute_estimate(experiment, of)
+    passes = one.steady + one.rated * float(experiment.method.pace.updates_per_sample) + one.study * (one.epochs or 0)
+    return passes * flops(experiment.network, of.image, of.classes)
+
+
+class _Loads:
+    """What a method's parts cost while the memory holds so many rows and so many tasks have ended."""
+
+    def __init__(self, method: Method, budget: int, classes: int) -> None:
+        self.method, self.budget, self.classes = method, budget - method.pace.holds, classes
+        self.streamed = method.pace.stream_batch if method.pace.train_stream else 0
+        self.measures = any(part.needs_losses for _, part in method.parts())
+        self.parts = [part for _, part in method.parts() if part is not method.readout or method.refit is None]
+
+    def load(self, rows: int, tasks: int) -> Load:
+        rehearsal = self.method.rehearsal
+        batch = self.streamed + rehearsal.joins(min(rehearsal.rows_per_update, rows))
+        return Load(
+            streamed=self.streamed, batch=batch, capacity=rows, budget=self.budget, classes=self.classes, tasks=tasks
+        )
+
+    def cost(self, rows: int, tasks: int) -> Cost:
+        return sum((part.cost(self.load(rows, tasks)) for part in self.parts), Cost())
+
+    def update(self, rows: int, tasks: int) -> float:
+        batch = self.load(rows, tasks).batch
+        losses = rows / self.method.pace.measure_every if self.measures else 0.0
+        return _worth(Passes(batch, batch) + self.cost(rows, tasks).update) + losses
+
+    def epoch(self, rows: int) -> float:
+        """Of a refit."""
+        if self.method.refit is None:
+            return 0.0
+        size = self.method.refit.rehearsal.joins(rows)
+        batches = [size] * (rows // size) + [rows % size] * bool(rows % size) if size else []
+        parts = [part for _, part in self.method.refit.parts()]
+        return sum(_worth(Passes(batch, batch)) + self._refitting(parts, batch, rows) for batch in batches)
+
+    def _refitting(self, parts: Sequence[Any], batch: int, rows: int) -> float:
+        load = Load(streamed=0, batch=batch, capacity=rows, budget=self.budget, classes=self.classes)
+        return sum(_worth(part.cost(load).update) for part in parts)
+
+
+def _grouped(rows: NDArray[np.int64], tasks: NDArray[np.int64]) -> list[tuple[tuple[int, int], int]]:
+    """Each pair that occurs, and how often; a memory of many thousands of rows is taken to fill up in steps."""
+    if not len(rows):
+        return []
+    step, most = max(1, int(rows.max()) // STEPS), int(tasks.max()) + 1
+    rows = np.where(rows == rows.max(), rows, rows // step * step + step // 2)
+    pairs, times = np.unique(rows * most + tasks, return_counts=True)
+    return [(divmod(int(pair), most), int(count)) for pair, count in zip(pairs, times, strict=True)]
+
+
+def _worth(passes: Passes) -> float:
+    """In forward passes."""
+    return passes.forward + BACKWARD * passes.backward
+
+
+def _epochs(method: Method) -> int | None:
+    return None if method.refit is None else getattr(method.readout, EPOCHS)

@@ -1,0 +1,97 @@
+"""A course of training: which rows a batch rehearses, what its loss is, and how it becomes a step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from iblurry.engine.optimizer import Adam, Optimizer, optimizer_from_json, optimizer_to_json
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.parts import CrossEntropy, Exponential, GradientRule, Rehearsal, Schedule, Term, Uniform
+from iblurry.parts.context import Context
+from iblurry.parts.part import Part, part_from_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What a trainer needs to know; a method is this and more."""
+
+    slots: ClassVar[dict[str, type[Part]]] = {
+        "rehearsal": Rehearsal,
+        "terms": Term,
+        "gradient": GradientRule,
+        "schedule": Schedule,
+    }
+
+    rehearsal: Rehearsal = Uniform()
+    terms: tuple[Term, ...] = (CrossEntropy(),)
+    gradient: tuple[GradientRule, ...] = ()
+    schedule: Schedule = Exponential()
+    optimizer: Optimizer = Adam()
+
+    def __post_init__(self) -> None:
+        for slot, kind in self.slots.items():
+            for part in _as_tuple(getattr(self, slot)):
+                if not isinstance(part, kind):
+                    raise InputError(f"{slot} takes a {kind.__name__}, not {part!r}.")
+        if not self.terms:
+            raise InputError("terms is empty, so there is no loss to train on; the usual choice is (CrossEntropy(),).")
+
+    def parts(self) -> Iterator[tuple[str, Part]]:
+        """Every part with the name of its place: ("rehearsal", ...), ("terms.0", ...), ..."""
+        for slot in self.slots:
+            value = getattr(self, slot)
+            if isinstance(value, tuple):
+                yield from ((f"{slot}.{i}", part) for i, part in enumerate(value))
+            else:
+                yield slot, value
+
+    def attach(self, context: Context) -> Self:
+        """The same with every part at work on that bench, none of its state shared with anyone."""
+        at_work = {place: part.attach(context) for place, part in self.parts()}
+        changes: dict[str, Any] = {
+            slot: tuple(at_work[f"{slot}.{i}"] for i in range(len(value)))
+            if isinstance(value, tuple)
+            else at_work[slot]
+            for slot in self.slots
+            for value in [getattr(self, slot)]
+        }
+        return dataclasses.replace(self, **changes)
+
+    def released(self) -> Self:
+        """Each part's own variant, as the authors' released program has it."""
+        changes: dict[str, Any] = {
+            slot: tuple(part.released() for part in value) if isinstance(value, tuple) else value.released()
+            for slot in self.slots
+            for value in [getattr(self, slot)]
+        }
+        return dataclasses.replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        parts = {
+            slot: [p.to_json() for p in v] if isinstance(v := getattr(self, slot), tuple) else v.to_json()
+            for slot in self.slots
+        }
+        return parts | {"optimizer": optimizer_to_json(self.optimizer)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        known = [f.name for f in dataclasses.fields(cls)]
+        for name in data:
+            if name not in known:
+                raise UnknownNameError(f"field of a {cls.__name__.lower()}", name, known)
+        values: dict[str, Any] = dict(data)
+        for slot, kind in cls.slots.items():
+            if slot in data:
+                value = data[slot]
+                made = [part_from_json(kind.kind, v) for v in (value if isinstance(value, list) else [value])]
+                values[slot] = tuple(made) if isinstance(value, list) else made[0]
+        if "optimizer" in data:
+            values["optimizer"] = optimizer_from_json(data["optimizer"])
+        return cls(**values)
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from iblurry.augment.pipeline import Augment
+from iblurry.learner import Learner
+from iblurry.methods import Hyperparameters, clib, method
+
+RNG = np.random.default_rng(2)
+
+
+def trained(chosen, samples=20):
+    learner = Learner(chosen, image=(1, 8, 8), classes=4, memory=16, network="convnet", augment=Augment(pad=1))
+    for i in range(samples):
+        learner.observe(RNG.integers(0, 256, (1, 8, 8), dtype=np.uint8), i % 3)
+    return learner
+
+
+def test_losses_of_the_memory_are_those_of_plain_images_in_eval_mode():
+    context = trained(clib(Hyperparameters(batch=8)), samples=9).context
+    buffers = {name: value.clone() for name, value in context.network.named_buffers()}
+    losses = context.memory_losses()
+    context.network.eval()
+    pixels = (context.memory.images[:9].float() / 255 - 0.5) / 0.25
+    with torch.no_grad():
+        expected = F.cross_entropy(context.network(pixels), context.memory.labels[:9], reduction="none")
+    torch.testing.assert_close(losses[:9].float(), expected, rtol=1e-4, atol=1e-5)
+    assert losses.dtype == torch.float64
+    assert losses.shape == (16,)
+    assert not losses[9:].any()
+    for name, value in context.network.named_buffers():
+        assert torch.equal(value, buffers[name]), name
+
+
+def test_chunks_do_not_change_answers(monkeypatch):
+    context = trained(clib(Hyperparameters(batch=8))).context
+    images = torch.from_numpy(RNG.integers(0, 256, (130, 1, 8, 8), dtype=np.uint8))
+    whole = context.logits(images)
+    monkeypatch.setattr("iblurry.parts.context.VALUES", 1)  # chunks of 64
+    torch.testing.assert_close(context.logits(images), whole)
+
+
+def test_training_sees_batch_statistics_and_queries_the_running_ones():
+    learner = trained(clib(Hyperparameters(batch=8)))
+    norm = next(m for m in learner.context.network.modules() if isinstance(m, torch.nn.BatchNorm2d))
+    before = norm.running_mean.clone()
+    learner.observe(RNG.integers(0, 256, (1, 8, 8), dtype=np.uint8), 0)
+    assert not torch.equal(norm.running_mean, before)
+    assert not norm.training  # the loss pass came after
+    assert learner.context.network.training == norm.training
+
+
+def test_released_clib_gives_the_head_its_first_rate_after_a_new_class():
+    learner = trained(method("clib-released", Hyperparameters(batch=8)), samples=14)
+    body, head = learner.trainer.optimizer.param_groups
+    assert body["lr"] == head["lr"] == pytest.approx(2.85e-4)  # rounds 11 to 20 are a low phase
+    learner.observe(RNG.integers(0, 256, (1, 8, 8), dtype=np.uint8), 3)
+    assert (body["lr"], head["lr"]) == (pytest.approx(2.85e-4), 3e-4)
+    assert len(trained(clib(Hyperparameters(batch=8)), samples=1).trainer.optimizer.param_groups) == 1

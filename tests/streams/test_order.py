@@ -1,0 +1,298 @@
+"""The i-Blurry order against the rule, the worked numbers and the limits of its randomness."""
+
+import json
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.streams.order import Order, i_blurry
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())["split_counts"]
+CIFAR10 = np.tile(np.arange(10), 5000)
+CIFAR100 = np.tile(np.arange(100), 500)
+
+
+def homes(classes, disjoint, tasks):
+    """The task of each label, written out one class at a time."""
+    alone = [disjoint // tasks + (1 if t < disjoint % tasks else 0) for t in range(tasks)]
+    majors = [0] * tasks
+    for _ in range(classes - disjoint):
+        loads = [a + b for a, b in zip(alone, majors, strict=True)]
+        majors[loads.index(min(loads))] += 1
+    return [t for t in range(tasks) for _ in range(alone[t])] + [t for t in range(tasks) for _ in range(majors[t])]
+
+
+@pytest.mark.parametrize("fact", GOLDEN, ids=lambda f: f"{f['C']}-{f['N']}-{f['M']}-{f['T']}")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_worked_numbers(fact, seed):
+    C, N, M, T = fact["C"], fact["N"], fact["M"], fact["T"]
+    labels = np.tile(np.arange(C), fact["samples_per_class"])
+    mode = "compatible" if (C, N) in {(10, 25), (10, 75)} else "strict"
+    order = i_blurry(labels, tasks=T, disjoint=N, blur=M, seed=seed, mode=mode)
+    counts = order.counts(labels)
+    D, B = fact["disjoint_classes"], fact["blurry_classes"]
+
+    assert sorted(order.indices.tolist()) == list(range(len(labels)))
+    assert order.disjoint == D
+    assert len(order.classes) == D + B
+    assert [len(task) for task in order.tasks] == [fact["task_size"]] * T
+    assert order.ends == tuple(fact["task_size"] * (t + 1) for t in range(T))
+    assert (counts[D:].sum(axis=0) == fact["blurry_samples_per_task"]).all()
+    for label in range(D):
+        expected = np.zeros(T)
+        expected[label // fact["disjoint_per_task"]] = fact["samples_per_class"]
+        assert counts[label].tolist() == expected.tolist()
+    if not B:
+        return
+    per_task = fact["blurry_major_per_task"]
+    assert order.majors(labels)[D:].tolist() == [label // per_task for label in range(B)]
+    k, share = fact["pooled_per_task"], M / 100
+    flow = counts[D:].reshape(T, per_task, T).sum(axis=1)  # from the major task to where they are met
+    away = flow[~np.eye(T, dtype=bool)]
+    assert (np.abs(away - k / T) <= 5 * np.sqrt(k / T) * (1 - 1 / T)).all()
+    own = counts[np.arange(D, D + B), np.arange(B) // per_task]
+    given_by_class = k / per_task  # expected; its variance is that of drawing without replacement
+    spread = given_by_class * ((1 - 1 / T) ** 2 * (1 - 1 / per_task) * (1 - share) + (1 / T) * (1 - 1 / T))
+    assert (np.abs(own - fact["expected_major_count_per_class"]) <= 5 * np.sqrt(spread)).all()
+    assert len(set(own.tolist())) > 1, "counts are drawn, not fixed"
+
+
+def test_five_of_ten_classes_are_met_in_every_task():
+    met = (i_blurry(CIFAR10).counts(CIFAR10) > 0).sum(axis=1)
+    assert met.tolist() == [1] * 5 + [5] * 5
+
+
+def test_samples_of_a_task_come_in_random_order():
+    order = i_blurry(CIFAR100, seed=3)
+    for task in order.tasks:
+        met = CIFAR100[task]
+        p = np.bincount(met, minlength=100) / len(met)
+        same = float((met[1:] == met[:-1]).mean())
+        assert abs(same - (p**2).sum()) < 5 * np.sqrt((p**2).sum() / len(met))
+        early = np.bincount(met[: len(met) // 2], minlength=100)
+        assert (np.abs(early - len(met) / 2 * p) <= 5 * np.sqrt(len(met) * p / 4) + 1).all()
+
+
+def moved(order, labels):
+    major = dict(zip(order.classes, order.majors(labels).tolist(), strict=True))
+    return {int(i) for t, task in enumerate(order.tasks) for i in task if major[int(labels[i])] != t}
+
+
+def test_a_smaller_pool_is_part_of_a_larger_one():
+    few, many = (moved(i_blurry(CIFAR10, blur=m, seed=4), CIFAR10) for m in (10, 30))
+    # All of `few` is in the larger pool, of which 4 in 5 end in another task; fresh draws would share 24 %.
+    assert 0.76 < len(few & many) / len(few) < 0.84
+
+
+def test_tasks_draw_independently():
+    order = i_blurry(CIFAR10, blur=10, seed=1)
+    gone = moved(order, CIFAR10)
+    ranks = [{i // 10 for i in gone if i % 10 == c} for c in order.classes[5:]]
+    for a, b in pairwise(ranks):
+        assert len(a & b) < 80  # about 32 of 400 by chance
+
+
+def test_class_order_depends_on_the_seed_only():
+    base = i_blurry(CIFAR10, seed=5).classes
+    others = [
+        i_blurry(CIFAR10, seed=5, disjoint=0).classes,
+        i_blurry(CIFAR10, seed=5, blur=50, tasks=1).classes,
+        i_blurry(CIFAR10, seed=5, disjoint=75, mode="uneven").classes,
+        i_blurry(CIFAR10, seed=5, blur=0).classes,
+        i_blurry(CIFAR10[:999], seed=5).classes,
+    ]
+    assert all(other == base for other in others)
+    assert len({i_blurry(CIFAR10[:100], seed=s).classes for s in range(20)}) == 20
+
+
+def test_no_blur_and_all_disjoint_are_one_split():
+    expected = i_blurry(CIFAR10, disjoint=100, blur=0, seed=2)
+    assert expected.disjoint == 10
+    assert expected == i_blurry(CIFAR10, disjoint=100, blur=30, seed=2)
+    assert expected == i_blurry(CIFAR10, disjoint=50, blur=0, seed=2)
+    assert expected == i_blurry(CIFAR10, disjoint=75, blur=0, seed=2)  # would not fit, but is never asked to
+    assert expected != i_blurry(CIFAR10, disjoint=100, blur=0, seed=3)
+
+
+def test_everything_pooled_spreads_evenly():
+    counts = i_blurry(CIFAR10, disjoint=0, blur=100).counts(CIFAR10)
+    assert (np.abs(counts - 1000) < 5 * np.sqrt(1000 * 0.8)).all()
+
+
+def test_three_modes_where_it_does_not_fit():
+    with pytest.raises(InputError, match=r"disjoint=75 makes 7.5 of 10 .* nearest that can is 50 or 100, .*'uneven'"):
+        i_blurry(CIFAR10, disjoint=75)
+    uneven = i_blurry(CIFAR10, disjoint=75, mode="uneven")
+    assert uneven.disjoint == 7
+    assert uneven.majors(CIFAR10).tolist() == [0, 0, 1, 1, 2, 3, 4, 2, 3, 4]
+    assert sorted(uneven.indices.tolist()) == list(range(50_000))
+    assert i_blurry(CIFAR10, disjoint=75, mode="compatible") == i_blurry(CIFAR10, disjoint=50)
+
+
+def test_compatible_drops_what_is_left():
+    labels = np.repeat(np.arange(11), [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15])
+    order = i_blurry(labels, tasks=5, disjoint=50, blur=40, mode="compatible")
+    assert order.disjoint == 5
+    assert len(order.classes) == 10  # one class of eleven is left over
+    own = [np.isin(labels, order.classes[5 + t]).sum() for t in range(5)]
+    given = [4 * int(size) // 10 for size in own]
+    kept = [size - k for size, k in zip(own, given, strict=True)]
+    assert sum(given) % 5, "some of the pool is left over too"
+    assert order.counts(labels)[5:].sum(axis=0).tolist() == [keep + sum(given) // 5 for keep in kept]
+
+
+def test_whole_numbers_of_any_type():
+    assert i_blurry(CIFAR10, tasks=np.int64(5), disjoint=np.float32(50), blur=10.0) == i_blurry(
+        CIFAR10.astype(np.uint8)
+    )
+    assert i_blurry(CIFAR10, tasks=5.0) == i_blurry(CIFAR10.tolist())
+
+
+def test_percentages_are_exact():
+    labels = np.repeat(np.arange(3), 10)
+    assert i_blurry(labels, tasks=1, disjoint=Fraction(100, 3)).disjoint == 1
+    assert i_blurry(np.repeat(np.arange(1000), 2), tasks=1, disjoint=0.1).disjoint == 1
+    assert i_blurry(labels, tasks=3, disjoint=0, blur=29) == i_blurry(labels, tasks=3, disjoint=0, blur=Fraction(29))
+    # 29 % of 100 are 29 (0.29 * 100 is less in floating point) and of 107 are 31: 60 pooled, 30 back to either task.
+    order = i_blurry(np.repeat([0, 1], [100, 107]), tasks=2, disjoint=0, blur=29, mode="compatible")
+    assert {len(task) for task in order.tasks} == {100 - 29 + 30, 107 - 31 + 30}
+
+
+@given(
+    sizes=st.lists(st.integers(1, 30), min_size=1, max_size=12),
+    seed=st.integers(-(2**31), 2**63),
+    n=st.integers(0, 100),
+    m=st.one_of(st.integers(0, 100), st.floats(0, 100)),
+    data=st.data(),
+)
+@settings(max_examples=150, deadline=None)
+def test_nothing_is_lost(sizes, seed, n, m, data):
+    tasks = data.draw(st.integers(1, len(sizes)))
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    before = labels.copy()
+    order = i_blurry(labels, tasks=tasks, disjoint=n, blur=m, seed=seed, mode="uneven")
+    D = len(sizes) if n == 100 or m == 0 else len(sizes) * n // 100
+    home = homes(len(sizes), D, tasks)
+
+    assert order == i_blurry(labels, tasks=tasks, disjoint=n, blur=m, seed=seed, mode="uneven")
+    assert (labels == before).all()
+    assert sorted(order.indices.tolist()) == list(range(len(labels)))
+    assert sorted(order.classes) == list(range(len(sizes)))
+    assert order.roles == ("disjoint",) * D + ("blurry",) * (len(sizes) - D)
+    counts = order.counts(labels)
+    for label, c in enumerate(order.classes):
+        assert counts[label].sum() == sizes[c]
+        if label < D:
+            assert counts[label, home[label]] == sizes[c]
+    expected = [sum(sizes[c] for c, h in zip(order.classes, home, strict=True) if h == t) for t in range(tasks)]
+    assert [len(task) for task in order.tasks] == expected
+    fits = len(sizes) == D or (len(sizes) * n) % 100 == 0
+    if fits and len(sizes) % tasks == 0 and D % tasks == 0:
+        assert order == i_blurry(labels, tasks=tasks, disjoint=n, blur=m, seed=seed)
+        if len(set(sizes)) == 1:  # else the pool need not divide by the tasks
+            assert order == i_blurry(labels, tasks=tasks, disjoint=n, blur=m, seed=seed, mode="compatible")
+
+
+@given(st.lists(st.integers(2, 20), min_size=1, max_size=12), st.integers(0, 100), st.integers(0, 90), st.data())
+@settings(max_examples=60, deadline=None)
+def test_compatible_counts(sizes, n, m, data):
+    T, C = data.draw(st.integers(1, len(sizes))), len(sizes)
+    labels = np.repeat(np.arange(C), sizes)
+    order = i_blurry(labels, tasks=T, disjoint=n, blur=m, mode="compatible")
+    whole = 100 if m == 0 else n
+    D = T * (C * whole // (100 * T))
+    assert order.disjoint == D
+    assert len(order.classes) == D + T * ((C - D) // T)
+    assert len(np.unique(order.indices)) == len(order)
+
+
+def test_classes_need_not_be_numbered_without_gaps():
+    order = i_blurry([7, 7, 3, 3, 9, 9, 4, 4], tasks=2)
+    assert sorted(order.classes) == [3, 4, 7, 9]
+
+
+@pytest.mark.parametrize(
+    "change, sentence",
+    [
+        ({"disjoint": -1}, r"disjoint=-1 is outside 0 to 100"),
+        ({"disjoint": 100.5}, r"disjoint=100.5 is outside 0 to 100"),
+        ({"blur": 101}, r"blur=101 is outside 0 to 100; give"),
+        ({"blur": float("nan")}, r"blur=nan is not a percentage; give a number from 0 to 100"),
+        ({"tasks": 0}, r"tasks=0, but 10 classes make 1 to 10 tasks"),
+        ({"tasks": 11, "mode": "uneven"}, r"tasks=11, but 10 classes make 1 to 10 tasks"),
+        ({"tasks": 2.5}, r"tasks=2.5, .* whole number"),
+        ({"tasks": 4}, r"tasks=4 cannot share 10 classes equally; .* \(1, 2, 5, 10\) or the mode 'uneven'"),
+        ({"disjoint": 20}, r"disjoint=20 makes 2 of 10 classes disjoint, .* nearest that can is 0, or"),
+        ({"disjoint": 12.5, "tasks": 1}, r"makes 1.25 of 10 classes disjoint, .* nearest that can is 10, or"),
+    ],
+)
+def test_numbers_that_cannot_be(change, sentence):
+    with pytest.raises(InputError, match=sentence):
+        i_blurry(np.tile(np.arange(10), 5), **change)
+
+
+@pytest.mark.parametrize(
+    "labels, sentence",
+    [([], "at least one"), ([[0, 1]], "shape"), ([0.5], "float64"), (["cat"], "whole"), ([0, -1], "hold -1")],
+)
+def test_labels_that_cannot_be(labels, sentence):
+    with pytest.raises(InputError, match=sentence):
+        i_blurry(labels, tasks=1)
+
+
+def test_an_unknown_mode_gets_a_hint():
+    with pytest.raises(UnknownNameError, match="Did you mean 'uneven'"):
+        i_blurry([0, 1], tasks=1, mode="unevn")
+
+
+def test_the_nearest_share_can_be_typed():
+    with pytest.raises(InputError, match="nearest that can is 0, or"):  # not 33.3333, which is no third
+        i_blurry([0, 1, 2], tasks=1, disjoint=40)
+
+
+@pytest.mark.parametrize(
+    "tasks, classes, disjoint, sentence",
+    [
+        ((), (0,), 0, "at least one task"),
+        (([0], []), (0,), 0, "at least one sample"),
+        (([0, 1], [1]), (0,), 0, "at most once"),
+        (([-1],), (0,), 0, "at most once"),
+        (([0],), (0, 0), 0, "each class once"),
+        (([0],), (0,), 2, "give 0 to 1"),
+    ],
+)
+def test_orders_that_cannot_be(tasks, classes, disjoint, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Order(tuple(np.array(task, dtype=np.int64) for task in tasks), classes, disjoint)
+
+
+def test_an_order_is_a_value():
+    mine = np.array([2, 0])
+    order = Order((mine, np.array([1])), (1, 0), 1)
+    mine[0] = 0
+    assert order.indices.tolist() == [2, 0, 1]
+    assert order.ends == (2, 3)
+    assert len(order) == 3
+    assert order == Order((np.array([2, 0]), np.array([1])), (1, 0), 1)
+    assert order != Order((np.array([2]), np.array([0, 1])), (1, 0), 1)
+    assert order != Order((np.array([2, 0]), np.array([1])), (0, 1), 1)
+    assert order != "order"
+    with pytest.raises(ValueError, match="read-only"):
+        order.tasks[0][0] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        order.indices[0] = 1
+
+
+def test_counts_need_the_labels_of_the_order():
+    order = Order((np.array([2, 0]), np.array([1])), (1, 0), 0)
+    assert order.counts([0, 1, 1]).tolist() == [[1, 1], [1, 0]]
+    with pytest.raises(InputError, match="uses sample 2, but there are 2"):
+        order.counts([0, 1])
+    with pytest.raises(InputError, match="classes it does not name"):
+        order.counts([0, 1, 2])

@@ -1,0 +1,211 @@
+"""Published split sets on a small scale: read by class name and number, written back, refused when they cannot be."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from iblurry.data.dataset import Dataset, Labelled
+from iblurry.errors import DataError, InputError
+from iblurry.streams import published
+from iblurry.streams.order import Order, i_blurry
+
+HERE = Path(__file__).parent / "published"
+TASK0, TASK1 = (HERE / f"toy_split2_n50_m25_rand7_task{t}.json" for t in (0, 1))
+
+
+def labelled(labels):
+    return Labelled(np.zeros((len(labels), 1, 1, 1), dtype=np.uint8), np.asarray(labels, dtype=np.int64))
+
+
+def dataset(name, classes, train, test):
+    return Dataset(name, tuple(classes), labelled(train), labelled(test), mean=(0.5,), std=(0.5,))
+
+
+@pytest.fixture
+def toy():
+    """The n-th sample of class c, both from 0, has the index 4n + c."""
+    return dataset("toy", ("ant", "bee", "cat", "dog"), [0, 1, 2, 3] * 4, [0, 1, 2, 3] * 2)
+
+
+TOY_ORDER = Order(
+    (
+        np.array([4 * 2 + 3, 4 * 1 + 2, 4 * 3 + 2, 4 * 0 + 3, 4 * 3 + 1, 4 * 0 + 2, 4 * 3 + 3, 4 * 2 + 2]),
+        np.array([4 * 0 + 0, 4 * 1 + 1, 4 * 3 + 0, 4 * 1 + 3, 4 * 1 + 0, 4 * 0 + 1, 4 * 2 + 1, 4 * 2 + 0]),
+    ),
+    classes=(2, 0, 3, 1),  # cat, ant, dog, bee
+    disjoint=2,
+)
+
+
+def test_both_path_fields_are_read(toy):
+    assert published.read(HERE, toy, tasks=2, n=50, m=25, seed=7) == TOY_ORDER
+    assert published.read_files([TASK0, TASK1], toy) == TOY_ORDER
+    assert "filepath" in TASK0.read_text()
+    assert "file_name" in TASK1.read_text()
+
+
+def test_a_set_may_lie_in_a_folder_of_its_data_set(toy, tmp_path):
+    shutil.copytree(HERE, tmp_path / "toy")
+    assert published.read(tmp_path, toy, tasks=2, n=50, m=25, seed=7) == TOY_ORDER
+
+
+def test_original_names_count_from_zero():
+    data = dataset("any", ("n01", "n02"), [0, 0, 1, 1], [0])
+    order = published.read_files([HERE / "wnid_split1_n0_m10_rand0_task0.json"], data)
+    assert order.indices.tolist() == [3, 0, 2, 1]
+    assert order.classes == (1, 0)
+    assert order.disjoint == 0  # all lie in one task, but N = 0
+
+
+def test_test_lists_go_by_name(toy):
+    assert published.read_test(HERE / "toy_val.json", toy).tolist() == [3, 3, 0, 2, 1, 2]
+    assert [r["label"] for r in json.loads((HERE / "toy_val.json").read_text())] == [0, 0, 3, 1, 2, 1]
+
+
+def test_names_of_sets():
+    assert published.set_name("cifar10", tasks=5, n=50, m=10, seed=1) == "cifar10_split5_n50_m10_rand1"
+    assert published.set_name("cifar10", tasks=5, n=100, m=10, seed=3) == "cifar10_split5_n100_m0_rand3"
+    assert published.set_name("cifar10", tasks=5, n=50.0, m=0, seed=3) == "cifar10_split5_n100_m0_rand3"
+    assert published.set_name("own", tasks=4, n=12.5, m=0.5, seed=0) == "own_split4_n12.5_m0.5_rand0"
+    assert published.set_name("own", tasks=4, n=1e-5, m=100.0, seed=0) == "own_split4_n0.00001_m100_rand0"
+
+
+@pytest.mark.parametrize("n, m", [(100, 10), (100, 0), (50, 0), (0, 0)])
+def test_no_blurry_classes_means_the_disjoint_files(toy, tmp_path, n, m):
+    order = i_blurry(toy.train.labels, tasks=2, disjoint=n, blur=m)
+    published.export(order, toy, tmp_path, seed=1, n=n, m=m)
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "toy_split2_n100_m0_rand1_task0.json", "toy_split2_n100_m0_rand1_task1.json", "toy_val.json",
+    }  # fmt: skip
+    assert published.read(tmp_path, toy, tasks=2, n=n, m=m, seed=1) == order
+
+
+def change(tmp_path, edit):
+    """A copy of the toy set with the second file changed."""
+    records = json.loads(TASK1.read_text())
+    edit(records)
+    path = tmp_path / TASK1.name
+    path.write_text(json.dumps(records))
+    return [TASK0, path]
+
+
+@pytest.mark.parametrize(
+    "edit, sentence",
+    [
+        (lambda r: r[2].update(klass="eel"), r"task1.json, record 2: the class 'eel' .* not among the 4 classes"),
+        (lambda r: r[2].pop("klass"), r"record 2: the class None"),
+        (
+            lambda r: r[3].update(file_name="train/dog/0005.png"),
+            r"record 3: train/dog/0005.png is not among the 4 .*'dog'",
+        ),
+        (lambda r: r[3].update(file_name="train/dog/0000.png"), r"record 3: train/dog/0000.png is not among the 4"),
+        (lambda r: r[0].update(file_name="train/ant/0002.png"), r"record 4: train/ant/0002.png was listed before"),
+        (lambda r: r[3].update(file_name="train/dog/0001.png"), r"record 3: train/dog/0001.png was listed before"),
+        (lambda r: r[1].update(file_name="train/cat/0002.png"), r"record 1: the path is 'train/cat/0002.png'"),
+        (lambda r: r[1].update(file_name="test/bee/0002.png"), r"record 1: the path is 'test/bee/0002.png'"),
+        (lambda r: r[1].update(file_name="train/bee/x2.png"), r"record 1: the path is 'train/bee/x2.png'"),
+        (lambda r: r[1].update(file_name="train/bee/bee_2.png"), r"record 1: the path is"),
+        (lambda r: r[1].pop("file_name"), r"record 1: the path is None"),
+        (lambda r: r[5].update(label=0), r"record 5: the label of 'bee' is 0; .*elsewhere 3"),
+        (lambda r: r[5].pop("label"), r"record 5: the label of 'bee' is None"),
+        (lambda r: [one.update(label=4) for one in r if one["klass"] == "ant"], r"labels \[0, 2, 3, 4\]; .* 0 to 3"),
+        (lambda r: r.insert(0, "ant"), r"record 0: 'ant' is not a record"),
+        (lambda r: r.clear(), r"task1.json must hold a JSON list of at least one record"),
+    ],
+)
+def test_records_that_cannot_be(toy, tmp_path, edit, sentence):
+    with pytest.raises(DataError, match=sentence):
+        published.read_files(change(tmp_path, edit), toy)
+
+
+@pytest.mark.parametrize("text", ["[{", "", "{}", "3", "\udcff"])
+def test_files_that_are_no_lists(toy, tmp_path, text):
+    path = tmp_path / TASK1.name
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(DataError, match=r"task1.json (is not JSON|must hold a JSON list)"):
+        published.read_files([TASK0, path], toy)
+    with pytest.raises(DataError, match=r"task1.json"):
+        published.read_test(path, toy)
+
+
+def test_files_that_are_not_there(toy, tmp_path):
+    shutil.copy(TASK0, tmp_path)
+    with pytest.raises(
+        DataError, match=r"has no toy_split2_n50_m25_rand7_task1.json; .*begin there: toy_split2_n50_m25"
+    ):
+        published.read(tmp_path, toy, tasks=2, n=50, m=25, seed=7)
+    with pytest.raises(DataError, match=r"has no toy_split2_n0_m25_rand7_task0.json"):
+        published.read(tmp_path, toy, tasks=2, n=0, m=25, seed=7)
+    with pytest.raises(DataError, match=r"cannot be read"):
+        published.read_test(tmp_path / "toy_val.json", toy)
+    with pytest.raises(DataError, match=r"come as tasks \[1, 0\]"):
+        published.read_files([TASK1, TASK0], toy)
+    with pytest.raises(InputError, match="No task files"):
+        published.read_files([], toy)
+    with pytest.raises(InputError, match="tasks=0"):
+        published.read(tmp_path, toy, tasks=0, n=50, m=25, seed=7)
+
+
+def test_test_list_of_another_data_set(toy):
+    with pytest.raises(DataError, match=r"toy_val.json, record 0: the class 'dog'"):
+        published.read_test(HERE / "toy_val.json", dataset("toy", ("ant", "bee"), [0, 1], [0]))
+
+
+@given(
+    sizes=st.lists(st.integers(1, 8), min_size=1, max_size=8),
+    seed=st.integers(0, 99),
+    n=st.one_of(st.integers(0, 100), st.integers(0, 10_000).map(lambda hundredths: hundredths / 100)),
+    m=st.integers(0, 100),
+    data=st.data(),
+)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_written_is_read_back(tmp_path, sizes, seed, n, m, data):
+    name = data.draw(st.sampled_from(["own", "tinyimagenet"]))
+    labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    own = dataset(name, [f"class {c}/{c}" for c in range(len(sizes))], labels, [0])
+    tasks = data.draw(st.integers(1, len(sizes)))
+    order = i_blurry(labels, tasks=tasks, disjoint=n, blur=m, seed=seed, mode="uneven")
+    written = published.export(order, own, tmp_path, seed=seed, n=n, m=m)
+    assert len(written) == tasks + 1
+    assert published.read(tmp_path, own, tasks=tasks, n=n, m=m, seed=seed) == order
+
+
+@pytest.mark.parametrize("classes, n", [(10, 75), (11, 95), (14, 75), (450, 23)])
+def test_an_order_with_classes_dropped_is_named_by_what_is_left(tmp_path, classes, n):
+    labels = np.repeat(np.arange(classes), 20)
+    own = dataset("own", [str(c) for c in range(classes)], labels, [0])
+    order = i_blurry(labels, tasks=5, disjoint=n, blur=50, mode="compatible")
+    with pytest.raises(InputError, match=rf"n={n} with m=50 does not name .* give n="):
+        published.export(order, own, tmp_path, seed=1, n=n, m=50)
+    fitting = published.fitting_n(order)
+    published.export(order, own, tmp_path, seed=1, n=fitting, m=50)
+    assert published.read(tmp_path, own, tasks=5, n=fitting, m=50, seed=1) == order
+
+
+def test_files_look_like_the_published_ones(toy, tmp_path):
+    published.export(TOY_ORDER, toy, tmp_path / "new", seed=7, n=50, m=25)
+    for file, original in ((f.name, json.loads(f.read_text())) for f in (TASK0, TASK1)):
+        renamed = [{"file_name" if key == "filepath" else key: v for key, v in one.items()} for one in original]
+        assert json.loads((tmp_path / "new" / file).read_text()) == renamed
+    test = json.loads((tmp_path / "new" / "toy_val.json").read_text())
+    assert [one["file_name"] for one in test] == [f"test/{k}/{i:04d}.png" for i in (1, 2) for k in toy.classes]
+
+
+def test_the_one_set_published_unshuffled_is_shuffled(tmp_path):
+    own = dataset("cifar100", [str(c) for c in range(10)], np.repeat(np.arange(10), 20), [0])
+    listing = Order(tuple(np.arange(200).reshape(5, 40)), tuple(range(10)), 10)
+    published.export(listing, own, tmp_path, seed=1, n=100, m=0)
+    order = published.read(tmp_path, own, tasks=5, n=100, m=0, seed=1)
+    assert [sorted(task.tolist()) for task in order.tasks] == np.arange(200).reshape(5, 40).tolist()
+    for task in order.tasks:
+        assert (np.diff(own.train.labels[task]) != 0).sum() > 8
+    assert order == published.read(tmp_path, own, tasks=5, n=100, m=0, seed=1)
+    published.export(listing, own, tmp_path, seed=2, n=100, m=0)
+    assert published.read(tmp_path, own, tasks=5, n=100, m=0, seed=2) == listing
+    published.export(order, own, tmp_path, seed=1, n=100, m=0)
+    assert published.read(tmp_path, own, tasks=5, n=100, m=0, seed=1) == order

@@ -1,0 +1,82 @@
+"""Published split files themselves, where a copy lies beside the checkout."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iblurry.data.dataset import Dataset, Labelled
+from iblurry.errors import DataError
+from iblurry.streams import published
+
+ROOT = Path(__file__).resolve().parents[2]
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+@pytest.fixture(scope="module")
+def material():
+    found = next(ROOT.parent.glob("*/published_splits.json"), None)
+    if found is None:
+        pytest.skip("no copy of the published split sets beside the checkout")
+    return found
+
+
+@pytest.fixture(scope="module")
+def cifar10():
+    """Its labels, in turn, and images of one pixel: an order is about labels only."""
+    parts = [
+        Labelled(np.zeros((10 * each, 1, 1, 1), dtype=np.uint8), np.tile(np.arange(10), each)) for each in (5000, 1000)
+    ]
+    return Dataset("cifar10", CIFAR10, *parts, mean=(0.5,), std=(0.5,))
+
+
+def test_the_whole_published_set(material, cifar10):
+    facts = json.loads(material.read_text())["splits"]["cifar10_split5_n50_m10_rand1"]
+    order = published.read(material.parent / "splits", cifar10, tasks=5, n=50, m=10, seed=1)
+    labels = cifar10.train.labels
+    counts = order.counts(labels)
+
+    assert sorted(order.indices.tolist()) == list(range(50_000))
+    assert [len(task) for task in order.tasks] == [10_000] * 5
+    assert (counts.sum(axis=1) == 5000).all()
+    assert [CIFAR10[c] for c in order.classes] == facts["label_order"]
+    assert order.disjoint == 5
+    assert counts.tolist() == facts["counts_by_label_and_task"]
+    assert order.majors(labels).tolist() == [0, 1, 2, 3, 4] * 2
+
+    met, first = np.unique(labels[order.indices], return_index=True)
+    exposed = sorted(zip((first + 1).tolist(), [CIFAR10[c] for c in met], strict=True))
+    assert [name for _, name in exposed] == facts["exposure_order"]
+    assert " ".join(name for _, name in exposed) == "deer ship horse airplane automobile frog cat dog truck bird"
+    assert [at for at, _ in exposed] == [1, 2, 25, 62, 100, 111, 10002, 20002, 30001, 40001]
+    golden = json.loads((ROOT / "tests" / "golden.json").read_text())["first_evaluations_cifar10_n50_m10"]["rand1"]
+    assert [sum(at <= n for at, _ in exposed) for n in (100, 200, 300)] == golden
+
+    deer = CIFAR10.index("deer")
+    assert order.indices[0] == np.flatnonzero(labels == deer)[1743 - 1]  # train/deer/1743.png
+
+
+def test_the_published_set_survives_a_round_trip(material, cifar10, tmp_path):
+    order = published.read(material.parent / "splits", cifar10, tasks=5, n=50, m=10, seed=1)
+    published.export(order, cifar10, tmp_path, seed=1, n=50, m=10)
+    assert published.read(tmp_path, cifar10, tasks=5, n=50, m=10, seed=1) == order
+
+
+def test_the_published_test_list(material, cifar10):
+    path = material.parent / "splits" / "cifar10_val.json"
+    classes = published.read_test(path, cifar10)
+    assert np.bincount(classes).tolist() == [1000] * 10
+    first = json.loads(path.read_text())[0]
+    assert (first["klass"], first["label"]) == ("truck", 0)
+    assert classes[0] == CIFAR10.index("truck")
+
+
+def test_one_file_of_another_set(material, cifar10):
+    file = material.parent / "splits" / "cifar10_split5_n0_m10_rand1_task0.json"
+    facts = json.loads(material.read_text())["splits"]["cifar10_split5_n0_m10_rand1"]
+    order = published.read_files([file], cifar10)
+    assert [CIFAR10[c] for c in order.classes] == facts["label_order"]
+    assert order.counts(cifar10.train.labels)[:, 0].tolist() == [row[0] for row in facts["counts_by_label_and_task"]]
+    with pytest.raises(DataError, match=r"has no cifar10_split5_n0_m10_rand1_task1.json"):
+        published.read(file.parent, cifar10, tasks=5, n=0, m=10, seed=1)

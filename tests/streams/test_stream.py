@@ -1,0 +1,85 @@
+"""The stream hands over the order's samples, one by one, from wherever it is put."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iblurry.data.dataset import Dataset, Labelled
+from iblurry.errors import InputError
+from iblurry.streams.order import Order, i_blurry
+from iblurry.streams.stream import Stream, StreamItem
+
+LABELS = np.array([0, 1, 2, 1, 0, 2, 2], dtype=np.int64)
+IMAGES = np.arange(7 * 3 * 2 * 2, dtype=np.uint8).reshape(7, 3, 2, 2)
+ORDER = Order((np.array([4, 1, 0]), np.array([6]), np.array([2, 5, 3])), (0, 1, 2), 0)
+
+
+@pytest.fixture
+def stream():
+    part = Labelled(IMAGES, LABELS)
+    return Stream(Dataset("seven", ("ant", "bee", "cat"), part, part, (0.5,) * 3, (0.5,) * 3), ORDER)
+
+
+def test_samples_in_order(stream):
+    samples = list(stream)
+    assert [s.index for s in samples] == [4, 1, 0, 6, 2, 5, 3]
+    assert [s.label for s in samples] == ["ant", "bee", "ant", "cat", "cat", "cat", "bee"]
+    assert [s.task for s in samples] == [0, 0, 0, 1, 2, 2, 2]
+    assert [s.last_of_task for s in samples] == [False, False, True, True, False, False, True]
+    assert all((s.image == IMAGES[s.index]).all() and s.image.shape == (3, 2, 2) for s in samples)
+    first = samples[0]
+    assert isinstance(first, StreamItem)
+    assert [type(field) for field in first[1:]] == [str, int, int, bool]
+
+
+def test_position_counts_what_was_handed_over(stream):
+    assert (len(stream), stream.position) == (7, 0)
+    for sample in stream:
+        if sample.index == 0:
+            break
+    assert stream.position == 3
+    assert [s.index for s in stream] == [6, 2, 5, 3]
+    assert stream.position == 7
+    assert list(stream) == []
+
+
+def test_seek_during_iteration(stream):
+    met = []
+    for sample in stream:
+        met.append(sample.index)
+        if len(met) == 2:
+            stream.seek(5)
+    assert met == [4, 1, 5, 3]
+
+
+@pytest.mark.parametrize("position", range(8))
+def test_seek_anywhere(stream, position):
+    whole = [s[1:] for s in stream]
+    stream.seek(position)
+    assert stream.position == position
+    assert [s[1:] for s in stream] == whole[position:]
+
+
+@pytest.mark.parametrize("position", [-1, 8])
+def test_seek_outside(stream, position):
+    with pytest.raises(InputError, match=rf"cannot go to {position}; it has 7 samples: give 0 to 7"):
+        stream.seek(position)
+    assert stream.position == 0
+
+
+def test_an_order_of_other_data(stream):
+    with pytest.raises(InputError, match=r"uses sample 7, but 'seven' has 7 training samples"):
+        Stream(stream.dataset, Order((np.array([0, 7]),), (0,), 0))
+
+
+@given(st.integers(1, 4), st.integers(0, 40), st.integers(0, 5))
+@settings(max_examples=20, deadline=None)
+def test_the_last_of_each_task_ends_it(tasks, position, seed):
+    labels = np.arange(40, dtype=np.int64) % 4
+    part = Labelled(np.zeros((40, 1, 1, 1), dtype=np.uint8), labels)
+    order = i_blurry(labels, tasks=tasks, blur=30, seed=seed, mode="uneven")
+    stream = Stream(Dataset("forty", ("a", "b", "c", "d"), part, part, (0.5,), (0.5,)), order)
+    stream.seek(position)
+    ends = [stream.position for sample in stream if sample.last_of_task]
+    assert ends == [end for end in order.ends if end > position]
