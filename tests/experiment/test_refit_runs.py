@@ -46,7 +46,7 @@ def crash():
 @pytest.fixture(autouse=True)
 def _looks_at_every_update(monkeypatch):
     """A clock that leaps: every look is due."""
-    from iblurry.experiment import run_loop
+    from iblurry.experiment import checkpointer, run_loop
 
     class Leaping:
         now = 0.0
