@@ -77,7 +77,7 @@ class Refitter:
         if self.trainer is not None and self._began == now:
             return self.trainer
         assert self.training is not None, "a method whose readout refits says how"
-        rng = self.online.context.rng.scoped(f"refit at {now}")
+        rng = self.online.context.rng.fork(f"refit at {now}")
         network = self._fresh_network(rng) if fresh else self.online.context.network
         spent = ComputeCounter() if fresh else self.online.context.spent
         context = dataclasses.replace(self.online.context, network=network, rng=rng, updates=0, refit=None, spent=spent)

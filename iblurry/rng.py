@@ -1,4 +1,4 @@
-"""Random numbers as a pure function of (seed, purpose, step): nothing random is stored, nothing drifts."""
+"""Counter-based random numbers: a pure function of (seed, purpose, step), so there is no generator state to save."""
 
 from __future__ import annotations
 
@@ -11,26 +11,36 @@ BLOCK = 4096  # uniforms made at once per purpose: a call costs a slice, not a g
 
 
 class Rng:
-    """Uniforms by counter, from Philox 4x64-10 keyed by (seed, purpose).
+    """Uniform numbers from Philox 4x64-10 keyed by (seed, purpose) and indexed by step.
 
     The n uniforms of step k lie at counters (k*ceil(n/4) + i, n), so a block of many steps is one call and asking for
-    another n gives other numbers.
+    another n gives other numbers. In every method `purpose` is a free string that says what the numbers are for, and
+    `step` a counter of the caller's: the same pair always gives the same numbers.
 
     Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 
+    Parameters
+    ----------
+    seed : int
+        Taken modulo 2**64.
+    scope : str, default ""
+        Put before every purpose; see `fork`.
+
+    Examples
+    --------
     >>> rng = Rng(seed=1)
-    >>> bool((rng.table("crop", step=7, n=3) == Rng(seed=1).table("crop", step=7, n=3)).all())
+    >>> bool((rng.uniforms("crop", step=7, n=3) == Rng(seed=1).uniforms("crop", step=7, n=3)).all())
     True
     """
 
     def __init__(self, seed: int, scope: str = "") -> None:
         self.seed = int(seed)
-        self.scope = scope  # goes before every purpose
+        self.scope = scope
         self._keys: dict[str, NDArray[np.uint64]] = {}
         self._blocks: dict[tuple[str, int], tuple[int, NDArray[np.float64]]] = {}  # the block last used, per purpose
 
-    def table(self, purpose: str, step: int, n: int) -> NDArray[np.float64]:
-        """The n uniforms in [0, 1) that belong to this purpose at this step; do not write into them."""
+    def uniforms(self, purpose: str, step: int, n: int) -> NDArray[np.float64]:
+        """The n uniforms in [0, 1) of this purpose at this step: a view of a cached block, not to be written to."""
         block, row = self.block(purpose, step, n)
         uniforms: NDArray[np.float64] = block[row]
         return uniforms
@@ -47,24 +57,24 @@ class Rng:
 
     def permutation(self, purpose: str, step: int, n: int) -> NDArray[np.int64]:
         """A uniformly random order of range(n)."""
-        return np.argsort(self.table(purpose, step, n), kind="stable")
+        return np.argsort(self.uniforms(purpose, step, n), kind="stable")
 
-    def distinct(self, purpose: str, step: int, n: int, among: int) -> list[int]:
-        """n different whole numbers below `among`, uniformly (a partial Fisher-Yates shuffle)."""
+    def sample_without_replacement(self, purpose: str, step: int, n: int, population: int) -> list[int]:
+        """n different integers of range(population), uniformly (a partial Fisher-Yates shuffle)."""
         moved: dict[int, int] = {}
         chosen = []
-        for i, u in enumerate(self.table(purpose, step, n).tolist()):
-            j = i + int(u * (among - i))
+        for i, u in enumerate(self.uniforms(purpose, step, n).tolist()):
+            j = i + int(u * (population - i))
             chosen.append(moved.get(j, j))
             moved[j] = moved.get(i, i)
         return chosen
 
-    def below(self, purpose: str, step: int, among: int) -> int:
-        """One whole number below `among`, uniformly."""
-        return int(self.table(purpose, step, 1)[0] * among)
+    def integer(self, purpose: str, step: int, high: int) -> int:
+        """One integer of range(high), uniformly."""
+        return int(self.uniforms(purpose, step, 1)[0] * high)
 
-    def scoped(self, scope: str) -> Rng:
-        """Dice for a work of its own: the same purposes and steps give other numbers."""
+    def fork(self, scope: str) -> Rng:
+        """A generator whose purposes and steps give other numbers than this one's."""
         return Rng(self.seed, f"{self.scope}{scope}: ")
 
     def _draw(self, purpose: str, *, first: int, steps: int, n: int) -> NDArray[np.float64]:

@@ -104,7 +104,7 @@ def test_what_is_learnt_is_what_a_plain_loop_learns(samples, questions):
     """GDumb's refit against ten lines of PyTorch; without crops, mirrors and mixing there is nothing else to it."""
     learner = fed(REFITS["gdumb"], samples, augment=Augment(pad=0, flip=False, cutmix=0.0), network="mlp")
     asked = learner.logits(questions)
-    rng = Rng(1).scoped("refit at 40")
+    rng = Rng(1).fork("refit at 40")
     plain = _fresh(learner, rng)
     rows, memory = learner.context.memory.size, learner.context.memory
     optimizer = torch.optim.SGD(plain.parameters(), 0.005, momentum=0.9, weight_decay=1e-4, nesterov=True)

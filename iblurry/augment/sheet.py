@@ -62,11 +62,11 @@ def contact_sheet(images: Images, rng: Rng) -> Image:
 def _operation(name: str, images: Images, rng: Rng) -> Row:
     strengths = magnitudes(*images.shape[2:]).get(name)
     if strengths is None:
-        chosen = images[[rng.below(f"sheet {name}", i, len(images)) for i in range(BINS // 2)]].repeat(2, axis=0)
+        chosen = images[[rng.integer(f"sheet {name}", i, len(images)) for i in range(BINS // 2)]].repeat(2, axis=0)
         captions = ["before", "after"] * (BINS // 2)
         image_ops = [ImageOp("Identity"), ImageOp(name)] * (BINS // 2)
     else:
-        chosen = images[[rng.below(f"sheet {name}", 0, len(images))] * (BINS + 1)]
+        chosen = images[[rng.integer(f"sheet {name}", 0, len(images))] * (BINS + 1)]
         signs = range(1 - BINS, BINS, 2) if name in SIGNED else range(BINS)
         values = [strengths[abs(at)] * (-1 if at < 0 else 1) for at in signs]
         captions = ["", *(f"{value:.3g}" for value in values)]
@@ -78,9 +78,9 @@ def _operation(name: str, images: Images, rng: Rng) -> Row:
 
 def _policy(name: str, images: Images, rng: Rng) -> Row:
     """Ten draws for one image."""
-    chosen = images[[rng.below(f"sheet {name}", 0, len(images))] * (BINS + 1)]
+    chosen = images[[rng.integer(f"sheet {name}", 0, len(images))] * (BINS + 1)]
     auto = AutoAugment(name, images.shape[1:])
-    numbers = auto.draw(rng.table(f"sheet draws {name}", 0, DRAWS * BINS).reshape(DRAWS, BINS))
+    numbers = auto.draw(rng.uniforms(f"sheet draws {name}", 0, DRAWS * BINS).reshape(DRAWS, BINS))
     numbers = np.concatenate([np.zeros((2, 1), dtype=np.int64), numbers], axis=1)
     return Row(name, auto(torch.from_numpy(chosen), torch.from_numpy(numbers), None).numpy(), [""] * (BINS + 1))
 

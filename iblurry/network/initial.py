@@ -18,7 +18,7 @@ def initialise(body: nn.Module, rng: Rng, *, step: int = 0) -> None:
     Convolutions: Kaiming normal, fan-out, ReLU gain. Batch norm: weight 1, bias 0, fresh statistics.
     Linear layers: uniform in ±1/sqrt(inputs).
     """
-    high, low = rng.table("network", step, 2).tolist()
+    high, low = rng.uniforms("network", step, 2).tolist()
     generator = torch.Generator().manual_seed((int(high * 2**32) << 31) | int(low * 2**31))  # 63 bits
     for module in body.modules():
         if isinstance(module, nn.Conv2d):
@@ -53,4 +53,4 @@ def fresh_weight(rng: Rng, row: int, rows: int, features: int) -> Tensor:
 
 
 def _uniform(rng: Rng, purpose: str, *, step: int, n: int, bound: float) -> Tensor:
-    return torch.from_numpy(((2 * rng.table(purpose, step, n) - 1) * bound).astype(np.float32))
+    return torch.from_numpy(((2 * rng.uniforms(purpose, step, n) - 1) * bound).astype(np.float32))

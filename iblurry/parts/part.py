@@ -90,7 +90,9 @@ class Part(ABC):
 
         On the host, from the dice of the bench under this purpose.
         """
-        return self.context.rng.distinct(purpose, step, min(self.rows_per_update, size), among=size)
+        return self.context.rng.sample_without_replacement(
+            purpose, step, min(self.rows_per_update, size), population=size
+        )
 
     def holds(self, budget: int) -> int:
         """How many samples of a budget it keeps outside the memory."""

@@ -22,7 +22,7 @@ def test_each_step_gets_its_own_row():
     for step in (0, 7, 500, 6, 501):
         for n in (16, 50):
             n_back, first = blocks.at(rng, "augment", step, n=n, uniforms=4 * n + 4)
-            assert (n_back, first) == (n, Rng(3).table("augment", step, 4 * n + 4)[0])
+            assert (n_back, first) == (n, Rng(3).uniforms("augment", step, 4 * n + 4)[0])
 
 
 def test_alternating_sizes_and_purposes_do_not_throw_again():

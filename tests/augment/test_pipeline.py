@@ -42,7 +42,7 @@ def test_training_crops_flips_normalises_and_mixes(images):
     pad, rng, made, mixes = 3, Rng(4), pipeline(pad=3), 0
     for step in range(20):
         params = made.draw_params(rng, step, 16)
-        u = Rng(4).table("augment", step, 68)
+        u = Rng(4).uniforms("augment", step, 68)
         expected = np.empty(images.shape)
         for i, image in enumerate(images.numpy()):
             padded = np.pad(image, ((0, 0), (pad, pad), (pad, pad)))
@@ -69,7 +69,7 @@ def test_a_policy_comes_after_the_flip_and_before_the_mix(images, policy):
     for step in range(15):
         params, plain = made.draw_params(rng, step, 16), pipeline().draw_params(Rng(4), step, 16)
         assert torch.equal(params.table, plain.table)  # all else is the same
-        numbers = torch.from_numpy(auto.draw(Rng(4).table("augment policy", step, 80).reshape(5, 16)))
+        numbers = torch.from_numpy(auto.draw(Rng(4).uniforms("augment policy", step, 80).reshape(5, 16)))
         assert torch.equal(params.image_ops, numbers)
         varied = normalised(auto(crop_flip(images, params.places), numbers, None))
         np.testing.assert_allclose(made.vary(images, params).numpy(), varied, atol=1e-6)

@@ -24,7 +24,9 @@ def test_scores_are_one_plus_the_largest_cosine(make_bench, offer):
     for i, label in enumerate([1, 0, 2], start=1):
         memory = part.context.memory
         batches = [
-            part.context.rng.distinct("diverse rows", (memory.offered + 1) * 3 + b, min(2, i), among=i)
+            part.context.rng.sample_without_replacement(
+                "diverse rows", (memory.offered + 1) * 3 + b, min(2, i), population=i
+            )
             for b in range(3)
         ]
         theirs = [gradient(part.context, memory.images[rows], memory.labels[rows]) for rows in batches]

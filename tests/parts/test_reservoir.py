@@ -34,9 +34,9 @@ def test_golden_walk(golden):
     assert list(draws.values()) == case["draws"]
 
     class Loaded(Rng):
-        def below(self, purpose, step, among):
-            assert step == among
-            return draws[among]
+        def integer(self, purpose, step, high):
+            assert step == high
+            return draws[high]
 
     assert walk(case["K"], case["n"], Loaded(0)) == case["final_memory"]
 

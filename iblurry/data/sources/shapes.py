@@ -71,7 +71,7 @@ def _kind(label: int) -> tuple[int, str]:
 def _draw(rng: Rng, purpose: str, step: int, label: int, size: int, channels: int, noise: float) -> NDArray[np.uint8]:
     """(CHUNK, channels, size, size): the shape over its ground, then noise."""
     round_, kind = _kind(label)
-    chances = rng.table(purpose, step, CHUNK * 8).reshape(8, CHUNK, 1, 1)
+    chances = rng.uniforms(purpose, step, CHUNK * 8).reshape(8, CHUNK, 1, 1)
     dx, dy, turn, scale, phase, ink, paper, hue = (chances - 0.5).astype(np.float32)  # each in [-0.5, 0.5)
 
     axis = (np.arange(size, dtype=np.float32) + 0.5) * 2 / size - 1
@@ -87,7 +87,7 @@ def _draw(rng: Rng, purpose: str, step: int, label: int, size: int, channels: in
     grey = (ground + inside * (top - ground))[:, None]
     if channels == 3:
         grey = grey * _tint(inside, round_, hue)
-    blur = rng.table(f"{purpose} noise", step, grey.size).reshape(grey.shape) - 0.5
+    blur = rng.uniforms(f"{purpose} noise", step, grey.size).reshape(grey.shape) - 0.5
     pixels = grey + noise * math.sqrt(12) * blur.astype(np.float32)  # a uniform has variance 1/12
     image_bytes: NDArray[np.uint8] = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
     return image_bytes

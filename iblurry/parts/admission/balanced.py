@@ -16,5 +16,5 @@ class Balanced(Fullest):
 
     def pick(self, label: int) -> Tensor:
         memory = self.context.memory
-        nth = self.context.rng.below("balanced", step=memory.offered, among=self.counts[label])
+        nth = self.context.rng.integer("balanced", step=memory.offered, high=self.counts[label])
         return (memory.members(label).cumsum(0) > nth).to(torch.uint8).argmax(0, keepdim=True)

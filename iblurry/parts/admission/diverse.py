@@ -50,7 +50,9 @@ class Diverse(Admission):
             return
         count = min(self.size, memory.size)
         drawn = [
-            rng.distinct("diverse rows", memory.offered * self.batches + i, count, among=memory.size)
+            rng.sample_without_replacement(
+                "diverse rows", memory.offered * self.batches + i, count, population=memory.size
+            )
             for i in range(self.batches)
         ]
         self.score(sample.images, sample.labels, self.context.engine.to_device(torch.tensor(drawn)))
@@ -58,7 +60,7 @@ class Diverse(Admission):
     def choose_row(self, sample: Sample) -> Tensor:
         memory = self.context.memory
         draw = self.context.engine.to_device(
-            torch.from_numpy(self.context.rng.table("diverse", memory.offered, 2).copy())
+            torch.from_numpy(self.context.rng.uniforms("diverse", memory.offered, 2).copy())
         )
         row, score = in_proportion(self.similarity[:-1], draw[:1])
         gives_way = (self.newcomer < 1) & (draw[1:] < score / (score + self.newcomer))

@@ -18,5 +18,5 @@ class Reservoir(Admission):
 
     def choose_row(self, sample: Sample) -> Tensor:
         memory = self.context.memory
-        row = self.context.rng.below("reservoir", step=memory.offered, among=memory.offered)
+        row = self.context.rng.integer("reservoir", step=memory.offered, high=memory.offered)
         return memory.row(min(row, memory.capacity))  # the row after the last is the discard row

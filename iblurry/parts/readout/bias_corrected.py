@@ -88,7 +88,9 @@ class BiasCorrected(Readout):
             places = [i for i, owner in enumerate(self.owners) if owner == other]
             excess = max(0, len(places) - quota)
             step = label * self.context.network.rows + other
-            for i in self.context.rng.distinct("validation cut", step, excess, among=len(places)):
+            for i in self.context.rng.sample_without_replacement(
+                "validation cut", step, excess, population=len(places)
+            ):
                 self.owners[places[i]] = -1
 
     def takes(self, sample: Sample) -> bool:
