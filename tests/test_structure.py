@@ -14,7 +14,7 @@ import iblurry
 ROOT = Path(iblurry.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 LAYERS = [  # imports only go up this list
-    ["errors", "version", "rng", "web"],
+    ["errors", "files", "version", "rng", "web"],
     ["data", "augment", "network"],
     ["streams", "memory", "engine"],
     ["parts"],

@@ -58,7 +58,7 @@ def figure(
     curves: accuracy to samples seen. sweep: a metric over what the study varies. bars: a metric per method, every seed
     on it. rates: learning rates. forgetting: classes one by one. composition: what the memory holds.
     """
-    from iblurry.data.sources.writing import replacing
+    from iblurry.files import replacing
     from iblurry.studies.figures.kinds import check, draw, usual_kind
     from iblurry.studies.study import found
 

@@ -34,7 +34,7 @@ def report(runs: Path, out: Path, title: str | None, name: str | None, modules: 
     check_folder(out.parent, f"--out {out}")
     import_own(modules)
 
-    from iblurry.data.sources.writing import replacing
+    from iblurry.files import replacing
     from iblurry.studies.catalogue import study_named
     from iblurry.studies.report.data import contents
     from iblurry.studies.report.page import page

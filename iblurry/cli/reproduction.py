@@ -44,7 +44,7 @@ def reproduction(results: Path, out: Path, notes: Path | None, modules: tuple[st
         raise InputError(f"--notes {notes}: there is no such file; write it, or leave --notes out.")
     import_own(modules)
 
-    from iblurry.data.sources.writing import replacing
+    from iblurry.files import replacing
     from iblurry.studies.collect import collected
     from iblurry.studies.compare import compare
     from iblurry.studies.reproduction import draw, page

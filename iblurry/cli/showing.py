@@ -22,7 +22,7 @@ LEGEND = 80  # characters of a name that fit below a figure
 
 def show_results(results: Sequence[Result], figures: Sequence[Path], *, as_json: bool) -> None:
     """The figure into its files; the table, the names of the figures and of the runs to standard output."""
-    from iblurry.data.sources.writing import replacing
+    from iblurry.files import replacing
     from iblurry.studies.run_figure import curves
     from iblurry.studies.run_rows import grouped, settings
     from iblurry.studies.run_table import caption, render, rows, to_json

@@ -69,7 +69,7 @@ def table(
     form = _form("json" if as_json and form is None else form, as_json, out)
     import_own(modules)
 
-    from iblurry.data.sources.writing import replacing
+    from iblurry.files import replacing
     from iblurry.studies.formats import FORMATS as WRITERS
     from iblurry.studies.significance import pairs as compare
     from iblurry.studies.table import tabulate

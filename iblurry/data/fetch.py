@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from iblurry.data.load import SOURCES, Source, data_home, import_local, stored
-from iblurry.data.sources.writing import saying_where
 from iblurry.errors import DataError, InputError, UnknownNameError
+from iblurry.files import write_errors
 
 CHUNK = 1 << 16
 PATIENCE = 30  # seconds without a byte
@@ -44,7 +44,7 @@ def download(url: str, target: Path, *, md5: str, remedy: str) -> None:
     if target.exists() and _md5(target) == md5:
         return
     part = target.with_name(target.name + ".part")
-    with saying_where(target):
+    with write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     with _bar(target.name) as show:
         while True:
@@ -78,7 +78,7 @@ def _continue(url: str, part: Path, show: Callable[[int, int | None], None], rem
         reason = getattr(error, "reason", error)
         raise DataError(f"{url} could not be reached ({reason}). {remedy}") from error
     continues = reply.status == http.client.PARTIAL_CONTENT  # some servers always start again from the first byte
-    with reply, saying_where(part), part.open("ab" if continues else "wb") as file:
+    with reply, write_errors(part), part.open("ab" if continues else "wb") as file:
         length = reply.headers.get("Content-Length")
         total = file.tell() + int(length) if length else None
         for chunk in _chunks(reply):

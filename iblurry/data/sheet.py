@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from iblurry.data.dataset import Dataset
-from iblurry.data.sources.writing import replacing
 from iblurry.errors import InputError
+from iblurry.files import replacing
 
 if TYPE_CHECKING:
     from PIL.Image import Image

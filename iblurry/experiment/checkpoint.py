@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import save as to_safetensors
 
 from iblurry.errors import CheckpointError
-from iblurry.experiment.disk import replace_file, stops_when_full
+from iblurry.files import full_disk_error, write_file
 
 FORMAT = 2  # 2: with what was spent (by purpose: one that came later is missing, and 0)
 NAME = re.compile(r"checkpoint-(\d{12,})\.safetensors")
@@ -61,10 +61,10 @@ def save(folder: Path | str, state: State, *, at: int, trusted: Collection[int] 
     folder = Path(folder)
     path = folder / f"checkpoint-{at:012d}.safetensors"
     data = _pack(state, at)
-    with stops_when_full(folder):
+    with full_disk_error(folder):
         for stale in folder.glob("checkpoint-*.tmp"):  # what a run that was killed while writing left behind
             stale.unlink()
-        replace_file(path, data)
+        write_file(path, data)
     found = _newest_first(folder)
     fallback = next((number for number, _ in found if number < at and (trusted is None or number in trusted)), at)
     for number, other in found:  # those after this one were refused when the run resumed from before them

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iblurry.errors import DataError, FolderError, InputError
-from iblurry.experiment.disk import replace_file
 from iblurry.experiment.format1 import upgraded
-from iblurry.experiment.lock import held
+from iblurry.files import locked, write_file
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class RunFolder:
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """One JSON file, whole or not at all."""
-        replace_file(self.path / name, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+        write_file(self.path / name, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
     def claim(self, experiment: Experiment) -> None:
         """Makes the folder this experiment's, or finds that it is; raises FolderError where it is someone else's."""
@@ -91,7 +90,7 @@ class RunFolder:
     def held(self, patience: float | None = None) -> Iterator[None]:
         """Nobody else runs in this folder meanwhile; the system lets go of the lock when the process ends, however."""
         usual = PATIENCE if patience is None else patience
-        with held(self.path / "lock", patience=usual, remedy="choose another --out"):
+        with locked(self.path / "lock", timeout=usual, remedy="choose another --out"):
             yield
 
     def _check_format(self, about: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from iblurry.errors import CheckpointError, DataError, InputError
-from iblurry.experiment.disk import stops_when_full, sync_folder, write_all
+from iblurry.files import full_disk_error, sync_folder, write_all
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Journal:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         is_new = not self.path.exists()
-        with stops_when_full(self.path.parent):
+        with full_disk_error(self.path.parent):
             # Unbuffered: a line the disk refused must not be tried again when the file is closed.
             self._file = open(self.path, "a+b", buffering=0)  # noqa: SIM115
             if is_new:
@@ -142,12 +142,12 @@ class Journal:
 
     def append(self, record: Record) -> None:
         """Write one line."""
-        with stops_when_full(self.path.parent):
+        with full_disk_error(self.path.parent):
             write_all(self._file.fileno(), encode(record))
 
     def sync(self) -> int:
         """Wait until everything is on the disk; the length in bytes, for `truncate` after a resume."""
-        with stops_when_full(self.path.parent):
+        with full_disk_error(self.path.parent):
             os.fsync(self._file.fileno())
         return os.fstat(self._file.fileno()).st_size
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from iblurry.experiment.disk import replace_file
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.interrupt import Stop
+from iblurry.files import write_file
 from iblurry.launch.job_queue import LATER, Given
 from iblurry.launch.task import Runner, Task
 from iblurry.launch.worker import Reported, Reporter, work
@@ -125,7 +125,7 @@ def put(folder: Path, files: Files, gone: Sequence[str] = ()) -> None:
     """Files into a folder, the summary last: with it a run is finished."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in sorted(files, key=lambda name: name == "summary.json"):
-        replace_file(folder / name, files[name])
+        write_file(folder / name, files[name])
     for name in gone:
         (folder / name).unlink(missing_ok=True)
 

@@ -9,10 +9,10 @@ import traceback
 from typing import Any, Protocol
 
 from iblurry.errors import BusyError, IblurryError, StoppedError
-from iblurry.experiment.disk import replace_file
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.interrupt import Stop, stopping_politely
+from iblurry.files import write_file
 from iblurry.launch.job_queue import LATER, Given
 from iblurry.launch.pack import Pack
 from iblurry.launch.task import Runner, Task
@@ -81,7 +81,7 @@ class Reported:
 
     def _unforeseen(self, task: Task, error: Exception) -> StoppedError:
         path = self.runner.out / task.experiment.name / FAILURE
-        replace_file(path, "".join(traceback.format_exception(error)).encode())
+        write_file(path, "".join(traceback.format_exception(error)).encode())
         return StoppedError(f"{type(error).__name__}: {error} (see {path}). Its last checkpoint is kept.")
 
     def tell(self, verb: str, number: int, *words: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from iblurry.errors import DataError, DiskFullError
-from iblurry.experiment.disk import sync_folder
+from iblurry.files import sync_folder
 from iblurry.live.exchange import Labelled, Receipt
 from iblurry.live.refusal import Refusal
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import DiskFullError, FolderError, IblurryError
-from iblurry.experiment.lock import held
+from iblurry.files import locked
 from iblurry.live.log import Reader
 from iblurry.live.settings import Settings
 
@@ -31,7 +31,7 @@ def learn(pipe: Connection, folder: Path, settings: Settings) -> None:
 
     torch.set_num_threads(settings.threads)
     try:
-        with held(folder / LOCK, patience=PATIENCE, remedy="choose another --data-dir"):
+        with locked(folder / LOCK, timeout=PATIENCE, remedy="choose another --data-dir"):
             Working(pipe, folder, settings).work()
     except IblurryError as error:  # it would come to the same end again
         pipe.send(("stalled", str(error)))

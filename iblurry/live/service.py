@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.errors import StoppedError
-from iblurry.experiment.lock import held
+from iblurry.files import locked
 from iblurry.live.answerer import Answerer
 from iblurry.live.child import Child
 from iblurry.live.exchange import Answers, Kept, Labelled, Receipt
@@ -51,7 +51,7 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._up = asyncio.Event()
         try:
-            self._open.enter_context(held(self.folder / LOCK, patience=3.0, remedy="choose another --data-dir"))
+            self._open.enter_context(locked(self.folder / LOCK, timeout=3.0, remedy="choose another --data-dir"))
             self.settings = Settings.of(self.folder, **_plain(self.settings))
             log = Log(self.folder, max_classes=self.settings.max_classes, most_bytes=self.room.log_bytes)
             self.standing.begin(log)

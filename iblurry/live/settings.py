@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from iblurry.errors import DataError, FolderError, InputError
-from iblurry.experiment.disk import replace_file
+from iblurry.files import write_file
 
 if TYPE_CHECKING:  # torch costs two seconds, which a command that refuses its options need not take
     from iblurry.learner import Learner
@@ -79,7 +79,7 @@ class Settings:
     def keep(self, folder: Path) -> None:
         """Beside what will be learnt."""
         text = json.dumps({"format": FORMAT, "settings": self.to_json()}, indent=2)
-        replace_file(folder / FILE, (text + "\n").encode())
+        write_file(folder / FILE, (text + "\n").encode())
 
     @property
     def mean(self) -> tuple[float, ...]:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import DataError, InputError
-from iblurry.experiment.disk import replace_file
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Record, Start, TaskEnd
 from iblurry.experiment.run import Result, result
+from iblurry.files import write_file
 
 TEXTS = ("experiment.json", "environment.json", "summary.json")
 LARGEST = 200_000  # bytes of a journal that is kept as it is; a larger one is packed
@@ -38,7 +38,7 @@ def collect(folder: Path, results: Path) -> tuple[Path, str]:
     for name in before.keys() - files.keys():
         (place / name).unlink()
     for name, data in files.items():
-        replace_file(place / name, data)
+        write_file(place / name, data)
     return place, "replaced" if before else "new"
 
 

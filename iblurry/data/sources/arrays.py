@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from iblurry.data.dataset import Dataset
 from iblurry.data.images import eager_bytes
 from iblurry.data.sources.mapping import mapped, stored_bytes
-from iblurry.data.sources.writing import replacing
 from iblurry.errors import DataError, InputError
+from iblurry.files import replacing
 
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
 IMAGES = ("x_train", "x_test")
