@@ -75,7 +75,7 @@ class Learner:
         self.image = image
         crop = min(4, min(image[1:]) // 8)
         self.context = Context(
-            network=self.engine.prepare(build(network, image, rows, rng=rng)).eval(),
+            network=self.engine.setup(build(network, image, rows, rng=rng)).eval(),
             memory=Memory(method.capacity(memory), image, device),
             pipeline=Pipeline(
                 augment or Augment(pad=crop, flip=False),

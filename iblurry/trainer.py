@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from iblurry.augment.pipeline import AugmentParams
-from iblurry.engine.optimizer import forget, set_lr
+from iblurry.engine.optimizer import reset_moments, set_lr
 from iblurry.memory import Batch
 from iblurry.parts.context import Context, Drawn, Forward, Update
 from iblurry.parts.cost import Passes
@@ -43,7 +43,8 @@ class Trainer:
         self._begin()
         self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=context.engine.device), None)
         self._step = self.engine.compile(self._on_device, self._graph_key)
-        self.engine.expect(context.network, context.pipeline, streamed + training.rehearsal.joins(sys.maxsize))
+        size = streamed + training.rehearsal.joins(sys.maxsize)
+        self.engine.expect_batch_size(context.network, context.pipeline, size)
 
     def _begin(self) -> None:
         """Nothing was trained yet."""
@@ -67,11 +68,11 @@ class Trainer:
 
     def forget_head(self) -> None:
         """Starts the head's optimizer state again."""
-        forget(self.optimizer, self.context.network.head_parameters())
+        reset_moments(self.optimizer, self.context.network.head_parameters())
 
     def forget(self) -> None:
         """Starts the whole optimizer again."""
-        forget(self.optimizer, list(self.context.network.parameters()))
+        reset_moments(self.optimizer, list(self.context.network.parameters()))
 
     def update(self, stream: Batch, *, last_of_round: bool) -> None:
         """The host's half."""

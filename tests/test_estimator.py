@@ -68,9 +68,9 @@ def test_fit_begins_again_and_passes_in_the_orders_of_the_dice():
 
 def test_the_scale_is_that_of_all_rows_each_counted_once():
     model = small(epochs=3).fit(TABLE[:25], WORDS[:25])
-    assert int(model.learner_.context.network.body.met) == 25
+    assert int(model.learner_.context.network.body.count) == 25
     numbers = model.partial_fit(TABLE[25:], WORDS[25:]).learner_.context.network.body
-    assert int(numbers.met) == 40
+    assert int(numbers.count) == 40
     np.testing.assert_allclose(numbers.mean.numpy(), TABLE.astype(np.float32).mean(0, dtype=np.float64), rtol=1e-9)
 
 

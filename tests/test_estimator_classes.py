@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from iblurry import InputError
-from iblurry.network.numbers import to_bytes
+from iblurry.network.table_mlp import to_bytes
 from tests.test_estimator import TABLE, WORDS, small
 
 

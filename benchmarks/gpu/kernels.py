@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from benchmarks.gpu.timing import settle, timed
 from iblurry.errors import InputError
-from iblurry.network.convolution import ALIGNED, kernels
+from iblurry.network.fused import ALIGNED, kernels
 
 MOST = 0.01  # of the largest value: bfloat16 keeps eight bits
 REPEATS = 30  # launches captured together, so that the host is not what is timed
@@ -118,7 +118,7 @@ def answers(layer: Layer, count: int) -> Pair:
         return done + plus
 
     return Pair(
-        lambda: own.answers.answer(maps, weight, bias, plus, stride=layer.stride),
+        lambda: own.inference.convolve(maps, weight, bias, plus, stride=layer.stride),
         cudnn,
         lambda: F.relu(F.conv2d(maps.float(), weight.float(), bias.float(), layer.stride, half)) + plus.float(),
     )
@@ -135,8 +135,8 @@ def entry(count: int) -> Pair:
     wide = F.pad(weight, (0, 0, 0, 0, 0, ALIGNED - FIRST.channels)).contiguous(memory_format=torch.channels_last)
 
     def ours() -> Tensor:
-        own.patches(images, room, 3)
-        done: Tensor = own.answers.answer(room, taps, bias, stride=1)
+        own.inference.write_patches(images, room, 3)
+        done: Tensor = own.inference.convolve(room, taps, bias, stride=1)
         return done
 
     def cudnn() -> Tensor:
@@ -177,7 +177,7 @@ def weights(layer: Layer, count: int) -> Pair:
 
     def ours() -> Tensor:
         parts: Tensor = torch.ops.iblurry.weight_gradient(grads, maps, layer.side, layer.stride)
-        whole: Tensor = own.learning.whole(parts)
+        whole: Tensor = own.training.sum_parts(parts)
         return whole
 
     return Pair(

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from iblurry.augment.pipeline import Pipeline
 from iblurry.errors import InputError
-from iblurry.network.convolution import hopper_convolutions
+from iblurry.network.fused import hopper_convolutions
 from iblurry.network.network import Network
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Precision = Literal["float32", "bfloat16"]
-FIRST, LATER = -1, 0  # of streams: whose kernels a GPU begins with when it has room for some
+HIGH, NORMAL = -1, 0  # priorities of CUDA streams: whose kernels a GPU starts first when it has room for some
 
 
 class Eager:
-    """Hands tensors of the host to the device and leaves a step as it is.
+    """Copies tensors to the device and runs every step as it is.
 
-    `precision` is that of convolutions and matrix products; losses, batch norm's statistics and weights stay float32.
+    Parameters
+    ----------
+    device : torch.device or str, default "cpu"
+        Where steps run.
+    precision : {"float32", "bfloat16"}, default "float32"
+        Of convolutions and matrix products; losses, batch norm's statistics and weights stay float32.
     """
 
     def __init__(self, device: torch.device | str = "cpu", precision: Precision = "float32") -> None:
@@ -35,12 +40,12 @@ class Eager:
         self.precision = precision
         self._stream: torch.cuda.Stream | None = None
         if self.device.type == "cuda":
-            _make_exact()
-            self._stream = torch.cuda.Stream(self.device, priority=FIRST)
-            self._side_stream = torch.cuda.Stream(self.device, priority=LATER)
+            _make_deterministic()
+            self._stream = torch.cuda.Stream(self.device, priority=HIGH)
+            self._side_stream = torch.cuda.Stream(self.device, priority=NORMAL)
 
-    def prepare(self, network: Network) -> Network:
-        """The network where steps run, in this engine's precision."""
+    def setup(self, network: Network) -> Network:
+        """Moves the network to the device and sets this engine's precision and memory layout."""
         if self.precision == "bfloat16":
             network.precision = torch.bfloat16
             if self.device.type == "cuda":
@@ -50,40 +55,40 @@ class Eager:
         return network.to(self.device)
 
     def cuda_stream(self) -> AbstractContextManager[object]:
-        """Work on the device belongs inside: on a GPU it is a stream of its own, beside those of other engines."""
+        """Work on the device belongs inside: on a GPU each engine has its own CUDA stream; on the CPU nothing."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def side_stream(self) -> AbstractContextManager[object]:
-        """For work that fills the device alone: what other engines do there in small steps need not wait for its end.
+        """A stream of lower priority for work that fills the device alone: small steps of other engines go first.
 
-        What comes after it in this engine waits for it, as always.
+        What this engine runs afterwards waits for it.
         """
         return nullcontext() if self._stream is None else self._forked()
 
     @contextmanager
     def _forked(self) -> Iterator[None]:
-        here = torch.cuda.current_stream(self.device)
-        self._side_stream.wait_stream(here)
+        main = torch.cuda.current_stream(self.device)
+        self._side_stream.wait_stream(main)
         try:
             with torch.cuda.stream(self._side_stream):
                 yield
         finally:
-            here.wait_stream(self._side_stream)
+            main.wait_stream(self._side_stream)
 
-    def expect(self, network: Network, pipeline: Pipeline, batch: int) -> None:
-        """Training batches will mostly be of this size; whatever the engine can do about it."""
+    def expect_batch_size(self, network: Network, pipeline: Pipeline, size: int) -> None:
+        """Announces that training batches will mostly be of this size; an engine may compile for it."""
 
     def to_device(self, values: Tensor) -> Tensor:
-        """The same numbers where the step runs; the host does not wait for them to arrive there."""
+        """The same values on the device; the host does not wait for the copy."""
         if self.device.type == "cpu":
             return values
         return values.pin_memory().to(self.device, non_blocking=True) if values.device.type == "cpu" else values
 
     def compile(self, step: Callable[P, R], graph_key: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
-        """The step itself: nothing to prepare. `phase` is what else than its arguments it depends on.
+        """The step itself. `graph_key` returns everything else than the arguments that the step depends on.
 
-        What a step returns is good until the engine's next step, which may use the same room; what is to last longer,
-        the step writes where it is kept.
+        What a step returns is valid until the engine's next step, which may reuse its memory; values that must last
+        longer are written by the step to where they are kept.
         """
         return step
 
@@ -92,8 +97,36 @@ class Eager:
         return function
 
 
-def _make_exact() -> None:
-    """The same kernels for the same shapes in every process, and sums in a fixed order: a run that goes on is the same.
+class AsyncRead:
+    """A copy to the host of some values as they are now; on a GPU it arrives when the work before it is done.
+
+    >>> AsyncRead(torch.tensor([1, 2])).tolist()
+    [1, 2]
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        if not values.is_cuda:
+            self._copy, self._arrived = values.clone(), None
+            return
+        self._copy = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+        self._copy.copy_(values, non_blocking=True)
+        self._arrived = torch.cuda.Event()
+        self._arrived.record()
+
+    def ready(self) -> bool:
+        """Whether `tolist` returns without waiting."""
+        return self._arrived is None or self._arrived.query()
+
+    def tolist(self) -> list[Any]:
+        """The values; waits for them where necessary."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        values: list[Any] = self._copy.tolist()
+        return values
+
+
+def _make_deterministic() -> None:
+    """The same kernels for the same shapes in every process and sums in a fixed order, so that resumed runs are equal.
 
     float32 means float32: no convolution or product in TF32.
     """

@@ -9,18 +9,27 @@ import torch
 from torch import Tensor
 
 from iblurry.augment.pipeline import Pipeline
-from iblurry.engine.eager import FIRST, Eager, Precision
+from iblurry.engine.eager import HIGH, Eager, Precision
 from iblurry.network.network import Network
 
 P = ParamSpec("P")
 R = TypeVar("R")
-STEADY = 10  # times a step ran eagerly in the same form; one that holds for a sample or two is not worth a capture
+STEADY = 10  # eager calls of one form before it is captured: one that is met a few times is not worth a capture
 
 
 class Graph(Eager):
-    """Eager until a step is steady, captured from then on; the same kernels in the same order either way.
+    """Eager until a step has run often enough, then captured as a CUDA graph; the same kernels in the same order.
 
-    A step is of one form while its arguments' shapes and plain values, and its phase, stay the same.
+    A step is captured once per form: the shapes and plain values of its arguments, and its graph key.
+
+    Parameters
+    ----------
+    device : torch.device or str, default "cuda"
+        A GPU.
+    precision : {"float32", "bfloat16"}, default "bfloat16"
+        Of convolutions and matrix products.
+    compiles : bool, default True
+        Whether bodies and pipelines are compiled by torch.compile; otherwise steps are captured as they are.
     """
 
     def __init__(
@@ -28,17 +37,17 @@ class Graph(Eager):
     ) -> None:
         super().__init__(device, precision)
         self.compiles = compiles
-        self.pool = torch.cuda.graph_pool_handle()  # shared: one step runs at a time
-        self.capturing = torch.cuda.Stream(self.device, priority=FIRST)  # its kernels keep the rank of this stream
+        self.pool = torch.cuda.graph_pool_handle()  # shared by all steps: one runs at a time
+        self.capturing = torch.cuda.Stream(self.device, priority=HIGH)  # kernels keep the priority
         if compiles:
-            _compile_always()
+            _raise_recompile_limit()
 
-    def expect(self, network: Network, pipeline: Pipeline, batch: int) -> None:
-        """Which code runs depends on a batch's size alone, so a run that goes on takes the same course."""
-        if self.compiles and batch not in network.compiled:
+    def expect_batch_size(self, network: Network, pipeline: Pipeline, size: int) -> None:
+        """Compiles for batches of this size. Which code runs depends on the size alone, so resumed runs are equal."""
+        if self.compiles and size not in network.compiled:
             network.fuse = self.fuse
-            network.compiled[batch] = self.fuse(network.body)
-            pipeline.compiled[batch] = self.fuse(pipeline.train)
+            network.compiled[size] = self.fuse(network.body)
+            pipeline.compiled[size] = self.fuse(pipeline.train)
 
     def fuse(self, function: Callable[P, R]) -> Callable[P, R]:
         if not self.compiles:
@@ -46,52 +55,52 @@ class Graph(Eager):
         return cast(Callable[P, R], torch.compile(function, dynamic=False, options=_options()))
 
     def compile(self, step: Callable[P, R], graph_key: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
-        return cast(Callable[P, R], Replayed(step, graph_key, self))
+        return cast(Callable[P, R], CapturedStep(step, graph_key, self))
 
 
-class Capture(NamedTuple):
-    """A captured step: where its arguments are expected and where its results lie."""
+class CapturedGraph(NamedTuple):
+    """One captured form of a step: its argument tensors, to be overwritten before a replay, and its result."""
 
     graph: torch.cuda.CUDAGraph
     inputs: list[Tensor]
     result: Any
 
 
-class Replayed:
-    """One step in all the forms it was met in."""
+class CapturedStep:
+    """One step: counts the calls of each form and replays those that were captured."""
 
     def __init__(self, step: Callable[..., Any], graph_key: Callable[[], Hashable], engine: Graph) -> None:
         self.step, self.graph_key, self.engine = step, graph_key, engine
-        self.met: dict[Hashable, int] = {}
-        self.captured: dict[Hashable, Capture] = {}
+        self.calls: dict[Hashable, int] = {}
+        self.captured: dict[Hashable, CapturedGraph] = {}
 
     def __call__(self, *args: Any) -> Any:
         tensors: list[Tensor] = []
         form = (self.graph_key(), _form(args, tensors))
         capture = self.captured.get(form)
         if capture is None:
-            self.met[form] = self.met.get(form, 0) + 1
-            if self.met[form] <= STEADY:
+            self.calls[form] = self.calls.get(form, 0) + 1
+            if self.calls[form] <= STEADY:
                 return self.step(*args)
             capture = self.captured[form] = self._capture(args, tensors)
-        for there, values in zip(capture.inputs, tensors, strict=True):
+        for buffer, values in zip(capture.inputs, tensors, strict=True):
             if values.numel():
-                there.copy_(values, non_blocking=True)
+                buffer.copy_(values, non_blocking=True)
         capture.graph.replay()
         return capture.result
 
-    def _capture(self, args: tuple[Any, ...], tensors: list[Tensor]) -> Capture:
+    def _capture(self, args: tuple[Any, ...], tensors: list[Tensor]) -> CapturedGraph:
         inputs = [tensor.clone() for tensor in tensors]
         with_inputs = _filled(args, iter(inputs))
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.engine.pool, stream=self.engine.capturing):
             result = self.step(*with_inputs)
-        return Capture(graph, inputs, result)
+        return CapturedGraph(graph, inputs, result)
 
 
-def _compile_always() -> None:
-    """Dynamo gives up on a function after eight compilations and runs it as it is, without a word; runs of one process
-    would then not be what they are alone.
+def _raise_recompile_limit() -> None:
+    """Raises Dynamo's limit: after eight compilations of a function it would run it uncompiled without saying so, and
+    several runs of one process would then differ from the same runs alone.
     """
     from torch._dynamo import config
 
@@ -101,8 +110,8 @@ def _compile_always() -> None:
 
 
 def _options() -> dict[str, Any]:
-    """For inductor: small kernels that do not depend on each other become one, and none is chosen by timing that could
-    change a sum, so every process makes the same kernels.
+    """Of inductor: independent small kernels are combined, and none is chosen by timing, which could change a sum's
+    order: every process makes the same kernels.
     """
     from torch._inductor import config
 
@@ -110,24 +119,24 @@ def _options() -> dict[str, Any]:
 
 
 def _form(value: Any, tensors: list[Tensor]) -> Hashable:
-    """Everything about a value but the numbers in its tensors, which are put into the list."""
+    """A hashable description of a value without the contents of its tensors, which are appended to the list."""
     if isinstance(value, Tensor):
         tensors.append(value)
         return value.shape, value.dtype
     if isinstance(value, tuple):
-        return tuple([_form(one, tensors) for one in value])
+        return tuple([_form(item, tensors) for item in value])
     if isinstance(value, dict):
-        return tuple([(name, _form(one, tensors)) for name, one in value.items()])
+        return tuple([(name, _form(item, tensors)) for name, item in value.items()])
     return cast(Hashable, value)
 
 
 def _filled(value: Any, tensors: Any) -> Any:
-    """The same with other tensors, in the order `_form` lists them."""
+    """The same value with other tensors, in the order in which `_form` lists them."""
     if isinstance(value, Tensor):
         return next(tensors)
     if isinstance(value, tuple):
-        made = [_filled(one, tensors) for one in value]
+        made = [_filled(item, tensors) for item in value]
         return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
     if isinstance(value, dict):
-        return {name: _filled(one, tensors) for name, one in value.items()}
+        return {name: _filled(item, tensors) for name, item in value.items()}
     return value

@@ -1,4 +1,4 @@
-"""Which optimizer takes the steps: a few numbers as data, and the torch optimizer made from them."""
+"""Optimizers as data: a few hyper-parameters, and the torch optimizer built from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from iblurry.errors import InputError, UnknownNameError
 class Adam:
     """Adam as the paper uses it; the learning rate comes from the schedule.
 
-    Fused: one call for all tensors, and no value of a tensor is read on the way, so a step can be captured.
+    Fused: one call for all tensors, and no value of a tensor is read by the host, so a step can be captured.
+
+    Parameters
+    ----------
+    beta1, beta2 : float, default 0.9 and 0.999
+        Decay of the mean of gradients and of squared gradients, in [0, 1).
+    eps : float, default 1e-8
+        Added to the denominator.
+    weight_decay : float, default 0
+        L2 penalty.
     """
 
     beta1: float = 0.9
@@ -34,15 +43,27 @@ class Adam:
         return 2
 
     def build(self, groups: Sequence[Sequence[Tensor]]) -> torch.optim.Optimizer:
-        """One set of calls per group: more than one only where they have rates of their own."""
+        """One parameter group per sequence: several only where learning rates differ."""
         betas = (self.beta1, self.beta2)
         on_gpu = groups[0][0].is_cuda
-        return torch.optim.Adam(_rated(groups), 0.0, betas, self.eps, self.weight_decay, fused=True, capturable=on_gpu)
+        return torch.optim.Adam(
+            _param_groups(groups), 0.0, betas, self.eps, self.weight_decay, fused=True, capturable=on_gpu
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SGD:
-    """Gradient descent with Nesterov's momentum, as GDumb and RM use it; the learning rate comes from the schedule."""
+    """Gradient descent with Nesterov's momentum, as GDumb and RM use it; the learning rate comes from the schedule.
+
+    Parameters
+    ----------
+    momentum : float, default 0.9
+        In [0, 1).
+    nesterov : bool, default True
+        Needs a momentum above 0.
+    weight_decay : float, default 1e-4
+        L2 penalty.
+    """
 
     momentum: float = 0.9
     nesterov: bool = True
@@ -61,7 +82,12 @@ class SGD:
 
     def build(self, groups: Sequence[Sequence[Tensor]]) -> torch.optim.Optimizer:
         return torch.optim.SGD(
-            _rated(groups), 0.0, self.momentum, weight_decay=self.weight_decay, nesterov=self.nesterov, fused=True
+            _param_groups(groups),
+            0.0,
+            self.momentum,
+            weight_decay=self.weight_decay,
+            nesterov=self.nesterov,
+            fused=True,
         )
 
 
@@ -92,8 +118,8 @@ def optimizer_class(name: str) -> type[Optimizer]:
     return OPTIMIZERS[name]
 
 
-def _rated(groups: Sequence[Sequence[Tensor]]) -> list[dict[str, Any]]:
-    """Groups with a rate each; on a GPU it is a tensor, so that a captured step reads what was set last."""
+def _param_groups(groups: Sequence[Sequence[Tensor]]) -> list[dict[str, Any]]:
+    """Groups with a learning rate each; on a GPU it is a tensor, so that a captured step reads what was set last."""
     return [
         {"params": group, "lr": torch.zeros((), device=group[0].device) if group[0].is_cuda else 0.0}
         for group in groups
@@ -118,31 +144,31 @@ def state_of(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
 
 
 def restore(optimizer: torch.optim.Optimizer, state: dict[str, dict[str, Tensor]]) -> None:
-    """Puts back what `state_of` gave; a buffer that is there keeps its place, which a captured step knows."""
+    """Loads what `state_of` gave; existing buffers are overwritten in place, as captured steps know their address."""
     for i, p in enumerate(p for group in optimizer.param_groups for p in group["params"]):
         held, saved = optimizer.state[p], state.get(str(i))
         if saved is None:  # it had taken no step yet
-            forget(optimizer, [p])
+            reset_moments(optimizer, [p])
             continue
         for name, values in saved.items():
             if held.get(name) is not None and held[name].shape == values.shape:
                 held[name].copy_(values)
             else:
-                held[name] = _beside(p, values)
+                held[name] = _like_parameter(p, values)
 
 
-def _beside(p: Tensor, values: Tensor) -> Tensor:
-    """The values where the parameter is and laid out as it is."""
-    there = (
+def _like_parameter(p: Tensor, values: Tensor) -> Tensor:
+    """The values on the parameter's device and in its memory layout."""
+    buffer = (
         torch.empty_like(p, dtype=values.dtype)
         if values.shape == p.shape
         else torch.empty_like(values, device=p.device)
     )
-    return there.copy_(values)
+    return buffer.copy_(values)
 
 
-def forget(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> None:
-    """Starts these parameters' moments and step counters again, in place; the next step is that of a new optimizer.
+def reset_moments(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> None:
+    """Resets these parameters' moments and step counters in place; the next step is that of a new optimizer.
 
     A new SGD takes the first gradient g as it is; -0.0 + g is g to the last bit, 0.0 + g is not where g is -0.0.
     """

@@ -21,7 +21,7 @@ from iblurry.estimator.tables import as_images, as_table, as_they_came
 from iblurry.estimator.targets import label, merged, plain
 from iblurry.learner import Learner
 from iblurry.method import Method
-from iblurry.network.numbers import Numbers
+from iblurry.network.table_mlp import TableMLP
 from iblurry.rng import Rng
 
 
@@ -125,14 +125,14 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _measure(self, images: NDArray[np.uint8]) -> None:
         with self.learner_.engine.cuda_stream():
             for image in self.learner_.engine.to_device(torch.from_numpy(images)):
-                self._numbers.meet(image)
+                self._numbers.update_statistics(image)
 
     def _observe(self, images: NDArray[np.uint8], targets: NDArray[Any], *, measure: bool) -> None:
         learner = self.learner_
         with learner.engine.cuda_stream():
             for image, one in zip(learner.engine.to_device(torch.from_numpy(images)), targets.tolist(), strict=True):
                 if measure:
-                    self._numbers.meet(image)
+                    self._numbers.update_statistics(image)
                 learner.observe(image, label(one))
         learner.check()
 
@@ -218,8 +218,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._plan.shape is None
 
     @property
-    def _numbers(self) -> Numbers:
-        return cast(Numbers, self.learner_.context.network.body)
+    def _numbers(self) -> TableMLP:
+        return cast(TableMLP, self.learner_.context.network.body)
 
     @property
     def _columns(self) -> NDArray[np.int64]:

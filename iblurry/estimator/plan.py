@@ -9,7 +9,7 @@ from operator import index
 from typing import Any
 
 from iblurry.augment.pipeline import Augment
-from iblurry.engine.choose import engine
+from iblurry.engine.devices import make_engine
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.learner import Learner
@@ -17,7 +17,7 @@ from iblurry.method import Method, check_updates
 from iblurry.methods import METHODS, Hyperparameters
 from iblurry.methods import method as named
 from iblurry.network.build import NETWORKS
-from iblurry.network.numbers import BYTES, Numbers
+from iblurry.network.table_mlp import BYTES, TableMLP
 
 Shape = tuple[int, int, int]  # channels, height, width
 STILL = Augment(pad=0, flip=False, cutmix=0.0)
@@ -67,13 +67,13 @@ class Plan:
             image=self.shape or (1, self.columns, BYTES),
             classes=self.classes,
             memory=self.memory,
-            network=Numbers if is_table else self.network,
+            network=TableMLP if is_table else self.network,
             augment=self.augment,
             mean=[0.0] if is_table else None,  # bytes stay the numbers they are
             std=[1 / 255] if is_table else None,
             seed=self.seed,
             boundaries=False,
-            engine=Eager(self.device) if is_table else engine(self.device),  # an mlp is not worth capturing
+            engine=Eager(self.device) if is_table else make_engine(self.device),  # an mlp is not worth capturing
         )
 
 

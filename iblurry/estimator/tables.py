@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from iblurry.errors import InputError
 from iblurry.estimator.plan import Shape
-from iblurry.network.numbers import from_bytes, to_bytes
+from iblurry.network.table_mlp import from_bytes, to_bytes
 
 
 def as_table(X: Any, shape: Shape | None) -> tuple[Any, Shape | None]:
@@ -51,5 +51,5 @@ def as_images(table: NDArray[Any], shape: Shape | None) -> NDArray[np.uint8]:
 
 
 def as_they_came(images: NDArray[np.uint8], shape: Shape | None) -> NDArray[Any]:
-    """Numbers in rows, pixels as images; a copy."""
+    """TableMLP in rows, pixels as images; a copy."""
     return from_bytes(images).copy() if shape is None else images.copy()

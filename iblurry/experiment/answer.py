@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from iblurry.engine.reading import Reading
+from iblurry.engine.eager import AsyncRead
 from iblurry.errors import DivergedError
 
 Counts = tuple[tuple[int, ...], tuple[int, ...]]  # right answers and questions, class by class
@@ -18,7 +18,7 @@ class Answer:
 
     def __init__(self, told: Tensor, totals: tuple[int, ...], *, at: int, rate: float) -> None:
         self.totals, self.at, self.rate = totals, at, rate
-        self._told = Reading(told)  # (classes + 1,) int64: right answers, then 1 where all logits were finite
+        self._told = AsyncRead(told)  # (classes + 1,) int64: right answers, then 1 where all logits were finite
 
     def ready(self) -> bool:
         """Whether `counts` would answer at once."""

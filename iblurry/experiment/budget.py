@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from iblurry.cost import bytes_held
-from iblurry.engine.reading import Reading
+from iblurry.engine.eager import AsyncRead
 from iblurry.experiment.journal import Held, Spent
 from iblurry.learner import Learner
 from iblurry.network.flops import BACKWARD
@@ -19,7 +19,7 @@ class Holding:
         memory = learner.context.memory
         counts = torch.zeros(len(learner.labels) + 1, dtype=torch.int64, device=memory.device)
         rows = counts.index_add_(0, memory.labels[:-1] + 1, torch.ones_like(memory.labels[:-1]))  # first: empty ones
-        self.at, self._rows = learner.context.seen, Reading(rows[1:])
+        self.at, self._rows = learner.context.seen, AsyncRead(rows[1:])
 
     def ready(self) -> bool:
         """Whether `record` would answer at once."""

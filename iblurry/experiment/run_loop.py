@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from iblurry.data.dataset import Dataset
-from iblurry.engine.choose import engine
+from iblurry.engine.devices import make_engine
 from iblurry.engine.eager import Eager
 from iblurry.errors import DivergedError, FolderError
 from iblurry.experiment.budget import Holding, spent
@@ -51,7 +51,7 @@ def open_run(
     """
     folder = RunFolder(out / experiment.name)
     # First of all: a device that is not there is refused before anything is written. What is finished needs none.
-    chosen = engine(where.device, where.precision) if folder.summary() is None else None
+    chosen = make_engine(where.device, where.precision) if folder.summary() is None else None
     with folder.held(patience):
         folder.claim(experiment)
         if chosen is None or folder.summary() is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iblurry.data.decoders import cores
-from iblurry.engine.choose import usual_device, visible_gpus
+from iblurry.engine.devices import default_device, visible_gpus
 from iblurry.engine.eager import Precision
 from iblurry.errors import IblurryError, InputError, UnknownNameError
 from iblurry.experiment.callback import Callback, Silent
@@ -67,7 +67,7 @@ class Plan:
     def device_for(self, experiment: Experiment) -> str:
         if self.device != "auto":
             return self.device
-        return usual_device(heavy=_is_heavy(experiment))
+        return default_device(heavy=_is_heavy(experiment))
 
 
 def _is_heavy(experiment: Experiment) -> bool:

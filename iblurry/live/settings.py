@@ -51,7 +51,7 @@ class Settings:
         kept = cls.kept(folder)
         if given.get("device") == "auto":  # decided once: another device changes the last bits
             del given["device"]
-            given |= {} if kept else {"device": _usual_device(given.get("network", cls.network))}
+            given |= {} if kept else {"device": _default_device(given.get("network", cls.network))}
         if kept is None:
             return cls(**given)
         for name, value in given.items():
@@ -135,16 +135,16 @@ class Settings:
     def context(self) -> Context:
         """What answers need of a learner: without the optimizer, whose first import takes longer than all of this."""
         from iblurry.augment.pipeline import Augment, Pipeline
-        from iblurry.engine.choose import engine
+        from iblurry.engine.devices import make_engine
         from iblurry.memory import Memory
         from iblurry.network.build import build
         from iblurry.parts.context import Context
         from iblurry.rng import Rng
 
         self.made_method()
-        rng, runs = Rng(self.seed), engine(self.device)
+        rng, runs = Rng(self.seed), make_engine(self.device)
         return Context(
-            network=runs.prepare(build(self.network, self.image, self.max_classes, rng=rng)).eval(),
+            network=runs.setup(build(self.network, self.image, self.max_classes, rng=rng)).eval(),
             memory=Memory(1, self.image, runs.device),
             pipeline=Pipeline(
                 Augment(pad=0, flip=False), shape=self.image, mean=self.mean, std=self.std, device=runs.device
@@ -156,7 +156,7 @@ class Settings:
 
     def learner(self) -> Learner:
         """One that has learnt nothing yet."""
-        from iblurry.engine.choose import engine
+        from iblurry.engine.devices import make_engine
         from iblurry.learner import Learner
 
         return Learner(
@@ -169,11 +169,11 @@ class Settings:
             std=self.std,
             seed=self.seed,
             boundaries=False,
-            engine=engine(self.device),
+            engine=make_engine(self.device),
         )
 
 
-def _usual_device(network: str) -> str:
-    from iblurry.engine.choose import usual_device
+def _default_device(network: str) -> str:
+    from iblurry.engine.devices import default_device
 
-    return usual_device(heavy=network.startswith("resnet"))
+    return default_device(heavy=network.startswith("resnet"))

@@ -13,8 +13,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from iblurry.errors import InputError, UnknownLabelError
-from iblurry.network.convolution import HopperConvolutions
-from iblurry.network.folded import Folded
+from iblurry.network.fused import FoldedBody, HopperConvolutions
 
 # The logit of a closed row: its exp is 0 beside any open row, and unlike -inf it survives a product with 0.
 FLOOR = -1e4
@@ -46,7 +45,7 @@ class Network(nn.Module):
         self.compiled: dict[int, Callable[[Tensor], Tensor]] = {}  # the body compiled for training batches of this size
         self.fuse: Callable[..., Any] | None = None  # makes fewer kernels of a function, where the engine can
         self.hopper: HopperConvolutions | None = None  # what learns by kernels of our own
-        self.folded: Folded | None = None  # made when first asked, where convolutions are not float32 on a GPU
+        self.folded: FoldedBody | None = None  # made when first asked, where convolutions are not float32 on a GPU
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) float -> (B, rows) logits."""
@@ -64,7 +63,7 @@ class Network(nn.Module):
         if self.precision is None or not self.open.is_cuda:
             return lambda pixels: self(normalise(pixels))
         if self.folded is None:
-            self.folded = Folded(self.body, self.precision, normalise, fuse=self.fuse)
+            self.folded = FoldedBody(self.body, self.precision, normalise, fuse=self.fuse)
         self.folded.refresh()
         body = self.folded
         return lambda pixels: self._closed(self._precisely(body, pixels))

@@ -113,7 +113,7 @@ def on_gpus(monkeypatch):
 
     monkeypatch.setattr(workers, "Pool", Started)
     monkeypatch.setattr(workers, "visible_gpus", lambda: ["4", "7"])
-    monkeypatch.setattr(workers, "usual_device", lambda *, heavy: "cuda")
+    monkeypatch.setattr(workers, "default_device", lambda *, heavy: "cuda")
     return started
 
 

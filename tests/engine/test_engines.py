@@ -8,19 +8,19 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from iblurry.engine.choose import engine, usual_device
+from iblurry.engine.devices import default_device, make_engine
 from iblurry.engine.eager import Eager
 from iblurry.engine.graph import _filled, _form
-from iblurry.engine.optimizer import SGD, Adam, forget, restore, set_lr, state_of
+from iblurry.engine.optimizer import SGD, Adam, reset_moments, restore, set_lr, state_of
 from iblurry.errors import InputError
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.run import run
 from iblurry.memory import Batch
 from iblurry.methods import Hyperparameters, bic, er
+from iblurry.network.bodies import ConvUnit
 from iblurry.network.build import build, fresh_row
-from iblurry.network.folded import Folded
-from iblurry.network.unit import Unit
+from iblurry.network.fused import FoldedBody
 from iblurry.rng import Rng
 from tests.laws.lawful import new_learner
 
@@ -28,20 +28,20 @@ NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="says what is said
 
 
 def test_names_of_devices():
-    assert type(engine("cpu")) is Eager
-    assert engine("cpu", "bfloat16").precision == "bfloat16"
+    assert type(make_engine("cpu")) is Eager
+    assert make_engine("cpu", "bfloat16").precision == "bfloat16"
     with pytest.raises(InputError, match="neither 'cpu' nor 'cuda'"):
-        engine("tpu")
+        make_engine("tpu")
     with pytest.raises(InputError, match="neither 'float32' nor 'bfloat16'"):
-        engine("cpu", "float16")
-    assert usual_device(heavy=False) == "cpu"
+        make_engine("cpu", "float16")
+    assert default_device(heavy=False) == "cpu"
 
 
 @NO_GPU
 def test_no_gpu_is_said():
-    assert usual_device(heavy=True) == "cpu"
+    assert default_device(heavy=True) == "cpu"
     with pytest.raises(InputError, match="no GPU can be used here; use 'cpu'"):
-        engine("cuda")
+        make_engine("cuda")
 
 
 @pytest.mark.parametrize("where", [Hardware(device="tpu"), Hardware(precision="half")])
@@ -51,17 +51,17 @@ def test_a_run_on_what_is_not_there_writes_nothing(where, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_another_precision_is_another_course(samples, questions):
-    courses = []
+def test_another_precision_gives_another_trajectory(samples, questions):
+    logits = []
     for precision in ("float32", "bfloat16"):
         learner = new_learner(er(Hyperparameters(batch=8)), engine=Eager("cpu", precision))
         for image, label in samples:
             learner.observe(image, label)
-        courses.append(learner.logits(questions))
-    assert courses[1].dtype is torch.float32
-    assert not torch.equal(*courses)
+        logits.append(learner.logits(questions))
+    assert logits[1].dtype is torch.float32
+    assert not torch.equal(*logits)
     known = slice(0, 5)
-    torch.testing.assert_close(courses[0][:, known], courses[1][:, known], rtol=0, atol=0.3)  # bfloat16 has 8 bits
+    torch.testing.assert_close(logits[0][:, known], logits[1][:, known], rtol=0, atol=0.3)  # bfloat16 has 8 bits
 
 
 def test_a_form_is_everything_but_the_numbers():
@@ -84,14 +84,14 @@ def test_a_form_is_everything_but_the_numbers():
     assert again == (Batch(0, 1), {"a": Batch(2, 3)}, True, None)
 
 
-def test_the_phase_of_a_step_changes_when_the_teacher_begins(samples):
+def test_the_graph_key_of_a_step_changes_when_the_teacher_begins(samples):
     learner = new_learner(bic(Hyperparameters(batch=8)))
-    before = learner.trainer._phase()
+    before = learner.trainer._graph_key()
     for image, label in samples[:20]:
         learner.observe(image, label)
-    assert learner.trainer._phase() == before
+    assert learner.trainer._graph_key() == before
     learner.end_task()
-    assert learner.trainer._phase() != before
+    assert learner.trainer._graph_key() != before
 
 
 def test_folded_answers_are_the_body_s(monkeypatch):
@@ -108,7 +108,7 @@ def test_folded_answers_are_the_body_s(monkeypatch):
             for values in (norm.running_mean, norm.bias.data):
                 values.normal_(generator=generator)
     pixels = torch.randint(256, (3, 3, 16, 16), generator=generator, dtype=torch.uint8)
-    folded, images = Folded(network.body, torch.float32, lambda pixels: pixels / 64 - 2), pixels / 64 - 2
+    folded, images = FoldedBody(network.body, torch.float32, lambda pixels: pixels / 64 - 2), pixels / 64 - 2
     with torch.no_grad():
         folded.refresh()
         torch.testing.assert_close(folded(pixels), network.body(images), rtol=1e-4, atol=1e-2)
@@ -116,7 +116,7 @@ def test_folded_answers_are_the_body_s(monkeypatch):
         stale = folded(pixels)
         folded.refresh()
         assert not torch.allclose(stale, folded(pixels), rtol=1e-2)
-    assert all(unit.folded is None for unit in network.body.modules() if isinstance(unit, Unit))
+    assert all(unit.fused is None for unit in network.body.modules() if isinstance(unit, ConvUnit))
 
 
 def test_a_twin_shares_nothing():
@@ -128,8 +128,8 @@ def test_a_twin_shares_nothing():
     assert twin.compiled == {}
     assert twin.labels == ["a"]
     assert twin.labels is not network.labels
-    mine = {p.data_ptr() for p in network.parameters()}
-    assert not mine & {p.data_ptr() for p in twin.parameters()}
+    pointers = {p.data_ptr() for p in network.parameters()}
+    assert not pointers & {p.data_ptr() for p in twin.parameters()}
 
 
 def stepped(optimizer, p, times):
@@ -163,7 +163,7 @@ def test_an_optimizer_that_starts_again_is_a_new_one_to_the_last_bit(spec):
     used, new = spec.build([[p]]), spec.build([[q]])
     stepped(used, p, 3)
     before = places(used)
-    forget(used, [p])
+    reset_moments(used, [p])
     p.data.copy_(q.data)
     for gradient in ([1.0, 0.0, -0.0, -0.0], [-0.0, -0.0, 0.0, -0.0]):
         for optimizer, parameter in ((used, p), (new, q)):

@@ -146,7 +146,7 @@ def test_nothing_depends_on_when_numbers_arrive(lawful, samples, monkeypatch):
     usual, late = new_learner(lawful), new_learner(lawful)
     feed(usual, samples)
     monkeypatch.setattr("iblurry.trainer.AHEAD", 1)
-    monkeypatch.setattr("iblurry.engine.reading.Reading.ready", lambda self: False)
+    monkeypatch.setattr("iblurry.engine.eager.AsyncRead.ready", lambda self: False)
     feed(late, samples)
     assert_same_state(late.state_dict(), usual.state_dict())
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from iblurry.network.bodies import ResidualBlock, ResNet
 from iblurry.network.build import NETWORKS, build
 from iblurry.network.network import Network
-from iblurry.network.resnet import Block, ResNet
 from iblurry.rng import Rng
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())
@@ -39,14 +39,14 @@ def test_stems_give_the_published_maps():
             maps, seen = torch.empty(1, 3, side, side), []
             for layer in body.layers:
                 maps = layer(maps)
-                if isinstance(layer, Block):
+                if isinstance(layer, ResidualBlock):
                     seen.append(maps.shape[-1])
         assert seen == sides
         assert maps.shape[1] == body.features == 512
 
 
 def test_nothing_follows_the_sum_of_a_block():
-    block = Block(8, 8)
+    block = ResidualBlock(8, 8)
     for module in block.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.zeros_(module.weight)
@@ -57,7 +57,7 @@ def test_nothing_follows_the_sum_of_a_block():
 
 
 def test_both_branches_of_a_block_end_with_relu():
-    block = Block(4, 8, stride=2)
+    block = ResidualBlock(4, 8, stride=2)
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(2, 4, 6, 6, generator=generator)
     assert block.branch(images).min() == 0

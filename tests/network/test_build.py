@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from iblurry.errors import InputError, UnknownNameError
+from iblurry.network.bodies import ConvNet
 from iblurry.network.build import NETWORKS, build, initialise
-from iblurry.network.convnet import ConvNet
 from iblurry.rng import Rng
 
 SMALL = [("convnet", (1, 8, 8)), ("mlp", (1, 8, 8)), ("resnet18", (3, 16, 16))]

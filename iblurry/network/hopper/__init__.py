@@ -1,6 +1,5 @@
-"""Kernels of our own for Hopper GPUs (H100, H200), written in Gluon; imported only where they can run."""
+"""Own kernels for Hopper GPUs (H100, H200), written in Gluon; imported only where they can run."""
 
-from iblurry.network.hopper import answers, learning
-from iblurry.network.hopper.first import patches
+from iblurry.network.hopper import inference, training
 
-__all__ = ["answers", "learning", "patches"]
+__all__ = ["inference", "training"]

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from iblurry.engine.reading import Reading
+from iblurry.engine.eager import AsyncRead
 from iblurry.errors import InputError
 from iblurry.parts.context import Update
 from iblurry.parts.part import column, scratch, state
@@ -49,7 +49,7 @@ class Adaptive(Schedule):
     low_gains: list[float] = state(lambda part: [])
     head_is_fresh: bool = state(lambda part: False)
     before: Tensor = column("loss before the trial")  # (capacity + 1,)
-    awaited: Reading | None = scratch(lambda part: None)  # the gain of the last trial, on its way to the host
+    awaited: AsyncRead | None = scratch(lambda part: None)  # the gain of the last trial, on its way to the host
     mark: Tensor = state(lambda part: torch.zeros_like(part.context.memory.clock))  # the memory's clock then
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class Adaptive(Schedule):
             return
         self._hear()
         counts = self.rounds > max(self.ignore, self.trial)
-        gain = Reading(self._gain(update.losses)) if counts else None
+        gain = AsyncRead(self._gain(update.losses)) if counts else None
         self.before[:-1].copy_(update.losses)
         self.mark.copy_(self.context.memory.clock)
         if gain is None:

@@ -1,6 +1,6 @@
-"""Answers of a broader convolution by one kernel of a Hopper GPU: 3x3, 128 channels to 128."""
+"""Inference of a 3x3 convolution of 128 channels to 128 by one kernel."""
 
-# What a kernel's arguments are is the compiler's business (it wants its own annotations, and no others).
+# Arguments of a kernel are annotated for its compiler, not for mypy.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
 
 from __future__ import annotations
@@ -16,13 +16,23 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from iblurry.network.hopper.columns import PIXELS, announce, begins, fetch, finish, launch, multiply, places, release
+from iblurry.network.hopper.conv3x3 import (
+    PIXELS,
+    fetch,
+    launch,
+    multiply,
+    output_offsets,
+    prefetch_l2,
+    release,
+    store_outputs,
+    tile_offset,
+)
 
-CHANNELS = 128  # before and behind it
+CHANNELS = 128  # inputs and outputs
 
 
 def fits(channels: int, outputs: int, high: int, wide: int, side: int, stride: int) -> bool:
-    """Whether a convolution of maps of this size is one of these."""
+    """Whether this kernel computes a convolution of this size."""
     broad = (channels, outputs, side, stride) == (CHANNELS, CHANNELS, 3, 1)
     return broad and wide in (16, 32) and high % (PIXELS // wide) == 0
 
@@ -39,8 +49,8 @@ def _convolve(
 ):  # fmt: skip
     """A product of (outputs, taps * channels) and (taps * channels, pixels), tile after tile by the same block.
 
-    Two groups of four warps have half of the outputs each. A tile is six stages: three columns of taps with two halves
-    of the channels each. There is room for the pixels of three stages and for the weights of two, tap by tap.
+    Two groups of four warps compute half of the outputs each. A tile is six stages: three columns of taps, each in two
+    halves of the channels. There is room for the pixels of three stages and for the weights of two, tap by tap.
     """
     xs = gl.allocate_shared_memory(images.dtype, [3 * (ROWS + 2), WIDE, 64], kernel.layout)
     ws = gl.allocate_shared_memory(kernel.dtype, [2 * 3 * 2, 64, 64], kernel.layout)
@@ -67,10 +77,10 @@ def _load(
     images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr,
     ROWS: gl.constexpr, ADDS: gl.constexpr,
 ):  # fmt: skip
-    """Sends for one stage after the other.
+    """Loads one stage after the other.
 
-    Pixels go where those of three stages back were; that these are done with was waited for already, since the last
-    weights of the stage before took the place of theirs.
+    Pixels overwrite those of three stages before. That those are no longer read was waited for already: the last
+    weights of the previous stage replaced theirs.
     """
     VALUES: gl.constexpr = ROWS * WIDE * 128
     step = gl.num_programs(0)
@@ -92,9 +102,9 @@ def _load(
                 )
             stage += 1
         after = gl.minimum(tile + step, tiles - 1)
-        announce(maps, after, VALUES)
+        prefetch_l2(maps, after, VALUES)
         if ADDS:
-            announce(plus, after, VALUES)
+            prefetch_l2(plus, after, VALUES)
 
 
 @gluon.jit
@@ -102,15 +112,15 @@ def _compute(
     xs, ws, arrivals, free, bias, plus, done, tiles, GROUP: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
     ADDS: gl.constexpr,
 ):  # fmt: skip
-    """Half of the outputs; a tap's products are waited for while those of the next are on their way."""
+    """Computes half of the outputs; waits for one tap's products while the next tap's run."""
     BM: gl.constexpr = ROWS * WIDE
-    mine: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
-    added = gl.load(bias + GROUP * 64 + gl.arange(0, 64, gl.SliceLayout(1, mine))).to(gl.float32)[:, None]
-    place = places(BM, 128)
+    accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
+    added = gl.load(bias + GROUP * 64 + gl.arange(0, 64, gl.SliceLayout(1, accumulator))).to(gl.float32)[:, None]
+    place = output_offsets(BM, 128)
     stage = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
-        total = warpgroup_mma_init(gl.zeros([64, BM], gl.float32, mine))
-        start = begins(tile, BM * 128) + GROUP * 64
+        total = warpgroup_mma_init(gl.zeros([64, BM], gl.float32, accumulator))
+        start = tile_offset(tile, BM * 128) + GROUP * 64
         more = gl.load(plus + start + place) if ADDS else bias
         for k in range(6):
             mbarrier.wait(arrivals.index(stage % 3), stage // 3 & 1)
@@ -126,4 +136,4 @@ def _compute(
             stage += 1
         sums = warpgroup_mma_wait(0, deps=[total])
         release(free, 5, True)
-        finish(sums, added, more, done + start, place, ADDS)
+        store_outputs(sums, added, more, done + start, place, ADDS)

@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from iblurry.network import convolution
+from iblurry.network import fused
+from iblurry.network.bodies import ConvUnit
 from iblurry.network.build import build
-from iblurry.network.convolution import First, HopperConvolutions, hopper_convolutions
-from iblurry.network.folded import Folded
-from iblurry.network.unit import Unit
+from iblurry.network.fused import FirstConvolution, FoldedBody, HopperConvolutions, hopper_convolutions
 from iblurry.rng import Rng
 
 CPU = torch.device("cpu")
@@ -20,56 +19,56 @@ def body():
     return build("resnet18", (3, 16, 16), 4, rng=Rng(1)).body
 
 
-def plain_patches(images, room, side):
+def plain_patches(images, buffer, side):
     count, channels, high, wide = images.shape
     met = F.unfold(images, side, padding=side // 2).view(count, channels, side**2, high, wide)
-    room[:, : channels * side**2] = met.transpose(1, 2).flatten(1, 2)
+    buffer[:, : channels * side**2] = met.transpose(1, 2).flatten(1, 2)
 
 
 @pytest.fixture
 def stand_ins(monkeypatch):
-    own = SimpleNamespace(patches=plain_patches, answers=SimpleNamespace(answer=lambda *args, **kwargs: None))
-    monkeypatch.setattr(convolution, "kernels", lambda device: own)
+    own = SimpleNamespace(inference=SimpleNamespace(write_patches=plain_patches, convolve=lambda *args, **kwargs: None))
+    monkeypatch.setattr(fused, "kernels", lambda device: own)
     monkeypatch.setattr(torch, "cudnn_convolution_relu", lambda x, w, b, *rest: F.relu(F.conv2d(x, w, b, *rest)))
 
 
 def test_there_are_no_kernels_for_a_cpu():
-    assert convolution.kernels(CPU) is None
+    assert fused.kernels(CPU) is None
     assert hopper_convolutions(body(), CPU) is None
 
 
 def test_of_patches_a_convolution_of_side_1_makes_the_same(stand_ins):
     network = body().eval()
     images = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(1))
-    folded = Folded(network, torch.bfloat16, lambda pixels: pixels)
-    first, *others = folded.parts
-    assert isinstance(first, First)
+    folded = FoldedBody(network, torch.bfloat16, lambda pixels: pixels)
+    first, *others = folded.convolutions
+    assert isinstance(first, FirstConvolution)
     assert first.weight.shape == (64, 32, 1, 1)
-    assert not any(isinstance(part, First) for part in others)
+    assert not any(isinstance(part, FirstConvolution) for part in others)
     with torch.no_grad():
         folded.refresh()
         expected = network.layers[0](images)
-        room = folded._enter(images)
-        torch.testing.assert_close(first(room).float(), expected, rtol=0.02, atol=0.02)
+        buffer = folded._to_input(images)
+        torch.testing.assert_close(first(buffer).float(), expected, rtol=0.02, atol=0.02)
 
 
 def test_weights_are_rounded_for_one_forward_pass():
     seen = []
 
-    def learn(maps, unit):
-        seen.append((unit.rounded, unit.convolution.weight))
+    def convolve(maps, unit):
+        seen.append((unit.weight_bf16, unit.convolution.weight))
         return unit.convolution(maps)
 
     network = build("resnet18", (3, 16, 16), 4, rng=Rng(1))
-    units = [module for module in network.body.modules() if isinstance(module, Unit)][1:]
-    network.hopper = HopperConvolutions(units, learn)
+    units = [module for module in network.body.modules() if isinstance(module, ConvUnit)][1:]
+    network.hopper = HopperConvolutions(units, convolve)
     network.precision = torch.bfloat16
     network(torch.zeros(2, 3, 16, 16))
     assert len(seen) == len(units)
     for rounded, weight in seen:
         assert not rounded.requires_grad
         assert torch.equal(rounded, weight.to(torch.bfloat16))
-    assert all(unit.rounded is None for unit in units)
+    assert all(unit.weight_bf16 is None for unit in units)
     before = seen[0][0].clone()
     units[0].convolution.weight.data.add_(1)
     network(torch.zeros(2, 3, 16, 16))

@@ -1,4 +1,4 @@
-"""Which engine runs an experiment on which device, by their names."""
+"""Engines and devices by name."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from iblurry.engine.graph import Graph
 from iblurry.errors import InputError
 
 
-def engine(device: str = "cpu", precision: Precision | None = None) -> Eager:
-    """Eager in float32 on the CPU; captured graphs in bfloat16 on a GPU, unless another precision is asked for.
+def make_engine(device: str = "cpu", precision: Precision | None = None) -> Eager:
+    """Eager in float32 on the CPU; captured graphs in bfloat16 on a GPU, unless another precision is given.
 
-    >>> engine("cpu").precision
+    >>> make_engine("cpu").precision
     'float32'
     """
     kind = device.split(":", 1)[0]
@@ -25,8 +25,8 @@ def engine(device: str = "cpu", precision: Precision | None = None) -> Eager:
     raise InputError(f"device={device!r} is neither 'cpu' nor 'cuda' (or one of several, as 'cuda:1').")
 
 
-def usual_device(*, heavy: bool) -> str:
-    """What "auto" means: a GPU for a heavy network where there is one; a small one is quicker on the CPU."""
+def default_device(*, heavy: bool) -> str:
+    """What "auto" means: a GPU for a heavy network where there is one; a small network is faster on the CPU."""
     return "cuda" if heavy and torch.cuda.is_available() else "cpu"
 
 

@@ -1,6 +1,6 @@
-"""Maps by one kernel of a Hopper GPU: a convolution with what comes behind it, or its gradient for the maps before."""
+"""A convolution with bias, ReLU and sum, or its gradient with respect to the input maps, by one kernel."""
 
-# What a kernel's arguments are is the compiler's business (it wants its own annotations, and no others).
+# Arguments of a kernel are annotated for its compiler, not for mypy.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 
-class Tiles(NamedTuple):
+class Tile(NamedTuple):
     """What one block of threads computes: so many images, rows of them, and output channels."""
 
     images: int
@@ -37,27 +37,28 @@ CHOICES = ((128, 128, 3, 8), (128, 64, 3, 8), (64, 64, 6, 4))  # pixels, outputs
 ENOUGH = 120  # blocks to be busy with: an H200 has 132 multiprocessors
 
 
-def tiles(count: int, channels: int, outputs: int, high: int, wide: int, *, times: int = 1) -> Tiles | None:
-    """For so many maps of this size behind the convolution, and each tile several times: the largest that give enough
-    to do; None if none fits.
+def choose_tile(count: int, channels: int, outputs: int, high: int, wide: int, *, times: int = 1) -> Tile | None:
+    """The largest tile that gives every multiprocessor work, for `count` output maps of this size; None if none fits.
+
+    `times`: how often each tile is computed, as the gradient of a strided convolution is (stride**2 times).
     """
     inputs = 64 if channels % 64 == 0 else 32
     if channels % inputs:
         return None
     found = None
     for pixels, across, stages, warps in CHOICES:
-        grouped = group(pixels, high, wide)
+        grouped = group_rows(pixels, high, wide)
         if grouped is None or outputs % across:
             continue
         images, rows = grouped
-        found = Tiles(images, rows, across, inputs, stages, warps)
+        found = Tile(images, rows, across, inputs, stages, warps)
         if -(-count // images) * (high // rows) * (outputs // across) * times >= ENOUGH:
             break
     return found
 
 
-def group(pixels: int, high: int, wide: int) -> tuple[int, int] | None:
-    """So many pixels as images and rows of each; None where maps of this size do not make such a number."""
+def group_rows(pixels: int, high: int, wide: int) -> tuple[int, int] | None:
+    """A tile of so many pixels as (images, rows of each); None where maps of this size do not divide into it."""
     rows = min(high, pixels // wide)
     if not rows or high % rows or pixels % (rows * wide):
         return None
@@ -67,7 +68,7 @@ def group(pixels: int, high: int, wide: int) -> tuple[int, int] | None:
 def convolve(
     maps: Tensor,
     weight: Tensor,
-    chosen: Tiles,
+    tile: Tile,
     *,
     stride: int = 1,
     bias: Tensor | None = None,
@@ -76,19 +77,19 @@ def convolve(
 ) -> Tensor:
     """relu(weight * maps + bias) + plus, or weight * maps without a bias; padded by half the kernel's side.
 
-    `backwards`: the gradient for the maps before a convolution, out of that for the maps behind it, which are `maps`
-    here. All is bfloat16 and lies channels last.
+    `backwards`: the gradient with respect to the input maps; `maps` is then the gradient of the output maps. Everything
+    is bfloat16 and channels last.
     """
     count, channels, high, wide = maps.shape
     side, outputs = weight.shape[2], weight.shape[1 if backwards else 0]
     step, spread = (1, stride) if backwards else (stride, 1)
     up, across = high // step, wide // step
-    box = [chosen.inputs, chosen.outputs] if backwards else [chosen.outputs, chosen.inputs]
+    box = [tile.inputs, tile.outputs] if backwards else [tile.outputs, tile.inputs]
     done = maps.new_empty(count, up * spread, across * spread, outputs).permute(0, 3, 1, 2)
-    blocks = -(-count // chosen.images) * (up // chosen.rows) * (outputs // chosen.outputs) * spread**2
+    blocks = -(-count // tile.images) * (up // tile.rows) * (outputs // tile.outputs) * spread**2
     _convolve[(blocks,)](
-        described(maps, step, chosen.images, chosen.rows, chosen.inputs),
-        weights_described(weight, box),
+        describe_maps(maps, step, tile.images, tile.rows, tile.inputs),
+        describe_weights(weight, box),
         done if bias is None else bias,
         done if plus is None else plus,
         done,
@@ -100,21 +101,21 @@ def convolve(
         SIDE=side,
         STRIDE=step,
         SPREAD=spread,
-        IMAGES=chosen.images,
-        ROWS=chosen.rows,
-        BN=chosen.outputs,
-        BK=chosen.inputs,
-        STAGES=chosen.stages,
+        IMAGES=tile.images,
+        ROWS=tile.rows,
+        BN=tile.outputs,
+        BK=tile.inputs,
+        STAGES=tile.stages,
         ENDS=bias is not None,
         ADDS=plus is not None,
         BACK=backwards,
-        num_warps=chosen.warps,
+        num_warps=tile.warps,
     )
     return done
 
 
-def described(maps: Tensor, stride: int, images: int, rows: int, channels: int) -> TensorDescriptor:
-    """How the device finds a box of the maps: images, rows (every so many-th of them), all columns, channels."""
+def describe_maps(maps: Tensor, stride: int, images: int, rows: int, channels: int) -> TensorDescriptor:
+    """Describes boxes of the maps to the copy engine: images, rows (with the stride), all columns, channels."""
     count, depth, high, wide = maps.shape
     row, across = wide * depth, wide // stride
     if stride == 1:
@@ -125,8 +126,8 @@ def described(maps: Tensor, stride: int, images: int, rows: int, channels: int) 
     return TensorDescriptor(maps, shape, strides, box, _swizzled(box))
 
 
-def weights_described(weight: Tensor, box: list[int]) -> TensorDescriptor:
-    """How the device finds a box of the weights: outputs, and channels of one tap."""
+def describe_weights(weight: Tensor, box: list[int]) -> TensorDescriptor:
+    """Describes boxes of the weights to the copy engine: outputs, and channels of one tap."""
     depth = weight.numel() // len(weight)
     return TensorDescriptor(weight, [len(weight), depth], [depth, 1], box, _swizzled(box))
 
@@ -139,7 +140,7 @@ def _swizzled(box: list[int]) -> NVMMASharedLayout:
 def shifted(
     maps, there, arrival, image, row, channel, down, across, CHANNELS: gl.constexpr, STRIDE: gl.constexpr, wanted,
 ):  # fmt: skip
-    """Sends for a box of maps as `described`, so many pixels further down and across."""
+    """Sends for a box of maps as `describe_maps`, so many pixels further down and across."""
     if STRIDE == 1:
         place = [image, row + down, across, channel]
     else:
@@ -228,8 +229,8 @@ def _convolve(
             STRIDE, SPREAD, BK, BACK, s < steps,
         )  # fmt: skip
 
-    mine: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps, 1], [16, BN, 16])
-    total = warpgroup_mma_init(gl.zeros([BM, BN], gl.float32, mine))
+    accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps, 1], [16, BN, 16])
+    total = warpgroup_mma_init(gl.zeros([BM, BN], gl.float32, accumulator))
     for k in range(steps):
         slot = k % STAGES
         mbarrier.wait(arrivals.index(slot), (k // STAGES) & 1)
@@ -249,7 +250,7 @@ def _convolve(
         mbarrier.invalidate(arrivals.index(s))
 
     if ENDS:
-        bias_at = bias + output + gl.arange(0, BN, gl.SliceLayout(0, mine))
+        bias_at = bias + output + gl.arange(0, BN, gl.SliceLayout(0, accumulator))
         sums = gl.maximum(sums + gl.load(bias_at).to(gl.float32)[None, :], 0.0)
     ACROSS: gl.constexpr = BN // 8 if BN < 256 else 32
     whole_rows: gl.constexpr = gl.BlockedLayout([1, 8], [32 // ACROSS, ACROSS], [num_warps, 1], [1, 0])

@@ -1,4 +1,4 @@
-"""The gradient of a convolution for its weights, by one kernel of a Hopper GPU; sums in a fixed order."""
+"""The gradient of a convolution with respect to its weights, by one kernel; sums in a fixed order."""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
 
@@ -19,14 +19,14 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from iblurry.network.hopper.maps import ENOUGH, described, group, shifted
+from iblurry.network.hopper.convolution import ENOUGH, describe_maps, group_rows, shifted
 
 PIXELS = 128  # of one step
 LEAST = 64  # channels of one block, on both sides
 
 
-class Plan(NamedTuple):
-    """How the work is cut."""
+class TilePlan(NamedTuple):
+    """How the work is divided into blocks."""
 
     parts: int  # of the sum over the pixels
     each: int  # steps of a part
@@ -36,17 +36,17 @@ class Plan(NamedTuple):
     across: int  # channels of a block, on both sides
 
 
-def plan(grads: torch.Size, channels: int, side: int) -> Plan:
-    """For gradients of this shape and so many channels before them: large blocks where there are enough of them."""
+def plan_tiles(grads: torch.Size, channels: int, side: int) -> TilePlan:
+    """For output gradients of this shape and so many input channels: large blocks where there are enough of them."""
     count, outputs, high, wide = grads
     large = _blocks(channels, outputs, side, 2 * LEAST) >= ENOUGH
     across, pixels = (2 * LEAST, PIXELS // 2) if large else (LEAST, PIXELS)
-    grouped = group(pixels, high, wide)
+    grouped = group_rows(pixels, high, wide)
     assert grouped is not None, "asked before"
     images, rows = grouped
     steps = -(-count // images) * (high // rows)
     each = -(-steps // max(1, min(steps, ENOUGH // _blocks(channels, outputs, side, across))))
-    return Plan(-(-steps // each), each, steps, images, rows, across)
+    return TilePlan(-(-steps // each), each, steps, images, rows, across)
 
 
 def _blocks(channels: int, outputs: int, side: int, across: int) -> int:
@@ -59,29 +59,29 @@ def _blocks(channels: int, outputs: int, side: int, across: int) -> int:
 def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int) -> Tensor:
     """(parts, outputs, side, side, channels) float32, to be summed over the parts.
 
-    Of the gradients behind the convolution and the maps before it, bfloat16 and channels last.
+    `grads` are those of the output maps, `maps` the input maps; both bfloat16 and channels last.
     """
     outputs, high, wide = grads.shape[1:]
     channels = maps.shape[1]
-    cut = plan(grads.shape, channels, side)
-    done = torch.empty(cut.parts, outputs, side, side, channels, device=grads.device)
-    _weight_gradient[(_blocks(channels, outputs, side, cut.across) * cut.parts,)](
-        described(grads, 1, cut.images, cut.rows, cut.across),
-        described(maps, stride, cut.images, cut.rows, cut.across),
+    plan = plan_tiles(grads.shape, channels, side)
+    done = torch.empty(plan.parts, outputs, side, side, channels, device=grads.device)
+    _weight_gradient[(_blocks(channels, outputs, side, plan.across) * plan.parts,)](
+        describe_maps(grads, 1, plan.images, plan.rows, plan.across),
+        describe_maps(maps, stride, plan.images, plan.rows, plan.across),
         done,
         CHANNELS=channels,
         OUTPUTS=outputs,
         HIGH=high,
         SIDE=side,
         STRIDE=stride,
-        IMAGES=cut.images,
-        ROWS=cut.rows,
-        PIXELS=cut.images * cut.rows * wide,
-        ACROSS=cut.across,
-        STEPS=cut.steps,
-        EACH=cut.each,
+        IMAGES=plan.images,
+        ROWS=plan.rows,
+        PIXELS=plan.images * plan.rows * wide,
+        ACROSS=plan.across,
+        STEPS=plan.steps,
+        EACH=plan.each,
         STAGES=3,
-        num_warps=4 * cut.across // LEAST,
+        num_warps=4 * plan.across // LEAST,
     )
     return done
 
@@ -91,7 +91,7 @@ def _fetch(
     grads, maps, gs, xs, arrivals, k, slot, tap, output, channel, CHANNELS: gl.constexpr, HIGH: gl.constexpr,
     SIDE: gl.constexpr, STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr, wanted,
 ):  # fmt: skip
-    """Sends for one group of pixels: their gradients, and the maps before them, shifted as the tap says."""
+    """Starts loading one group of pixels: their gradients, and the input maps shifted by the tap."""
     row = (k % (HIGH // ROWS)) * ROWS
     image = (k // (HIGH // ROWS)) * IMAGES
     down = tap // SIDE - SIDE // 2
@@ -130,8 +130,8 @@ def _weight_gradient(
             ROWS, s < steps,
         )  # fmt: skip
 
-    mine: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps, 1], [16, ACROSS, 16])
-    total = warpgroup_mma_init(gl.zeros([ACROSS, ACROSS], gl.float32, mine))
+    accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps, 1], [16, ACROSS, 16])
+    total = warpgroup_mma_init(gl.zeros([ACROSS, ACROSS], gl.float32, accumulator))
     for k in range(steps):
         slot = k % STAGES
         mbarrier.wait(arrivals.index(slot), (k // STAGES) & 1)
@@ -146,6 +146,6 @@ def _weight_gradient(
     sums = warpgroup_mma_wait(0, deps=[total])
     for s in gl.static_range(STAGES):
         mbarrier.invalidate(arrivals.index(s))
-    row = part * OUTPUTS + output + gl.arange(0, ACROSS, gl.SliceLayout(1, mine))
-    column = tap * CHANNELS + channel + gl.arange(0, ACROSS, gl.SliceLayout(0, mine))
+    row = part * OUTPUTS + output + gl.arange(0, ACROSS, gl.SliceLayout(1, accumulator))
+    column = tap * CHANNELS + channel + gl.arange(0, ACROSS, gl.SliceLayout(0, accumulator))
     gl.store(done + row[:, None] * (SIDE * SIDE * CHANNELS) + column[None, :], sums)

@@ -1,11 +1,11 @@
-"""What our kernels of 3x3 share that fetch pixels once for each column of taps, with warps for it that do nothing else.
+"""What the 3x3 inference kernels share: dedicated warps load pixels once for each column of three taps.
 
-A column's three taps meet the same pixels, seen from one row further down each time: a slot of shared memory has the
-rows of a tile and one more at both ends. Pixels are the right side of a product, whose left are 64 outputs: so it reads
-256 of them at a time, and shared memory can give what the tensor cores want.
+The three taps of a column read the same pixels, one row further down each time: a slot of shared memory holds the rows
+of a tile and one more at both ends. Pixels are the right operand of a product whose left are 64 outputs: so 256 of them
+are read at a time, which is what makes shared memory fast enough for the tensor cores.
 """
 
-# What a kernel's arguments are is the compiler's business (it wants its own annotations, and no others).
+# Arguments of a kernel are annotated for its compiler, not for mypy.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma
 
-from iblurry.network.hopper.maps import described, weights_described
+from iblurry.network.hopper.convolution import describe_maps, describe_weights
 
 PIXELS = 256  # of a tile: whole rows of one image
 SLICE = 64  # channels multiplied at a time, and outputs of four warps
 
 
-def tiles(count: int, high: int, wide: int) -> int:
-    """How many there are of so many maps."""
+def count_tiles(count: int, high: int, wide: int) -> int:
+    """Tiles of 256 pixels in `count` maps."""
     return count * high * wide // PIXELS
 
 
 def launch(kernel: Any, outputs: int, maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None) -> Tensor:
-    """One block of a kernel for each multiprocessor; weights are fetched for so many outputs at a time."""
+    """Runs a kernel with one block per multiprocessor; weights are loaded for `outputs` outputs at a time."""
     count, _, high, wide = maps.shape
-    there = tiles(count, high, wide)
+    total = count_tiles(count, high, wide)
     done = maps.new_empty(count, high, wide, len(weight)).permute(0, 3, 1, 2)
-    kernel[(min(there, torch.cuda.get_device_properties(maps.device).multi_processor_count),)](
-        described(maps, 1, 1, PIXELS // wide, SLICE),
-        described(maps, 1, 1, 2, SLICE),
-        weights_described(weight, [outputs, SLICE]),
+    kernel[(min(total, torch.cuda.get_device_properties(maps.device).multi_processor_count),)](
+        describe_maps(maps, 1, 1, PIXELS // wide, SLICE),
+        describe_maps(maps, 1, 1, 2, SLICE),
+        describe_weights(weight, [outputs, SLICE]),
         maps,
         bias,
         done if plus is None else plus,
         done,
-        there,
+        total,
         HIGH=high,
         WIDE=wide,
         ROWS=PIXELS // wide,
@@ -54,7 +54,7 @@ def launch(kernel: Any, outputs: int, maps: Tensor, weight: Tensor, bias: Tensor
 
 @gluon.jit
 def fetch(images, edges, xs, arrival, slot, tile, across, channel, HIGH: gl.constexpr, ROWS: gl.constexpr):
-    """Sends for a tile's rows and those around it, shifted across; outside an image there are 0s."""
+    """Starts loading a tile's rows and the one above and below, shifted across; zeros outside an image."""
     image = tile // (HIGH // ROWS)
     row = tile % (HIGH // ROWS) * ROWS - 1
     most = xs.index(slot * (ROWS + 2))._reinterpret(images.dtype, images.block_type.shape, images.layout)
@@ -64,14 +64,14 @@ def fetch(images, edges, xs, arrival, slot, tile, across, channel, HIGH: gl.cons
 
 
 @gluon.jit
-def begins(tile, VALUES: gl.constexpr):
-    """Where a tile of so many values does."""
+def tile_offset(tile, VALUES: gl.constexpr):
+    """The offset of a tile's first value."""
     return tile.to(gl.int64) * VALUES
 
 
 @gluon.jit
-def announce(maps, tile, VALUES: gl.constexpr):
-    """Has a tile's own values, which lie together, brought as far as the second cache: one thread says so for all."""
+def prefetch_l2(maps, tile, VALUES: gl.constexpr):
+    """Starts loading a tile's values, which are contiguous, into the L2 cache; one thread asks for all."""
     gl.inline_asm_elementwise(
         """{
             .reg .pred first; .reg .b32 me;
@@ -82,7 +82,7 @@ def announce(maps, tile, VALUES: gl.constexpr):
             mov.b32 $0, 0;
         }""",
         "=r,l,r",
-        [maps + begins(tile, VALUES), VALUES * 2],
+        [maps + tile_offset(tile, VALUES), VALUES * 2],
         dtype=gl.int32,
         is_pure=False,
         pack=1,
@@ -91,29 +91,29 @@ def announce(maps, tile, VALUES: gl.constexpr):
 
 @gluon.jit
 def multiply(xs, weights, total, slot, down, keep, ROWS: gl.constexpr, WIDE: gl.constexpr):
-    """Adds what one tap makes of a slot, or begins with it."""
+    """Adds the product of one tap's weights and a slot's pixels to the total, or starts the total with it."""
     pixels = xs.index(slot * (ROWS + 2) + down)._reinterpret(xs.dtype, [ROWS * WIDE, 64], weights.layout)
     return warpgroup_mma(weights, pixels.permute([1, 0]), total, use_acc=keep, is_async=True)
 
 
 @gluon.jit
 def release(free, slot, wanted):
-    """Lets a slot be filled again, once the products of it are done for all four warps."""
+    """Marks a slot as free once all four warps have finished their products of it."""
     gl.thread_barrier()
     mbarrier.arrive(free.index(slot), pred=wanted)
 
 
 @gluon.jit
-def places(BM: gl.constexpr, OUTPUTS: gl.constexpr):
-    """Where 64 outputs of a tile's pixels lie, from the first on."""
+def output_offsets(BM: gl.constexpr, OUTPUTS: gl.constexpr):
+    """Offsets of 64 outputs of a tile's pixels, relative to the first."""
     whole_rows: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
     pixel = gl.arange(0, BM, gl.SliceLayout(1, whole_rows))
     return pixel[:, None] * OUTPUTS + gl.arange(0, 64, gl.SliceLayout(0, whole_rows))[None, :]
 
 
 @gluon.jit
-def finish(sums, bias, more, done, place, ADDS: gl.constexpr):
-    """Stores 64 outputs of a tile's pixels: with the bias, the ReLU and the sum behind them."""
+def store_outputs(sums, bias, more, done, place, ADDS: gl.constexpr):
+    """Stores 64 outputs of a tile's pixels after bias, ReLU and the added maps."""
     ended = gl.maximum(sums + bias, 0.0).to(gl.bfloat16)
     result = gl.convert_layout(ended.permute([1, 0]), place.type.layout)
     if ADDS:

@@ -1,6 +1,6 @@
-"""Answers of a narrow convolution by one kernel of a Hopper GPU: 3x3, 64 channels to 64, its weights kept at hand."""
+"""Inference of a 3x3 convolution of 64 channels to 64 by one kernel, whose weights stay in shared memory."""
 
-# What a kernel's arguments are is the compiler's business (it wants its own annotations, and no others).
+# Arguments of a kernel are annotated for its compiler, not for mypy.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
 
 from __future__ import annotations
@@ -16,13 +16,23 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from iblurry.network.hopper.columns import PIXELS, announce, begins, fetch, finish, launch, multiply, places, release
+from iblurry.network.hopper.conv3x3 import (
+    PIXELS,
+    fetch,
+    launch,
+    multiply,
+    output_offsets,
+    prefetch_l2,
+    release,
+    store_outputs,
+    tile_offset,
+)
 
-CHANNELS = 64  # before and behind it
+CHANNELS = 64  # inputs and outputs
 
 
 def fits(channels: int, outputs: int, high: int, wide: int, side: int, stride: int) -> bool:
-    """Whether a convolution of maps of this size is one of these."""
+    """Whether this kernel computes a convolution of this size."""
     narrow = (channels, outputs, side, stride) == (CHANNELS, CHANNELS, 3, 1)
     return narrow and wide in (16, 32, 64) and high % (PIXELS // wide) == 0
 
@@ -39,7 +49,7 @@ def _convolve(
 ):  # fmt: skip
     """A product of (outputs, taps * channels) and (taps * channels, pixels), tile after tile by the same block.
 
-    Two groups of four warps take turns with the tiles: while one ends its own, the tensor cores are the other's.
+    Two groups of four warps alternate: while one stores its tile, the other uses the tensor cores.
     """
     xs = gl.allocate_shared_memory(images.dtype, [3 * (ROWS + 2), WIDE, 64], kernel.layout)
     ws = gl.allocate_shared_memory(kernel.dtype, [9, 64, 64], kernel.layout)
@@ -66,7 +76,7 @@ def _load(
     images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr,
     ROWS: gl.constexpr, ADDS: gl.constexpr,
 ):  # fmt: skip
-    """Sends for the weights, then for one tile after the other: a slot for each column of taps."""
+    """Loads the weights, then one tile after the other: a slot for each column of taps."""
     mbarrier.expect(arrivals.index(6), 9 * kernel.block_type.nbytes)
     for tap in gl.static_range(9):
         tma.async_copy_global_to_shared(kernel, [0, tap * 64], arrivals.index(6), ws.index(tap))
@@ -80,9 +90,9 @@ def _load(
             mbarrier.expect(arrival, images.block_type.nbytes + edges.block_type.nbytes)
             fetch(images, edges, xs, arrival, s, tile, s - 1, 0, HIGH, ROWS)
         after = gl.minimum(tile + step, tiles - 1)
-        announce(maps, after, VALUES)
+        prefetch_l2(maps, after, VALUES)
         if ADDS:
-            announce(plus, after, VALUES)
+            prefetch_l2(plus, after, VALUES)
         turn = turn ^ 1
 
 
@@ -91,17 +101,17 @@ def _compute(
     xs, ws, arrivals, free, bias, plus, done, tiles, GROUP: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
     ADDS: gl.constexpr,
 ):  # fmt: skip
-    """Every other tile of a block's."""
+    """Computes every second tile of the block."""
     BM: gl.constexpr = ROWS * WIDE
-    mine: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
-    added = gl.load(bias + gl.arange(0, 64, gl.SliceLayout(1, mine))).to(gl.float32)[:, None]
-    place = places(BM, 64)
+    accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
+    added = gl.load(bias + gl.arange(0, 64, gl.SliceLayout(1, accumulator))).to(gl.float32)[:, None]
+    place = output_offsets(BM, 64)
     step = gl.num_programs(0)
     turn = 0
     mbarrier.wait(arrivals.index(6), 0)
     for tile in range(gl.program_id(0) + GROUP * step, tiles, 2 * step):
-        total = warpgroup_mma_init(gl.zeros([64, BM], gl.float32, mine))
-        start = begins(tile, BM * 64)
+        total = warpgroup_mma_init(gl.zeros([64, BM], gl.float32, accumulator))
+        start = tile_offset(tile, BM * 64)
         more = gl.load(plus + start + place) if ADDS else bias
         for s in range(3):
             mbarrier.wait(arrivals.index(GROUP * 3 + s), turn)
@@ -111,5 +121,5 @@ def _compute(
             release(free, s - 1, s > 0)
         sums = warpgroup_mma_wait(0, deps=[total])
         release(free, 2, True)
-        finish(sums, added, more, done + start, place, ADDS)
+        store_outputs(sums, added, more, done + start, place, ADDS)
         turn = turn ^ 1

@@ -8,7 +8,7 @@ import torch
 
 from iblurry.augment.pipeline import Augment, Pipeline
 from iblurry.network.build import build
-from iblurry.network.numbers import BYTES, FAR, Numbers, from_bytes, to_bytes
+from iblurry.network.table_mlp import BYTES, CLIP, TableMLP, from_bytes, to_bytes
 from iblurry.rng import Rng
 
 ROWS = np.random.default_rng(0).normal([0, 1e6, -3e-6], [1, 30, 1e-7], (40, 3)).astype(np.float32)
@@ -22,9 +22,9 @@ def plain(numbers):
 
 
 def after(rows):
-    body = Numbers((1, rows.shape[1], BYTES), width=8)
+    body = TableMLP((1, rows.shape[1], BYTES), width=8)
     for image in to_bytes(rows):
-        body.meet(torch.from_numpy(image))
+        body.update_statistics(torch.from_numpy(image))
     return body
 
 
@@ -54,9 +54,9 @@ def test_mean_and_scale_are_those_of_the_rows_met(count):
 def test_a_number_that_never_changes_is_not_blown_up():
     constant = np.full((30, 2), 0.1, dtype=np.float32)
     body = after(constant)
-    assert body.squares.tolist() == [0, 0]
+    assert body.sum_squares.tolist() == [0, 0]
     assert body.scale().tolist() == [1, 1]
-    assert Numbers((1, 2, BYTES), width=8).scale().tolist() == [1, 1]  # nothing met yet
+    assert TableMLP((1, 2, BYTES), width=8).scale().tolist() == [1, 1]  # nothing met yet
 
 
 def test_what_the_layers_see():
@@ -65,18 +65,18 @@ def test_what_the_layers_see():
     asked = np.concatenate([ROWS[:5], [[1e30, 1e6, -1e30]]]).astype(np.float32)
     assert body(plain(3).test(torch.from_numpy(to_bytes(asked)))).shape == (6, 8)
     exact = ROWS.astype(np.float64)
-    want = np.clip((asked.astype(np.float64) - exact.mean(0)) / exact.std(0), -FAR, FAR)
+    want = np.clip((asked.astype(np.float64) - exact.mean(0)) / exact.std(0), -CLIP, CLIP)
     assert seen[0].dtype == torch.float32
     np.testing.assert_allclose(seen[0].numpy(), want, rtol=1e-5, atol=1e-6)
-    assert seen[0][5, 0] == FAR
-    assert seen[0][5, 2] == -FAR
+    assert seen[0][5, 0] == CLIP
+    assert seen[0][5, 2] == -CLIP
 
 
 def test_a_network_may_be_given_by_what_makes_its_body():
-    network = build(Numbers, (1, 3, BYTES), 4, rng=Rng(1))
-    assert isinstance(network.body, Numbers)
+    network = build(TableMLP, (1, 3, BYTES), 4, rng=Rng(1))
+    assert isinstance(network.body, TableMLP)
     assert network.features == 256
-    same, other = (build(Numbers, (1, 3, BYTES), 4, rng=Rng(seed)).body.layers for seed in (1, 2))
+    same, other = (build(TableMLP, (1, 3, BYTES), 4, rng=Rng(seed)).body.layers for seed in (1, 2))
     weight = network.body.layers.layers[1].weight
     assert torch.equal(weight, same.layers[1].weight)
     assert not torch.equal(weight, other.layers[1].weight)

@@ -1,4 +1,4 @@
-"""Two hidden layers on rows of numbers, which the memory keeps as the bytes of float32."""
+"""An MLP on rows of numbers (tables), which the memory of images keeps as the bytes of float32."""
 
 from __future__ import annotations
 
@@ -7,28 +7,37 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from iblurry.network.mlp import MLP
+from iblurry.network.bodies import MLP
 
 BYTES = 4  # of a float32
-FAR = 10.0  # standard deviations; what lies beyond counts as this far
+CLIP = 10.0  # standard deviations: standardised values are clipped to ±CLIP
 
 
-class Numbers(nn.Module):
-    """Puts each number together again, standardises it by all rows met so far, then twice linear and ReLU.
+class TableMLP(nn.Module):
+    """Decodes each row, standardises it by the running mean and deviation, then twice linear and ReLU.
 
-    A row of n numbers is an image (1, n, 4) of bytes, so a memory of pixels keeps it to the last bit. Its scale belongs
-    to the network and not to what is stored: it may go on moving while rows stay what they were.
+    A row of n numbers is an image (1, n, 4) of bytes, so a memory of pixels keeps it exactly. The statistics belong to
+    the network and not to what is stored: they may go on moving while stored rows stay what they were.
 
-    >>> body = Numbers((1, 2, BYTES))
+    Parameters
+    ----------
+    image : tuple of int
+        (1, n, 4): n numbers of four bytes.
+    width : int, default 256
+        Units of each hidden layer.
+
+    Examples
+    --------
+    >>> body = TableMLP((1, 2, BYTES))
     >>> for row in to_bytes(np.array([[1.0, 5.0], [3.0, 5.0]], dtype=np.float32)):
-    ...     body.meet(torch.from_numpy(row))
+    ...     body.update_statistics(torch.from_numpy(row))
     >>> body.mean.tolist(), body.scale().tolist()
     ([2.0, 5.0], [1.0, 1.0])
     """
 
-    met: Tensor
+    count: Tensor
     mean: Tensor
-    squares: Tensor
+    sum_squares: Tensor
 
     def __init__(self, image: tuple[int, int, int], *, width: int = 256) -> None:
         super().__init__()
@@ -36,28 +45,30 @@ class Numbers(nn.Module):
         assert size == BYTES, "a number is four bytes"
         self.layers = MLP((1, 1, numbers), width=width)
         self.features = width
-        self.register_buffer("met", torch.zeros((), dtype=torch.int64))  # rows
-        self.register_buffer("mean", torch.zeros(numbers, dtype=torch.float64))  # of each number over these rows
-        self.register_buffer("squares", torch.zeros(numbers, dtype=torch.float64))  # sum of squared distances from it
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))  # rows
+        self.register_buffer("mean", torch.zeros(numbers, dtype=torch.float64))  # (n,)
+        self.register_buffer(
+            "sum_squares", torch.zeros(numbers, dtype=torch.float64)
+        )  # (n,) squared deviations from the mean
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, 1, n, 4) bytes as floats, whole and from 0 to 255 -> (B, width)."""
         standard = (_numbers(images.to(torch.uint8)) - self.mean) / self.scale()
-        features: Tensor = self.layers(standard.clamp_(-FAR, FAR).float())
+        features: Tensor = self.layers(standard.clamp_(-CLIP, CLIP).float())
         return features
 
     @torch.no_grad()
-    def meet(self, image: Tensor) -> None:
-        """One more row (uint8, (1, n, 4)) counts for mean and scale (Welford, Technometrics 1962)."""
+    def update_statistics(self, image: Tensor) -> None:
+        """Counts one row, uint8 (1, n, 4), into mean and deviation (Welford, Technometrics 1962)."""
         row = _numbers(image[None])[0]
-        self.met += 1
+        self.count += 1
         before = row - self.mean
-        self.mean += before / self.met
-        self.squares += before * (row - self.mean)
+        self.mean += before / self.count
+        self.sum_squares += before * (row - self.mean)
 
     def scale(self) -> Tensor:
         """The standard deviation of each number; 1 where it never changed, (n,)."""
-        deviation = (self.squares / self.met).sqrt()
+        deviation = (self.sum_squares / self.count).sqrt()
         return torch.where(deviation > 0, deviation, 1.0)
 
 
