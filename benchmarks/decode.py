@@ -21,8 +21,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from iblurry.data.dataset import Dataset, Labelled
-from iblurry.data.pictures import Pictures
+from iblurry.data.dataset import Dataset, LabelledImages
+from iblurry.data.images import PictureFiles
 from iblurry.streams.order import Order
 from iblurry.streams.stream import Stream
 
@@ -69,7 +69,7 @@ def make(folder: Path, count: int, side: int, size: int) -> Dataset:
             for n, w in ((4, 0.5), (16, 0.25), (64, 0.25))
         ]
         Image.fromarray(np.sum(layers, axis=0).astype(np.uint8)).save(folder / name, quality=90)
-    part = Labelled(Pictures(folder, names, (3, size, size)), np.zeros(count, dtype=np.int64))
+    part = LabelledImages(PictureFiles(folder, names, (3, size, size)), np.zeros(count, dtype=np.int64))
     return Dataset("jpegs", ("one",), part, part, (0.5,) * 3, (0.5,) * 3)
 
 

@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from iblurry.data.dataset import Dataset
-    from iblurry.data.load import Source
+    from iblurry.data.load import DataSource
 
 
 def _home_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,13 +96,13 @@ def show(above: Path | None, spec: str, sheet: Path | None, as_json: bool, home:
 
 
 def _list(home: Path | None, *, as_json: bool) -> None:
-    from iblurry.data.load import SOURCES, stored
+    from iblurry.data.load import SOURCES, stored_path
 
     sources = [
-        {"name": source.name, "about": source.about, "state": _state(source, stored(source.name, home))}
+        {"name": source.name, "about": source.about, "state": _state(source, stored_path(source.name, home))}
         for source in SOURCES.values()
     ]
-    place = stored("x", home).parent
+    place = stored_path("x", home).parent
     if as_json:
         click.echo(json.dumps({"home": str(place), "sources": sources}, indent=2))
         return
@@ -121,7 +121,7 @@ def _list(home: Path | None, *, as_json: bool) -> None:
     click.echo("Look:      iblurry data show NAME")
 
 
-def _state(source: Source, place: Path) -> str:
+def _state(source: DataSource, place: Path) -> str:
     if not source.takes_path:
         return "built in"
     if not source.forms:

@@ -35,7 +35,7 @@ class Fitted:
 
 def fitted(path: Path, shape: tuple[int, ...]) -> Path | NDArray[np.uint8]:
     """The path; or of a picture beyond a service's limits, (C, H, W) as the service itself would make of it."""
-    from iblurry.data.pictures import read_bytes
+    from iblurry.data.images import read_bytes
     from iblurry.live.http.pictures import Pictures
     from iblurry.live.limits import Limits
     from iblurry.live.refusal import Refusal

@@ -81,9 +81,9 @@ def _classes_in(root: Path) -> Iterator[Sample]:
 
 def _pictures(folder: Path) -> list[Path]:
     """Sorted, from folders inside it, too."""
-    from iblurry.data.sources.folder import files_in
+    from iblurry.data.sources.folder import list_files
 
-    found = [folder / name for name in files_in(folder, "") if name.lower().endswith(ENDINGS)]
+    found = [folder / name for name in list_files(folder, "") if name.lower().endswith(ENDINGS)]
     if not found:
         raise DataError(f"{folder} has no pictures ({', '.join(ENDINGS)}); add some, or leave the folder out.")
     return found

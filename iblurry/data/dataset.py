@@ -11,19 +11,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.data.images import Images
-from iblurry.data.pictures import Pictures
+from iblurry.data.images import ImageStore, PictureFiles
 from iblurry.errors import InputError
 
 CHANNELS = (1, 3)  # grey or colour: what tells (N, C, H, W) from (N, H, W, C)
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
-    """Images and their labels, row by row."""
+class LabelledImages:
+    """Images and their labels, row by row.
 
-    images: Images  # (N, C, H, W) bytes: an array, or Pictures that stay on the disk
-    labels: NDArray[np.int64]  # (N,), positions in Dataset.classes
+    Parameters
+    ----------
+    images : ImageStore
+        (N, C, H, W) uint8: an array, or PictureFiles that stay on the disk.
+    labels : ndarray of int64
+        (N,), positions in Dataset.classes.
+    """
+
+    images: ImageStore
+    labels: NDArray[np.int64]
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
@@ -48,14 +55,23 @@ class Labelled:
 class Dataset:
     """Training and test images of the same shape, over the same classes.
 
-    The training part has at least one image; the test part may be empty (nothing can be measured then).
+    Parameters
+    ----------
+    name : str
+        Shown in tables and used in file names.
+    classes : tuple of str
+        Class names; a label is a position in it.
+    train, test : LabelledImages
+        At least one training image; `test` may be empty (nothing can be measured then).
+    mean, std : tuple of float
+        Per channel, of pixels scaled to [0, 1]; what images are normalised by.
     """
 
     name: str
     classes: tuple[str, ...]
-    train: Labelled
-    test: Labelled
-    mean: tuple[float, ...]  # per channel, of pixels scaled to [0, 1]
+    train: LabelledImages
+    test: LabelledImages
+    mean: tuple[float, ...]
     std: tuple[float, ...]
 
     def __post_init__(self) -> None:
@@ -87,7 +103,7 @@ class Dataset:
     def fingerprint(self) -> str:
         """A hex digest of all content: class names, shapes, labels, pixels, mean and std (not the data set's name).
 
-        Pictures that stay on the disk are known by their files' names, sizes and times, not by their pixels.
+        Pictures that stay on the disk count by their files' names, sizes and times, not by their pixels.
         """
         digest = hashlib.blake2b(digest_size=16)
         digest.update(repr((self.classes, self.shape, len(self.train), len(self.test))).encode())
@@ -95,7 +111,9 @@ class Dataset:
         for part in (self.train, self.test):
             digest.update(np.ascontiguousarray(part.labels, dtype="<i8").data)
             images = part.images
-            digest.update(images.stamp() if isinstance(images, Pictures) else np.ascontiguousarray(images).data)
+            digest.update(
+                images.stat_digest() if isinstance(images, PictureFiles) else np.ascontiguousarray(images).data
+            )
         return digest.hexdigest()
 
     @classmethod
@@ -114,23 +132,34 @@ class Dataset:
     ) -> Dataset:
         """A data set from whatever `np.asarray` takes: NumPy arrays, CPU tensors, lists.
 
-        Images are (N, H, W), (N, H, W, C) or (N, C, H, W), bytes or floats in [0, 1]; the axis of 1 or 3 channels is
-        found by its length unless `layout` ("NCHW" or "NHWC") names it. Labels are whole numbers or strings; with
-        `classes`, numbers are positions in it and strings are names in it; without, the classes are the sorted
-        different labels. Mean and std are measured on the training images unless given.
+        Parameters
+        ----------
+        train_images, test_images : array-like
+            (N, H, W), (N, H, W, C) or (N, C, H, W), bytes or floats in [0, 1].
+        train_labels, test_labels : array-like
+            One integer or string per image. With `classes`, integers are positions in it and strings names in it.
+        name : str, default "arrays"
+        classes : sequence of str, optional
+            Class names; the sorted distinct labels unless given.
+        mean, std : sequence of float, optional
+            Per channel, of pixels scaled to [0, 1]; measured on the training images unless given.
+        layout : {"NCHW", "NHWC"}, optional
+            Which axis holds the channels; found by its length of 1 or 3 unless given.
 
+        Examples
+        --------
         >>> data = Dataset.from_arrays(np.zeros((2, 4, 4)), ["cat", "ant"], np.ones((1, 4, 4)), ["cat"])
         >>> data.classes, data.shape, data.train.labels.tolist()
         (('ant', 'cat'), (1, 4, 4), [1, 0])
         """
-        names, (train_at, test_at) = _positions(
+        names, (train_at, test_at) = _label_positions(
             [_labels(train_labels, "training"), _labels(test_labels, "test")], classes=classes
         )
-        train = Labelled(_images(train_images, "training", layout), train_at)
-        test = Labelled(_images(test_images, "test", layout), test_at)
+        train = LabelledImages(_images(train_images, "training", layout), train_at)
+        test = LabelledImages(_images(test_images, "test", layout), test_at)
         if not len(train):
             raise InputError(f"The data set {name!r} has no training images; give at least one.")
-        measured_mean, measured_std = moments(train.images) if mean is None or std is None else ((), ())
+        measured_mean, measured_std = mean_and_std(train.images) if mean is None or std is None else ((), ())
         return cls(
             name=name,
             classes=names,
@@ -141,15 +170,15 @@ class Dataset:
         )
 
 
-def moments(images: Images, *, most: int | None = None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def mean_and_std(images: ImageStore, *, limit: int | None = None) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation per channel of pixels scaled to [0, 1]; a constant channel gets 1 to divide by.
 
-    Of all images, or of `most` of them that lie evenly spread.
+    Of all images, or of `limit` of them, evenly spaced.
     """
     values = np.arange(256) / 255
     means, stds = [], []
     # from counts of the 256 values: exact, and no float copy of the images
-    for counts in _counts(images, min(len(images), most or len(images))):
+    for counts in _count_values(images, min(len(images), limit or len(images))):
         share = counts / counts.sum()
         mean = float(share @ values)
         means.append(mean)
@@ -157,12 +186,12 @@ def moments(images: Images, *, most: int | None = None) -> tuple[tuple[float, ..
     return tuple(means), tuple(stds)
 
 
-def _counts(images: Images, most: int) -> NDArray[np.int64]:
-    """(C, 256): how often each value comes in each channel."""
-    rows = np.arange(most) * len(images) // most
+def _count_values(images: ImageStore, used: int) -> NDArray[np.int64]:
+    """(C, 256): how often each pixel value occurs in each channel."""
+    rows = np.arange(used) * len(images) // used
     counts = np.zeros((images.shape[1], 256), dtype=np.int64)
-    for some in np.array_split(rows, -(-most // 256)):  # part by part: counting takes eight bytes a pixel
-        held = images[some]
+    for chunk in np.array_split(rows, -(-used // 256)):  # in chunks: counting takes eight bytes a pixel
+        held = images[chunk]
         for channel in range(len(counts)):
             counts[channel] += np.bincount(held[:, channel].ravel(), minlength=256)
     return counts
@@ -222,7 +251,7 @@ def _labels(given: Any, part: str) -> NDArray[Any]:
     return labels
 
 
-def _positions(
+def _label_positions(
     parts: list[NDArray[Any]], *, classes: Sequence[str] | None
 ) -> tuple[tuple[str, ...], list[NDArray[np.int64]]]:
     kinds = {"str" if part.dtype.kind == "U" else "int" for part in parts if part.size}
@@ -232,11 +261,11 @@ def _positions(
         return tuple(map(str, classes)), [part.astype(np.int64) for part in parts]
     known = np.unique(np.concatenate([part for part in parts if part.size] or parts))
     names = tuple(map(str, known.tolist() if classes is None else classes))
-    place = {name: at for at, name in enumerate(names)}
-    strange = [name for name in map(str, known.tolist()) if name not in place]
-    if strange:
-        raise InputError(f"The label {strange[0]!r} is not among the classes {', '.join(names)}; add it or relabel.")
-    at = np.array([place[str(name)] for name in known.tolist()], dtype=np.int64)
+    position = {name: at for at, name in enumerate(names)}
+    unknown = [name for name in map(str, known.tolist()) if name not in position]
+    if unknown:
+        raise InputError(f"The label {unknown[0]!r} is not among the classes {', '.join(names)}; add it or relabel.")
+    at = np.array([position[str(name)] for name in known.tolist()], dtype=np.int64)
     return names, [at[np.searchsorted(known, part)] if part.size else np.empty(0, dtype=np.int64) for part in parts]
 
 

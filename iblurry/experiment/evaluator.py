@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from iblurry.data.dataset import Dataset
-from iblurry.data.decoders import Decoders
 from iblurry.data.images import eager_bytes
-from iblurry.data.prefetch import batches
+from iblurry.data.prefetch import Decoders, batches
 from iblurry.experiment.answer import Answer
 from iblurry.learner import Learner
 

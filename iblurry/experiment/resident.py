@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from iblurry.data.dataset import Dataset
-from iblurry.data.images import eager_bytes
-from iblurry.data.pictures import Pictures
+from iblurry.data.images import PictureFiles, eager_bytes
 
 PIECE = 4096  # images copied together: what is on the way takes little memory
 
@@ -21,7 +20,7 @@ _there: WeakKeyDictionary[Dataset, dict[torch.device, Tensor]] = WeakKeyDictiona
 def resident(dataset: Dataset, device: torch.device) -> Tensor | None:
     """(N, C, H, W) uint8 on the device; None where images stay on the disk or take more than `eager_bytes`."""
     images = dataset.train.images
-    if isinstance(images, Pictures) or math.prod(images.shape) > eager_bytes():
+    if isinstance(images, PictureFiles) or math.prod(images.shape) > eager_bytes():
         return None
     copies = _there.setdefault(dataset, {})
     if device not in copies:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from iblurry.augment.pipeline import Augment
-from iblurry.data.load import parse
+from iblurry.data.load import parse_spec
 from iblurry.methods import Hyperparameters
 
 
@@ -78,5 +78,5 @@ def plain(dataset: str) -> str:
     name = dataset.split(":", 1)[0]
     if name not in SETTINGS:
         return dataset
-    _, _, options = parse(dataset)
+    _, _, options = parse_spec(dataset)
     return dataset if options.keys() - {"lazy"} else name

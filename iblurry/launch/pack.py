@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, nullcontext
 import torch
 
 from iblurry.data.dataset import Dataset
-from iblurry.data.decoders import usual_workers
+from iblurry.data.prefetch import default_workers
 from iblurry.experiment.environment import thread_count
 from iblurry.experiment.interrupt import Stop, stopping_politely
 from iblurry.experiment.run_loop import open_run
@@ -30,7 +30,7 @@ class Pack:
     def __init__(self, feed: Feed, runner: Runner, size: int, *, stop: Stop | None = None) -> None:
         """`stop` is that of somebody else, where signals do not come."""
         self.feed, self.runner, self.size = feed, runner, size
-        self.decoders = usual_workers(runs=size)
+        self.decoders = default_workers(runs=size)
         self.abreast: list[_Member] = []
         self.failed: Exception | None = None
         self.stop, self.hears_signals = stop or Stop(), stop is None

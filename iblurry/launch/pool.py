@@ -11,7 +11,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from iblurry.data.decoders import usual_workers
+from iblurry.data.prefetch import default_workers
 from iblurry.errors import StoppedError
 from iblurry.experiment.interrupt import stopping_politely
 from iblurry.launch.job_queue import Desk
@@ -43,7 +43,7 @@ class Pool:
         self.workers: dict[Connection, BaseProcess] = {}
         self.places: dict[Connection, int] = {}  # which of the jobs a worker does
         threads = max(task.where.threads or 1 for task in tasks)
-        decoders = usual_workers(runs=jobs)
+        decoders = default_workers(runs=jobs)
         self.environment = {"OMP_NUM_THREADS": str(threads), "IBLURRY_DECODERS": str(decoders)}
 
     def go(self) -> None:

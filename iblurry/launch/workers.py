@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from iblurry.data.decoders import cores
+from iblurry.data.prefetch import usable_cores
 from iblurry.engine.devices import default_device, visible_gpus
 from iblurry.engine.eager import Precision
 from iblurry.errors import IblurryError, InputError, UnknownNameError
@@ -54,14 +54,14 @@ class Plan:
 
     def jobs_for(self, experiments: Sequence[Experiment]) -> int:
         if self.on != "local":
-            return cores()  # one thread each: who knows what else the others do
+            return usable_cores()  # one thread each: who knows what else the others do
         if self.pack > 1:
             return 1
         on_gpu = any(self.device_for(one) != "cpu" for one in experiments)  # where processes only take turns
-        return max(1, min(self.jobs or (1 if on_gpu else cores()), len(experiments)))
+        return max(1, min(self.jobs or (1 if on_gpu else usable_cores()), len(experiments)))
 
     def where(self, experiment: Experiment, jobs: int) -> Hardware:
-        threads = self.threads or (max(1, cores() // jobs) if _is_heavy(experiment) else 1)
+        threads = self.threads or (max(1, usable_cores() // jobs) if _is_heavy(experiment) else 1)
         return Hardware(threads=threads, device=self.device_for(experiment), precision=self.precision)
 
     def device_for(self, experiment: Experiment) -> str:

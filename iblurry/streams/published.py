@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.data.dataset import Dataset
-from iblurry.data.pictures import Pictures
+from iblurry.data.images import PictureFiles
 from iblurry.errors import DataError, InputError
 from iblurry.rng import Rng
 from iblurry.streams.order import Order, is_disjoint
@@ -211,7 +211,7 @@ def _record(dataset: Dataset, part: str, row: int, c: int, at: int, label: int) 
 
 def _names(dataset: Dataset, part: str) -> tuple[str, ...]:
     images = (dataset.train if part == "train" else dataset.test).images
-    if not isinstance(images, Pictures):
+    if not isinstance(images, PictureFiles):
         raise InputError(
             f"The published sets of {dataset.name} name files, which images in memory no longer have; "
             f"load it with lazy=true, as in {dataset.name}:PATH,lazy=true."

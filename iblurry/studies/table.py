@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from iblurry.data.load import parse
+from iblurry.data.load import parse_spec
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.run import Result
 from iblurry.studies.compare import FIELDS, configuration, counterpart
@@ -159,7 +159,7 @@ def tabulate(
     planned = selection.planned
     there = found(planned, places)
     if not there:
-        parse(selection.dataset)  # a name that was mistyped is said to be one
+        parse_spec(selection.dataset)  # a name that was mistyped is said to be one
     cells: dict[tuple[str, str, str], Cell] = {}
     for group in _by_place(planned):
         first, runs = group[0], {one.experiment.seed: there[one] for one in group if one in there}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iblurry.data.dataset import Dataset, Labelled, moments
+from iblurry.data.dataset import Dataset, LabelledImages, mean_and_std
 from iblurry.errors import InputError
 
 
@@ -20,8 +20,8 @@ def made(**changes: Any) -> Dataset:
     fields: dict[str, Any] = {
         "name": "tiny",
         "classes": ("a", "b"),
-        "train": Labelled(images(3, 1, 2, 2), np.array([0, 1, 1])),
-        "test": Labelled(images(1, 1, 2, 2, seed=1), np.array([1])),
+        "train": LabelledImages(images(3, 1, 2, 2), np.array([0, 1, 1])),
+        "test": LabelledImages(images(1, 1, 2, 2, seed=1), np.array([1])),
         "mean": (0.5,),
         "std": (0.25,),
     }
@@ -48,7 +48,7 @@ def test_a_good_one() -> None:
 )
 def test_labelled_refuses(pixels: np.ndarray, labels: np.ndarray, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        Labelled(pixels, labels)
+        LabelledImages(pixels, labels)
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_labelled_refuses(pixels: np.ndarray, labels: np.ndarray, words: str) ->
         ({"classes": ("a", "a")}, "different"),
         ({"classes": ("a", "")}, "not empty"),
         ({"classes": ("a",)}, "0 to 1, but 1 classes"),
-        ({"train": Labelled(images(1, 1, 2, 2), np.array([-1]))}, "-1 to -1"),
-        ({"train": Labelled(images(0, 1, 2, 2), np.zeros(0, np.int64))}, "no training images"),
-        ({"test": Labelled(images(1, 1, 2, 3), np.array([0]))}, "resize them"),
+        ({"train": LabelledImages(images(1, 1, 2, 2), np.array([-1]))}, "-1 to -1"),
+        ({"train": LabelledImages(images(0, 1, 2, 2), np.zeros(0, np.int64))}, "no training images"),
+        ({"test": LabelledImages(images(1, 1, 2, 3), np.array([0]))}, "resize them"),
         ({"mean": (0.5, 0.5)}, "1 means"),
         ({"std": (0.0,)}, "positive"),
         ({"mean": (float("nan"),)}, "finite"),
@@ -71,8 +71,8 @@ def test_dataset_refuses(changes: dict[str, Any], words: str) -> None:
 
 
 def test_fingerprint_sees_all_content_and_nothing_else() -> None:
-    def reshaped(part: Labelled) -> Labelled:
-        return Labelled(part.images.reshape(-1, 1, 1, 4), part.labels)
+    def reshaped(part: LabelledImages) -> LabelledImages:
+        return LabelledImages(part.images.reshape(-1, 1, 1, 4), part.labels)
 
     base = made()
     assert made().fingerprint() == base.fingerprint()
@@ -83,14 +83,14 @@ def test_fingerprint_sees_all_content_and_nothing_else() -> None:
         made(classes=("a", "c")),
         made(mean=(0.51,)),
         made(std=(0.26,)),
-        made(train=Labelled(pixels, base.train.labels)),
-        made(train=Labelled(base.train.images, np.array([0, 1, 0]))),
+        made(train=LabelledImages(pixels, base.train.labels)),
+        made(train=LabelledImages(base.train.images, np.array([0, 1, 0]))),
         made(train=reshaped(base.train), test=reshaped(base.test)),
         made(train=base.test, test=base.train),
     ]
     prints = {data.fingerprint() for data in [base, *others]}
     assert len(prints) == len(others) + 1
-    turned = Labelled(np.asfortranarray(base.train.images), base.train.labels)
+    turned = LabelledImages(np.asfortranarray(base.train.images), base.train.labels)
     assert made(train=turned).fingerprint() == base.fingerprint()
 
 
@@ -173,10 +173,10 @@ def test_an_empty_test_part_is_fine() -> None:
 
 def test_moments_are_those_of_numpy() -> None:
     pixels = images(50, 3, 7, 5)
-    mean, std = moments(pixels)
+    mean, std = mean_and_std(pixels)
     np.testing.assert_allclose(mean, (pixels / 255).mean(axis=(0, 2, 3)), rtol=1e-12)
     np.testing.assert_allclose(std, (pixels / 255).std(axis=(0, 2, 3)), rtol=1e-12)
-    assert moments(np.full((2, 1, 3, 3), 51, dtype=np.uint8)) == ((pytest.approx(0.2),), (1.0,))
+    assert mean_and_std(np.full((2, 1, 3, 3), 51, dtype=np.uint8)) == ((pytest.approx(0.2),), (1.0,))
     data = Dataset.from_arrays(pixels, np.arange(50) % 2, pixels, np.arange(50) % 2, mean=[0, 0, 0])
     assert data.mean == (0, 0, 0)
     assert data.std == std

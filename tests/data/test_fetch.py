@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from iblurry.data.fetch import download, fetch
-from iblurry.data.load import SOURCES, load
-from iblurry.data.sources.catalogue import PublicFile
+from iblurry.data.load import SOURCES, PublicFile, load
 from iblurry.data.sources.fashion_mnist import FILES
 from iblurry.errors import DataError, InputError, UnknownNameError
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iblurry.data.load import SOURCES, data_home, import_local, load, parse, stored
+from iblurry.data.load import SOURCES, data_home, import_local, load, parse_spec, stored_path
 from iblurry.data.sources.arrays import save
 from iblurry.data.sources.fashion_mnist import FILES
 from iblurry.errors import DataError, InputError, UnknownNameError
@@ -31,7 +31,7 @@ from iblurry.errors import DataError, InputError, UnknownNameError
     ],
 )
 def test_parse(spec: str, expected: tuple[str, str | None, dict[str, Any]]) -> None:
-    name, path, options = parse(spec)
+    name, path, options = parse_spec(spec)
     assert (name, None if path is None else str(path), options) == expected
     assert [type(value) for value in options.values()] == [type(value) for value in expected[2].values()]
 
@@ -39,14 +39,14 @@ def test_parse(spec: str, expected: tuple[str, str | None, dict[str, Any]]) -> N
 def test_parse_finds_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = tmp_path / "odd,size=3"
     odd.mkdir()
-    assert parse(str(odd)) == ("folder", odd, {})
-    assert parse(f"{tmp_path},size=8") == ("folder", tmp_path, {"size": 8})
+    assert parse_spec(str(odd)) == ("folder", odd, {})
+    assert parse_spec(f"{tmp_path},size=8") == ("folder", tmp_path, {"size": 8})
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits").mkdir()
-    assert parse("digits")[0] == "digits"  # a source's name comes first
-    assert parse("./digits")[:2] == ("folder", Path("digits"))
+    assert parse_spec("digits")[0] == "digits"  # a source's name comes first
+    assert parse_spec("./digits")[:2] == ("folder", Path("digits"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert parse("~/digits")[:2] == ("folder", tmp_path / "digits")
+    assert parse_spec("~/digits")[:2] == ("folder", tmp_path / "digits")
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_parse_finds_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_parse_refuses(spec: str, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
-        parse(spec)
+        parse_spec(spec)
 
 
 def test_other_files_need_a_name(tmp_path: Path) -> None:
     (tmp_path / "c.tar.gz").write_bytes(b"")
     with pytest.raises(InputError, match=r"say what it is, as in cifar10:.*c\.tar\.gz"):
-        parse(str(tmp_path / "c.tar.gz"))
+        parse_spec(str(tmp_path / "c.tar.gz"))
 
 
 def test_load_with_options() -> None:
@@ -110,7 +110,7 @@ def test_import_then_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (tmp_path / name).write_bytes(head + rng.integers(0, 10, shape, dtype=np.uint8).tobytes())
     home = tmp_path / "home"
     place = import_local("fashion_mnist", tmp_path, home)
-    assert place == stored("fashion_mnist", home) == home / "fashion_mnist.npz"
+    assert place == stored_path("fashion_mnist", home) == home / "fashion_mnist.npz"
     data = load("fashion_mnist", home)
     assert data.name == "fashion_mnist"
     assert data.fingerprint() == load(f"fashion_mnist:{tmp_path}").fingerprint()

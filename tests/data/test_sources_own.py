@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry.data.dataset import Dataset, Labelled
+from iblurry.data.dataset import Dataset, LabelledImages
 from iblurry.data.sources.arrays import arrays, save
 from iblurry.data.sources.digits import digits
 from iblurry.data.sources.folder import folder
@@ -87,7 +87,7 @@ class TestArrays:
     @pytest.mark.parametrize("shape", [(1, 4, 4), (3, 5, 4), (2, 4, 4), (3, 4, 3)])
     def test_what_is_saved_is_read(self, shape: tuple[int, int, int], tmp_path: Path) -> None:
         rng = np.random.default_rng(0)
-        parts = [Labelled(rng.integers(0, 256, (n, *shape), dtype=np.uint8), np.arange(n) % 3) for n in (7, 0)]
+        parts = [LabelledImages(rng.integers(0, 256, (n, *shape), dtype=np.uint8), np.arange(n) % 3) for n in (7, 0)]
         data = Dataset("any", ("ä", "b b", "c"), *parts, mean=(0.1,) * shape[0], std=(1 / 3,) * shape[0])
         save(data, tmp_path / "new" / "mine.npz")
         back = arrays(tmp_path / "new" / "mine.npz")

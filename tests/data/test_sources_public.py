@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry.data.sources import tinyimagenet as tiny
+from iblurry.data.sources import imagenet as tiny
 from iblurry.data.sources.fashion_mnist import FILES, fashion_mnist
 from iblurry.errors import DataError
 
@@ -78,9 +78,9 @@ class TestTiny:
 
     @pytest.fixture
     def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        monkeypatch.setattr(tiny, "CLASSES", 2)
-        monkeypatch.setattr(tiny, "TRAIN", 11)
-        monkeypatch.setattr(tiny, "TEST", 2)
+        monkeypatch.setattr(tiny, "TINY_CLASSES", 2)
+        monkeypatch.setattr(tiny, "TINY_TRAIN", 11)
+        monkeypatch.setattr(tiny, "TINY_TEST", 2)
         root = tmp_path / "tiny-imagenet-200"
         (root / "val" / "images").mkdir(parents=True)
         (root / "wnids.txt").write_text("\n".join(self.WNIDS) + "\n")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from iblurry.data.dataset import Labelled
+from iblurry.data.dataset import LabelledImages
 from iblurry.data.load import load
 from iblurry.errors import DivergedError
 from iblurry.experiment.evaluator import Evaluator
@@ -86,7 +86,7 @@ def test_a_class_without_test_images_has_no_questions(data):
     feed(learner, data, 30)
     gone = data.classes.index(learner.labels[0])
     rest = np.flatnonzero(data.test.labels != gone)
-    fewer = dataclasses.replace(data, test=Labelled(data.test.images[rest], data.test.labels[rest]))
+    fewer = dataclasses.replace(data, test=LabelledImages(data.test.images[rest], data.test.labels[rest]))
     right, total = Evaluator(fewer, torch.device("cpu")).ask(learner).counts()
     assert (right[0], total[0]) == (0, 0)
     assert (right[1:], total[1:]) == tuple(each[1:] for each in by_hand(learner, data))

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 from iblurry.data.dataset import Dataset
+from iblurry.data.images import PictureFiles
 from iblurry.data.load import load
-from iblurry.data.pictures import Pictures
 from iblurry.data.prefetch import decoders_for
 from iblurry.errors import DataError, StoppedError
 from iblurry.experiment.evaluator import Evaluator
@@ -69,12 +69,12 @@ def test_a_run_that_crashed_goes_on(place: Path, tmp_path: Path) -> None:
 def test_a_killed_decoder_stops_the_run_and_it_goes_on(place: Path, tmp_path: Path) -> None:
     one, data = small(), lazy(place)
     peace = run(one, tmp_path / "peace", dataset=data)
-    assert isinstance(data.train.images, Pictures)
+    assert isinstance(data.train.images, PictureFiles)
     me = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
 
     def kill() -> None:
         for child in me.read_text().split():
-            if b"iblurry.data.decoders" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"iblurry.data.prefetch" in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(int(child), signal.SIGKILL)
 
     with pytest.raises(StoppedError, match="killed by SIGKILL"):
@@ -85,7 +85,7 @@ def test_a_killed_decoder_stops_the_run_and_it_goes_on(place: Path, tmp_path: Pa
 
 def test_a_damaged_file_stops_the_run_by_name(place: Path, tmp_path: Path) -> None:
     one, data = small(), lazy(place)
-    assert isinstance(data.train.images, Pictures)
+    assert isinstance(data.train.images, PictureFiles)
     file = Path(data.train.images.file(int(one.order(data).indices[50])))
     good, about = file.read_bytes(), file.stat()
     file.write_bytes(b"text")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from iblurry.augment.pipeline import Augment
-from iblurry.data.dataset import Dataset, Labelled
+from iblurry.data.dataset import Dataset, LabelledImages
 from iblurry.experiment.evaluator import Evaluator
 from iblurry.learner import Learner
 from iblurry.methods import er
@@ -24,7 +24,8 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 def cifar10():
     """Its labels, in turn, and images of one pixel: exposure is about labels only."""
     parts = [
-        Labelled(np.zeros((10 * each, 1, 1, 1), dtype=np.uint8), np.tile(np.arange(10), each)) for each in (5000, 1000)
+        LabelledImages(np.zeros((10 * each, 1, 1, 1), dtype=np.uint8), np.tile(np.arange(10), each))
+        for each in (5000, 1000)
     ]
     return Dataset("cifar10", CLASSES, *parts, mean=(0.5,), std=(0.5,))
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from iblurry.data.images import PictureFiles
 from iblurry.data.load import load
-from iblurry.data.pictures import Pictures
 from iblurry.experiment import resident as module
 from iblurry.experiment import run_loop
 from iblurry.experiment.resident import resident
@@ -67,7 +67,7 @@ def test_only_what_fits(data, monkeypatch):
 
 
 def test_pictures_stay_on_the_disk(data, tmp_path):
-    pictures = Pictures(tmp_path, [f"{n}.png" for n in range(len(data.train))], data.shape)
+    pictures = PictureFiles(tmp_path, [f"{n}.png" for n in range(len(data.train))], data.shape)
     lazy = dataclasses.replace(data, train=dataclasses.replace(data.train, images=pictures))
     assert resident(lazy, CPU) is None
 

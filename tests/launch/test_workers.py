@@ -19,7 +19,7 @@ from iblurry.experiment import folder as folder_module
 from iblurry.experiment.callback import Silent
 from iblurry.experiment.run import CheckpointPolicy
 from iblurry.launch import pool, task
-from iblurry.launch.workers import Plan, cores, run_all
+from iblurry.launch.workers import Plan, run_all, usable_cores
 from iblurry.parts import Constant
 from tests.experiment.small import At, checkpoints, kept, small
 
@@ -218,4 +218,4 @@ def test_threads_do_not_depend_on_what_is_left_to_do(tmp_path, monkeypatch):
 def test_bad_plans(bad, tmp_path):
     with pytest.raises(InputError, match="is too small; the least is 1"):
         Plan(out=tmp_path, **bad)
-    assert cores() >= 1
+    assert usable_cores() >= 1

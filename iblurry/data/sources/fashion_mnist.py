@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.data.dataset import Dataset
-from iblurry.data.sources.bundle import Bundle, open_bundle
+from iblurry.data.sources.archive import Archive, open_archive
 from iblurry.errors import DataError
 
 NAMES = (
@@ -26,7 +26,7 @@ def fashion_mnist(path: Path) -> Dataset:
     H. Xiao, K. Rasul and R. Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
     Algorithms", arXiv:1708.07747, 2017.
     """
-    with open_bundle(path) as files:
+    with open_archive(path) as files:
         x_train, y_train, x_test, y_test = (_idx(files, name) for name in FILES)
     for images, labels, part in ((x_train, y_train, "training"), (x_test, y_test, "test")):
         if len(images) != len(labels):
@@ -37,10 +37,10 @@ def fashion_mnist(path: Path) -> Dataset:
     return Dataset.from_arrays(x_train, y_train, x_test, y_test, name="fashion_mnist", classes=NAMES)
 
 
-def _idx(files: Bundle, name: str) -> NDArray[np.uint8]:
+def _idx(files: Archive, name: str) -> NDArray[np.uint8]:
     """One array of bytes: 0, 0, 8 (bytes), number of axes, the length of each axis (big-endian), then the values."""
     packed = not files.has(name)
-    raw = files.find(f"{name}.gz" if packed else name)
+    raw = files.read_base(f"{name}.gz" if packed else name)
     if packed:
         try:
             raw = gzip.decompress(raw)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
-from iblurry.data.pictures import Shape
+from iblurry.data.images import Shape
 from iblurry.live.exchange import Labelled
 from iblurry.live.http.pictures import Pictures, arrange, unbase64, unpack
 from iblurry.live.limits import Limits

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from iblurry.data.pictures import Shape
+from iblurry.data.images import Shape
 from iblurry.live.http.bodies import FORMS, JSON, KEY, LABEL, RAW
 from iblurry.live.http.schema import Error
 from iblurry.live.limits import Limits

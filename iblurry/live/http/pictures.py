@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.data.pictures import Shape
+from iblurry.data.images import Shape
 from iblurry.live.http.header import SCANS, orientation, scans, webp_size, without_metadata
 from iblurry.live.limits import Limits
 from iblurry.live.refusal import Refusal

@@ -1,4 +1,4 @@
-"""Files by name, whether they lie in a folder, a tar or a zip."""
+"""Files by name, whether they are in a folder, a tar or a zip."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from iblurry.errors import DataError
 CORRUPT = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 
-class Bundle:
+class Archive:
     """Names and the bytes behind them; nothing is unpacked to disk."""
 
     def __init__(self, path: Path, names: list[str], read: Callable[[str], bytes]) -> None:
@@ -30,7 +30,7 @@ class Bundle:
         """Whether a file of this name (without its folders) is here."""
         return base in self._by_base
 
-    def find(self, base: str) -> bytes:
+    def read_base(self, base: str) -> bytes:
         """The bytes of the one file of this name (without its folders)."""
         found = self._by_base.get(base, [])
         if not found:
@@ -48,21 +48,21 @@ class Bundle:
 
 
 @contextmanager
-def open_bundle(path: Path) -> Iterator[Bundle]:
-    """A folder, a tar (compressed or not) or a zip as a Bundle."""
+def open_archive(path: Path) -> Iterator[Archive]:
+    """A folder, a tar (compressed or not) or a zip as an Archive."""
     if path.is_dir():
-        yield Bundle(path, _walk(path), lambda name: (path / name).read_bytes())
+        yield Archive(path, _list_files(path), lambda name: (path / name).read_bytes())
     elif not path.exists():
         raise DataError(f"There is no file or folder {path}; give the place of your copy of the data.")
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            yield Bundle(path, [i.filename for i in archive.infolist() if not i.is_dir()], archive.read)
+            yield Archive(path, [i.filename for i in archive.infolist() if not i.is_dir()], archive.read)
     else:
         held = _read_tar(path)
-        yield Bundle(path, list(held), held.__getitem__)
+        yield Archive(path, list(held), held.__getitem__)
 
 
-def _walk(path: Path) -> list[str]:
+def _list_files(path: Path) -> list[str]:
     found = [Path(folder, file).relative_to(path) for folder, _, files in os.walk(path) for file in files]
     return sorted(name.as_posix() for name in found)
 

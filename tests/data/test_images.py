@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry.data.dataset import Dataset, Labelled, moments
-from iblurry.data.load import load, parse
-from iblurry.data.pictures import Pictures
+from iblurry.data.dataset import Dataset, LabelledImages, mean_and_std
+from iblurry.data.images import PictureFiles
+from iblurry.data.load import load, parse_spec
 from iblurry.data.sheet import contact_sheet
 from iblurry.data.sources.arrays import arrays, save
 from iblurry.data.sources.folder import folder
@@ -43,7 +43,7 @@ def place(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("options", [{"size": 6}, {"size": 6, "channels": 1}, {}])
 def test_a_lazy_folder_is_the_same_data(place: Path, options: dict[str, int]) -> None:
     whole, lazy = folder(place, **options), folder(place, lazy=True, **options)  # type: ignore[arg-type]
-    assert isinstance(lazy.train.images, Pictures)
+    assert isinstance(lazy.train.images, PictureFiles)
     assert isinstance(whole.train.images, np.ndarray)
     assert (lazy.classes, lazy.shape, lazy.mean, lazy.std) == (whole.classes, whole.shape, whole.mean, whole.std)
     for mine, theirs in ((lazy.train, whole.train), (lazy.test, whole.test)):
@@ -60,7 +60,7 @@ def test_a_lazy_folder_is_the_same_data(place: Path, options: dict[str, int]) ->
 def test_how_much_is_decoded_at_once_is_a_matter_of_size(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IBLURRY_EAGER_BYTES", str(14 * 3 * 6 * 6))
     assert isinstance(folder(place, size=6).train.images, np.ndarray)
-    assert isinstance(folder(place, size=7).train.images, Pictures)
+    assert isinstance(folder(place, size=7).train.images, PictureFiles)
     assert isinstance(folder(place, size=7, lazy=False).train.images, np.ndarray)
     monkeypatch.setenv("IBLURRY_EAGER_BYTES", "4 GiB")
     with pytest.raises(InputError, match="IBLURRY_EAGER_BYTES='4 GiB' is no whole number"):
@@ -68,8 +68,8 @@ def test_how_much_is_decoded_at_once_is_a_matter_of_size(place: Path, monkeypatc
 
 
 def test_lazy_in_a_spec(place: Path) -> None:
-    assert parse(f"folder:{place},size=5,lazy=true")[2] == {"size": 5, "lazy": True}
-    assert isinstance(load(f"folder:{place},size=5,lazy=true").test.images, Pictures)
+    assert parse_spec(f"folder:{place},size=5,lazy=true")[2] == {"size": 5, "lazy": True}
+    assert isinstance(load(f"folder:{place},size=5,lazy=true").test.images, PictureFiles)
     assert isinstance(load(f"{place}", size=5, lazy=False).test.images, np.ndarray)
     with pytest.raises(InputError, match="lazy of folder must be true or false, not 'maybe'"):
         load(f"folder:{place},lazy=maybe")
@@ -110,17 +110,17 @@ def test_a_file_that_cannot_be_read_is_named(place: Path) -> None:
         images[2]
     with pytest.raises(DataError, match=r"n01_3\.png cannot be read \(No such file or directory\)"):
         images[3]
-    assert Pictures(place, ["train/n01/n01_0.png"], (3, 4, 4))[0].shape == (3, 4, 4)
+    assert PictureFiles(place, ["train/n01/n01_0.png"], (3, 4, 4))[0].shape == (3, 4, 4)
     with pytest.raises(DataError, match=r"n01_0\.png is 9 x 7 pixels but others are 4 x 4; give size="):
-        Pictures(place, ["train/n01/n01_0.png"], (3, 4, 4), resized=False)[0]
+        PictureFiles(place, ["train/n01/n01_0.png"], (3, 4, 4), resized=False)[0]
     with pytest.raises(InputError, match="resized to squares, not to 5 x 4 pixels"):
-        Pictures(place, [], (3, 4, 5))
+        PictureFiles(place, [], (3, 4, 5))
 
 
 def test_moments_of_some() -> None:
     images = np.random.default_rng(1).integers(0, 256, (1000, 2, 3, 3), dtype=np.uint8)
     for most, rows in ((None, images), (1000, images), (5000, images), (300, images[np.arange(300) * 1000 // 300])):
-        mean, std = moments(images, most=most)
+        mean, std = mean_and_std(images, limit=most)
         assert mean == pytest.approx(rows.mean(axis=(0, 2, 3)) / 255)
         assert std == pytest.approx(rows.std(axis=(0, 2, 3)) / 255)
 
@@ -131,8 +131,8 @@ def test_what_else_is_done_with_data(place: Path, tmp_path: Path) -> None:
     save(lazy, tmp_path / "saved.npz")
     assert arrays(tmp_path / "saved.npz").fingerprint() == whole.fingerprint()
     with pytest.raises(InputError, match="There are 10 images but 9 labels"):
-        Labelled(lazy.train.images, lazy.train.labels[:9])
-    empty = Labelled(Pictures(place, [], lazy.shape, resized=False), lazy.test.labels[:0])
+        LabelledImages(lazy.train.images, lazy.train.labels[:9])
+    empty = LabelledImages(PictureFiles(place, [], lazy.shape, resized=False), lazy.test.labels[:0])
     assert Dataset("none", lazy.classes, lazy.train, empty, lazy.mean, lazy.std).shape == (3, 7, 9)
 
 
@@ -183,7 +183,7 @@ class TestImageNet:
         data = load(f"imagenet:{place},size=8,lazy=true")
         assert (data.name, data.classes, data.shape) == ("imagenet", ("n01", "n02"), (3, 8, 8))
         assert data.mean == (0.485, 0.456, 0.406)
-        assert isinstance(data.train.images, Pictures)
+        assert isinstance(data.train.images, PictureFiles)
         other = folder(place, size=8)
         for mine, theirs in ((data.train, other.train), (data.test, other.test)):
             np.testing.assert_array_equal(mine.labels, theirs.labels)
