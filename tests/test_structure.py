@@ -71,7 +71,7 @@ def test_kinds_of_parts_do_not_know_each_other(path):
 @pytest.mark.parametrize("path", FILES, ids=module)
 def test_files_are_short_and_say_what_they_are(path):
     text = path.read_text()
-    assert text.count("\n") <= 300
+    assert text.count("\n") <= 400
     if text.strip():
         assert ast.get_docstring(ast.parse(text)), "a module says in one sentence what it is"
 

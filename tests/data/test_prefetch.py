@@ -157,7 +157,7 @@ def test_a_killed_worker_is_an_error_with_a_remedy(stream_of, data) -> None:
     met = [next(walk) for _ in range(3)]
     first, second = pids(stream)
     os.kill(first, signal.SIGKILL)
-    with pytest.raises(StoppedError, match="killed by SIGKILL, .*IBLURRY_DECODERS=N, now 2"):
+    with pytest.raises(StoppedError, match=r"killed by SIGKILL, .*IBLURRY_DECODERS=N, now 2"):
         met.extend(walk)
     assert len(met) < 3 + 2 * 4
     assert gone(first)

@@ -86,7 +86,7 @@ def test_a_killed_decoder_stops_the_run_and_it_goes_on(place: Path, tmp_path: Pa
 def test_a_damaged_file_stops_the_run_by_name(place: Path, tmp_path: Path) -> None:
     one, data = small(), lazy(place)
     assert isinstance(data.train.images, PictureFiles)
-    file = Path(data.train.images.file(int(one.order(data).indices[50])))
+    file = Path(data.train.images.path(int(one.order(data).indices[50])))
     good, about = file.read_bytes(), file.stat()
     file.write_bytes(b"text")
     with pytest.raises(DataError, match=f"{file.name} is not a readable picture"):
