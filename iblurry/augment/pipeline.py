@@ -1,34 +1,46 @@
-"""What happens to images on their way to the network: the dice on the host, the arithmetic on the device."""
+"""From stored pixels to network input: random parameters drawn on the host, arithmetic on the device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from iblurry.augment.autoaugment import DRAWS, AutoAugment
-from iblurry.augment.blocks import Blocks
-from iblurry.augment.cutmix import Box, Mix, box
-from iblurry.augment.geometry import CropFlip
-from iblurry.augment.image_ops import Groups
+from iblurry.augment.autoaugment import UNIFORMS, AutoAugment, ImageGroups
 from iblurry.augment.policies import POLICIES
+from iblurry.augment.transforms import CropFlip, CutMix, CutMixBox, cutmix_box
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.rng import Rng
+
+T = TypeVar("T")
+CACHED = 16  # blocks, each of one purpose and one batch size: a learner alternates between a few
 
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """How training images are varied; the paper's values."""
+    """How training images are augmented; the defaults are the paper's.
 
-    pad: int = 4  # pixels of black border for the random crop
-    flip: bool = True  # mirror half of the images
-    policy: Literal["cifar10", "imagenet"] | None = None  # of AutoAugment, after crop and flip; None = without it
-    cutmix: float = 0.5  # probability that a batch is mixed; 0 = never
+    Parameters
+    ----------
+    pad : int, default 4
+        Pixels of black border for the random crop; 0 switches it off.
+    flip : bool, default True
+        Whether half of the images are mirrored.
+    policy : {"cifar10", "imagenet"}, optional
+        AutoAugment's policy, applied after crop and flip; None leaves it out.
+    cutmix : float, default 0.5
+        Probability that a batch is mixed by CutMix; 0 switches it off.
+    """
+
+    pad: int = 4
+    flip: bool = True
+    policy: Literal["cifar10", "imagenet"] | None = None
+    cutmix: float = 0.5
 
     def __post_init__(self) -> None:
         if not isinstance(self.pad, int) or isinstance(self.pad, bool) or self.pad < 0:
@@ -42,57 +54,74 @@ class Augment:
 
 
 class AugmentParams(NamedTuple):
-    """All that chance decides about one training batch of n images: one row of numbers, so that one copy brings it."""
+    """All random parameters of one training batch of n images, in one row of numbers, so that one copy moves them.
 
-    table: Tensor  # (3n + 5,) int64: places, partner, edges, and the bits of lam
+    Parameters
+    ----------
+    table : Tensor
+        (3n + 5,) int64: offsets, partner, edges and the bits of lam; see ParamViews.
+    n : int
+        Images in the batch.
+    mixes : bool
+        Whether there is a CutMix box; known on the host, so an eager step need not paste an empty one.
+    image_ops : Tensor
+        (2, n) int64: the operations of AutoAugment's two steps, 0 = none; (2, 0) without a policy.
+    groups : tuple of ImageGroups, optional
+        The images that share a kind of operation; None: every kind is computed, at fixed shapes.
+    host_views : ParamViews, optional
+        Views of `table`, made beforehand; None: made when needed, as a captured step does with its own copy.
+    """
+
+    table: Tensor
     n: int
-    mixes: bool  # whether there is a box at all; the host knows, so an eager step need not paste an empty one
-    image_ops: (
-        Tensor  # (2, n) int64: what AutoAugment's two steps do to each image, 0 = nothing; (2, 0) without a policy
-    )
-    groups: tuple[Groups, Groups] | None  # the images that share a deed; None = all is computed, at fixed shapes
-    cut: (
-        ParamViews | None
-    )  # the table in its parts; None = to be cut when needed, as a captured step does with its own copy
+    mixes: bool
+    image_ops: Tensor
+    groups: tuple[ImageGroups, ImageGroups] | None
+    host_views: ParamViews | None
 
     @property
-    def places(self) -> Tensor:
-        return self.parts.places
+    def views(self) -> ParamViews:
+        """The parts of the table."""
+        return self.host_views or ParamViews(*(rows[0] for rows in _split_table(self.table[None], self.n)))
 
     @property
     def partner(self) -> Tensor:
-        return self.parts.partner
-
-    @property
-    def edges(self) -> Tensor:
-        return self.parts.edges
+        return self.views.partner
 
     @property
     def lam(self) -> Tensor:
-        return self.parts.lam
-
-    @property
-    def parts(self) -> ParamViews:
-        return self.cut or ParamViews(*(rows[0] for rows in _cut(self.table[None], self.n)))
+        return self.views.lam
 
 
 class ParamViews(NamedTuple):
-    """What a throw says."""
+    """The parts of an AugmentParams' table."""
 
-    places: Tensor  # (2, n) int64: where each crop starts, and whether it is mirrored (0) or upright (1)
+    offsets: Tensor  # (2, n) int64: the corner of each crop, and whether it is mirrored (0) or upright (1)
     partner: Tensor  # (n,) int64: a permutation
-    edges: Tensor  # (4,) int64: x1, y1, x2, y2 of the mixed box; all 0 = no box
+    edges: Tensor  # (4,) int64: x1, y1, x2, y2 of the CutMix box; all 0 = no box
     lam: Tensor  # (1,) float32: share of the own image, and of its label in the loss; 1 = not mixed
 
 
-def _cut(table: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _split_table(table: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(steps, 3n + 5) -> the parts of all steps, each with its steps first; the same memory."""
-    places, partner, edges = table[:, : 2 * n].view(-1, 2, n), table[:, 2 * n : 3 * n], table[:, 3 * n : 3 * n + 4]
-    return places, partner, edges, table.view(torch.float32)[:, -2:-1]  # lam: the first half of the last number
+    offsets, partner, edges = table[:, : 2 * n].view(-1, 2, n), table[:, 2 * n : 3 * n], table[:, 3 * n : 3 * n + 4]
+    return offsets, partner, edges, table.view(torch.float32)[:, -2:-1]  # lam: the first half of the last number
 
 
 class Pipeline:
-    """Images as stored to images as the network wants them, for training and for testing."""
+    """Maps stored images (uint8) to network input (float32), for training and for testing.
+
+    Parameters
+    ----------
+    augment : Augment
+        What training images undergo.
+    shape : tuple of int
+        (channels, height, width).
+    mean, std : sequence of float
+        Per channel, of pixels scaled to [0, 1].
+    device : torch.device or str, default "cpu"
+        Where the images are.
+    """
 
     def __init__(
         self,
@@ -114,90 +143,109 @@ class Pipeline:
                 "numbers each, and every std above 0."
             )
         self.augment = augment
+        self.compiled: dict[int, Callable[[Tensor, AugmentParams], Tensor]] = {}  # `train` compiled, by batch size
         self._height, self._width = height, width
-        self._autoaugment = AutoAugment(augment.policy, shape, device) if augment.policy else None
-        self._crop_flip = CropFlip(pad=augment.pad, flip=augment.flip, height=height, width=width, device=device)
         self._device = torch.device(device)
-        self._no_deeds = torch.zeros(2, 0, dtype=torch.int64, device=device)
-        self._mix = Mix(height=height, width=width, device=device)
-        centre, spread = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (tuple(mean), tuple(std)))
-        self.compiled: dict[
-            int, Callable[[Tensor, AugmentParams], Tensor]
-        ] = {}  # `train` compiled for batches of this size
-        self._thrown, self._drawn = Blocks(self._throw_all), Blocks(self._draw_all)
+        self._crop_flip = CropFlip(pad=augment.pad, flip=augment.flip, height=height, width=width, device=device)
+        self._autoaugment = AutoAugment(augment.policy, shape, device) if augment.policy else None
+        self._no_ops = torch.zeros(2, 0, dtype=torch.int64, device=device)
+        self._cutmix = CutMix(height=height, width=width, device=device)
+        self._params, self._policy_ops = BlockCache(self._make_params), BlockCache(self._make_policy_ops)
         # (x/255 - mean) / std = x * scale + shift, each (C, 1, 1)
+        centre, spread = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (tuple(mean), tuple(std)))
         self._scale = (1 / (255 * spread)).to(device, torch.float32)
         self._shift = (-centre / spread).to(device, torch.float32)
 
     def draw_params(self, rng: Rng, step: int, n: int, purpose: str = "augment") -> AugmentParams:
-        """Throw the dice for a training batch of n images, on the host; many steps are thrown at once.
+        """The random parameters of a training batch of n images, drawn on the host, many steps at once.
 
-        AutoAugment has dice of its own, so all else is the same with and without it.
+        AutoAugment has a purpose of its own, so everything else is the same with and without it.
         """
-        params = self._thrown.at(rng, purpose, step, n=n, uniforms=4 * n + 4)
+        params = self._params.at(rng, purpose, step, n=n, uniforms=4 * n + 4)
         if self._autoaugment is None:
             return params
-        image_ops, groups = self._drawn.at(rng, f"{purpose} policy", step, n=n, uniforms=DRAWS * n)
+        image_ops, groups = self._policy_ops.at(rng, f"{purpose} policy", step, n=n, uniforms=UNIFORMS * n)
         return params._replace(image_ops=image_ops, groups=groups)
 
-    def _throw_all(self, uniforms: NDArray[np.float64], n: int) -> list[AugmentParams]:
-        """(steps, 4n + 4) uniforms -> what they mean, step by step."""
+    def _make_params(self, uniforms: NDArray[np.float64], n: int) -> list[AugmentParams]:
+        """(steps, 4n + 4) uniforms -> the parameters of each step."""
         steps = len(uniforms)
         table = np.zeros((steps, 3 * n + 5), dtype=np.int64)
-        table[:, : 2 * n] = self._crop_flip.places(uniforms[:, : 3 * n].reshape(steps, 3, n)).reshape(steps, 2 * n)
+        table[:, : 2 * n] = self._crop_flip.offsets(uniforms[:, : 3 * n].reshape(steps, 3, n)).reshape(steps, 2 * n)
         table[:, 2 * n : 3 * n] = uniforms[:, 3 * n : 4 * n].argsort(axis=1, kind="stable")
-        boxes = [self._box(*row) for row in uniforms[:, 4 * n :].tolist()]
+        boxes = [self._draw_box(*row) for row in uniforms[:, 4 * n :].tolist()]
         table[:, 3 * n : -1] = [box[:4] for box in boxes]
         table.view(np.float32)[:, -2] = [box.lam for box in boxes]
-        there = self._to_device(torch.from_numpy(table))
-        on_host = self._device.type == "cpu"  # cut here for all steps at once
-        cuts = (
-            [ParamViews(*row) for row in zip(*(part.unbind() for part in _cut(there, n)), strict=True)]
-            if on_host
-            else None
-        )
+        on_device = self._to_device(torch.from_numpy(table))
+        views: list[ParamViews | None] = [None] * steps
+        if self._device.type == "cpu":  # for all steps at once: a view costs as much as a small operation
+            parts = zip(*(part.unbind() for part in _split_table(on_device, n)), strict=True)
+            views = [ParamViews(*row) for row in parts]
         return [
-            AugmentParams(row, n, box.lam < 1, self._no_deeds, None, cuts[step] if cuts else None)
-            for step, (row, box) in enumerate(zip(there.unbind(), boxes, strict=True))
+            AugmentParams(row, n, box.lam < 1, self._no_ops, None, view)
+            for row, box, view in zip(on_device.unbind(), boxes, views, strict=True)
         ]
 
-    def _draw_all(self, uniforms: NDArray[np.float64], n: int) -> list[tuple[Tensor, tuple[Groups, Groups] | None]]:
-        """(steps, 5n) uniforms -> the deeds of both steps and who shares them, update by update."""
+    def _make_policy_ops(
+        self, uniforms: NDArray[np.float64], n: int
+    ) -> list[tuple[Tensor, tuple[ImageGroups, ImageGroups] | None]]:
+        """(steps, 5n) uniforms -> AutoAugment's operations and their groups, for each step."""
         assert self._autoaugment is not None
         steps = len(uniforms)
-        image_ops = self._autoaugment.draw(uniforms.reshape(steps, DRAWS, n))
-        there = self._to_device(torch.from_numpy(image_ops)).unbind()
+        image_ops = self._autoaugment.draw(uniforms.reshape(steps, UNIFORMS, n))
+        on_device = self._to_device(torch.from_numpy(image_ops)).unbind()
         if self._device.type != "cpu":  # many small kernels would cost more than computing what is not needed
-            return [(one, None) for one in there]
+            return [(ops, None) for ops in on_device]
         groups = iter(self._autoaugment.image_ops.groups(image_ops.reshape(steps * 2, n)))
-        return list(zip(there, zip(groups, groups, strict=True), strict=True))
+        return list(zip(on_device, zip(groups, groups, strict=True), strict=True))
 
     def _to_device(self, values: Tensor) -> Tensor:
-        """Where the images are; the host does not wait for them to arrive there."""
         return values.pin_memory().to(self._device, non_blocking=True) if self._device.type == "cuda" else values
 
-    def _box(self, mixed: float, share: float, cx: float, cy: float) -> Box:
+    def _draw_box(self, mixed: float, share: float, cx: float, cy: float) -> CutMixBox:
         if mixed >= self.augment.cutmix:
-            return Box(0, 0, 0, 0, 1.0)
-        return box(share, int(cx * self._height), int(cy * self._width), self._height, self._width)
+            return CutMixBox(0, 0, 0, 0, 1.0)
+        return cutmix_box(share, int(cx * self._height), int(cy * self._width), self._height, self._width)
 
     def train(self, images: Tensor, params: AugmentParams) -> Tensor:
-        """(B, C, H, W) uint8 -> float32, varied and mixed; the throw lies on the images' device."""
+        """(B, C, H, W) uint8 -> float32, augmented and mixed; the parameters are on the images' device."""
         images = self.vary(images, params)
-        return self._mix(images, params.partner, params.edges) if params.mixes else images
+        return self._cutmix(images, params.partner, params.views.edges) if params.mixes else images
 
     def vary(self, images: Tensor, params: AugmentParams) -> Tensor:
-        """(B, C, H, W) uint8 -> float32, varied but not mixed; of a larger throw the first B count."""
+        """(B, C, H, W) uint8 -> float32, augmented but not mixed; parameters of a larger batch may be given."""
         n = len(images)
-        images = self._crop_flip(images, params.places[:, :n])
+        images = self._crop_flip(images, params.views.offsets[:, :n])
         if self._autoaugment is not None:
             images = self._autoaugment(images, params.image_ops[:, :n], params.groups)
-        return self._normalise(images)
+        return self.test(images)
 
     def test(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) uint8 -> float32, as they are."""
-        return self._normalise(images)
-
-    def _normalise(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) uint8 -> float32, normalised only."""
         assert images.dtype is torch.uint8, "pixels are uint8 until here: a float image would be scaled twice"
         return (images * self._scale).add_(self._shift)
+
+
+class BlockCache(Generic[T]):
+    """Computes what a block of uniforms means for all its steps at once, and keeps the result.
+
+    Parameters
+    ----------
+    make : callable
+        `make(uniforms, n)`: from (steps, k) uniforms to one value per step, for batches of n images.
+    """
+
+    def __init__(self, make: Callable[[NDArray[np.float64], int], list[T]]) -> None:
+        self._make = make
+        self._cached: dict[tuple[str, int], tuple[NDArray[np.float64], list[T]]] = {}
+
+    def at(self, rng: Rng, purpose: str, step: int, *, n: int, uniforms: int) -> T:
+        """The value of one step for n images, from so many uniforms of this purpose."""
+        block, row = rng.block(purpose, step, uniforms)
+        cached = self._cached.get((purpose, n))
+        if cached is None or cached[0] is not block:
+            self._cached.pop((purpose, n), None)
+            if len(self._cached) == CACHED:
+                del self._cached[next(iter(self._cached))]  # the oldest: a batch size that a growing memory passed
+            cached = self._cached[purpose, n] = block, self._make(block, n)
+        return cached[1][row]

@@ -1,4 +1,4 @@
-"""AutoAugment's learnt policies as data, and how strong each operation is in ten steps.
+"""AutoAugment's learned policies as data, and the ten magnitudes of each operation.
 
 Cubuk et al., "AutoAugment: learning augmentation strategies from data", CVPR 2019.
 """
@@ -15,15 +15,15 @@ SIGNED = frozenset(
 )
 
 
-class Step(NamedTuple):
-    """One half of a sub-policy."""
+class PolicyStep(NamedTuple):
+    """One of the two operations of a sub-policy."""
 
     operation: str
-    chance: float  # with which it is applied
-    bin: int | None  # how strongly: a position in `magnitudes`; None where there is only one way
+    probability: float
+    bin: int | None  # index into `magnitudes`; None for operations without a magnitude
 
 
-Policy = tuple[tuple[Step, Step], ...]
+Policy = tuple[tuple[PolicyStep, PolicyStep], ...]
 
 
 def magnitudes(height: int, width: int) -> dict[str, tuple[float, ...]]:
@@ -58,14 +58,14 @@ def bins(end: float, *, start: float = 0.0) -> tuple[float, ...]:
 
 
 def _policy(text: str) -> Policy:
-    """One sub-policy a line: operation, chance and bin of two steps."""
+    """One sub-policy a line: operation, probability and bin of two steps."""
     lines = [line.split(",") for line in text.strip().splitlines()]
     return tuple((_step(first), _step(second)) for first, second in lines)
 
 
-def _step(text: str) -> Step:
-    operation, chance, *strength = text.split()
-    return Step(operation, float(chance), int(strength[0]) if strength else None)
+def _step(text: str) -> PolicyStep:
+    operation, probability, *at = text.split()
+    return PolicyStep(operation, float(probability), int(at[0]) if at else None)
 
 
 POLICIES: dict[str, Policy] = {

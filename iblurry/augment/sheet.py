@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from iblurry.augment.autoaugment import DRAWS, AutoAugment
-from iblurry.augment.image_ops import OPERATIONS, ImageOp, ImageOps
+from iblurry.augment.autoaugment import OPERATIONS, UNIFORMS, AutoAugment, ImageOp, ImageOps
 from iblurry.augment.policies import BINS, POLICIES, SIGNED, magnitudes
 from iblurry.rng import Rng
 
@@ -20,19 +19,17 @@ if TYPE_CHECKING:
 
 PAPER, INK, FAINT = "#ffffff", "#1c2024", "#80868b"
 MARGIN, GAP, LABEL, CAPTION = 24, 6, 132, 16
-Images = NDArray[np.uint8]  # (n, C, H, W)
+ImageArray = NDArray[np.uint8]  # (n, C, H, W)
 
 
-class Row(NamedTuple):
-    """One line of the sheet."""
-
+class _Row(NamedTuple):
     name: str
-    images: Images
+    images: ImageArray
     captions: list[str]
 
 
-def contact_sheet(images: Images, rng: Rng) -> Image:
-    """(N, C, H, W) uint8, grey or colour -> a picture; the dice choose the images and what the policies do to them.
+def contact_sheet(images: ImageArray, rng: Rng) -> Image:
+    """(N, C, H, W) uint8, grey or colour -> a picture; the Rng chooses the images and what the policies do.
 
     Signed operations are shown from strongly negative to strongly positive, after the image as it is; operations
     without a magnitude as pairs, before and after.
@@ -59,7 +56,7 @@ def contact_sheet(images: Images, rng: Rng) -> Image:
     return sheet
 
 
-def _operation(name: str, images: Images, rng: Rng) -> Row:
+def _operation(name: str, images: ImageArray, rng: Rng) -> _Row:
     strengths = magnitudes(*images.shape[2:]).get(name)
     if strengths is None:
         chosen = images[[rng.integer(f"sheet {name}", i, len(images)) for i in range(BINS // 2)]].repeat(2, axis=0)
@@ -73,16 +70,16 @@ def _operation(name: str, images: Images, rng: Rng) -> Row:
         image_ops = [ImageOp("Identity"), *(ImageOp(name, value) for value in values)]
     numbers = torch.arange(len(image_ops))
     done = ImageOps(image_ops, images.shape[1:]).dense(torch.from_numpy(chosen), numbers)
-    return Row(name, done.numpy(), captions)
+    return _Row(name, done.numpy(), captions)
 
 
-def _policy(name: str, images: Images, rng: Rng) -> Row:
+def _policy(name: str, images: ImageArray, rng: Rng) -> _Row:
     """Ten draws for one image."""
     chosen = images[[rng.integer(f"sheet {name}", 0, len(images))] * (BINS + 1)]
     auto = AutoAugment(name, images.shape[1:])
-    numbers = auto.draw(rng.uniforms(f"sheet draws {name}", 0, DRAWS * BINS).reshape(DRAWS, BINS))
+    numbers = auto.draw(rng.uniforms(f"sheet draws {name}", 0, UNIFORMS * BINS).reshape(UNIFORMS, BINS))
     numbers = np.concatenate([np.zeros((2, 1), dtype=np.int64), numbers], axis=1)
-    return Row(name, auto(torch.from_numpy(chosen), torch.from_numpy(numbers), None).numpy(), [""] * (BINS + 1))
+    return _Row(name, auto(torch.from_numpy(chosen), torch.from_numpy(numbers), None).numpy(), [""] * (BINS + 1))
 
 
 def _font(size: int) -> FreeTypeFont:

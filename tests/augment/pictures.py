@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from iblurry.augment.image_ops import ImageOp, ImageOps
+from iblurry.augment.autoaugment import ImageOp, ImageOps
 from iblurry.augment.policies import SIGNED, magnitudes
 
 SHAPES = [(3, 32, 32), (3, 64, 64), (1, 8, 8), (3, 20, 34), (1, 28, 12)]

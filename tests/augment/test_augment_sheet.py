@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from iblurry.augment.image_ops import OPERATIONS
+from iblurry.augment.autoaugment import OPERATIONS
 from iblurry.augment.policies import POLICIES
 from iblurry.augment.sheet import GAP, LABEL, MARGIN, contact_sheet
 from iblurry.rng import Rng

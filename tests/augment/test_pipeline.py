@@ -5,12 +5,11 @@ import pytest
 import torch
 
 from iblurry.augment.autoaugment import AutoAugment
-from iblurry.augment.cutmix import box
-from iblurry.augment.geometry import CropFlip
-from iblurry.augment.pipeline import Augment, Pipeline
+from iblurry.augment.pipeline import CACHED, Augment, BlockCache, Pipeline
 from iblurry.augment.policies import POLICIES
+from iblurry.augment.transforms import CropFlip, cutmix_box
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.rng import Rng
+from iblurry.rng import BLOCK, Rng
 from tests.no_sync import NoSync
 
 SHAPE = (3, 12, 10)
@@ -52,7 +51,7 @@ def test_training_crops_flips_normalises_and_mixes(images):
         order, lam = np.argsort(u[48:64]), 1.0
         if u[64] < 0.5:
             mixes += 1
-            x1, y1, x2, y2, lam = box(u[65], int(u[66] * 12), int(u[67] * 10), 12, 10)
+            x1, y1, x2, y2, lam = cutmix_box(u[65], int(u[66] * 12), int(u[67] * 10), 12, 10)
             own = expected.copy()
             expected[:, :, x1:x2, y1:y2] = own[order][:, :, x1:x2, y1:y2]
         np.testing.assert_allclose(made.train(images, params).numpy(), expected, atol=1e-6)
@@ -71,9 +70,9 @@ def test_a_policy_comes_after_the_flip_and_before_the_mix(images, policy):
         assert torch.equal(params.table, plain.table)  # all else is the same
         numbers = torch.from_numpy(auto.draw(Rng(4).uniforms("augment policy", step, 80).reshape(5, 16)))
         assert torch.equal(params.image_ops, numbers)
-        varied = normalised(auto(crop_flip(images, params.places), numbers, None))
+        varied = normalised(auto(crop_flip(images, params.views.offsets), numbers, None))
         np.testing.assert_allclose(made.vary(images, params).numpy(), varied, atol=1e-6)
-        (x1, y1, x2, y2), order = params.edges.tolist(), params.partner.numpy()
+        (x1, y1, x2, y2), order = params.views.edges.tolist(), params.partner.numpy()
         expected = varied.copy()
         expected[:, :, x1:x2, y1:y2] = varied[order][:, :, x1:x2, y1:y2]
         np.testing.assert_allclose(made.train(images, params).numpy(), expected, atol=1e-6)
@@ -94,17 +93,17 @@ def test_fixed_shapes_give_the_same_bytes(images, policy):
             assert torch.equal(some, made.vary(images, params)[:first])
 
 
-def test_alternating_batch_sizes_do_not_throw_again(monkeypatch):
-    """120 updates of 16 and of 50 images lie in 2 + 6 blocks of crops, and in 3 + 8 of deeds."""
-    thrown, drawn = [], []
-    places, draw = CropFlip.places, AutoAugment.draw
-    monkeypatch.setattr(CropFlip, "places", lambda self, u: thrown.append(u.shape[-1]) or places(self, u))
+def test_alternating_batch_sizes_do_not_draw_again(monkeypatch):
+    """120 updates of 16 and of 50 images lie in 2 + 6 blocks of crops, and in 3 + 8 of image operations."""
+    cropped, drawn = [], []
+    offsets, draw = CropFlip.offsets, AutoAugment.draw
+    monkeypatch.setattr(CropFlip, "offsets", lambda self, u: cropped.append(u.shape[-1]) or offsets(self, u))
     monkeypatch.setattr(AutoAugment, "draw", lambda self, u: drawn.append(u.shape[-1]) or draw(self, u))
     made, rng = pipeline(policy="cifar10"), Rng(1)
     for step in range(120):
         made.draw_params(rng, step, 16)
         made.draw_params(rng, step, 50)
-    assert (thrown.count(16), thrown.count(50)) == (2, 6)
+    assert (cropped.count(16), cropped.count(50)) == (2, 6)
     assert (drawn.count(16), drawn.count(50)) == (3, 8)
 
 
@@ -113,7 +112,7 @@ def test_nothing_switched_on_is_testing(images):
     params = plain.draw_params(Rng(1), 3, 16)
     assert torch.equal(plain.train(images, params), plain.test(images))
     assert params.lam.item() == 1
-    assert params.edges.tolist() == [0, 0, 0, 0]
+    assert params.views.edges.tolist() == [0, 0, 0, 0]
     assert not torch.equal(pipeline().train(images, pipeline().draw_params(Rng(1), 3, 16)), plain.test(images))
 
 
@@ -137,14 +136,16 @@ def test_a_throw_depends_on_seed_and_step_alone(images):
     assert torch.equal(again.table, fresh.table)
     assert again.mixes == fresh.mixes
     for other in (other_step, other_seed):
-        assert not torch.equal(other.places, fresh.places)
+        assert not torch.equal(other.views.offsets, fresh.views.offsets)
         assert not torch.equal(other.partner, fresh.partner)
 
 
-def test_shapes_and_types_of_a_throw():
+def test_shapes_and_types_of_params():
     for n in (1, 5, 16):
         params = pipeline().draw_params(Rng(1), 0, n)
-        assert [(tuple(t.shape), t.dtype) for t in (params.places, params.partner, params.edges, params.lam)] == [
+        assert [
+            (tuple(t.shape), t.dtype) for t in (params.views.offsets, params.partner, params.views.edges, params.lam)
+        ] == [
             ((2, n), torch.int64),
             ((n,), torch.int64),
             ((4,), torch.int64),
@@ -152,8 +153,8 @@ def test_shapes_and_types_of_a_throw():
         ]
         assert params.mixes == (float(params.lam) < 1)
         assert params.groups is None
-        late = params._replace(cut=None)  # as a captured step cuts its own copy
-        assert all(torch.equal(a, b) for a, b in zip(late.parts, params.parts, strict=True))
+        late = params._replace(host_views=None)  # as a captured step does with its copy
+        assert all(torch.equal(a, b) for a, b in zip(late.views, params.views, strict=True))
         assert params.image_ops.shape == (2, 0)
         assert pipeline(policy="imagenet").draw_params(Rng(1), 0, n).image_ops.shape == (2, n)
         assert sorted(params.partner.tolist()) == list(range(n))
@@ -161,8 +162,8 @@ def test_shapes_and_types_of_a_throw():
 
 def test_statistics_of_the_draws():
     made, rng, steps = pipeline(pad=2, cutmix=0.3), Rng(8), 2000
-    throws = [made.draw_params(rng, step, 16) for step in range(steps)]
-    starts, paths = torch.stack([t.places for t in throws]).unbind(1)
+    draws = [made.draw_params(rng, step, 16) for step in range(steps)]
+    starts, paths = torch.stack([t.views.offsets for t in draws]).unbind(1)
     n = steps * 16
     for offsets in (starts // 14, starts % 14):  # the padded image is 14 wide
         share = np.bincount(offsets.numpy().ravel(), minlength=5) / n
@@ -171,12 +172,12 @@ def test_statistics_of_the_draws():
     assert paths.double().mean().item() == pytest.approx(0.5, abs=5 * 0.5 / np.sqrt(n))
     rows, columns = (starts // 14).double().flatten(), (starts % 14).double().flatten()
     assert abs(np.corrcoef(rows, columns)[0, 1]) < 5 / np.sqrt(n)
-    boxed = np.mean([t.lam.item() < 1 for t in throws])
+    boxed = np.mean([t.lam.item() < 1 for t in draws])
     assert boxed == pytest.approx(0.3, abs=0.05)  # a few boxes of the mixed are empty
-    first = np.bincount([t.partner[0].item() for t in throws], minlength=16) / steps
+    first = np.bincount([t.partner[0].item() for t in draws], minlength=16) / steps
     np.testing.assert_allclose(first, 1 / 16, atol=5 * np.sqrt(1 / 16 / steps))
-    lam = np.array([t.lam.item() for t in throws])
-    area = np.array([((e[2] - e[0]) * (e[3] - e[1])).item() for e in (t.edges for t in throws)])
+    lam = np.array([t.lam.item() for t in draws])
+    area = np.array([((e[2] - e[0]) * (e[3] - e[1])).item() for e in (t.views.edges for t in draws)])
     np.testing.assert_allclose(lam, 1 - area / 120, atol=1e-6)
 
 
@@ -249,3 +250,51 @@ def test_the_pipeline_checks_that_its_numbers_fit_the_images():
 def test_float_images_are_refused(images):
     with pytest.raises(AssertionError, match="scaled twice"):
         pipeline().test(images.float())
+
+
+def counting():
+    made = []
+
+    def make(uniforms, n):
+        made.append(n)
+        return [(n, float(row[0])) for row in uniforms]
+
+    return made, BlockCache(make)
+
+
+def test_each_step_gets_its_own_row():
+    _, blocks = counting()
+    rng = Rng(3)
+    for step in (0, 7, 500, 6, 501):
+        for n in (16, 50):
+            n_back, first = blocks.at(rng, "augment", step, n=n, uniforms=4 * n + 4)
+            assert (n_back, first) == (n, Rng(3).uniforms("augment", step, 4 * n + 4)[0])
+
+
+def test_alternating_sizes_and_purposes_do_not_draw_again():
+    made, blocks = counting()
+    rng, steps = Rng(1), 200
+    for step in range(steps):
+        for n, purpose in ((16, "augment"), (50, "augment"), (16, "other")):
+            blocks.at(rng, purpose, step, n=n, uniforms=4 * n + 4)
+    whole = {n: int(np.ceil(steps / (BLOCK // (4 * n + 4)))) for n in (16, 50)}
+    assert (made.count(16), made.count(50)) == (2 * whole[16], whole[50])
+
+
+def test_another_dice_draws_its_own():
+    _, blocks = counting()
+    first = [blocks.at(Rng(seed), "augment", 0, n=1, uniforms=8) for seed in (1, 2, 1)]
+    assert first[0] == first[2] != first[1]
+
+
+def test_only_the_latest_are_kept():
+    made, blocks = counting()
+    rng = Rng(1)
+    for n in range(1, CACHED + 2):
+        blocks.at(rng, "augment", 0, n=n, uniforms=4 * n + 4)
+    made.clear()
+    for n in (2, CACHED + 1):
+        blocks.at(rng, "augment", 0, n=n, uniforms=4 * n + 4)
+    assert made == []
+    blocks.at(rng, "augment", 0, n=1, uniforms=8)
+    assert made == [1]

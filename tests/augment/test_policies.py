@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from iblurry.augment.image_ops import OPERATIONS
+from iblurry.augment.autoaugment import OPERATIONS
 from iblurry.augment.policies import POLICIES, SIGNED, bins, magnitudes
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())["autoaugment_magnitudes"]
@@ -80,7 +80,7 @@ def test_spot_checks():
 def test_sums_over_a_policy(name, chances, levels):
     """A slip in any one of the 50 steps shows here."""
     steps = [step for pair in POLICIES[name] for step in pair]
-    assert (round(sum(s.chance for s in steps), 6), sum(s.bin or 0 for s in steps)) == (chances, levels)
+    assert (round(sum(s.probability for s in steps), 6), sum(s.bin or 0 for s in steps)) == (chances, levels)
 
 
 def test_the_signed_operations():

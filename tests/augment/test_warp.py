@@ -7,8 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
+from iblurry.augment.image_ops import affine_matrix, source_pixels, warp
 from iblurry.augment.policies import POLICIES
-from iblurry.augment.warp import matrix, sources, warp
 from tests.augment.pictures import SHAPES, do, pictures, pillow, strengths
 
 WARPS = ["ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"]
@@ -90,7 +90,7 @@ def test_a_quarter_turn_is_counter_clockwise():
 
 def test_each_image_of_a_batch_has_its_own():
     images = torch.from_numpy(pictures((1, 9, 9)))
-    paths = [sources(matrix("Rotate", 7.0 * i, 9, 9), 9, 9) for i in range(10)]
+    paths = [source_pixels(affine_matrix("Rotate", 7.0 * i, 9, 9), 9, 9) for i in range(10)]
     together = warp(images, torch.from_numpy(np.stack(paths)))
     for i, path in enumerate(paths):
         assert torch.equal(together[i : i + 1], warp(images[i : i + 1], torch.from_numpy(path)[None]))
