@@ -75,6 +75,10 @@ class ServiceError(IblurryError):
         super().__init__(sentence)
         self.status, self.code, self.retry_after = status, code, retry_after
 
+    def with_message(self, message: str) -> ServiceError:
+        """The same error in other words."""
+        return ServiceError(message, status=self.status, code=self.code, retry_after=self.retry_after)
+
 
 class StoppedError(IblurryError):
     """A run had to stop; its last good checkpoint is kept."""

@@ -25,7 +25,7 @@ from benchmarks.live.serving import Serving, words_of
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.errors import ServiceError
-from iblurry.live.client import Client, Receipt, caller
+from iblurry.live.client import Client, Receipt, http_client
 
 DATA = "shapes:classes=10,train=200,test=20,size=8,channels=1"
 SETTINGS: dict[str, object] = {"network": "mlp", "image": "1x8x8", "memory": 60, "batch": 8, "queue": 400}
@@ -66,7 +66,7 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
     """The story of one service."""
     data, told = load(DATA), Told()
     began = time.monotonic()
-    back_at_once = patch.object(caller, "LONGEST_PAUSE", caller.FIRST_PAUSE)  # whoever was cut off
+    back_at_once = patch.object(http_client, "LONGEST_PAUSE", http_client.FIRST_PAUSE)  # whoever was cut off
     with back_at_once, Serving(folder, *words_of(SETTINGS)) as serving:
         work = [partial(write, serving.url, data, told, seed + i) for i in range(2)]
         work.append(partial(read, serving.url, data, told))
@@ -166,18 +166,18 @@ def same(folder: Path, data: Dataset, order: dict[int, int]) -> bool:
     """Whether the last checkpoint is, byte for byte, that of a learner nobody disturbed."""
     import torch
 
-    from iblurry.live.learning import Learning
-    from iblurry.live.log import Entry
+    from iblurry.live.learning import LiveLearner
+    from iblurry.live.log import LogEntry
     from iblurry.live.settings import Settings
 
     settings = Settings.of(folder)
     torch.set_num_threads(settings.threads)
     peace = folder.parent / "peace"
     peace.mkdir(exist_ok=True)
-    learning = Learning(peace, settings)
+    learning = LiveLearner(peace, settings)
     for at, which in sorted(order.items()):
         pixels = np.ascontiguousarray(data.train.images[which])
-        learning.learn(Entry(at, data.classes[data.train.labels[which]], pixels.tobytes()))
+        learning.learn(LogEntry(at, data.classes[data.train.labels[which]], pixels.tobytes()))
     learning.save()
     name = f"checkpoint-{len(order):012d}.safetensors"
     return (folder / name).exists() and (folder / name).read_bytes() == (peace / name).read_bytes()

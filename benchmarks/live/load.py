@@ -92,7 +92,7 @@ def offline(folder: Path, data: Dataset, samples: int, seconds: float) -> float:
 
     settings = Settings.of(folder)
     torch.set_num_threads(settings.threads)
-    learner = settings.learner()
+    learner = settings.build_learner()
     endless = samples_of(data)
     for _ in range(samples):
         learner.observe(*next(endless))

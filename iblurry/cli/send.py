@@ -1,30 +1,35 @@
-"""`iblurry send`: teaches a live service what is in folders of pictures or in a data set."""
+"""`iblurry send`: sends the pictures of folders, or a data set, to a live service."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.calling import awaited, connected, service_options
-from iblurry.cli.values import Whole
-from iblurry.errors import DataError, InputError, ServiceError
+from iblurry.cli.connect import connect, service_options, wait_for_status
+from iblurry.errors import DataError, IblurryError, InputError, ServiceError
 
 if TYPE_CHECKING:
-    from iblurry.cli.samples import Sample
-    from iblurry.live.client import Receipt
+    from iblurry.cli.samples import LabelledFile
+    from iblurry.cli.watching import Watch
+    from iblurry.live.client import Client, Receipt
 
-NAMED = 3  # pictures that were left out
+BATCH = 64  # samples of a request: few enough for a bar that moves
+POLL_SECONDS = 0.5  # between two looks at the queue
+NAMED = 3  # pictures that were skipped
 
 
 @click.command()
 @click.argument("places", nargs=-1, required=True, metavar="PLACE...")
 @click.option("--label", metavar="TEXT", help="PLACEs are pictures, or folders of them, that all show this.")
 @click.option("--shuffle/--in-order", default=True, help="By the seed, or as they lie.  [default: shuffle]")
-@click.option("--seed", metavar="S", type=Whole(0), default=1, show_default=True, help="Of the order.")
-@click.option("--limit", metavar="N", type=Whole(1), help="Send the first N of that order.  [default: all]")
+@click.option("--seed", metavar="S", type=click.IntRange(0), default=1, show_default=True, help="Of the order.")
+@click.option("--limit", metavar="N", type=click.IntRange(1), help="Send the first N of that order.  [default: all]")
 @click.option("--resume-key", metavar="NAME", help="Under one NAME each is counted once, however often it is sent.")
 @click.option("--skip-bad", is_flag=True, help="Leave out pictures that cannot be read, and name them in the end.")
 @click.option("--wait/--no-wait", default=True, help="Until all is learnt, or until it is accepted.  [default: wait]")
@@ -50,28 +55,138 @@ def send(
     """
     from iblurry.cli.main import INTERRUPTED
     from iblurry.cli.samples import arrange, gather
-    from iblurry.cli.sending import Sending
 
     samples = arrange(gather(places, label), seed=seed if shuffle else None, limit=limit)
-    with connected(url, token) as client:
-        shape = tuple(awaited(client)["image"])
+    with connect(url, token) as client:
+        shape = tuple(wait_for_status(client)["image"])
         _check_shapes(samples, shape)
-        sending = Sending(client, samples, resume_key, shape=shape, skip_bad=skip_bad)
+        sender = Sender(client, samples, resume_key, shape=shape, skip_bad=skip_bad)
         try:
-            sending.send()
-            status = sending.wait() if wait else client.status()
+            sender.send()
+            status = sender.wait() if wait else client.status()
         except KeyboardInterrupt:
-            click.echo(f"iblurry: Interrupted: {sending.so_far()}. {sending.again()}", err=True)
+            click.echo(f"iblurry: Interrupted: {sender.progress()}. {sender.what_next()}", err=True)
             return INTERRUPTED
         except ServiceError as error:
-            raise ServiceError(sending.explained(error), status=error.status, code=error.code) from error
+            raise error.with_message(sender.explain(error)) from error
         except DataError as error:
-            raise DataError(sending.explained(error)) from error
-    _report(sending.lesson.receipt, sending.left_out, status, client.url, as_json=as_json)
+            raise DataError(sender.explain(error)) from error
+    _report(sender.upload.receipt, sender.skipped, status, client.url, as_json=as_json)
     return 0
 
 
-def _check_shapes(samples: Sequence[Sample], shape: tuple[int, ...]) -> None:
+class Sender:
+    """The upload of one command, with progress bars and an account of what was accepted."""
+
+    def __init__(
+        self,
+        client: Client,
+        samples: Sequence[LabelledFile],
+        key: str | None,
+        *,
+        shape: tuple[int, ...],
+        skip_bad: bool,
+    ) -> None:
+        from iblurry.cli.samples import FittedImages
+
+        self.client, self.samples, self.key = client, samples, key
+        labels = [sample.label for sample in samples]
+        self.upload = client.upload(FittedImages(samples, shape), labels, key, size=BATCH, skip_bad=skip_bad)
+
+    def send(self) -> None:
+        """Send all of them."""
+        from iblurry.cli.watching import Watch
+
+        with Watch() as watch:
+            try:
+                self.upload.send(self._progress_callback(watch))
+            except KeyboardInterrupt:
+                with contextlib.suppress(IblurryError):  # they stay unconfirmed, and `progress` says so
+                    self.upload.confirm()
+                raise
+        if not self.upload.accepted:
+            raise InputError(
+                f"None of the {len(self.samples):,} pictures can be read, {self.skipped[0]} for one; give others."
+            )
+
+    def wait(self) -> dict[str, Any]:
+        """Wait until they are learnt."""
+        from iblurry.cli.watching import Watch
+
+        last = self.upload.receipt.last
+        with Watch() as watch:
+            bar = watch.bars.add_task("Learning", total=last, about="")
+
+            def on_status(status: dict[str, Any]) -> None:
+                watch.bars.update(bar, completed=status["model"])
+                if status["state"] == "stalled":
+                    raise ServiceError(status["sentence"], code="stalled")
+
+            return self.client.wait(last, timeout=math.inf, on_status=on_status)
+
+    @property
+    def skipped(self) -> list[str]:
+        """Names of pictures that cannot be read."""
+        return [self.samples[index].name for index in self.upload.skipped]
+
+    @property
+    def is_sent(self) -> bool:
+        return self.upload.accepted + len(self.upload.skipped) == len(self.samples)
+
+    def progress(self) -> str:
+        """How many are accepted."""
+        unconfirmed = len(self.upload.unconfirmed)
+        perhaps = f", and perhaps some of the next {unconfirmed:,}" if unconfirmed else ""
+        return f"{self.upload.accepted:,} of {len(self.samples):,} samples are accepted{perhaps}"
+
+    def explain(self, error: IblurryError) -> str:
+        """The error's message, what to do about it on the command line, and how far the upload came."""
+        from iblurry.live.client.http_client import is_temporary
+
+        message, then = str(error), ""
+        if isinstance(error, ServiceError) and error.code == "key_reused":
+            message = (
+                f"The --resume-key {self.key} was used for other samples, or these in another order or number; "
+                "send the same, or give another NAME."
+            )
+        elif self.upload.failed_at is not None:
+            message += " Replace it, or give --skip-bad to leave out what cannot be read."
+        elif self.is_sent and isinstance(error, ServiceError) and is_temporary(error):
+            then = "; they will be learnt when the service runs again"
+        return f"{message} So far, {self.progress()}{then}."
+
+    def what_next(self) -> str:
+        """What the same command would do now."""
+        if self.is_sent:
+            return "They will be learnt."
+        if self.key is not None:
+            return "The same command sends the rest."
+        return "The same command sends all of them again; with a --resume-key from the start, it sends the rest."
+
+    def _progress_callback(self, watch: Watch) -> Callable[[], None]:
+        """Moves the bar, and prints a line now and then where there is no terminal."""
+        from iblurry.cli.watching import PAUSE
+        from iblurry.live.client.http_client import retry
+
+        bar = watch.bars.add_task("Sending", total=len(self.samples), about="")
+        printed_at = polled_at = time.monotonic()
+
+        def on_request() -> None:
+            nonlocal printed_at, polled_at
+            now = time.monotonic()
+            watch.bars.update(bar, completed=self.upload.accepted + len(self.upload.skipped))
+            if watch.console.is_terminal and now - polled_at > POLL_SECONDS:
+                polled_at = now
+                queue = retry(self.client.patience, self.client.status)["queue"]
+                watch.bars.update(bar, about=f"{queue:,} wait to be learnt")
+            elif not watch.console.is_terminal and now - printed_at > PAUSE:
+                printed_at = now
+                watch.say(f"{self.progress()}.")
+
+        return on_request
+
+
+def _check_shapes(samples: Sequence[LabelledFile], shape: tuple[int, ...]) -> None:
     for images in {id(sample.images): sample.images for sample in samples}.values():
         if not isinstance(images, list) and tuple(images.shape[1:]) != shape:
             have, take = ("x".join(map(str, sizes)) for sizes in (images.shape[1:], shape))
@@ -84,9 +199,9 @@ def _check_shapes(samples: Sequence[Sample], shape: tuple[int, ...]) -> None:
 def _report(receipt: Receipt, left_out: list[str], status: dict[str, Any], url: str, *, as_json: bool) -> None:
     accepted, repeated = receipt.accepted, receipt.repeated
     if as_json:
-        told = {name: status[name] for name in ("learnt", "queue", "classes", "accuracy", "recent_accuracy")}
-        numbers = {"accepted": accepted, "repeated": repeated, "first": receipt.first, "last": receipt.last}
-        click.echo(json.dumps({"url": url} | numbers | {"left_out": left_out} | told, indent=2))
+        numbers = {name: status[name] for name in ("learnt", "queue", "classes", "accuracy", "recent_accuracy")}
+        counts = {"accepted": accepted, "repeated": repeated, "first": receipt.first, "last": receipt.last}
+        click.echo(json.dumps({"url": url} | counts | {"left_out": left_out} | numbers, indent=2))
         return
     if left_out:
         more = f", and {len(left_out) - NAMED:,} more" if len(left_out) > NAMED else ""

@@ -10,33 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.calling import token_option
+from iblurry.cli.connect import token_option
 from iblurry.cli.places import check_folder
 from iblurry.cli.sections import Sections
-from iblurry.cli.values import Shape, Whole
+from iblurry.cli.values import Shape
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
     from iblurry.live.settings import Settings
 
-LIBRARIES = ("fastapi", "uvicorn", "httptools")  # the extra `live`
+LIBRARIES = ("fastapi", "uvicorn", "httptools", "prometheus_client")  # the extra `live`
 SECTIONS = {
     "Learning (a folder keeps what it began with)": (
-        *(
-            "method",
-            "network",
-            "memory",
-            "image",
-            "max_classes",
-            "seed",
-            "updates_per_sample",
-            "batch",
-            "measure_every",
-        ),
+        *("method", "network", "memory", "image", "max_classes", "seed", "updates_per_sample", "batch"),
+        "measure_every",
     ),
     "Places": ("data_dir", "host", "port", "token", "as_json"),
     "Machine": ("device", "threads", "queue"),
 }
+POSITIVE = click.IntRange(1)
 EXAMPLES = """\b
 Examples:
   iblurry serve
@@ -48,14 +40,17 @@ Examples:
 @click.command(cls=Sections, sections=SECTIONS, epilog=EXAMPLES)
 @click.option("--method", metavar="NAME", help="See `iblurry methods`.  [default: clib]")
 @click.option("--network", metavar="NAME", help="convnet, mlp, resnet18, resnet34.  [default: convnet]")
-@click.option("--memory", metavar="K", type=Whole(1), help="Samples that may be kept.  [default: 500]")
+@click.option("--memory", metavar="K", type=POSITIVE, help="Samples that may be kept.  [default: 500]")
 @click.option("--image", metavar="CxHxW", type=Shape(), help="Channels, height, width.  [default: 3x32x32]")
-@click.option("--max-classes", metavar="N", type=Whole(1), help="Labels there may be.  [default: 100]")
-@click.option("--seed", metavar="S", type=Whole(0), help="Of all that is random.  [default: 1]")
+@click.option("--max-classes", metavar="N", type=POSITIVE, help="Labels there may be.  [default: 100]")
+@click.option("--seed", metavar="S", type=click.IntRange(0), help="Of all that is random.  [default: 1]")
 @click.option("--updates-per-sample", metavar="U", help="Such as 1, 3 or 1/4.  [default: 1]")
-@click.option("--batch", metavar="B", type=Whole(1), help="Samples of an update.  [default: 16]")
+@click.option("--batch", metavar="B", type=POSITIVE, help="Samples of an update.  [default: 16]")
 @click.option(
-    "--measure-every", metavar="N", type=Whole(1), help="Updates between two looks at the whole memory.  [default: 10]"
+    "--measure-every",
+    metavar="N",
+    type=POSITIVE,
+    help="Updates between two looks at the whole memory.  [default: 10]",
 )
 @click.option(
     "--data-dir",
@@ -68,12 +63,14 @@ Examples:
 @click.option(
     "--host", metavar="NAME", default="127.0.0.1", show_default=True, help="Any but loopback asks for a token."
 )
-@click.option("--port", metavar="P", type=Whole(0), default=8000, show_default=True, help="0: any that is free.")
+@click.option(
+    "--port", metavar="P", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any that is free."
+)
 @token_option
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when it listens.")
 @click.option("--device", metavar="NAME", help="auto, cpu or cuda.  [default: cpu]")
-@click.option("--threads", metavar="T", type=Whole(1), help="Of the learner.  [default: 1]")
-@click.option("--queue", metavar="N", type=Whole(1), help="Samples that may wait to be learnt.  [default: 1000]")
+@click.option("--threads", metavar="T", type=POSITIVE, help="Of the learner.  [default: 1]")
+@click.option("--queue", metavar="N", type=POSITIVE, help="Samples that may wait to be learnt.  [default: 1000]")
 def serve(
     data_dir: Path, host: str, port: int, token: str | None, queue: int | None, as_json: bool, **settings: Any
 ) -> None:
@@ -86,14 +83,12 @@ def serve(
     _check_installed()
 
     from iblurry.live.http.server import serve as listen
-    from iblurry.live.limits import Limits
+    from iblurry.live.quota import Limits
     from iblurry.live.service import Service
     from iblurry.live.settings import Settings
 
     given = {name: value for name, value in settings.items() if value is not None}
     chosen = Settings.of(data_dir, **given)
-    if Settings.kept(data_dir) is None:
-        chosen.check()  # what is refused leaves no folder behind
     limits = Limits() if queue is None else Limits(queue=queue)
     service = Service(data_dir, chosen, limits)
 

@@ -1,27 +1,27 @@
-"""The log: accepted samples on the disk, in the order they will be learnt, until a checkpoint has them."""
+"""The log: accepted samples on the disk, in the order they will be learnt, until two checkpoints include them."""
 
 from __future__ import annotations
 
 import hashlib
-import math
+import logging
+import queue
 import sqlite3
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from iblurry.errors import DataError, DiskFullError
 from iblurry.files import sync_folder
-from iblurry.live.exchange import Labelled, Receipt
-from iblurry.live.refusal import Refusal
+from iblurry.live.messages import Acceptance, IncomingSample
+from iblurry.live.quota import KEYS, PAGE, WAL, Refusal
 
+LOGGER = logging.getLogger(__name__)
 FILE = "samples.sqlite"
 FORMAT = 1
-KEYS = 100_000  # of the latest requests that a repeated one is compared with
-PAGE = 4096
-WAL = 16 * 2**20  # bytes that the write-ahead log is cut back to
-CELL, USABLE = 64, 4000  # bytes beside a sample's pixels, and of a page for samples; both counted generously
-PER_KEY, PER_CLASS = 400, 2048  # bytes
+TRANSACTION = 64  # requests written in one transaction: a sync of the disk costs the same for one as for all
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS sample (at INTEGER PRIMARY KEY, class INTEGER NOT NULL, pixels BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS class (row INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE);
@@ -32,43 +32,50 @@ INSERT INTO total SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM total);
 """
 
 
-class Entry(NamedTuple):
-    """A sample as it is learnt."""
+class LogEntry(NamedTuple):
+    """A sample as it is learnt; `at` is its number from 1."""
 
     at: int
     label: str
     pixels: bytes
 
 
-class Log:
-    """SQLite in WAL mode: one connection writes, others read meanwhile. What was committed survives a power failure."""
+class SampleLog:
+    """SQLite in WAL mode: one connection writes, others read meanwhile. What is committed survives a power failure.
 
-    def __init__(self, folder: Path, *, max_classes: int, most_bytes: int) -> None:
+    Parameters
+    ----------
+    folder : Path
+        Where the file lies.
+    max_classes : int
+        Labels there may be.
+    max_bytes : int
+        Upper bound of the file's size, enforced by SQLite.
+    """
+
+    def __init__(self, folder: Path, *, max_classes: int, max_bytes: int) -> None:
         self.path, self.max_classes = folder / FILE, max_classes
-        with _said(self.path):
-            self._database = _opened(self.path)
-            self._database.execute(f"PRAGMA max_page_count = {most_bytes // PAGE}")
-            if self._version() not in (0, FORMAT):
-                raise DataError(
-                    f"{self.path} has format {self._version()}, and this version of iblurry reads {FORMAT}."
-                )
-            if not self._version():  # nothing is written where nothing is new: the disk may be full
+        with _database_errors(self.path):
+            self._database = _connect(self.path)
+            self._database.execute(f"PRAGMA max_page_count = {max_bytes // PAGE}")
+            version: int = self._value("PRAGMA user_version")
+            if version not in (0, FORMAT):
+                raise DataError(f"{self.path} has format {version}, and this version of iblurry reads {FORMAT}.")
+            if not version:  # nothing is written to an existing log: the disk may be full
                 self._database.executescript(SCHEMA)
                 self._database.execute(f"PRAGMA user_version = {FORMAT}")
-            self.accepted: int = self._database.execute("SELECT accepted FROM total").fetchone()[0]
-            self.labels: list[str] = [
-                label for (label,) in self._database.execute("SELECT label FROM class ORDER BY row")
-            ]
-            self.kept: int = self._database.execute("SELECT count(*) FROM sample").fetchone()[0]
+            self.accepted = self._value("SELECT accepted FROM total")
+            self.kept = self._value("SELECT count(*) FROM sample")
+            self.labels = [str(label) for (label,) in self._database.execute("SELECT label FROM class ORDER BY row")]
         self._rows = {label: row for row, label in enumerate(self.labels)}
-        sync_folder(folder)  # a file is safe only when its name is
+        sync_folder(folder)  # the file's name must survive a power failure, too
 
-    def _version(self) -> int:
-        version: int = self._database.execute("PRAGMA user_version").fetchone()[0]
-        return version
+    def _value(self, query: str) -> int:
+        value: int = self._database.execute(query).fetchone()[0]
+        return value
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """Everything inside is on the disk when it ends, or nothing of it; Refusal where the disk is full."""
         before = self.accepted, len(self.labels), self.kept
         try:
@@ -82,12 +89,16 @@ class Log:
             for label in self.labels[known:]:
                 del self._rows[label]
             del self.labels[known:]
-            if isinstance(error, sqlite3.Error):
-                raise _refusal(error, self.path) from error
-            raise
+            if not isinstance(error, sqlite3.Error):
+                raise
+            if _is_full(error):
+                message = f"There is no room left on the disk of {self.path.parent}; make room and send it again."
+                raise Refusal(507, "disk_full", message, retry_after=10) from error
+            message = f"The samples could not be written ({error}); send them again."
+            raise Refusal(503, "log_failed", message, retry_after=1) from error
 
-    def repeated(self, key: str, digest: bytes) -> Receipt | None:
-        """What was answered to the same request before; Refusal where the key was used for another one."""
+    def find_repeated(self, key: str, digest: bytes) -> Acceptance | None:
+        """The answer to the same request before; Refusal where the key was used for other samples."""
         found = self._database.execute("SELECT digest, first, last FROM request WHERE key = ?", (key,)).fetchone()
         if found is None:
             return None
@@ -95,11 +106,11 @@ class Log:
             raise Refusal(
                 422, "key_reused", f"The key {key!r} was used for other samples; make a new key for every new request."
             )
-        return Receipt(found[1], found[2], repeated=True)
+        return Acceptance(found[1], found[2], repeated=True)
 
-    def add(self, samples: Sequence[Labelled], key: str | None = None, digest: bytes = b"") -> Receipt:
-        """Inside `writing`. A refusal leaves nothing behind."""
-        self._meet([sample.label for sample in samples])
+    def add(self, samples: Sequence[IncomingSample], key: str | None = None, digest: bytes = b"") -> Acceptance:
+        """Inside `transaction`. A refusal leaves nothing behind."""
+        self._add_classes([sample.label for sample in samples])
         first = self.accepted + 1
         rows = [(at, self._rows[label], pixels.tobytes()) for at, (label, pixels) in enumerate(samples, first)]
         self._database.executemany("INSERT INTO sample VALUES (?, ?, ?)", rows)
@@ -110,9 +121,9 @@ class Log:
             entry = (key, digest, first, self.accepted)
             self._database.execute("INSERT INTO request (key, digest, first, last) VALUES (?, ?, ?, ?)", entry)
             self._database.execute("DELETE FROM request WHERE number <= last_insert_rowid() - ?", (KEYS,))
-        return Receipt(first, self.accepted)
+        return Acceptance(first, self.accepted)
 
-    def _meet(self, labels: Sequence[str]) -> None:
+    def _add_classes(self, labels: Sequence[str]) -> None:
         new = [label for label in dict.fromkeys(labels) if label not in self._rows]
         if len(self.labels) + len(new) > self.max_classes:
             raise Refusal(
@@ -127,32 +138,32 @@ class Log:
             self.labels.append(label)
 
     def drop(self, upto: int) -> None:
-        """Inside `writing`: samples up to this one are in a checkpoint, and in the one before it."""
+        """Inside `transaction`: delete samples up to this one, which two checkpoints include."""
         self.kept -= self._database.execute("DELETE FROM sample WHERE at <= ?", (upto,)).rowcount
 
     def close(self) -> None:
         self._database.close()
 
 
-class Reader:
-    """What another process reads of the log."""
+class LogReader:
+    """What the learner process reads of the log."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
-        with _said(self.path):
-            self._database = _opened(self.path)
+        with _database_errors(self.path):
+            self._database = _connect(self.path)
 
-    def after(self, at: int, most: int) -> list[Entry]:
-        """The next samples, in order and without a gap."""
-        with _said(self.path):
-            self._database.execute("BEGIN")  # both look at the same moment
+    def read_after(self, at: int, limit: int) -> list[LogEntry]:
+        """At most `limit` samples behind number `at`, in order and without a gap."""
+        with _database_errors(self.path):
+            self._database.execute("BEGIN")  # both queries see the same moment
             (accepted,) = self._database.execute("SELECT accepted FROM total").fetchone()
             found = self._database.execute(
                 "SELECT at, label, pixels FROM sample JOIN class ON row = class WHERE at > ? ORDER BY at LIMIT ?",
-                (at, most),
+                (at, limit),
             ).fetchall()
             self._database.execute("COMMIT")
-        entries = [Entry(*one) for one in found]
+        entries = [LogEntry(*row) for row in found]
         if accepted < at or (accepted > at and (not entries or entries[0].at != at + 1)):
             raise DataError(
                 f"{self.path} goes from sample {entries[0].at if entries else 'none'} to {accepted} and does not fit "
@@ -164,25 +175,110 @@ class Reader:
         self._database.close()
 
 
-def most_bytes(sample: int, *, kept: int, classes: int) -> int:
-    """What the log may grow to, for so many samples of so many bytes each."""
-    cell = sample + CELL
-    pages = (
-        1 / (USABLE // cell) if cell <= USABLE else 1 + math.ceil(cell / USABLE)
-    )  # of one: it shares, or has several
-    return math.ceil(1.1 * kept * pages * PAGE) + KEYS * PER_KEY + classes * PER_CLASS + 2**20
+class WriteRequest(NamedTuple):
+    """Samples to write, and the future that waits for them."""
+
+    samples: Sequence[IncomingSample]
+    key: str | None
+    acceptance: Future[Acceptance]
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = FULL")  # a commit returns when it would survive a power failure
-    database.execute(f"PRAGMA journal_size_limit = {WAL}")
-    return database
+class LogWriter:
+    """One thread that writes the samples of all waiting requests in one transaction.
+
+    Parameters
+    ----------
+    log : SampleLog
+        Closed together with the writer.
+    check : callable
+        Called with a number of samples; raises a Refusal where there is no room for so many.
+    on_new_labels : callable
+        Called with the labels that were met for the first time, once they are on the disk.
+    """
+
+    def __init__(
+        self, log: SampleLog, *, check: Callable[[int], None], on_new_labels: Callable[[list[str]], None]
+    ) -> None:
+        self.log, self._check, self._on_new_labels = log, check, on_new_labels
+        self._waiting: queue.SimpleQueue[WriteRequest | int | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def write(self, samples: Sequence[IncomingSample], key: str | None) -> Future[Acceptance]:
+        """Done when the samples are on the disk."""
+        request = WriteRequest(samples, key, Future())
+        self._waiting.put(request)
+        return request.acceptance
+
+    def drop(self, upto: int) -> None:
+        """Delete samples that two checkpoints include."""
+        self._waiting.put(upto)
+
+    def close(self) -> None:
+        """Write what waits, and end."""
+        self._waiting.put(None)
+        self._thread.join()
+        self.log.close()
+
+    def _run(self) -> None:
+        while True:
+            batch = [self._waiting.get()]
+            while len(batch) < TRANSACTION and not self._waiting.empty():
+                batch.append(self._waiting.get())
+            requests = [item for item in batch if isinstance(item, WriteRequest)]
+            self._write([request for request in requests if request.acceptance.set_running_or_notify_cancel()])
+            if drops := [item for item in batch if isinstance(item, int)]:
+                self._drop(max(drops))
+            if None in batch:
+                return
+
+    def _write(self, requests: list[WriteRequest]) -> None:
+        """No request is answered before all of them are on the disk."""
+        if not requests:
+            return
+        known = len(self.log.labels)
+        outcomes: list[Acceptance | Refusal] = []
+        try:
+            with self.log.transaction():
+                for request in requests:
+                    try:
+                        outcomes.append(self._add(request))
+                    except Refusal as refusal:
+                        outcomes.append(refusal)
+        except Exception as error:  # of the whole transaction
+            for request in requests:
+                request.acceptance.set_exception(error)
+            return
+        self._on_new_labels(self.log.labels[known:])
+        for request, outcome in zip(requests, outcomes, strict=True):
+            if isinstance(outcome, Refusal):
+                request.acceptance.set_exception(outcome)
+            else:
+                request.acceptance.set_result(outcome)
+
+    def _add(self, request: WriteRequest) -> Acceptance:
+        """A repeated request needs no room."""
+        samples, key, digest = request.samples, request.key, b""
+        if key is not None:
+            digest = digest_of(samples)
+            if (repeated := self.log.find_repeated(key, digest)) is not None:
+                return repeated
+        self._check(len(samples))
+        return self.log.add(samples, key, digest)
+
+    def _drop(self, upto: int) -> None:
+        """A full disk may refuse even this; it is asked again with the next checkpoint."""
+        try:
+            with self.log.transaction():
+                self.log.drop(upto)
+        except Refusal as refusal:
+            LOGGER.warning("Samples that are in checkpoints could not be dropped: %s", refusal)
 
 
-def digest_of(samples: Sequence[Labelled]) -> bytes:
-    """Of what a request asks to learn: the same only for the same samples."""
+def digest_of(samples: Sequence[IncomingSample]) -> bytes:
+    """SHA-256 of labels and pixels."""
     digest = hashlib.sha256()
     for label, pixels in samples:
         name = label.encode()
@@ -190,8 +286,17 @@ def digest_of(samples: Sequence[Labelled]) -> bytes:
     return digest.digest()
 
 
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")  # a commit returns when it would survive a power failure
+    database.execute(f"PRAGMA journal_size_limit = {WAL}")
+    return database
+
+
 @contextmanager
-def _said(path: Path) -> Iterator[None]:
+def _database_errors(path: Path) -> Iterator[None]:
+    """SQLite's errors as this package's."""
     try:
         yield
     except sqlite3.Error as error:
@@ -207,14 +312,3 @@ def _said(path: Path) -> Iterator[None]:
 
 def _is_full(error: sqlite3.Error) -> bool:
     return "full" in str(error) or "disk I/O" in str(error)
-
-
-def _refusal(error: sqlite3.Error, path: Path) -> Refusal:
-    if _is_full(error):
-        return Refusal(
-            507,
-            "disk_full",
-            f"There is no room left on the disk of {path.parent}; make room and send it again.",
-            retry_after=10,
-        )
-    return Refusal(503, "log_failed", f"The samples could not be written ({error}); send them again.", retry_after=1)

@@ -1,199 +1,334 @@
-"""The process that learns: takes samples from the log in their order, publishes what answers, and saves."""
+"""The learner process: what it does (`LearnerLoop`), and how the HTTP process supervises it (`LearnerProcess`)."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import multiprocessing
+import queue
 import signal
+import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from iblurry.errors import DiskFullError, FolderError, IblurryError
 from iblurry.files import locked
-from iblurry.live.log import Reader
+from iblurry.live.log import LogReader
+from iblurry.live.messages import (
+    CheckpointSaved,
+    Command,
+    MemoryContents,
+    Message,
+    ProcessLost,
+    Snapshot,
+    Stalled,
+    Stopped,
+    Warned,
+)
+from iblurry.live.quota import SAVE_SAMPLES
 from iblurry.live.settings import Settings
 
+LOGGER = logging.getLogger(__name__)
+START_METHOD: Literal["spawn", "forkserver"] = "spawn"  # a fork would inherit threads, and CUDA would not survive it
+MAX_LOSSES = 5  # unexpected ends in a row without a checkpoint between them
+RESTART_AFTER = (0.2, 1.0, 5.0, 15.0, 30.0)  # seconds, by the number of such ends
+STOP_SECONDS = 60.0  # to finish a sample and save, before it is killed
 LOCK = "learning.lock"  # one process at a time learns in a folder, also when its server was killed a moment ago
-PATIENCE = 60.0  # seconds to wait for that
-AT_ONCE = 32  # samples read together
-SAVE_SAMPLES, SAVE_SECONDS = 1000, 30.0  # between two checkpoints at most, whichever comes first
-SAVE_SOON = 1.0  # seconds at least; what a crash costs is learnt again
+LOCK_SECONDS = 60.0  # to wait for that
+READ_SAMPLES = 32  # read from the log at once
+SAVE_SECONDS = 30.0  # between two checkpoints at most (or SAVE_SAMPLES), and
+SAVE_SOONEST = 1.0  # at least; what a crash costs is learnt again
 PUBLISH_SECONDS = 0.05  # between two snapshots while there is more to learn
-SHARE = 0.05  # of the time that may go into each of saving, publishing and reporting
 REPORT_SECONDS = 0.25
-IDLE_SECONDS = 0.5  # to look for work again without being called
+TIME_SHARE = 0.05  # of the time that may go into each of saving, publishing and reporting
+IDLE_SECONDS = 0.5  # to look for work again without being woken
+
+
+class LearnerProcess:
+    """The learner process as the HTTP process sees it: started, given commands, and started again when it is lost.
+
+    One thread receives its messages and hands them on; another one sends commands.
+
+    Parameters
+    ----------
+    folder : Path
+        The service's folder.
+    settings : Settings
+        What it learns with.
+    on_message : callable
+        Called with every message, in the receiving thread.
+    """
+
+    def __init__(self, folder: Path, settings: Settings, on_message: Callable[[Message], None]) -> None:
+        self.folder, self.settings, self._on_message = folder, settings, on_message
+        self.restarts = 0
+        self.pid: int | None = None  # of the process that runs now
+        self.closing = threading.Event()
+        self._process: Any = None
+        self._pipe: Connection | None = None
+        self._pipe_lock = threading.Lock()  # held while something is sent
+        self._commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._queued: set[Command] = set()
+        self._supervisor = threading.Thread(target=self._supervise, name="learner-supervisor", daemon=True)
+        self._sender = threading.Thread(target=self._send_commands, name="learner-commands", daemon=True)
+
+    def start(self) -> None:
+        self._supervisor.start()
+        self._sender.start()
+
+    def send(self, command: Command) -> bool:
+        """Queue a command without waiting; False if no process runs (the next one looks at the log anyway).
+
+        A command that is still queued is not queued twice.
+        """
+        if self._pipe is None:
+            return False
+        if command not in self._queued:
+            self._queued.add(command)
+            self._commands.put(command)
+        return True
+
+    def close(self) -> None:
+        """Let it finish its sample and save; kill it if that takes too long."""
+        self.closing.set()
+        self.send(Command.STOP)
+        self._supervisor.join(STOP_SECONDS)
+        if self._supervisor.is_alive():
+            LOGGER.warning("The process that learns did not stop within %s seconds and is killed.", STOP_SECONDS)
+            self._process.kill()
+            self._supervisor.join()
+        self._commands.put(None)
+        self._sender.join()
+
+    def _send_commands(self) -> None:
+        """In a thread of its own: sending to a full pipe waits until the process reads."""
+        while (command := self._commands.get()) is not None:
+            self._queued.discard(command)  # before it is sent: a later request needs another one
+            with self._pipe_lock:
+                if self._pipe is not None:
+                    with contextlib.suppress(OSError):  # the process is gone, which the supervisor notices
+                        self._pipe.send(command)
+
+    def _supervise(self) -> None:
+        losses = 0
+        while True:
+            saved, end = self._run_once()
+            if self.closing.is_set() or end == "stalled":
+                return
+            losses = 0 if saved else losses + 1
+            if losses >= MAX_LOSSES:
+                self._on_message(Stalled(f"The process that learns was lost {losses} times in a row; see its log."))
+                return
+            self.restarts += 1
+            self._on_message(ProcessLost(f"The process that learns was lost ({end}) and is started again."))
+            self.closing.wait(RESTART_AFTER[min(losses, len(RESTART_AFTER) - 1)])
+
+    def _run_once(self) -> tuple[bool, str]:
+        """Run the process to its end: whether it saved a checkpoint, and how it ended."""
+        context = multiprocessing.get_context(START_METHOD)
+        ours, its = context.Pipe()
+        process = context.Process(target=learn, args=(its, self.folder, self.settings), name="learning", daemon=True)
+        process.start()
+        self._process, self.pid = process, process.pid
+        its.close()
+        self._pipe = ours
+        if self.closing.is_set():  # the command to stop found no process
+            self.send(Command.STOP)
+        saved, end = False, ""
+        try:
+            while True:
+                message = ours.recv()
+                saved = saved or isinstance(message, CheckpointSaved)
+                if isinstance(message, Stalled | Stopped):
+                    end = type(message).__name__.lower()
+                self._on_message(message)
+        except (EOFError, OSError):
+            LOGGER.info("The process that learns has ended.")
+        finally:
+            with self._pipe_lock:
+                self._pipe = None
+                ours.close()
+            process.join(STOP_SECONDS)
+            if process.is_alive():
+                LOGGER.warning("The process that learns did not end within %s seconds and is killed.", STOP_SECONDS)
+                process.kill()
+                process.join()
+        return saved, end or f"exit code {process.exitcode}"
 
 
 def learn(pipe: Connection, folder: Path, settings: Settings) -> None:
-    """The whole life of the process. Nothing it knows is lost with it: the log and the checkpoints have it all."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which asks politely through the pipe
+    """The process's main function. All it knows is in the log and the checkpoints, so it may be killed at any time."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which sends Command.STOP
     import torch
 
     torch.set_num_threads(settings.threads)
     try:
-        with locked(folder / LOCK, timeout=PATIENCE, remedy="choose another --data-dir"):
-            Working(pipe, folder, settings).work()
-    except IblurryError as error:  # it would come to the same end again
-        pipe.send(("stalled", str(error)))
-    except (EOFError, BrokenPipeError):  # the server is gone; the next one goes on from the last checkpoint
+        with locked(folder / LOCK, timeout=LOCK_SECONDS, remedy="choose another --data-dir"):
+            LearnerLoop(pipe, folder, settings).run()
+    except IblurryError as error:  # the same would happen again
+        pipe.send(Stalled(str(error)))
+    except (EOFError, BrokenPipeError):  # the server is gone; the next one continues from the last checkpoint
         return
 
 
-class Working:
-    """One sample after another, and between two of them whatever the server asks for."""
+class LearnerLoop:
+    """Learns the log's samples in order; between two of them it publishes, reports, saves and obeys commands."""
 
     def __init__(self, pipe: Connection, folder: Path, settings: Settings) -> None:
-        from iblurry.live.learning import Learning
+        from iblurry.live.learning import LiveLearner
 
         self.pipe, self.folder = pipe, folder
-        self._place = _place(folder)
-        self.learning = Learning(folder, settings)
-        self.reader = Reader(folder)
+        self._lock_id = _file_id(folder / LOCK)
+        self.learner = LiveLearner(folder, settings)
+        self.reader = LogReader(folder)
         self.stopping = False
-        self.pace = Pace()
+        self.meter = ThroughputMeter()
+        self.publish, self.report = Periodic(PUBLISH_SECONDS), Periodic(REPORT_SECONDS)
+        self.save = Periodic(SAVE_SOONEST, longest=SAVE_SECONDS)
         self._published = self._reported = -1  # at which sample
         self._points: list[dict[str, Any]] = []  # since the last report
 
-    def work(self) -> None:
-        signal.signal(signal.SIGTERM, lambda *_: self._obey("stop"))
-        for sentence in self.learning.recover():
-            self.pipe.send(("said", sentence))
-        self.pace.saved(time.monotonic())
-        self.reader.after(self.learning.at, 1)  # a log that does not go on from here is told before anything else
+    def run(self) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: self._obey(Command.STOP))
+        for sentence in self.learner.recover():
+            self.pipe.send(Warned(sentence))
+        self.save.finish(time.monotonic())
+        self.reader.read_after(self.learner.at, 1)  # a log that does not fit the checkpoint ends it here
         self._publish()
         self._report()
         while not self.stopping:
-            entries = self.reader.after(self.learning.at, AT_ONCE)
+            entries = self.reader.read_after(self.learner.at, READ_SAMPLES)
             if not entries:
-                self._rest()
+                self._idle()
             for entry in entries:
-                if (point := self.learning.learn(entry)) is not None:
+                if (point := self.learner.learn(entry)) is not None:
                     self._points.append(point)
-                self.pace.learnt()
-                if self._is_over():
+                self.meter.count += 1
+                if self._after_sample():
                     break
         self._save()
-        self.pipe.send(("stopped", self.learning.at))
+        self.pipe.send(Stopped(self.learner.at))
 
-    def _is_over(self) -> bool:
-        """After every sample, whatever is due; True where somebody asked to stop."""
+    def _after_sample(self) -> bool:
+        """Whatever is due; True where it was told to stop."""
         now = time.monotonic()
-        if self.pace.save_is_due(now, self.learning.at - (self.learning.saved or [0])[-1]):
+        if self.learner.at - (self.learner.saved or [0])[-1] >= SAVE_SAMPLES or self.save.is_due(now):
             self._save()
-        if now >= self.pace.publish_at:
+        if self.publish.is_due(now):
             self._publish()
-        if now >= self.pace.report_at:
+        if self.report.is_due(now):
             self._report()
         while self.pipe.poll():
             self._obey(self.pipe.recv())
         return self.stopping
 
-    def _rest(self) -> None:
-        """Nothing to learn: everybody knows the latest, and it is saved before long."""
-        self.pace.rested()
+    def _idle(self) -> None:
+        """Nothing to learn: publish and report the latest state, save it before long, and wait for a command."""
+        self.meter.reset()
         self._publish()
         self._report()
-        if self.pace.save_is_due(time.monotonic(), 0):
+        if self.save.is_due(time.monotonic()):
             self._save()
         if self.pipe.poll(IDLE_SECONDS):
             self._obey(self.pipe.recv())
 
-    def _obey(self, order: str) -> None:
-        """To "wake" is no more than to look for samples again."""
-        if order == "memory":
-            self.pipe.send(("memory", self.learning.memory()))
-        elif order == "stop":
+    def _obey(self, command: Command) -> None:
+        """To WAKE nothing is done: the loop looks for samples anyway."""
+        if command is Command.SEND_MEMORY:
+            self.pipe.send(MemoryContents(self.learner.memory()))
+        elif command is Command.STOP:
             self.stopping = True
 
     def _publish(self) -> None:
-        from iblurry.live.snapshot import taken
+        from iblurry.live.predictor import take_snapshot
 
-        if self._published == self.learning.at:
+        if self._published == self.learner.at:
             return
-        began = time.monotonic()
-        self.learning.check()  # what answers now is better than what holds no numbers
-        self.pipe.send(("snapshot", self.learning.at, taken(self.learning.learner, self.learning.at)))
-        self._published = self.learning.at
-        self.pace.published(began)
+        started = time.monotonic()
+        self.learner.check()  # the snapshot before is better than one that is not finite
+        self.pipe.send(Snapshot(self.learner.at, take_snapshot(self.learner.learner, self.learner.at)))
+        self._published = self.learner.at
+        self.publish.finish(started)
 
     def _report(self) -> None:
-        if self._reported == self.learning.at:
+        if self._reported == self.learner.at:
             return
-        began = time.monotonic()
-        report = self.learning.report() | {"samples_per_second": self.pace.rate()}
+        started = time.monotonic()
         points, self._points = self._points, []
-        self.pipe.send(("report", report, points))
-        self._reported = self.learning.at
-        self.pace.reported(began)
+        self.pipe.send(self.learner.report(samples_per_second=self.meter.rate(), new_points=points))
+        self._reported = self.learner.at
+        self.report.finish(started)
 
     def _save(self) -> None:
-        """Where it cannot be written, that is told and tried again later: the log has the samples meanwhile."""
-        began = time.monotonic()
+        """A failure is reported and tried again later: the log has the samples meanwhile."""
+        started = time.monotonic()
         try:
-            self._check_place()
-            if self.learning.save():
-                self.pipe.send(("saved", self.learning.at, self.learning.dispensable))
+            self._check_folder()
+            if self.learner.save():
+                self.pipe.send(CheckpointSaved(self.learner.at, self.learner.droppable))
         except (DiskFullError, OSError) as error:
             why = "its disk is full" if isinstance(error, DiskFullError) else error.strerror or error
             sentence = f"No checkpoint can be written to {self.folder} ({why}): make room, or mend it."
-            self.pipe.send(("said", f"{sentence} Samples are kept in the log until one can."))
-        self.pace.saved(began)
+            self.pipe.send(Warned(f"{sentence} Samples are kept in the log until one can."))
+        self.save.finish(started)
 
-    def _check_place(self) -> None:
-        """Checkpoints beside another log than the one that is open would be worth nothing."""
-        if _place(self.folder) != self._place:
+    def _check_folder(self) -> None:
+        """A checkpoint beside another log than the one that is open could not be continued from."""
+        if _file_id(self.folder / LOCK) != self._lock_id:
             raise FolderError(
                 f"{self.folder} was moved or replaced while the service ran. Stop the service, put the folder back or "
                 "name its new place as --data-dir, and start it again: it has all that was accepted."
             )
 
 
-def _place(folder: Path) -> tuple[int, int] | None:
-    """Which lock lies there."""
+class Periodic:
+    """Something to do every `seconds`, or less often where it takes more than its share of the time.
+
+    Parameters
+    ----------
+    seconds : float
+        From one end to the next time it is due.
+    longest : float
+        The same at most, however long it takes.
+    """
+
+    def __init__(self, seconds: float, *, longest: float = float("inf")) -> None:
+        self.seconds, self.longest, self.due_at = seconds, longest, 0.0
+
+    def is_due(self, now: float) -> bool:
+        return now >= self.due_at
+
+    def finish(self, started: float) -> None:
+        now = time.monotonic()
+        self.due_at = now + min(self.longest, max(self.seconds, (now - started) / TIME_SHARE))
+
+
+class ThroughputMeter:
+    """Samples per second over the last reports; `count` is raised with every sample."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._marks: deque[tuple[float, int]] = deque(maxlen=20)  # time and count
+
+    def reset(self) -> None:
+        self.count = 0
+        self._marks.clear()
+
+    def rate(self) -> float:
+        """0 right after a reset."""
+        now = time.monotonic()
+        self._marks.append((now, self.count))
+        then, before = self._marks[0]
+        return (self.count - before) / (now - then) if now > then else 0.0
+
+
+def _file_id(path: Path) -> tuple[int, int] | None:
     try:
-        found = (folder / LOCK).stat()
+        found = path.stat()
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
-
-
-class Pace:
-    """When what is due: costly things seldom enough to leave the time to learning."""
-
-    def __init__(self) -> None:
-        self.publish_at = self.report_at = self.save_at = 0.0
-        self._marks: list[tuple[float, int]] = []  # time, samples since the last rest
-        self._count = 0
-
-    def learnt(self) -> None:
-        self._count += 1
-
-    def rested(self) -> None:
-        self._marks.clear()
-        self._count = 0
-
-    def rate(self) -> float:
-        """Samples a second over the last seconds; 0 at rest."""
-        now = time.monotonic()
-        self._marks = [*self._marks, (now, self._count)][-20:]
-        (then, before), (_, count) = self._marks[0], self._marks[-1]
-        return (count - before) / (now - then) if now > then else 0.0
-
-    def save_is_due(self, now: float, samples: int) -> bool:
-        return samples >= SAVE_SAMPLES or now >= self.save_at
-
-    def saved(self, began: float) -> None:
-        """Often where it is cheap: a service that is lost again and again must get on all the same."""
-        self.save_at = min(_next(began, SAVE_SOON), time.monotonic() + SAVE_SECONDS)
-
-    def published(self, began: float) -> None:
-        self.publish_at = _next(began, PUBLISH_SECONDS)
-
-    def reported(self, began: float) -> None:
-        self.report_at = _next(began, REPORT_SECONDS)
-
-
-def _next(began: float, least: float) -> float:
-    """After so many seconds, or later where it took long."""
-    now = time.monotonic()
-    return now + max(least, (now - began) / SHARE)

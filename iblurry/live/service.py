@@ -1,4 +1,4 @@
-"""The service: a log that accepts, a process that learns, a thread that answers, and what is known of all three."""
+"""The service: a log that accepts samples, a process that learns them, a thread that answers, and their status."""
 
 from __future__ import annotations
 
@@ -14,112 +14,149 @@ from numpy.typing import NDArray
 
 from iblurry.errors import StoppedError
 from iblurry.files import locked
-from iblurry.live.answerer import Answerer
-from iblurry.live.child import Child
-from iblurry.live.exchange import Answers, Kept, Labelled, Receipt
-from iblurry.live.limits import Limits
-from iblurry.live.log import Log
-from iblurry.live.refusal import Refusal
-from iblurry.live.room import Room
+from iblurry.live.log import LogWriter, SampleLog
+from iblurry.live.messages import (
+    Acceptance,
+    CheckpointSaved,
+    Command,
+    IncomingSample,
+    LearnerReport,
+    MemoryContents,
+    MemorySample,
+    Message,
+    Predictions,
+    Snapshot,
+    Stalled,
+)
+from iblurry.live.predictor import Predictor
+from iblurry.live.process import LearnerProcess
+from iblurry.live.quota import Limits, Quota, Refusal
 from iblurry.live.settings import Settings
-from iblurry.live.standing import Standing
-from iblurry.live.writer import Writer
+from iblurry.live.status import ServiceStatus
 
 LOGGER = logging.getLogger(__name__)
 LOCK = "service.lock"
-EVENTS = 256  # that wait for one listener; a slow one loses its oldest
-TICK = 1.0  # seconds between two looks at what has changed
-ASKED = 10.0  # seconds to wait for what only the process that learns knows
+EVENTS = 256  # queued for one listener; a slow one loses its oldest
+STATUS_SECONDS = 1.0  # between two looks at what has changed
+MEMORY_SECONDS = 10.0  # to wait for what only the learner process knows
 
 
 class Service:
-    """Everything is called from one asyncio loop."""
+    """A learner that accepts samples durably, learns them in order, and answers meanwhile.
+
+    All methods are called from one asyncio event loop, between `start` and `close`.
+
+    Parameters
+    ----------
+    folder : Path
+        Where samples, checkpoints and settings are kept; made by `start` unless it exists.
+    settings : Settings
+        What it learns with; `start` refuses others than those an existing folder was begun with.
+    limits : Limits, optional
+        How much requests may ask of it.
+    """
 
     def __init__(self, folder: Path, settings: Settings, limits: Limits | None = None) -> None:
         self.folder, self.settings, self.limits = folder, settings, limits or Limits()
-        self.room = Room(settings, self.limits)
-        self.standing = Standing(settings, self.limits)
-        self._open = ExitStack()
+        self.quota = Quota(settings, self.limits)
+        self._status = ServiceStatus(settings, self.limits)
+        self._resources = ExitStack()
         self._listeners: set[asyncio.Queue[tuple[str, dict[str, Any]]]] = set()
-        self._asked: asyncio.Future[list[Kept]] | None = None  # the memory, by whoever wants to see it now
+        self._memory: asyncio.Future[list[MemorySample]] | None = None  # asked for and not here yet
 
     async def start(self) -> None:
-        """Ready when it returns: what was saved answers, and samples are accepted; the rest is replayed meanwhile.
+        """Return when samples are accepted and saved states answer; samples behind them are replayed meanwhile.
 
-        A new service has nothing to answer with, and does not wait for its learner.
+        A new service has nothing to answer with, and does not wait for its learner. Settings that cannot be used are
+        an InputError, before anything is written.
         """
+        if Settings.load(self.folder) is None:
+            self.settings.check()
         self._loop = asyncio.get_running_loop()
-        self._up = asyncio.Event()
+        self._reported = asyncio.Event()
         try:
-            self._open.enter_context(locked(self.folder / LOCK, timeout=3.0, remedy="choose another --data-dir"))
-            self.settings = Settings.of(self.folder, **_plain(self.settings))
-            log = Log(self.folder, max_classes=self.settings.max_classes, most_bytes=self.room.log_bytes)
-            self.standing.begin(log)
-            self._writer = Writer(log, allow=self._allow, tell=self._met)
-            self._answerer = Answerer(self.settings)
-            self._child = Child(self.folder, self.settings, self._hear)
-            for helper in (self._writer, self._answerer, self._child):
-                helper.start()
-                self._open.callback(helper.close)
-            await asyncio.wrap_future(self._answerer.up)
-            if log.accepted or any(self.folder.glob("checkpoint-*")):  # nobody is to hear that nothing was learnt
-                await self._up.wait()
-            if self.standing.stalled:
-                raise StoppedError(self.standing.stalled)
-            if Settings.kept(self.folder) != self.settings:
-                self.settings.keep(self.folder)  # nothing was accepted before
+            self._resources.enter_context(locked(self.folder / LOCK, timeout=3.0, remedy="choose another --data-dir"))
+            self.settings = Settings.of(self.folder, **self.settings.to_json() | {"image": self.settings.image})
+            log = SampleLog(self.folder, max_classes=self.settings.max_classes, max_bytes=self.quota.log_bytes)
+            self._status.start(log)
+            self._writer = LogWriter(log, check=self._check_quota, on_new_labels=self._on_new_labels)
+            self._predictor = Predictor(self.settings)
+            self._process = LearnerProcess(self.folder, self.settings, self._receive)
+            for worker in (self._writer, self._predictor, self._process):
+                worker.start()
+                self._resources.callback(worker.close)
+            await asyncio.wrap_future(self._predictor.ready)
+            # Otherwise it would answer for a moment that nothing was learnt.
+            if log.accepted or any(self.folder.glob("checkpoint-*")):
+                await self._reported.wait()
+            if self._status.stalled:
+                raise StoppedError(self._status.stalled)
+            if Settings.load(self.folder) != self.settings:
+                self.settings.save(self.folder)  # nothing was accepted before
         except BaseException:
-            await asyncio.to_thread(self._open.close)
+            await asyncio.to_thread(self._resources.close)
             raise
-        self._ticking = asyncio.create_task(self._tick())
+        self._ticking = asyncio.create_task(self._emit_status())
 
-    async def learn(self, samples: Sequence[Labelled], *, key: str | None = None) -> Receipt:
-        """On the disk when it returns; Refusal otherwise, and then nothing of it is."""
+    async def learn(self, samples: Sequence[IncomingSample], *, key: str | None = None) -> Acceptance:
+        """Accept samples: they are on the disk when it returns, and nothing of them is where it raises a Refusal.
+
+        Parameters
+        ----------
+        samples : sequence of IncomingSample
+            Labels and pixels of the service's shape.
+        key : str, optional
+            Idempotency key: the same samples under the same key are accepted once.
+        """
         self._check_open()
-        receipt = await asyncio.wrap_future(self._writer.write(samples, key))
-        self._child.tell("wake")
-        return receipt
+        acceptance = await asyncio.wrap_future(self._writer.write(samples, key))
+        self._process.send(Command.WAKE)
+        return acceptance
 
-    async def predict(self, pixels: NDArray[np.uint8]) -> Answers:
-        """(B, C, H, W); from the latest snapshot, whatever is being learnt."""
-        if not self.standing.model:
+    async def predict(self, pixels: NDArray[np.uint8]) -> Predictions:
+        """Predict images (B, C, H, W) from the newest snapshot, whatever is being learnt."""
+        if not self._status.model:
             raise Refusal(409, "nothing_learnt", "Nothing was learnt yet, so there is no answer; send a sample first.")
-        return await asyncio.wrap_future(self._answerer.ask(pixels))
+        return await asyncio.wrap_future(self._predictor.predict(pixels))
 
-    async def memory(self) -> list[Kept]:
-        """What is kept, as it is between two samples."""
+    async def memory(self) -> list[MemorySample]:
+        """The memory's samples, as they are between two updates."""
         self._check_open()
-        if not self.standing.learnt:  # nor has a new one to wait for its learner
+        if not self._status.learnt:  # without waiting for the learner of a new service
             return []
-        if self._asked is None:
-            if not self._child.tell("memory"):
+        if self._memory is None:
+            if not self._process.send(Command.SEND_MEMORY):
                 raise Refusal(503, "recovering", "The process that learns is being started; ask again.", retry_after=2)
-            self._asked = self._loop.create_future()
-        asked = self._asked
+            self._memory = self._loop.create_future()
+        memory = self._memory
         try:
-            return await asyncio.wait_for(asyncio.shield(asked), ASKED)
+            return await asyncio.wait_for(asyncio.shield(memory), MEMORY_SECONDS)
         except TimeoutError as error:
-            if self._asked is asked:
-                self._asked = None
-            slow = f"The process that learns has not answered for {ASKED:.0f} seconds; ask again."
-            raise Refusal(503, "recovering", slow, retry_after=2) from error
+            if self._memory is memory:
+                self._memory = None
+            message = f"The process that learns has not answered for {MEMORY_SECONDS:.0f} seconds; ask again."
+            raise Refusal(503, "recovering", message, retry_after=2) from error
 
     def status(self) -> dict[str, Any]:
-        return self.standing.status() | {"restarts": self._child.restarts} | self.room.used(self.folder, self.standing)
+        """The JSON of /v1/status."""
+        disk = self.quota.disk_usage(self.folder, self._status)
+        return self._status.to_json() | {"restarts": self._process.restarts} | disk
 
     def classes(self) -> list[dict[str, Any]]:
-        return self.standing.classes
+        """The rows of /v1/classes."""
+        return self._status.report.classes
 
     def history(self) -> list[dict[str, Any]]:
-        return self.standing.history
+        """The points of /v1/history."""
+        return self._status.report.history
 
-    def ready(self) -> str | None:
-        """None, or why not."""
-        return self.standing.unready
+    def not_ready(self) -> str | None:
+        """Why no requests should be sent, or None."""
+        return self._status.not_ready
 
     @contextmanager
     def subscribe(self) -> Iterator[asyncio.Queue[tuple[str, dict[str, Any]]]]:
-        """(event, data) as it happens; ("end", {}) is the last one."""
+        """A queue of (event, data); ("end", {}) is the last one."""
         listener: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(EVENTS)
         listener.put_nowait(("status", self.status()))
         self._listeners.add(listener)
@@ -129,53 +166,50 @@ class Service:
             self._listeners.discard(listener)
 
     async def close(self) -> None:
-        """Finishes the sample under way and saves; what waits is in the log, and learnt after the next start."""
-        if self.standing.stopping:
+        """Finish the sample being learnt and save; samples that wait are in the log, for the next start."""
+        if self._status.stopping:
             return
-        self.standing.stopping = True
+        self._status.stopping = True
         self._ticking.cancel()
         self._emit("end", {})
-        await asyncio.to_thread(self._open.close)
-
-    # ------------------------------------------------------------------------------------------------ within
+        await asyncio.to_thread(self._resources.close)
 
     def _check_open(self) -> None:
-        if self.standing.stopping:
-            raise Refusal(
-                503, "stopping", "The service is being stopped; send it again when it is back.", retry_after=5
-            )
+        if self._status.stopping:
+            message = "The service is being stopped; send it again when it is back."
+            raise Refusal(503, "stopping", message, retry_after=5)
 
-    def _allow(self, count: int) -> None:
+    def _check_quota(self, count: int) -> None:
         """In the writer's thread."""
-        self.room.check(count, log=self._writer.log, standing=self.standing)
+        self.quota.check(count, log=self._writer.log, status=self._status)
 
-    def _met(self, labels: list[str]) -> None:
-        """In the writer's thread: samples of it are on the disk."""
+    def _on_new_labels(self, labels: list[str]) -> None:
+        """In the writer's thread."""
         for label in labels:
             self._loop.call_soon_threadsafe(self._emit, "class", {"label": label})
 
-    def _hear(self, message: tuple[Any, ...]) -> None:
-        """In the child's thread."""
-        if message[0] == "snapshot" and message[1]:
-            self._answerer.put(message[2])
-        self._loop.call_soon_threadsafe(self._heard, message)
+    def _receive(self, message: Message) -> None:
+        """In the supervisor's thread."""
+        if isinstance(message, Snapshot) and message.at:
+            self._predictor.update(message.content)
+        self._loop.call_soon_threadsafe(self._handle, message)
 
-    def _heard(self, message: tuple[Any, ...]) -> None:
+    def _handle(self, message: Message) -> None:
+        """In the event loop."""
         match message:
-            case ("memory", kept):
-                if self._asked is not None:
-                    self._asked.set_result(kept)
-                    self._asked = None
-                return
-            case ("report", _, points):
+            case MemoryContents(samples):
+                if self._memory is not None:
+                    self._memory.set_result(samples)
+                    self._memory = None
+            case LearnerReport(new_points=points):
                 for point in points:
                     self._emit("point", point)
-            case ("saved", _, dispensable):
-                if dispensable:
-                    self._writer.drop(dispensable)
-        self.standing.hear(message)
-        if message[0] in ("report", "stalled"):
-            self._up.set()
+            case CheckpointSaved(droppable=droppable):
+                if droppable:
+                    self._writer.drop(droppable)
+        self._status.update(message)
+        if isinstance(message, LearnerReport | Stalled):
+            self._reported.set()
 
     def _emit(self, event: str, data: dict[str, Any]) -> None:
         for listener in self._listeners:
@@ -183,18 +217,15 @@ class Service:
                 listener.get_nowait()
             listener.put_nowait((event, data))
 
-    async def _tick(self) -> None:
+    async def _emit_status(self) -> None:
+        """About once a second while something changes."""
         last: dict[str, Any] | None = None
         while True:
-            now = self.standing.status()
-            if {k: v for k, v in now.items() if not k.endswith("_seconds")} != last:
-                last = {k: v for k, v in now.items() if not k.endswith("_seconds")}
+            now = {key: value for key, value in self._status.to_json().items() if not key.endswith("_seconds")}
+            if now != last:
+                last = now
                 try:
                     self._emit("status", self.status())
-                except OSError as error:  # of the disk that it looks at; listeners hear the next one
+                except OSError as error:  # of the disk usage; listeners get the next one
                     LOGGER.warning("The status could not be told: %s", error)
-            await asyncio.sleep(TICK)
-
-
-def _plain(settings: Settings) -> dict[str, Any]:
-    return settings.to_json() | {"image": settings.image}
+            await asyncio.sleep(STATUS_SECONDS)

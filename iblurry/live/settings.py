@@ -1,4 +1,4 @@
-"""Settings: what a service learns with, kept beside what it learnt."""
+"""Settings: what a service learns with, kept in its folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from iblurry.errors import DataError, FolderError, InputError
 from iblurry.files import write_file
 
-if TYPE_CHECKING:  # torch costs two seconds, which a command that refuses its options need not take
+if TYPE_CHECKING:  # importing torch takes two seconds, which a command that refuses its options need not wait
     from iblurry.learner import Learner
     from iblurry.method import Method
     from iblurry.parts.context import Context
@@ -24,19 +24,45 @@ FORMAT = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The course of learning is a function of these and of the samples in their order, to the last bit."""
+    """What a service learns with: its state is a function of these and of the samples in order, to the last bit.
 
-    method: str = "clib"  # one that learns as it goes and needs no task boundaries
+    Parameters
+    ----------
+    method : str
+        Name of a method that learns as it goes and needs no task boundaries, such as "clib" or "er".
+    network : str
+        "convnet", "mlp", "resnet18" or "resnet34".
+    memory : int
+        Samples the memory can hold.
+    image : (int, int, int)
+        Channels (1 or 3), height and width.
+    max_classes : int
+        Labels there may be: rows of the head.
+    seed : int
+        Of everything that is random.
+    updates_per_sample : str
+        A fraction, such as "1", "3" or "1/4".
+    batch : int
+        Samples of an update.
+    measure_every : int
+        Updates between two measurements of the whole memory's loss; 10 as in the paper on ImageNet.
+    device : str
+        "cpu" or "cuda".
+    threads : int
+        Torch's; another number changes the last bits.
+    """
+
+    method: str = "clib"
     network: str = "convnet"
-    memory: int = 500  # samples kept
-    image: tuple[int, int, int] = (3, 32, 32)  # channels, height, width
-    max_classes: int = 100  # rows of the head
+    memory: int = 500
+    image: tuple[int, int, int] = (3, 32, 32)
+    max_classes: int = 100
     seed: int = 1
-    updates_per_sample: str = "1"  # a fraction
+    updates_per_sample: str = "1"
     batch: int = 16
-    measure_every: int = 10  # updates between two measures of the memory's loss, as the paper's on ImageNet
+    measure_every: int = 10
     device: str = "cpu"
-    threads: int = 1  # torch's: another number changes the last bits
+    threads: int = 1
 
     def __post_init__(self) -> None:
         if len(self.image) != 3 or min(self.image) < 1 or self.image[0] not in (1, 3):
@@ -47,23 +73,23 @@ class Settings:
 
     @classmethod
     def of(cls, folder: Path, **given: Any) -> Self:
-        """Those of a folder, or the usual ones where it is new; FolderError where others are given than it has."""
-        kept = cls.kept(folder)
+        """Those a folder was begun with, or the defaults for a new one; FolderError where `given` differs from them."""
+        saved = cls.load(folder)
         if given.get("device") == "auto":  # decided once: another device changes the last bits
             del given["device"]
-            given |= {} if kept else {"device": _default_device(given.get("network", cls.network))}
-        if kept is None:
+            given |= {} if saved else {"device": _default_device(given.get("network", cls.network))}
+        if saved is None:
             return cls(**given)
         for name, value in given.items():
-            if getattr(kept, name) != value:
+            if getattr(saved, name) != value:
                 raise FolderError(
-                    f"{folder} was begun with {name}={getattr(kept, name)}, not {value}; leave the option out to go "
+                    f"{folder} was begun with {name}={getattr(saved, name)}, not {value}; leave the option out to go "
                     "on with it, or choose another --data-dir."
                 )
-        return kept
+        return saved
 
     @classmethod
-    def kept(cls, folder: Path) -> Self | None:
+    def load(cls, folder: Path) -> Self | None:
         """What a folder was begun with; None where it is new."""
         path = folder / FILE
         if not path.exists():
@@ -76,14 +102,13 @@ class Settings:
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(f"{path} is damaged ({error}); put back a good copy.") from error
 
-    def keep(self, folder: Path) -> None:
-        """Beside what will be learnt."""
+    def save(self, folder: Path) -> None:
         text = json.dumps({"format": FORMAT, "settings": self.to_json()}, indent=2)
         write_file(folder / FILE, (text + "\n").encode())
 
     @property
     def mean(self) -> tuple[float, ...]:
-        """Of pixels from 0 to 1, by channel: nobody knows what will come."""
+        """Of pixels from 0 to 1, by channel; fixed, since the images to come are unknown."""
         return (0.5,) * self.image[0]
 
     @property
@@ -94,27 +119,28 @@ class Settings:
         return dataclasses.asdict(self) | {"image": list(self.image)}
 
     def check(self) -> None:
-        """InputError where a service could not begin with these, before anything is made for it.
+        """InputError where a service could not start with these.
 
-        All is tried but the optimizer and the memory, whose size is compared with the machine's.
+        Builds everything but the optimizer and the memory, whose size is compared with the machine's.
         """
         try:
-            self.context()
-        except (RuntimeError, MemoryError) as error:  # torch's, of a device that is not there or room that it has not
+            self.build_context()
+        except (RuntimeError, MemoryError) as error:  # torch's: the device is missing or has too little memory
             why = str(error).splitlines()[0].rstrip(".")
             raise InputError(
                 f"A learner with these settings cannot be built here ({why}); choose another device, smaller images or "
                 "fewer classes."
             ) from error
-        needed, there = self.memory * math.prod(self.image), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if self.device == "cpu" and needed > there:
+        needed = self.memory * math.prod(self.image)
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if self.device == "cpu" and needed > available:
             raise InputError(
                 f"memory={self.memory} samples take {needed / 2**30:,.1f} GiB, and this machine has "
-                f"{there / 2**30:,.1f}; give a smaller memory or smaller images."
+                f"{available / 2**30:,.1f}; give a smaller memory or smaller images."
             )
 
-    def made_method(self) -> Method:
-        """InputError where it cannot serve: nobody says where tasks end, and an answer must not take minutes."""
+    def build_method(self) -> Method:
+        """InputError where it cannot serve: it needs task boundaries, or trains before it answers."""
         from iblurry.method import check_updates
         from iblurry.methods import Hyperparameters, method
         from iblurry.parts import Plain
@@ -123,17 +149,17 @@ class Settings:
         hyperparameters = Hyperparameters(
             batch=self.batch, updates_per_sample=self.updates_per_sample, measure_every=self.measure_every
         )
-        made = method(self.method, hyperparameters)
-        if not made.task_free or not isinstance(made.readout, Plain):
-            why = "trains anew before it answers" if made.task_free else "must be told where tasks end"
+        built = method(self.method, hyperparameters)
+        if not built.task_free or not isinstance(built.readout, Plain):
+            why = "trains anew before it answers" if built.task_free else "must be told where tasks end"
             raise InputError(
                 f"{self.method} cannot serve: it {why}. Choose a method that learns as it goes, such as clib or er."
             )
-        made.check_budget(self.memory)
-        return made
+        built.check_budget(self.memory)
+        return built
 
-    def context(self) -> Context:
-        """What answers need of a learner: without the optimizer, whose first import takes longer than all of this."""
+    def build_context(self) -> Context:
+        """What predictions need of a learner: no optimizer, whose first import takes longer than all of this."""
         from iblurry.augment.pipeline import Augment, Pipeline
         from iblurry.engine.devices import make_engine
         from iblurry.memory import Memory
@@ -141,26 +167,26 @@ class Settings:
         from iblurry.parts.context import Context
         from iblurry.rng import Rng
 
-        self.made_method()
-        rng, runs = Rng(self.seed), make_engine(self.device)
+        self.build_method()
+        rng, runner = Rng(self.seed), make_engine(self.device)
         return Context(
-            network=runs.setup(build(self.network, self.image, self.max_classes, rng=rng)).eval(),
-            memory=Memory(1, self.image, runs.device),
+            network=runner.setup(build(self.network, self.image, self.max_classes, rng=rng)).eval(),
+            memory=Memory(1, self.image, runner.device),
             pipeline=Pipeline(
-                Augment(pad=0, flip=False), shape=self.image, mean=self.mean, std=self.std, device=runs.device
+                Augment(pad=0, flip=False), shape=self.image, mean=self.mean, std=self.std, device=runner.device
             ),
             rng=rng,
             budget=1,
-            engine=runs,
+            engine=runner,
         )
 
-    def learner(self) -> Learner:
-        """One that has learnt nothing yet."""
+    def build_learner(self) -> Learner:
+        """A learner that has learnt nothing yet."""
         from iblurry.engine.devices import make_engine
         from iblurry.learner import Learner
 
         return Learner(
-            self.made_method(),
+            self.build_method(),
             image=self.image,
             classes=self.max_classes,
             memory=self.memory,

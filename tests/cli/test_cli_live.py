@@ -13,7 +13,7 @@ import pytest
 from iblurry.data.load import load
 from iblurry.data.sources.arrays import save
 from iblurry.errors import InputError
-from iblurry.live.limits import Limits
+from iblurry.live.quota import Limits
 from iblurry.rng import Rng
 from tests.live.stand_in import StandIn
 
@@ -105,7 +105,7 @@ def test_it_waits_until_all_is_learnt_or_not(call, service, pets, monkeypatch):
 
 
 def test_a_bar_on_a_terminal_and_lines_elsewhere(call, service, monkeypatch):
-    monkeypatch.setattr("iblurry.cli.sending.LOOK", -1)
+    monkeypatch.setattr("iblurry.cli.send.POLL_SECONDS", -1)
     monkeypatch.setattr("iblurry.cli.watching.PAUSE", -1)
     assert call("send", "digits", "--limit", 100).err == (
         "64 of 100 samples are accepted.\n100 of 100 samples are accepted.\n"
@@ -140,7 +140,7 @@ def test_images_of_another_shape(refused, service, here):
         ("send pets/cat/notes.txt", "pets/cat/notes.txt is neither an .npz file nor a folder"),
         ("send nowhere.png --label cat", "There is no picture nowhere.png"),
         ("send empty", "empty has no folders of classes; put pictures in empty/<class>/, or give --label TEXT."),
-        ("send . --label x --limit 0", "--limit 0: give a whole number from 1."),
+        ("send . --label x --limit 0", "--limit': 0 is not in the range"),
         ("send empty --label x", "empty has no pictures (.png, .jpg"),
         ("send pets --url nowhere", "'nowhere' is no address of a service; write http://HOST:PORT"),
         ("send pets --resume-key ä", "give 1 to 180 visible ASCII characters"),
@@ -148,13 +148,13 @@ def test_images_of_another_shape(refused, service, here):
         ("ask nowhere.png", "nowhere.png cannot be read (No such file or directory)"),
         ("ask nowhere.npy", "nowhere.npy is not a readable .npy file"),
         ("ask pets/cat/1.png", "Nothing is learnt yet; teach it first."),
-        ("ask pets/cat/1.png --top 0", "--top 0: give a whole number from 1."),
+        ("ask pets/cat/1.png --top 0", "--top': 0 is not in the range"),
         ("ask pets/cat/1.png --url http://127.0.0.1:1", "No answer from http://127.0.0.1:1 (Connection refused)"),
         ("serve --image 3x32", "--image 3x32: give channels x height x width, like 3x32x32 or 1x8x8."),
         ("serve --image 3x0x32", "like 3x32x32 or 1x8x8"),
         ("serve --image grey", "like 3x32x32 or 1x8x8"),
         ("serve --data-dir pets/cat/1.png", "1.png is a file, not a folder; give another place."),
-        ("serve --port x", "--port x: give a whole number from 0."),
+        ("serve --port x", "--port': 'x' is not a valid integer"),
     ],
 )
 def test_mistakes(refused, service, pets, here, line, sentence):
@@ -213,7 +213,7 @@ def rooms(monkeypatch):
         if given.get("method") == "nothing":
             raise InputError("No such method.")
         about = {"method": "clib", "network": "mlp", "image": (1, 8, 8), "memory": 500, "max_classes": 100}
-        return SimpleNamespace(**about, check=lambda: None)
+        return SimpleNamespace(**about)
 
     def service(folder, settings, limits):
         told.limits = limits
@@ -224,7 +224,7 @@ def rooms(monkeypatch):
         on_ready(f"http://{host}:{port}")
 
     for name, content in {
-        "settings": {"Settings": SimpleNamespace(of=of, kept=lambda folder: None)},
+        "settings": {"Settings": SimpleNamespace(of=of)},
         "service": {"Service": service},
         "http.server": {"serve": serve},
     }.items():

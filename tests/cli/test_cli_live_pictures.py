@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -11,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry.live.http.pictures import Pictures
-from iblurry.live.limits import Limits
+from iblurry.live.http.pictures import PictureDecoder
+from iblurry.live.quota import Limits
 from tests.live.stand_in import StandIn
 
 
@@ -102,28 +103,33 @@ def colourful(monkeypatch):
         yield stand_in
 
 
-def camera(path, *, width=6000, height=4000):
-    """What a camera writes: 24 million pixels, lying on their side."""
-    across, down = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
-    pixels = np.stack([across, down, 0 * down + 90], axis=2).astype(np.uint8)
-    exif = Image.Exif()
+@pytest.fixture(scope="module")
+def photo():
+    """What a camera writes: more than 16 million pixels, lying on their side."""
+    width, height, exif, file = 4200, 4000, Image.Exif(), io.BytesIO()
+    down = Image.linear_gradient("L").resize((width, height))
     exif[0x0112] = 6
+    Image.merge("RGB", [down.rotate(180), down, Image.new("L", (width, height), 90)]).save(file, "JPEG", exif=exif)
+    return file.getvalue()
+
+
+def put(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels).save(path, exif=exif)
+    path.write_bytes(content)
 
 
-def test_pictures_of_a_camera_are_made_smaller_here_as_the_service_would(call, colourful, here):
-    camera(here / "roll" / "sea" / "1.jpg")
+def test_pictures_of_a_camera_are_made_smaller_here_as_the_service_would(call, colourful, here, photo):
+    put(here / "roll" / "sea" / "1.jpg", photo)
     Image.new("RGB", (9, 7)).save(here / "roll" / "sea" / "2.png")
     assert call("send", "roll", "--in-order").code == 0
-    pixels = Pictures((3, 4, 6), Limits(pixels=24_000_000)).decode((here / "roll/sea/1.jpg").read_bytes(), "it")
+    pixels = PictureDecoder((3, 4, 6), Limits(pixels=24_000_000)).decode(photo, "it")
     assert colourful.samples == [("sea", pixels.tobytes()), ("sea", (here / "roll/sea/2.png").read_bytes())]
     (answer,) = json.loads(call("ask", "roll/sea/1.jpg", "--json").out)
     assert answer["image"] == "roll/sea/1.jpg"
 
 
-def test_it_needs_neither_torch_nor_the_extra(colourful, here):
-    camera(here / "sea.jpg")
+def test_it_needs_neither_torch_nor_the_extra(colourful, here, photo):
+    put(here / "sea.jpg", photo)
     code = (
         "import sys\nfrom iblurry.cli.main import main\n"
         "try:\n    main(['send', 'sea.jpg', '--label', 'sea'])\n"
@@ -141,10 +147,8 @@ def test_files_that_are_longer_than_a_request(call, colourful, here):
     assert [(label, len(pixels)) for label, pixels in colourful.samples] == [("noise", 3 * 4 * 6)]
 
 
-def test_a_large_picture_that_is_cut_off_is_named(call, refused, colourful, here):
-    camera(here / "roll" / "sea" / "1.jpg")
-    whole = (here / "roll/sea/1.jpg").read_bytes()
-    (here / "roll/sea/1.jpg").write_bytes(whole[: len(whole) // 2])
+def test_a_large_picture_that_is_cut_off_is_named(call, refused, colourful, here, photo):
+    put(here / "roll" / "sea" / "1.jpg", photo[: len(photo) // 2])
     Image.new("RGB", (9, 7)).save(here / "roll" / "sea" / "2.png")
     said = refused("send", "roll", "--in-order")
     assert said.startswith(f"iblurry: roll{os.sep}sea{os.sep}1.jpg is not a readable picture: it is truncated")

@@ -117,7 +117,7 @@ def clock(monkeypatch):
     """Time that passes only while somebody sleeps."""
     time = SimpleNamespace(now=0.0, monotonic=lambda: time.now)
     time.sleep = lambda seconds: setattr(time, "now", time.now + seconds)
-    for module in ("caller", "client"):
+    for module in ("http_client", "client"):
         monkeypatch.setattr(f"iblurry.live.client.{module}.time", time)
     return time
 
@@ -156,7 +156,7 @@ def test_a_service_that_goes_away_for_good_while_it_learns(call, service, pets, 
         return status(client)
 
     monkeypatch.setattr(Client, "status", lost)
-    monkeypatch.setattr("iblurry.live.client.client.LOOK", 5)
+    monkeypatch.setattr("iblurry.live.client.client.POLL_SECONDS", 5)
     said = call("send", "pets")
     assert (said.code, said.out) == (2, "")
     assert re.fullmatch(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import multiprocessing
 import socket
 import threading
 from functools import cache
@@ -11,6 +12,20 @@ from functools import cache
 import pytest
 
 NEEDS = "the service's HTTP side is an extra: pip install 'iblurry[live]' httpx"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_processes():
+    """Learner processes are forked from one that has imported torch; as spawned ones they take seconds to start.
+
+    Those of `iblurry serve` are spawned, which the slow tests do.
+    """
+    from iblurry.live import process
+
+    multiprocessing.set_forkserver_preload(["iblurry.live.learning", "iblurry.live.predictor", "torch._dynamo"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "START_METHOD", "forkserver")
+        yield
 
 
 @pytest.fixture
@@ -173,7 +188,7 @@ def clock(monkeypatch):
             return sum(self.pauses)
 
     clock = Clock()
-    monkeypatch.setattr("iblurry.live.client.caller.time", clock)
+    monkeypatch.setattr("iblurry.live.client.http_client.time", clock)
     monkeypatch.setattr("iblurry.live.client.client.time", clock)
     return clock
 

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry.live.limits import Limits
-from iblurry.live.refusal import Refusal
+from iblurry.live.quota import Limits, Refusal
 
 pytest.importorskip("pydantic_core", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-from iblurry.live.http.bodies import Reader
+from iblurry.live.http.bodies import BodyReader
 
 SHAPE = (3, 4, 4)
 PIXELS = np.arange(48, dtype=np.uint8).reshape(SHAPE)
@@ -23,7 +22,7 @@ JSON, RAW = "application/json", "application/octet-stream"
 
 @pytest.fixture
 def reader():
-    return Reader(SHAPE, Limits(batch=4, label=5, key=6))
+    return BodyReader(SHAPE, Limits(batch=4, label=5, key=6))
 
 
 def png():
@@ -44,9 +43,9 @@ FORMS = [{"image": text(png())}, {"pixels": text(PIXELS.tobytes())}, {"array": P
 
 
 def test_every_form_is_the_same_sample(reader):
-    given = [reader.samples(JSON, learn({"label": "cat", **form}), None) for form in FORMS]
-    given += [reader.samples(kind, png(), "cat") for kind in ("image/png", "image/jpeg", "IMAGE/X; q=1")]
-    given += [reader.samples(RAW, PIXELS.tobytes(), "cat")]
+    given = [reader.read_samples(JSON, learn({"label": "cat", **form}), None) for form in FORMS]
+    given += [reader.read_samples(kind, png(), "cat") for kind in ("image/png", "image/jpeg", "IMAGE/X; q=1")]
+    given += [reader.read_samples(RAW, PIXELS.tobytes(), "cat")]
     for (one,) in given:
         assert one.label == "cat"
         assert one.pixels.dtype == np.uint8
@@ -55,24 +54,24 @@ def test_every_form_is_the_same_sample(reader):
 
 def test_several_at_once_stay_in_order(reader):
     entries = [{"label": label, **form} for label, form in zip("abc", FORMS, strict=True)]
-    assert [one.label for one in reader.samples(JSON, learn(*entries), None)] == ["a", "b", "c"]
-    several = reader.samples(RAW, PIXELS.tobytes() + bytes(48), "cat")
+    assert [one.label for one in reader.read_samples(JSON, learn(*entries), None)] == ["a", "b", "c"]
+    several = reader.read_samples(RAW, PIXELS.tobytes() + bytes(48), "cat")
     assert [(one.label, int(one.pixels.sum())) for one in several] == [("cat", int(PIXELS.sum())), ("cat", 0)]
 
 
 def test_questions(reader):
     body = json.dumps({"images": FORMS}).encode()
     for kind, raw, count in ((JSON, body, 3), (RAW, PIXELS.tobytes() * 2, 2), ("image/png", png(), 1)):
-        asked = reader.questions(kind, raw)
+        asked = reader.read_images(kind, raw)
         assert asked.shape == (count, *SHAPE)
         assert (asked == PIXELS).all()
 
 
 @pytest.mark.parametrize("label", ["cat", " a ", "日本語", "🐈‍⬛", "<b>", 'a"', "\\", "\xa0"])
 def test_labels_are_taken_exactly_as_they_are(reader, label):
-    (one,) = reader.samples(RAW, PIXELS.tobytes(), label)
+    (one,) = reader.read_samples(RAW, PIXELS.tobytes(), label)
     assert one.label == label
-    (one,) = reader.samples(JSON, learn({"label": label, **FORMS[1]}), None)
+    (one,) = reader.read_samples(JSON, learn({"label": label, **FORMS[1]}), None)
     assert one.label == label
 
 
@@ -82,29 +81,29 @@ def test_labels_are_taken_exactly_as_they_are(reader, label):
 def test_what_is_no_label(reader, label):
     if not isinstance(label, (int, list, dict)):
         with pytest.raises(Refusal) as no:
-            reader.samples(RAW, PIXELS.tobytes(), label)
+            reader.read_samples(RAW, PIXELS.tobytes(), label)
         assert (no.value.status, no.value.code) == (422, "bad_label")
     with pytest.raises(Refusal) as no:
-        reader.samples(JSON, learn({"label": label, **FORMS[1]}), None)
+        reader.read_samples(JSON, learn({"label": label, **FORMS[1]}), None)
     assert (no.value.status, no.value.code) in {(422, "bad_label"), (400, "bad_json")}  # half a character is no JSON
 
 
 def test_a_label_in_the_wrong_place(reader):
     with pytest.raises(Refusal, match="leave the one in the address out"):
-        reader.samples(JSON, learn({"label": "a", **FORMS[0]}), "a")
+        reader.read_samples(JSON, learn({"label": "a", **FORMS[0]}), "a")
     with pytest.raises(Refusal, match=r"\?label=\.\.\.\) is missing"):
-        reader.samples("image/png", png(), None)
+        reader.read_samples("image/png", png(), None)
 
 
 @pytest.mark.parametrize("key", ["a", "!~!~!~", None])
 def test_keys(reader, key):
-    assert reader.key(key) == key
+    assert reader.check_key(key) == key
 
 
 @pytest.mark.parametrize("key", ["", "a b", "sevenxx", "é", "a\n", "\x7f"])
 def test_what_is_no_key(reader, key):
     with pytest.raises(Refusal, match="from 1 to 6 visible ASCII characters"):
-        reader.key(key)
+        reader.check_key(key)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def test_what_is_no_key(reader, key):
     ],
 )
 def test_what_is_no_json(reader, raw):
-    for read in (lambda: reader.samples(JSON, raw, None), lambda: reader.questions(JSON, raw)):
+    for read in (lambda: reader.read_samples(JSON, raw, None), lambda: reader.read_images(JSON, raw)):
         with pytest.raises(Refusal) as no:
             read()
         assert no.value.status in (400, 422)
@@ -134,27 +133,27 @@ def test_what_is_no_json(reader, raw):
 )
 def test_json_of_another_build(reader, body):
     with pytest.raises(Refusal) as no:
-        reader.samples(JSON, json.dumps(body).encode(), None)
+        reader.read_samples(JSON, json.dumps(body).encode(), None)
     assert (no.value.status, no.value.code) == (422, "bad_body")
 
 
 def test_the_place_of_a_mistake_is_named(reader):
     with pytest.raises(Refusal, match=r"^samples\.1\.image is not a readable picture"):
-        reader.samples(JSON, learn({"label": "a", **FORMS[0]}, {"label": "a", "image": "QUJD"}), None)
+        reader.read_samples(JSON, learn({"label": "a", **FORMS[0]}, {"label": "a", "image": "QUJD"}), None)
     with pytest.raises(Refusal, match=r"^images\.0\.pixels has 3 bytes"):
-        reader.questions(JSON, b'{"images": [{"pixels": "QUJD"}]}')
+        reader.read_images(JSON, b'{"images": [{"pixels": "QUJD"}]}')
     with pytest.raises(Refusal, match=r"^samples\.0\.label has 6 characters"):
-        reader.samples(JSON, learn({"label": "sixsix", **FORMS[0]}), None)
+        reader.read_samples(JSON, learn({"label": "sixsix", **FORMS[0]}), None)
     with pytest.raises(Refusal, match=r"^samples\.0\.pixels holds 2 images"):
-        reader.samples(JSON, learn({"label": "a", "pixels": text(bytes(96))}), None)
+        reader.read_samples(JSON, learn({"label": "a", "pixels": text(bytes(96))}), None)
 
 
 def test_too_many(reader):
     for read in (
-        lambda: reader.samples(JSON, learn(*[{"label": "a", **FORMS[1]}] * 5), None),
-        lambda: reader.questions(JSON, json.dumps({"images": FORMS[1:2] * 5}).encode()),
-        lambda: reader.questions(RAW, bytes(48 * 5)),
-        lambda: reader.questions(JSON, b'{"images": [' + b"1," * 300 + b"1]}"),
+        lambda: reader.read_samples(JSON, learn(*[{"label": "a", **FORMS[1]}] * 5), None),
+        lambda: reader.read_images(JSON, json.dumps({"images": FORMS[1:2] * 5}).encode()),
+        lambda: reader.read_images(RAW, bytes(48 * 5)),
+        lambda: reader.read_images(JSON, b'{"images": [' + b"1," * 300 + b"1]}"),
     ):
         with pytest.raises(Refusal) as no:
             read()
@@ -162,16 +161,16 @@ def test_too_many(reader):
 
 
 def test_a_full_batch_of_arrays_with_commas_in_its_labels_is_not_too_much():
-    reader = Reader(SHAPE, Limits(batch=4, label=5))
+    reader = BodyReader(SHAPE, Limits(batch=4, label=5))
     body = learn(*[{"label": ",,,,,", **FORMS[2]}] * 4)
-    assert len(reader.samples(JSON, body, None)) == 4
+    assert len(reader.read_samples(JSON, body, None)) == 4
 
 
 @pytest.mark.parametrize(
     "kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json", "image"]
 )
 def test_kinds_that_are_not_read(reader, kind):
-    for read in (lambda: reader.samples(kind, png(), "a"), lambda: reader.questions(kind, png())):
+    for read in (lambda: reader.read_samples(kind, png(), "a"), lambda: reader.read_images(kind, png())):
         with pytest.raises(Refusal, match="application/json, image/png or application/octet-stream") as no:
             read()
         assert no.value.status == 415

@@ -9,7 +9,7 @@ import pytest
 
 from iblurry import InputError
 from iblurry.errors import ServiceError
-from iblurry.live.client import Answer, Guess, Receipt
+from iblurry.live.client import Prediction, Receipt, TopLabel
 from tests.live.stand_in import IMAGES, MEMORY, POINT
 
 # what can be taught
@@ -70,7 +70,7 @@ def test_keys_that_a_header_cannot_carry(client, key):
 def test_answers(service, client):
     client.learn(IMAGES[:3], ["zero", "one", "two"])
     first, second = client.predict([IMAGES[1], b"strange"], top=2)
-    assert first == Answer("one", 0.9, (Guess("one", 0.9), Guess("two", 0.01)), model=3)
+    assert first == Prediction("one", 0.9, (TopLabel("one", 0.9), TopLabel("two", 0.01)), model=3)
     assert second.label == "zero"
     assert [len(one.top) for one in client.predict(IMAGES[0])] == [3]
     assert client.predict([]) == []
@@ -115,7 +115,7 @@ def test_waiting_for_all_that_is_accepted(service, client, clock):
 
     clock.sleep = sleep
     seen = []
-    assert client.wait(seen=seen.append)["learnt"] == 7
+    assert client.wait(on_status=seen.append)["learnt"] == 7
     assert [status["learnt"] for status in seen] == [2, 3, 4, 5, 6, 7]
     service.learnt = 2
     assert client.wait(4)["model"] == 4
@@ -132,7 +132,7 @@ def test_waiting_ends(service, client, clock):
 
 
 def test_waiting_for_one_that_has_gone_away_ends_with_the_patience(service, client, clock, monkeypatch):
-    monkeypatch.setattr("iblurry.live.client.client.LOOK", 2)
+    monkeypatch.setattr("iblurry.live.client.client.POLL_SECONDS", 2)
     client.learn(IMAGES, "x")
     service.learnt, client.patience = 2, 20
     status, looks = client.status, []

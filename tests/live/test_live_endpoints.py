@@ -12,14 +12,12 @@ import re
 import numpy as np
 import pytest
 
-from iblurry.live.exchange import Labelled
-from iblurry.live.limits import Limits
-from iblurry.live.refusal import Refusal
+from iblurry.live.messages import IncomingSample, MemorySample, Predictions
+from iblurry.live.quota import Limits, Refusal
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-from iblurry.live.exchange import Answers, Kept
-from iblurry.live.http import schema
-from iblurry.live.http.desk import sheet, worded
+from iblurry.live.http import openapi
+from iblurry.live.http.handlers import format_memory, format_predictions
 
 DARK, LIGHT = bytes(48), bytes([200]) * 48  # of 3 x 4 x 4
 RAW = {"Content-Type": "application/octet-stream"}
@@ -28,7 +26,7 @@ RAW = {"Content-Type": "application/octet-stream"}
 @pytest.fixture
 def taught(toy):
     toy.samples = [
-        Labelled(label, np.full((3, 4, 4), shade, np.uint8)) for label, shade in (("night", 0), ("day", 200))
+        IncomingSample(label, np.full((3, 4, 4), shade, np.uint8)) for label, shade in (("night", 0), ("day", 200))
     ]
     return toy
 
@@ -48,18 +46,13 @@ def said(response, status, code):
 def test_learn(call, toy):
     first = call("POST", "/v1/learn?label=night", content=DARK, headers=RAW)
     assert (first.status_code, first.json()) == (202, {"accepted": 1, "first": 1, "last": 1, "repeated": False})
-    entries = [{"label": "day", "pixels": base64.b64encode(LIGHT).decode()}, {"label": "day", "image": DOT()}]
+    day = base64.b64encode(LIGHT).decode()
+    entries = [{"label": "day", "pixels": day}, {"label": "day", "image": openapi.ONE_PIXEL}]
     more = call("POST", "/v1/learn", json={"samples": entries})
     assert more.json() == {"accepted": 2, "first": 2, "last": 3, "repeated": False}
     assert [sample.label for sample in toy.samples] == ["night", "day", "day"]
     assert toy.samples[1].pixels.tobytes() == LIGHT
     assert (toy.samples[2].pixels.reshape(3, -1) == np.array([[200], [120], [40]])).all()
-
-
-def DOT():  # noqa: N802
-    from iblurry.live.http.describe import DOT
-
-    return DOT
 
 
 def test_a_label_in_the_address_is_decoded_exactly(call, toy):
@@ -104,7 +97,7 @@ def test_predict(call, taught):
     assert [guess["label"] for guess in one["top"]] == ["night", "day"]
     assert one["probability"] == one["top"][0]["probability"]
     assert sum(guess["probability"] for guess in one["top"]) == pytest.approx(1)
-    schema.Answers.model_validate(both)
+    openapi.PredictResponse.model_validate(both)
 
 
 @pytest.mark.parametrize("top", ["0", "-1", "1001", "x", "1.5", "", "9" * 400, "NaN"])
@@ -121,7 +114,7 @@ def test_predict_before_anything_is_learnt(call):
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_an_answer_that_is_no_number_is_not_given(call, taught, number):
     async def diverged(pixels):
-        return Answers(7, ("night", "day"), np.array([[0.5, 0.5], [1.0, number]], np.float32))
+        return Predictions(7, ("night", "day"), np.array([[0.5, 0.5], [1.0, number]], np.float32))
 
     taught.predict = diverged
     answer = call("POST", "/v1/predict?top=1", content=DARK + LIGHT, headers=RAW)
@@ -131,13 +124,13 @@ def test_an_answer_that_is_no_number_is_not_given(call, taught, number):
 
 
 @pytest.mark.parametrize(
-    "path, model", [("status", "Status"), ("classes", "Classes"), ("history", "History"), ("memory", "Memory")]
+    "path, model", [(name, f"{name.capitalize()}Response") for name in ("status", "classes", "history", "memory")]
 )
 def test_what_can_be_watched_is_as_described(call, taught, path, model):
     answer = call("GET", f"/v1/{path}")
     assert answer.status_code == 200
     assert answer.headers["cache-control"] == "no-store"
-    described = getattr(schema, model).model_validate(answer.json(), strict=True)
+    described = getattr(openapi, model).model_validate(answer.json(), strict=True)
     assert described.model_dump() == answer.json()  # nothing that is not described
 
 
@@ -147,7 +140,7 @@ def test_a_loss_that_is_no_number_is_null(call, toy):
 
 
 def test_memory_shows_the_most_important_first(call, toy):
-    toy.samples = [Labelled("ab"[i % 2], np.full((3, 4, 4), i, np.uint8)) for i in range(10)]
+    toy.samples = [IncomingSample("ab"[i % 2], np.full((3, 4, 4), i, np.uint8)) for i in range(10)]
     shown = call("GET", "/v1/memory?each=3").json()
     assert (shown["capacity"], shown["size"]) == (500, 10)
     a, b = shown["classes"]
@@ -160,16 +153,16 @@ def test_memory_shows_the_most_important_first(call, toy):
 
 
 def test_a_sheet_of_nothing():
-    assert sheet([], 5) == []
+    assert format_memory([], 5) == []
     kept = [
-        Kept(0, "a", float("inf"), 1, np.zeros((1, 2, 2), np.uint8)),
-        Kept(1, "a", -1.0, 2, np.zeros((1, 2, 2), np.uint8)),
+        MemorySample(0, "a", float("inf"), 1, np.zeros((1, 2, 2), np.uint8)),
+        MemorySample(1, "a", -1.0, 2, np.zeros((1, 2, 2), np.uint8)),
     ]
-    assert [item["row"] for item in sheet(kept, 5)[0]["items"]] == [0, 1]
+    assert [item["row"] for item in format_memory(kept, 5)[0]["items"]] == [0, 1]
 
 
 def test_of_equal_classes_the_one_met_first_is_named():
-    answers = worded(Answers(3, ("b", "a"), np.array([[0.5, 0.5]], np.float32)), 5)
+    answers = format_predictions(Predictions(3, ("b", "a"), np.array([[0.5, 0.5]], np.float32)), 5)
     assert [guess["label"] for guess in answers["answers"][0]["top"]] == ["b", "a"]
 
 
@@ -235,7 +228,7 @@ def test_the_description_says_what_is_there(call):
             assert "401" not in operation["responses"]
             for status, answer in operation["responses"].items():
                 if status >= "400":
-                    assert answer["content"]["application/json"]["schema"]["$ref"].endswith("/Error")
+                    assert answer["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorResponse")
     body = spec["paths"]["/v1/learn"]["post"]["requestBody"]
     assert body["content"]["application/json"]["schema"]["properties"]["samples"]["maxItems"] == Limits().batch
     assert call("POST", "/v1/learn", json=body["content"]["application/json"]["example"]).status_code == 202
@@ -271,7 +264,7 @@ def test_the_page_of_the_api_needs_nothing_from_elsewhere(call):
 
 
 def test_every_answer_is_json_that_others_can_read(call, taught):
-    taught.samples.append(Labelled("日本語", taught.samples[0].pixels))
+    taught.samples.append(IncomingSample("日本語", taught.samples[0].pixels))
     raw = call("GET", "/v1/classes").content
     assert "日本語".encode() in raw
     assert json.loads(raw)["classes"][2]["label"] == "日本語"

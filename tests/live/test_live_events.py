@@ -7,12 +7,11 @@ import json
 
 import pytest
 
-from iblurry.live.limits import Limits
-from iblurry.live.refusal import Refusal
+from iblurry.live.quota import Limits, Refusal
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 from iblurry.live.http.app import create_app
-from iblurry.live.http.events import Events, Listeners
+from iblurry.live.http.events import EventStream, Listeners
 
 
 class Line:
@@ -46,7 +45,7 @@ def read(text):
 
 def test_the_status_comes_at_once_and_then_what_happens(toy):
     async def go():
-        line = Line(Events(toy, Listeners(2)))
+        line = Line(EventStream(toy, Listeners(2)))
         await line.until(2)
         toy.tell("class", {"label": "a\nb π"})
         toy.tell("point", {"at": 1, "accuracy": float("nan")})
@@ -70,7 +69,7 @@ def test_the_status_comes_at_once_and_then_what_happens(toy):
 
 def test_silence_is_broken_by_comments(toy):
     async def go():
-        line = Line(Events(toy, Listeners(2), quiet=0.01))
+        line = Line(EventStream(toy, Listeners(2), keep_alive=0.01))
         bodies = await line.until(5)
         line.gone.set()
         await line.task
@@ -83,7 +82,7 @@ def test_silence_is_broken_by_comments(toy):
 def test_streams_end_when_the_service_does(toy, how):
     async def go():
         listeners = Listeners(2)
-        line = Line(Events(toy, listeners))
+        line = Line(EventStream(toy, listeners))
         await line.until(2)
         if how == "end":
             await toy.close()
@@ -97,7 +96,7 @@ def test_streams_end_when_the_service_does(toy, how):
     assert not any(b"event: end" in message.get("body", b"") for message in sent)
     assert listeners.count == 0
     if how == "stopping":
-        with pytest.raises(Refusal, match="stopping"), listeners.seat():
+        with pytest.raises(Refusal, match="stopping"), listeners.add():
             pytest.fail("it was let in")
 
 
@@ -114,7 +113,7 @@ def test_a_listener_that_does_not_listen_is_let_go(toy):
         async def receive():
             await asyncio.Event().wait()
 
-        task = asyncio.create_task(Events(toy, listeners)({"type": "http"}, receive, send))
+        task = asyncio.create_task(EventStream(toy, listeners)({"type": "http"}, receive, send))
         await asyncio.sleep(0.02)
         before = listeners.count
         listeners.stopping.set()
@@ -126,7 +125,7 @@ def test_a_listener_that_does_not_listen_is_let_go(toy):
 
 def test_an_error_is_not_lost(toy):
     async def go():
-        line = Line(Events(toy, Listeners(2)))
+        line = Line(EventStream(toy, Listeners(2)))
         await line.until(2)
         toy.tell("point", {"at": object()})
         await asyncio.wait_for(line.task, 5)
@@ -139,15 +138,15 @@ def test_so_many_and_no_more(toy):
     async def go():
         app = create_app(toy, limits=Limits(listeners=2))
         listeners = app.state.listeners
-        lines = [Line(Events(toy, listeners)) for _ in range(2)]
+        lines = [Line(EventStream(toy, listeners)) for _ in range(2)]
         for line in lines:
             await line.until(2)
         with pytest.raises(Refusal) as no:
-            await Events(toy, listeners)({"type": "http"}, lines[0].receive, lines[0].send)
+            await EventStream(toy, listeners)({"type": "http"}, lines[0].receive, lines[0].send)
         assert (no.value.status, no.value.code) == (429, "too_many_listeners")
         lines[0].gone.set()
         await lines[0].task
-        third = Line(Events(toy, listeners))
+        third = Line(EventStream(toy, listeners))
         await third.until(2)
         for line in (*lines, third):
             line.gone.set()

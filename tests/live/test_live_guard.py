@@ -8,12 +8,12 @@ from functools import cache
 
 import pytest
 
-from iblurry.live.limits import Limits
+from iblurry.live.quota import Limits
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 from iblurry.live.http.app import create_app
-from iblurry.live.http.guard import BODIES, Guard
-from iblurry.live.http.prometheus import Requests
+from iblurry.live.http.guard import BODIES, GuardMiddleware
+from iblurry.live.http.metrics import Metrics
 from tests.live.toy import Toy
 
 DARK = bytes(48)
@@ -202,12 +202,12 @@ def test_a_body_that_does_not_say_so_is_counted(toy):
     assert (status, body["error"]) == (413, "too_large")
     status, *_ = ask(app, **LEARN, headers=[HOST, KIND], messages=body_of(DARK[:20], DARK[20:]))
     assert status == 202
-    assert app_guard(app).held == 0
+    assert app_guard(app).held_bytes == 0
 
 
 def app_guard(app):
     layer = app.middleware_stack
-    while not isinstance(layer, Guard):
+    while not isinstance(layer, GuardMiddleware):
         layer = layer.app
     return layer
 
@@ -215,10 +215,10 @@ def app_guard(app):
 def test_all_bodies_together_have_a_bound(toy):
     app = create_app(toy, limits=Limits(body=100))
     ask(app, path="/healthz", headers=[HOST])
-    app_guard(app).held = BODIES * 100 - 10
+    app_guard(app).held_bytes = BODIES * 100 - 10
     status, headers, body = ask(app, **LEARN, headers=[HOST, KIND], messages=body_of(DARK))
     assert (status, body["error"], headers[b"retry-after"]) == (429, "busy", b"1")
-    assert app_guard(app).held == BODIES * 100 - 10
+    assert app_guard(app).held_bytes == BODIES * 100 - 10
 
 
 def test_a_body_that_does_not_come(toy):
@@ -262,7 +262,7 @@ def test_half_an_answer_is_not_made_to_look_whole():
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise RuntimeError("in the middle")
 
-    guard = Guard(broken, token=None, limits=Limits(), requests=Requests([]))
+    guard = GuardMiddleware(broken, token=None, limits=Limits(), metrics=Metrics(Toy(), [], lambda: 0))
     with pytest.raises(RuntimeError, match="in the middle"):
         ask(guard, headers=[HOST])
 

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry.live.http.header import SCANS, webp_size, without_metadata
-from iblurry.live.http.pictures import FORMATS, Pictures
-from iblurry.live.refusal import Refusal
+from iblurry.live.http.pictures import FORMATS, SCANS, PictureDecoder, strip_metadata, webp_size
+from iblurry.live.quota import Refusal
 from tests.live.test_live_pictures import COLOURS, SMALL, decode, encode, picture
 
 
@@ -71,7 +70,7 @@ def test_the_size_of_a_webp(lossless):
 
 
 def test_many_pictures_together_may_not_be_a_bomb_either():
-    pictures = Pictures((3, 8, 6), SMALL)
+    pictures = PictureDecoder((3, 8, 6), SMALL)
     raw = encode(Image.new("RGB", (100, 100)), "PNG")
     for _ in range(4):
         pictures.decode(raw, "images.0.image")
@@ -110,13 +109,13 @@ def test_without_metadata_the_pixels_are_the_same():
     exif = Image.Exif()
     exif[0x010E] = "a description"
     raw = encode(Image.fromarray(COLOURS), "JPEG", exif=exif, comment=b"a comment", icc_profile=b"x" * 300)
-    bare = without_metadata(raw)
+    bare = strip_metadata(raw)
     assert b"comment" not in bare
     assert b"description" not in bare
     assert len(bare) < len(raw) - 300
     assert (np.asarray(Image.open(io.BytesIO(bare))) == np.asarray(Image.open(io.BytesIO(raw)))).all()
-    assert without_metadata(bare) == bare
-    assert without_metadata(b"\xff\xd8\xff") == b"\xff\xd8\xff"
+    assert strip_metadata(bare) == bare
+    assert strip_metadata(b"\xff\xd8\xff") == b"\xff\xd8\xff"
 
 
 @pytest.mark.parametrize("kind", FORMATS)

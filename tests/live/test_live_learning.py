@@ -8,10 +8,10 @@ import torch
 
 from iblurry.data.load import load
 from iblurry.errors import CheckpointError, DataError, DivergedError, FolderError, InputError
-from iblurry.live.learning import Learning
-from iblurry.live.log import Entry
+from iblurry.live.learning import LiveLearner
+from iblurry.live.log import LogEntry
+from iblurry.live.predictor import SnapshotModel, take_snapshot
 from iblurry.live.settings import FILE, Settings
-from iblurry.live.snapshot import Answering, taken
 
 SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4)
 
@@ -20,7 +20,7 @@ SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batc
 def entries():
     digits = load("digits")
     found = zip(digits.train.images[:60], digits.train.labels[:60], strict=True)
-    return [Entry(at, digits.classes[label], image.tobytes()) for at, (image, label) in enumerate(found, 1)]
+    return [LogEntry(at, digits.classes[label], image.tobytes()) for at, (image, label) in enumerate(found, 1)]
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def one_thread():
 
 def learnt(folder, settings, entries):
     folder.mkdir(exist_ok=True)
-    learning = Learning(folder, settings)
+    learning = LiveLearner(folder, settings)
     for entry in entries:
         learning.learn(entry)
     learning.save()
@@ -50,7 +50,7 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(method, entries, tmp_p
     learnt(tmp_path / "peace", settings, entries)
     for begin, end in ((0, 13), (13, 14), (14, 47), (47, 60)):  # in the middle of ER's rounds, too
         (tmp_path / "broken").mkdir(exist_ok=True)
-        learning = Learning(tmp_path / "broken", settings)
+        learning = LiveLearner(tmp_path / "broken", settings)
         assert learning.recover() == []
         assert learning.at == begin
         for entry in entries[begin:end]:
@@ -60,7 +60,7 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(method, entries, tmp_p
 
 
 def test_a_sample_is_tested_before_it_is_learnt(entries, tmp_path):
-    learning = Learning(tmp_path, SMALL)
+    learning = LiveLearner(tmp_path, SMALL)
     right = tested = 0
     for entry in entries:
         pixels = np.frombuffer(entry.pixels, np.uint8).reshape(1, 1, 8, 8).copy()
@@ -69,17 +69,17 @@ def test_a_sample_is_tested_before_it_is_learnt(entries, tmp_path):
             right += learning.learner.predict(pixels) == [entry.label]
         learning.learn(entry)
     report = learning.report()
-    assert report["tested"] == tested == 60 - len(learning.learner.labels)
-    assert report["accuracy"] == right / tested
+    assert report.tested == tested == 60 - len(learning.learner.labels)
+    assert report.accuracy == right / tested
     assert 0.2 < right / tested < 1
-    assert [row["label"] for row in report["classes"]] == learning.learner.labels
-    assert sum(row["held"] for row in report["classes"]) == report["held"] == 20
-    assert [point["at"] for point in report["history"]] == [10, 20, 30, 40, 50, 60]
+    assert [row["label"] for row in report.classes] == learning.learner.labels
+    assert sum(row["held"] for row in report.classes) == report.held == 20
+    assert [point["at"] for point in report.history] == [10, 20, 30, 40, 50, 60]
 
 
 def test_testing_changes_nothing(entries, tmp_path):
     learning = learnt(tmp_path, SMALL, entries)
-    plain = SMALL.learner()
+    plain = SMALL.build_learner()
     for entry in entries:
         plain.observe(torch.frombuffer(bytearray(entry.pixels), dtype=torch.uint8).view(1, 8, 8), entry.label)
     for ours, theirs in zip(
@@ -89,24 +89,24 @@ def test_testing_changes_nothing(entries, tmp_path):
 
 
 def test_samples_are_learnt_in_order_only(entries, tmp_path):
-    learning = Learning(tmp_path, SMALL)
+    learning = LiveLearner(tmp_path, SMALL)
     with pytest.raises(CheckpointError, match="Sample 2 cannot follow sample 0"):
         learning.learn(entries[1])
 
 
-def test_two_checkpoints_are_kept_and_say_what_is_dispensable(entries, tmp_path):
-    learning = Learning(tmp_path, SMALL)
+def test_two_checkpoints_are_kept_and_say_what_is_droppable(entries, tmp_path):
+    learning = LiveLearner(tmp_path, SMALL)
     ends = []
     for entry in entries[:30]:
         learning.learn(entry)
         if entry.at % 10 == 0:
             learning.save()
             learning.save()  # nothing new: nothing to do
-            ends.append((learning.saved, learning.dispensable))
+            ends.append((learning.saved, learning.droppable))
     assert ends == [([10], 0), ([10, 20], 10), ([20, 30], 20)]
     assert len(list(tmp_path.glob("checkpoint-*"))) == 2
     (tmp_path / "checkpoint-000000000030.safetensors").write_bytes(b"damaged")
-    again = Learning(tmp_path, SMALL)
+    again = LiveLearner(tmp_path, SMALL)
     (sentence,) = again.recover()
     assert again.at == 20
     assert "checkpoint-000000000030.safetensors is damaged" in sentence
@@ -137,13 +137,13 @@ def test_the_memory_as_it_is(entries, tmp_path):
 
 
 def test_a_snapshot_answers_as_the_learner_does(entries, tmp_path):
-    learning, answering = Learning(tmp_path, SMALL), Answering(SMALL)
+    learning, answering = LiveLearner(tmp_path, SMALL), SnapshotModel(SMALL)
     questions = load("digits").test.images[:9]
     for count in (3, 30, 60):
         for entry in entries[learning.at : count]:
             learning.learn(entry)
-        answering.put(taken(learning.learner, learning.at))
-        answers = answering.ask(questions)
+        answering.load(take_snapshot(learning.learner, learning.at))
+        answers = answering.predict(questions)
         assert (answers.model, list(answers.labels)) == (count, learning.learner.labels)
         np.testing.assert_array_equal(answers.probabilities, learning.learner.probabilities(questions).numpy())
 
@@ -153,7 +153,7 @@ def test_a_snapshot_answers_as_the_learner_does(entries, tmp_path):
 
 def test_settings_stay_with_their_folder(tmp_path):
     assert Settings.of(tmp_path, memory=30).memory == 30
-    SMALL.keep(tmp_path)
+    SMALL.save(tmp_path)
     assert Settings.of(tmp_path) == Settings.of(tmp_path, memory=20, image=(1, 8, 8)) == SMALL
     assert Settings.of(tmp_path, device="auto") == SMALL
     assert Settings.of(tmp_path / "new", device="auto").device == "cpu"  # the usual network is small
@@ -166,7 +166,7 @@ def test_settings_stay_with_their_folder(tmp_path):
 
 def test_other_settings_do_not_go_on(entries, tmp_path):
     learnt(tmp_path, SMALL, entries[:5])
-    other = Learning(tmp_path, Settings(**SMALL.to_json() | {"seed": 2, "image": (1, 8, 8)}))
+    other = LiveLearner(tmp_path, Settings(**SMALL.to_json() | {"seed": 2, "image": (1, 8, 8)}))
     with pytest.raises(CheckpointError, match="made with other settings"):
         other.recover()
 
@@ -183,7 +183,7 @@ def test_other_settings_do_not_go_on(entries, tmp_path):
 )
 def test_what_cannot_serve_is_refused(given, why):
     with pytest.raises(InputError, match=why):
-        Settings(**given).learner()
+        Settings(**given).build_learner()
 
 
 @pytest.mark.parametrize("given", [{"image": (2, 8, 8)}, {"image": (3, 0, 8)}, {"memory": 0}, {"threads": 0}])

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from iblurry import Client, load
-from iblurry.live.limits import Limits
+from iblurry.live.quota import Limits
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
 from tests.live.browsing import file, settled, wait_for_text

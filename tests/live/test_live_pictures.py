@@ -10,10 +10,16 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from iblurry.live.http.header import orientation
-from iblurry.live.http.pictures import FORMATS, Pictures, arrange, thumbnail, unbase64, unpack
-from iblurry.live.limits import Limits
-from iblurry.live.refusal import Refusal
+from iblurry.live.http.pictures import (
+    FORMATS,
+    PictureDecoder,
+    decode_base64,
+    find_transpose,
+    parse_array,
+    thumbnail,
+    unpack_pixels,
+)
+from iblurry.live.quota import Limits, Refusal
 
 COLOURS = np.arange(8 * 6 * 3, dtype=np.uint8).reshape(8, 6, 3) + 40  # 6 wide, 8 high
 SMALL = Limits(pixels=10_000)
@@ -26,7 +32,7 @@ def encode(image, kind, **more):
 
 
 def decode(raw, shape=(3, 8, 6), limits=SMALL):
-    return Pictures(shape, limits).decode(raw, "The body")
+    return PictureDecoder(shape, limits).decode(raw, "The body")
 
 
 def picture(kind, size=(40, 30)):
@@ -67,9 +73,9 @@ def test_a_camera_that_was_held_otherwise(kind, turn):
 
 def test_an_orientation_in_the_other_byte_order_counts_and_a_broken_one_does_not():
     tiff = b"MM\0*" + struct.pack(">IHHHIHH", 8, 1, 0x0112, 3, 1, 6, 0)
-    assert orientation(b"", b"Exif\0\0" + tiff) == Image.Transpose.ROTATE_270
+    assert find_transpose(b"", b"Exif\0\0" + tiff) == Image.Transpose.ROTATE_270
     for broken in (b"", tiff[:7], tiff[:9], b"II" + tiff[2:], tiff[:4] + b"\xff\xff\xff\xff" + tiff[8:]):
-        assert orientation(b"", broken) is None
+        assert find_transpose(b"", broken) is None
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP"])
@@ -116,34 +122,34 @@ def test_only_the_first_frame_counts():
 def test_a_service_of_other_channels_takes_raw_pixels_only():
     with pytest.raises(Refusal, match="send raw pixels"):
         decode(picture("PNG"), (2, 4, 4))
-    assert unpack(bytes(32), (2, 4, 4), SMALL, "The body").shape == (1, 2, 4, 4)
+    assert unpack_pixels(bytes(32), (2, 4, 4), SMALL, "The body").shape == (1, 2, 4, 4)
 
 
 def test_raw_bytes():
-    images = unpack(bytes(range(96)), (3, 4, 4), SMALL, "The body")
+    images = unpack_pixels(bytes(range(96)), (3, 4, 4), SMALL, "The body")
     assert images.shape == (2, 3, 4, 4)
     assert images[1, 2, 3, 3] == 95
     for raw in (b"", bytes(47), bytes(49)):
         with pytest.raises(Refusal, match="3x4x4\\) has 48") as no:
-            unpack(raw, (3, 4, 4), SMALL, "The body")
+            unpack_pixels(raw, (3, 4, 4), SMALL, "The body")
         assert no.value.status == 422
     with pytest.raises(Refusal, match="holds 257 images") as no:
-        unpack(bytes(48 * 257), (3, 4, 4), SMALL, "The body")
+        unpack_pixels(bytes(48 * 257), (3, 4, 4), SMALL, "The body")
     assert no.value.status == 413
 
 
 def test_arrays():
     rows = [[[0, 255], [7, 8]]]
-    assert arrange(rows, (1, 2, 2), "array").tolist() == rows
+    assert parse_array(rows, (1, 2, 2), "array").tolist() == rows
     for wrong in (
         *([], None, 3, "x", {}, [[[0, 255], [7]]], [[[0, 255]]], [rows[0], rows[0]], [[[0, 255], "ab"]]),
         *([[[0, 255], [7, 8.0]]], [[[0, 255], [7, True]]], [[[0, 255], [7, None]]], [[[0, 255], [7, [1]]]]),
     ):
         with pytest.raises(Refusal, match="1 channels of 2 rows of 2 numbers"):
-            arrange(wrong, (1, 2, 2), "array")
+            parse_array(wrong, (1, 2, 2), "array")
     for value in (-1, 256, 10**30):
         with pytest.raises(Refusal, match="below 0 or above 255"):
-            arrange([[[0, 255], [7, value]]], (1, 2, 2), "array")
+            parse_array([[[0, 255], [7, value]]], (1, 2, 2), "array")
 
 
 @pytest.mark.parametrize(
@@ -166,13 +172,13 @@ def test_arrays():
 )
 def test_base64_that_is_none(text):
     with pytest.raises(Refusal, match="not base64"):
-        unbase64(text, "images.0.image")
+        decode_base64(text, "images.0.image")
 
 
 def test_base64():
-    assert unbase64("QUJD", "x") == b"ABC"
-    assert unbase64("QUI=", "x") == b"AB"
-    assert unbase64("", "x") == b""
+    assert decode_base64("QUJD", "x") == b"ABC"
+    assert decode_base64("QUI=", "x") == b"AB"
+    assert decode_base64("", "x") == b""
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 6), (3, 8, 6), (2, 8, 6), (3, 200, 100)])

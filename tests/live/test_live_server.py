@@ -12,7 +12,7 @@ import time
 import pytest
 
 from iblurry.errors import InputError
-from iblurry.live.limits import Limits
+from iblurry.live.quota import Limits
 from tests.live.toy import Toy
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")

@@ -12,15 +12,16 @@ import pytest
 import torch
 
 from iblurry.errors import CheckpointError, DataError, DiskFullError, DivergedError, StoppedError
-from iblurry.live import child, log, process
-from iblurry.live.exchange import Labelled
-from iblurry.live.learning import Learning
-from iblurry.live.log import Entry, Log, most_bytes
-from iblurry.live.process import Working
+from iblurry.live import log, process
+from iblurry.live.learning import LiveLearner
+from iblurry.live.log import LogEntry, SampleLog
+from iblurry.live.messages import CheckpointSaved, Command, IncomingSample, Snapshot, Stalled, Stopped, Warned
+from iblurry.live.predictor import SnapshotModel
+from iblurry.live.process import LearnerLoop
+from iblurry.live.quota import KEYS, PER_KEY, max_log_bytes
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
-from iblurry.live.snapshot import Answering
-from tests.live.test_live_core import SMALL, left_behind, some, until
+from tests.live.test_live_service import SMALL, left_behind, some, until
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +49,11 @@ def working(tmp_path):
     """A process that learns, without a process: forty samples wait for it."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    held = Log(tmp_path, max_classes=12, most_bytes=10**8)
-    with held.writing():
-        held.add([Labelled("ab"[i % 2], np.full((1, 8, 8), i, np.uint8)) for i in range(40)])
+    held = SampleLog(tmp_path, max_classes=12, max_bytes=10**8)
+    with held.transaction():
+        held.add([IncomingSample("ab"[i % 2], np.full((1, 8, 8), i, np.uint8)) for i in range(40)])
     (tmp_path / process.LOCK).touch()
-    yield Working(Pipe(), tmp_path, SMALL)
+    yield LearnerLoop(Pipe(), tmp_path, SMALL)
     held.close()
     torch.set_num_threads(before)
 
@@ -69,28 +70,31 @@ async def taught(folder, digits, count, *, seen="learnt"):
 def test_nobody_waits_for_a_learner_that_stands_still(digits, tmp_path):
     async def live():
         service = await taught(tmp_path / "live", digits, 20)
-        os.kill(service._child.pid, signal.SIGSTOP)
+        os.kill(service._process.pid, signal.SIGSTOP)
         try:
             async with asyncio.timeout(30):
-                for at in range(20, 520):  # more wake-ups than a pipe holds
+                for at in range(20, 40):
                     await service.learn(some(digits, at, at + 1))
+                    for _ in range(500):  # more than a pipe holds
+                        service._process.send(Command.WAKE)
+                        await asyncio.sleep(0)
                 assert (await service.predict(digits.test.images[:1])).model == 20
         finally:
-            os.kill(service._child.pid, signal.SIGCONT)
-        await until(lambda: service.status()["learnt"] == 520)
+            os.kill(service._process.pid, signal.SIGCONT)
+        await until(lambda: service.status()["learnt"] == 40)
         assert len(await service.memory()) == 20
         await service.close()
 
     asyncio.run(live())
-    assert left_behind(tmp_path / "live", digits, 520)
+    assert left_behind(tmp_path / "live", digits, 40)
 
 
 def test_one_that_does_not_stop_is_killed(digits, tmp_path, monkeypatch):
-    monkeypatch.setattr(child, "FAREWELL", 0.5)
+    monkeypatch.setattr(process, "STOP_SECONDS", 0.5)
 
     async def live():
         service = await taught(tmp_path / "live", digits, 20, seen="checkpoint")
-        os.kill(service._child.pid, signal.SIGSTOP)
+        os.kill(service._process.pid, signal.SIGSTOP)
         async with asyncio.timeout(20):
             await service.close()
 
@@ -107,8 +111,8 @@ def test_a_folder_that_is_moved_keeps_everything(digits, tmp_path):
         folder.rename(moved)
         (tmp_path / "copy").rename(folder)  # as good as it looks
         await service.learn(some(digits, 30, 50))
-        await until(lambda: service.standing.stalled)
-        assert "was moved or replaced while the service ran" in service.ready()
+        await until(lambda: service._status.stalled)
+        assert "was moved or replaced while the service ran" in service.not_ready()
         await service.learn(some(digits, 50, 60))
         await service.close()
 
@@ -124,6 +128,8 @@ def test_a_folder_that_is_moved_keeps_everything(digits, tmp_path):
 
 
 def test_a_status_while_files_come_and_go(digits, tmp_path, monkeypatch):
+    monkeypatch.setattr("iblurry.live.service.STATUS_SECONDS", 0.03)
+
     async def live():
         service = Service(tmp_path, SMALL)
         await service.start()
@@ -137,10 +143,10 @@ def test_a_status_while_files_come_and_go(digits, tmp_path, monkeypatch):
                     raise error
                 return {"disk_bytes": 1, "disk_most": 2}
 
-            monkeypatch.setattr(service.room, "used", used)
+            monkeypatch.setattr(service.quota, "disk_usage", used)
             for at in range(3):
                 await service.learn(some(digits, at, at + 1))
-                await asyncio.sleep(1.2)
+                await asyncio.sleep(0.1)
             heard = [events.get_nowait() for _ in range(events.qsize())]
         assert [data["accepted"] for name, data in heard if name == "status"][-1] == 3
         await service.close()
@@ -149,67 +155,67 @@ def test_a_status_while_files_come_and_go(digits, tmp_path, monkeypatch):
 
 
 def test_what_holds_no_numbers_does_not_answer(working):
-    learn = working.learning.learn
+    learn = working.learner.learn
 
     def poisoned(entry):
         point = learn(entry)
-        working.pace.publish_at = 0.0
+        working.publish.due_at = 0.0
         if entry.at == 20:
             with torch.no_grad():
-                next(iter(working.learning.learner.context.network.parameters())).fill_(float("nan"))
+                next(iter(working.learner.learner.context.network.parameters())).fill_(float("nan"))
         return point
 
-    working.learning.learn = poisoned
+    working.learner.learn = poisoned
     with pytest.raises(DivergedError):
-        working.work()
-    answering = Answering(SMALL)
-    answering.put([message for message in working.pipe.sent if message[0] == "snapshot"][-1][2])
+        working.run()
+    answering = SnapshotModel(SMALL)
+    answering.load([message for message in working.pipe.sent if isinstance(message, Snapshot)][-1].content)
     assert answering.at == 19
-    assert np.isfinite(answering.ask(np.zeros((1, 1, 8, 8), np.uint8)).probabilities).all()
+    assert np.isfinite(answering.predict(np.zeros((1, 1, 8, 8), np.uint8)).probabilities).all()
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(working, tmp_path):
     (tmp_path / "checkpoint-x.tmp").mkdir()  # in the way
-    learn = working.learning.learn
+    learn = working.learner.learn
 
     def slowly(entry):
-        working.pace.save_at = 0.0
+        working.save.due_at = 0.0
         working.stopping = entry.at == 40
         if entry.at == 30:
             (tmp_path / "checkpoint-x.tmp").rmdir()
         return learn(entry)
 
-    working.learning.learn = slowly
-    working.work()
-    told = [message for message in working.pipe.sent if message[0] in ("said", "saved", "stopped")]
-    assert told[0][0] == "said"
-    assert "No checkpoint can be written" in told[0][1]
-    assert "Samples are kept in the log" in told[0][1]
-    assert [message[:2] for message in told[-2:]] == [("saved", 40), ("stopped", 40)]
+    working.learner.learn = slowly
+    working.run()
+    told = [message for message in working.pipe.sent if isinstance(message, Warned | CheckpointSaved | Stopped)]
+    assert isinstance(told[0], Warned)
+    assert str(tmp_path) in told[0].sentence
+    assert [type(message) for message in told[-2:]] == [CheckpointSaved, Stopped]
+    assert told[-2].at == told[-1].at == 40
 
 
 def test_a_process_lost_again_and_again_without_a_checkpoint_is_given_up(tmp_path, monkeypatch):
     lives = []
-    monkeypatch.setattr(child, "SLOWLY", (0.0,))
+    monkeypatch.setattr(process, "RESTART_AFTER", (0.0,))
     heard = []
-    one = child.Child(tmp_path, SMALL, heard.append)
-    monkeypatch.setattr(one, "_live", lambda: (lives.append(1), (len(lives) == 3, "exit code 1"))[1])
+    one = process.LearnerProcess(tmp_path, SMALL, heard.append)
+    monkeypatch.setattr(one, "_run_once", lambda: (lives.append(1), (len(lives) == 3, "exit code 1"))[1])
     one.start()
-    one._thread.join(20)
-    assert len(lives) == 3 + child.GIVE_UP
-    assert heard[-1][0] == "stalled"
+    one._supervisor.join(20)
+    assert len(lives) == 3 + process.MAX_LOSSES
+    assert isinstance(heard[-1], Stalled)
     one.close()
 
 
 def test_a_damaged_checkpoint_is_never_what_is_left(tmp_path, digits):
-    entries = [Entry(at, label, pixels.tobytes()) for at, (label, pixels) in enumerate(some(digits, 0, 40), 1)]
-    first = Learning(tmp_path, SMALL)
+    entries = [LogEntry(at, label, pixels.tobytes()) for at, (label, pixels) in enumerate(some(digits, 0, 40), 1)]
+    first = LiveLearner(tmp_path, SMALL)
     for entry in entries[:20]:
         first.learn(entry)
         if entry.at in (10, 20):
             first.save()
     (tmp_path / "checkpoint-000000000020.safetensors").write_bytes(b"damaged")
-    again = Learning(tmp_path, SMALL)
+    again = LiveLearner(tmp_path, SMALL)
     assert len(again.recover()) == 1
     for entry in entries[10:30]:
         again.learn(entry)
@@ -219,12 +225,12 @@ def test_a_damaged_checkpoint_is_never_what_is_left(tmp_path, digits):
     for path in tmp_path.glob("checkpoint-*"):
         path.write_bytes(b"damaged")
     with pytest.raises(CheckpointError, match="Put back a good copy of the whole folder"):
-        Learning(tmp_path, SMALL).recover()
+        LiveLearner(tmp_path, SMALL).recover()
 
 
 def test_a_log_that_does_not_go_on_from_the_checkpoint_stops_the_start(digits, tmp_path):
-    held = Log(tmp_path, max_classes=12, most_bytes=10**8)
-    with held.writing():
+    held = SampleLog(tmp_path, max_classes=12, max_bytes=10**8)
+    with held.transaction():
         held.add(some(digits, 0, 10))
         held.drop(5)
     held.close()
@@ -233,9 +239,9 @@ def test_a_log_that_does_not_go_on_from_the_checkpoint_stops_the_start(digits, t
 
 
 def test_a_full_disk_at_the_start_is_said_as_such(tmp_path, monkeypatch):
-    Log(tmp_path, max_classes=12, most_bytes=10**8).close()
+    SampleLog(tmp_path, max_classes=12, max_bytes=10**8).close()
     before = (tmp_path / log.FILE).read_bytes()
-    Log(tmp_path, max_classes=12, most_bytes=10**8).close()
+    SampleLog(tmp_path, max_classes=12, max_bytes=10**8).close()
     assert (tmp_path / log.FILE).read_bytes() == before  # nothing new: nothing written
 
     def full(_):
@@ -243,33 +249,33 @@ def test_a_full_disk_at_the_start_is_said_as_such(tmp_path, monkeypatch):
 
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(log, "_opened", full)
+    monkeypatch.setattr(log, "_connect", full)
     with pytest.raises(DiskFullError, match="make some and start the service again"):
-        Log(tmp_path, max_classes=12, most_bytes=10**8)
+        SampleLog(tmp_path, max_classes=12, max_bytes=10**8)
     monkeypatch.setattr(log, "_is_full", lambda error: False)
     with pytest.raises(DataError, match="Put back a good copy"):
-        Log(tmp_path, max_classes=12, most_bytes=10**8)
+        SampleLog(tmp_path, max_classes=12, max_bytes=10**8)
 
 
 @pytest.mark.parametrize("size", [64, 900, 2304, 3072, 5000, 30000])
 def test_the_log_takes_as_many_samples_as_it_says(tmp_path, size):
     kept = 600
-    held = Log(tmp_path, max_classes=3, most_bytes=most_bytes(size, kept=kept, classes=3) - log.KEYS * log.PER_KEY)
+    held = SampleLog(tmp_path, max_classes=3, max_bytes=max_log_bytes(size, kept=kept, classes=3) - KEYS * PER_KEY)
     pixels = np.random.default_rng(1).integers(0, 256, (1, 1, size), dtype=np.uint8)
     for begin in range(0, 3 * kept, 100):  # round and round, as checkpoints free what was learnt
-        with held.writing():
+        with held.transaction():
             if held.kept == kept:
                 held.drop(begin - kept + 100)
-            held.add([Labelled("label", pixels)] * 100)
+            held.add([IncomingSample("label", pixels)] * 100)
     assert held.kept == kept
     held.close()
 
 
 def test_the_most_is_known_before_the_first_checkpoint(digits, tmp_path):
-    learning = Learning(tmp_path, SMALL)
-    before = learning.report()["checkpoint_most"]
+    learning = LiveLearner(tmp_path, SMALL)
+    before = learning.report().checkpoint_most
     for at, (label, pixels) in enumerate(some(digits, 0, 60), 1):
-        learning.learn(Entry(at, label, pixels.tobytes()))
+        learning.learn(LogEntry(at, label, pixels.tobytes()))
     learning.save()
     (path,) = tmp_path.glob("checkpoint-*")
-    assert path.stat().st_size <= before == learning.report()["checkpoint_most"] < 2 * path.stat().st_size + 2**21
+    assert path.stat().st_size <= before == learning.report().checkpoint_most < 2 * path.stat().st_size + 2**21

@@ -10,10 +10,9 @@ import pytest
 
 from iblurry.errors import DataError
 from iblurry.live import log as logs
-from iblurry.live.exchange import Labelled, Receipt
-from iblurry.live.log import Entry, Log, Reader, digest_of, most_bytes
-from iblurry.live.refusal import Refusal
-from iblurry.live.writer import Writer
+from iblurry.live.log import LogEntry, LogReader, LogWriter, SampleLog, digest_of
+from iblurry.live.messages import Acceptance, IncomingSample
+from iblurry.live.quota import KEYS, PER_KEY, Refusal, max_log_bytes
 
 ROOMY = 64 * 2**20
 
@@ -23,52 +22,52 @@ def picture(value, shape=(1, 2, 2)):
 
 
 def samples(*labels):
-    return [Labelled(label, picture(i)) for i, label in enumerate(labels)]
+    return [IncomingSample(label, picture(i)) for i, label in enumerate(labels)]
 
 
 @pytest.fixture
 def log(tmp_path):
-    made = Log(tmp_path, max_classes=3, most_bytes=ROOMY)
+    made = SampleLog(tmp_path, max_classes=3, max_bytes=ROOMY)
     yield made
     made.close()
 
 
 def add(log, *labels, key=None):
     some = samples(*labels)
-    with log.writing():
+    with log.transaction():
         return log.add(some, key, digest_of(some))
 
 
 def test_samples_come_back_in_order(log, tmp_path):
-    assert add(log, "cat", "dog") == Receipt(1, 2)
-    assert add(log, "cat") == Receipt(3, 3)
-    found = Reader(tmp_path).after(0, 10)
+    assert add(log, "cat", "dog") == Acceptance(1, 2)
+    assert add(log, "cat") == Acceptance(3, 3)
+    found = LogReader(tmp_path).read_after(0, 10)
     assert found == [
-        Entry(1, "cat", bytes(4)),
-        Entry(2, "dog", bytes([1] * 4)),
-        Entry(3, "cat", bytes(4)),
+        LogEntry(1, "cat", bytes(4)),
+        LogEntry(2, "dog", bytes([1] * 4)),
+        LogEntry(3, "cat", bytes(4)),
     ]
-    assert [entry.at for entry in Reader(tmp_path).after(1, 1)] == [2]
-    assert Reader(tmp_path).after(3, 10) == []
+    assert [entry.at for entry in LogReader(tmp_path).read_after(1, 1)] == [2]
+    assert LogReader(tmp_path).read_after(3, 10) == []
     assert (log.accepted, log.labels, log.kept) == (3, ["cat", "dog"], 3)
 
 
 def test_what_was_committed_is_there_after_a_restart(log, tmp_path):
     add(log, "cat", "dog", key="one")
-    again = Log(tmp_path, max_classes=3, most_bytes=ROOMY)
+    again = SampleLog(tmp_path, max_classes=3, max_bytes=ROOMY)
     assert (again.accepted, again.labels, again.kept) == (2, ["cat", "dog"], 2)
-    assert again.repeated("one", digest_of(samples("cat", "dog"))) == Receipt(1, 2, repeated=True)
+    assert again.find_repeated("one", digest_of(samples("cat", "dog"))) == Acceptance(1, 2, repeated=True)
     again.close()
 
 
 def test_a_key_counts_once_and_for_one_request(log):
     add(log, "cat", key="one")
-    assert log.repeated("two", b"") is None
+    assert log.find_repeated("two", b"") is None
     with pytest.raises(Refusal, match="'one' was used for other samples") as refused:
-        log.repeated("one", digest_of(samples("dog")))
+        log.find_repeated("one", digest_of(samples("dog")))
     assert (refused.value.status, refused.value.code) == (422, "key_reused")
-    assert digest_of([Labelled("a", picture(1))]) != digest_of([Labelled("a", picture(2))])
-    assert digest_of([Labelled("ab", picture(1))]) != digest_of([Labelled("a", picture(1))])
+    assert digest_of([IncomingSample("a", picture(1))]) != digest_of([IncomingSample("a", picture(2))])
+    assert digest_of([IncomingSample("ab", picture(1))]) != digest_of([IncomingSample("a", picture(1))])
 
 
 def test_old_keys_are_forgotten(log, monkeypatch):
@@ -76,7 +75,7 @@ def test_old_keys_are_forgotten(log, monkeypatch):
     for number in range(4):
         add(log, "cat", key=f"key {number}")
     digest = digest_of(samples("cat"))
-    assert [log.repeated(f"key {number}", digest) is None for number in range(4)] == [True, True, False, False]
+    assert [log.find_repeated(f"key {number}", digest) is None for number in range(4)] == [True, True, False, False]
 
 
 def test_one_class_too_many_leaves_nothing_behind(log, tmp_path):
@@ -85,58 +84,58 @@ def test_one_class_too_many_leaves_nothing_behind(log, tmp_path):
         add(log, "c", "d", "a")
     assert refused.value.status == 409
     assert (log.accepted, log.labels) == (2, ["a", "b"])
-    assert add(log, "c") == Receipt(3, 3)
-    assert [entry.label for entry in Reader(tmp_path).after(0, 10)] == ["a", "b", "c"]
+    assert add(log, "c") == Acceptance(3, 3)
+    assert [entry.label for entry in LogReader(tmp_path).read_after(0, 10)] == ["a", "b", "c"]
 
 
 def test_a_stroke_is_whole_or_not_there(log, tmp_path):
     add(log, "a")
 
     def breaking():
-        with log.writing():
+        with log.transaction():
             log.add(samples("b", "c"))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         breaking()
     assert (log.accepted, log.labels, log.kept) == (1, ["a"], 1)
-    assert add(log, "c", "b") == Receipt(2, 3)
-    assert [entry.label for entry in Reader(tmp_path).after(0, 10)] == ["a", "c", "b"]
+    assert add(log, "c", "b") == Acceptance(2, 3)
+    assert [entry.label for entry in LogReader(tmp_path).read_after(0, 10)] == ["a", "c", "b"]
 
 
 def test_dropped_samples_are_a_gap_for_who_needs_them(log, tmp_path):
     add(log, "a", "b", "a", "b")
-    with log.writing():
+    with log.transaction():
         log.drop(3)
-    reader = Reader(tmp_path)
-    assert [entry.at for entry in reader.after(3, 10)] == [4]
+    reader = LogReader(tmp_path)
+    assert [entry.at for entry in reader.read_after(3, 10)] == [4]
     assert log.kept == 1
     with pytest.raises(DataError, match="goes from sample 4 to 4 and does not fit the checkpoint at sample 1"):
-        reader.after(1, 10)
+        reader.read_after(1, 10)
     with pytest.raises(DataError, match="does not fit the checkpoint at sample 9"):
-        reader.after(9, 10)
-    with log.writing():
+        reader.read_after(9, 10)
+    with log.transaction():
         log.drop(4)
-    assert reader.after(4, 10) == []
+    assert reader.read_after(4, 10) == []
     with pytest.raises(DataError, match="goes from sample none to 4"):
-        reader.after(3, 10)
+        reader.read_after(3, 10)
 
 
 def test_the_file_is_bounded_and_reuses_its_room(tmp_path):
     shape = (1, 32, 32)
-    most = most_bytes(1024, kept=300, classes=3) - logs.KEYS * logs.PER_KEY
-    log = Log(tmp_path, max_classes=3, most_bytes=most)
-    large = [Labelled("a", picture(7, shape)) for _ in range(100)]
+    most = max_log_bytes(1024, kept=300, classes=3) - KEYS * PER_KEY
+    log = SampleLog(tmp_path, max_classes=3, max_bytes=most)
+    large = [IncomingSample("a", picture(7, shape)) for _ in range(100)]
 
     def fill():
-        with log.writing():
+        with log.transaction():
             log.add(large)
 
     for _ in range(3):
         fill()
     size = log.path.stat().st_size
     for round_ in range(1, 10):  # three hundred kept at any time
-        with log.writing():
+        with log.transaction():
             log.drop(100 * round_)
         fill()
     assert log.path.stat().st_size <= max(size, most)
@@ -144,8 +143,8 @@ def test_the_file_is_bounded_and_reuses_its_room(tmp_path):
         [fill() for _ in range(50)]
     assert (refused.value.status, refused.value.code) == (507, "disk_full")
     kept = log.kept
-    assert len(Reader(tmp_path).after(900, 10_000)) == kept  # nothing of what was accepted is lost
-    with log.writing():
+    assert len(LogReader(tmp_path).read_after(900, 10_000)) == kept  # nothing of what was accepted is lost
+    with log.transaction():
         log.drop(1000)
     fill()
     log.close()
@@ -154,7 +153,7 @@ def test_the_file_is_bounded_and_reuses_its_room(tmp_path):
 def test_a_damaged_file_is_said(tmp_path):
     (tmp_path / logs.FILE).write_bytes(b"no database" * 1000)
     with pytest.raises(DataError, match=r"samples.sqlite cannot be used: .*Put back a good copy"):
-        Log(tmp_path, max_classes=3, most_bytes=ROOMY)
+        SampleLog(tmp_path, max_classes=3, max_bytes=ROOMY)
 
 
 def test_another_format_is_said(log, tmp_path):
@@ -162,7 +161,7 @@ def test_another_format_is_said(log, tmp_path):
     database.execute("PRAGMA user_version = 7")
     database.close()
     with pytest.raises(DataError, match="has format 7"):
-        Log(tmp_path, max_classes=3, most_bytes=ROOMY)
+        SampleLog(tmp_path, max_classes=3, max_bytes=ROOMY)
 
 
 # ---------------------------------------------------------------------------------------------------- the writer
@@ -171,9 +170,8 @@ def test_another_format_is_said(log, tmp_path):
 @pytest.fixture
 def writer(tmp_path):
     met, most = [], []
-    made = Writer(
-        Log(tmp_path, max_classes=3, most_bytes=ROOMY), allow=lambda count: _check(count, most), tell=met.extend
-    )
+    log = SampleLog(tmp_path, max_classes=3, max_bytes=ROOMY)
+    made = LogWriter(log, check=lambda count: _check(count, most), on_new_labels=met.extend)
     made.met, made.most = met, most
     made.start()
     yield made
@@ -198,16 +196,16 @@ def test_requests_of_many_threads_are_numbered_without_a_gap(writer, tmp_path):
     for thread in threads:
         thread.join()
     assert sorted(receipt.first for receipt in receipts) == list(range(1, 161, 2))
-    assert len(Reader(tmp_path).after(0, 1000)) == 160
+    assert len(LogReader(tmp_path).read_after(0, 1000)) == 160
     assert writer.met == ["a", "b"]
 
 
 def test_a_refused_request_does_not_stop_its_neighbours(writer):
     futures = [writer.write(samples(*labels), None) for labels in (["a"], ["a", "b", "c", "d"], ["b"])]
-    assert futures[0].result(30) == Receipt(1, 1)
+    assert futures[0].result(30) == Acceptance(1, 1)
     with pytest.raises(Refusal, match="one more than"):
         futures[1].result(30)
-    assert futures[2].result(30) == Receipt(2, 2)
+    assert futures[2].result(30) == Acceptance(2, 2)
     assert writer.met == ["a", "b"]
 
 
@@ -229,20 +227,20 @@ def test_a_failed_stroke_is_told_to_all_who_wait(writer, monkeypatch):
     with pytest.raises(Refusal, match="no room left"):
         writer.write(samples("a"), None).result(30)
     monkeypatch.undo()
-    assert writer.write(samples("a"), None).result(30) == Receipt(2, 2)
+    assert writer.write(samples("a"), None).result(30) == Acceptance(2, 2)
 
 
 def test_who_went_away_is_not_waited_for(writer, tmp_path):
     gone = writer.write(samples("a"), None)
     gone.cancel()  # it may have been too late
-    assert writer.write(samples("b"), None).result(30).last == len(Reader(tmp_path).after(0, 10))
+    assert writer.write(samples("b"), None).result(30).last == len(LogReader(tmp_path).read_after(0, 10))
     assert writer.write(samples("c"), None).result(30)
 
 
 def test_dropping_comes_after_what_waits(writer, tmp_path):
     writer.write(samples("a", "b", "a"), None).result(30)
     writer.drop(2)
-    assert writer.write(samples("b"), None).result(30) == Receipt(4, 4)
+    assert writer.write(samples("b"), None).result(30) == Acceptance(4, 4)
     writer.write(samples("b"), None).result(30)
-    assert [entry.at for entry in Reader(tmp_path).after(2, 10)] == [3, 4, 5]
+    assert [entry.at for entry in LogReader(tmp_path).read_after(2, 10)] == [3, 4, 5]
     assert writer.log.kept == 3

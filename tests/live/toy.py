@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.live.exchange import Answers, Kept, Labelled, Receipt
-from iblurry.live.limits import Limits
-from iblurry.live.refusal import Refusal
+from iblurry.live.messages import Acceptance, IncomingSample, MemorySample, Predictions
+from iblurry.live.quota import Limits, Refusal
 
 UP = {"restarts": 0, "uptime_seconds": 12.3}
 
@@ -23,8 +22,8 @@ class Toy:
 
     def __init__(self, image: tuple[int, int, int] = (3, 4, 4), limits: Limits | None = None) -> None:
         self.settings, self.limits = SimpleNamespace(image=image), limits or Limits()
-        self.samples: list[Labelled] = []
-        self.keys: dict[str, tuple[list[bytes], Receipt]] = {}
+        self.samples: list[IncomingSample] = []
+        self.keys: dict[str, tuple[list[bytes], Acceptance]] = {}
         self.queues: set[asyncio.Queue[tuple[str, dict[str, Any]]]] = set()
         self.failure: Exception | None = None
         self.reason: str | None = None
@@ -34,7 +33,7 @@ class Toy:
     async def start(self) -> None:
         self.started = True
 
-    async def learn(self, samples: Sequence[Labelled], *, key: str | None = None) -> Receipt:
+    async def learn(self, samples: Sequence[IncomingSample], *, key: str | None = None) -> Acceptance:
         self._fail()
         content = [sample.label.encode() + sample.pixels.tobytes() for sample in samples]
         if key in self.keys:
@@ -45,20 +44,20 @@ class Toy:
             raise Refusal(409, "too_many_classes", "There is no room for another class; use one of those known.")
         first = len(self.samples) + 1
         self.samples += samples
-        receipt = Receipt(first, len(self.samples), False)
+        receipt = Acceptance(first, len(self.samples), False)
         if key is not None:
             self.keys[key] = content, receipt
         self.tell("status", self.status())
         return receipt
 
-    async def predict(self, pixels: NDArray[np.uint8]) -> Answers:
+    async def predict(self, pixels: NDArray[np.uint8]) -> Predictions:
         self._fail()
         if not self.samples:
             raise Refusal(409, "nothing_learnt", "Nothing has been learnt yet; send samples first.")
         means = np.array([np.mean([s.pixels for s in self.samples if s.label == label]) for label in self.labels])
         far = np.abs(pixels.mean(axis=(1, 2, 3))[:, None] - means)
         shares = np.exp(-far / 50)
-        return Answers(len(self.samples), self.labels, (shares / shares.sum(1, keepdims=True)).astype(np.float32))
+        return Predictions(len(self.samples), self.labels, (shares / shares.sum(1, keepdims=True)).astype(np.float32))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -87,12 +86,13 @@ class Toy:
     def history(self) -> list[dict[str, Any]]:
         return [{"at": 100, "accuracy": 0.5, "recent_accuracy": None, "learning_rate": 0.0003, "classes": 2}]
 
-    async def memory(self) -> list[Kept]:
+    async def memory(self) -> list[MemorySample]:
         return [
-            Kept(row, s.label, row / 10 if row % 2 else None, row + 1, s.pixels) for row, s in enumerate(self.samples)
+            MemorySample(row, label, row / 10 if row % 2 else None, row + 1, pixels)
+            for row, (label, pixels) in enumerate(self.samples)
         ]
 
-    def ready(self) -> str | None:
+    def not_ready(self) -> str | None:
         return self.reason
 
     @contextmanager

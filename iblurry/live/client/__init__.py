@@ -1,6 +1,6 @@
 """A live service from Python."""
 
-from iblurry.live.client.client import Answer, Client, Guess
-from iblurry.live.client.lesson import Lesson, Receipt
+from iblurry.live.client.client import Client, Prediction, TopLabel
+from iblurry.live.client.upload import Receipt, Upload
 
-__all__ = ["Answer", "Client", "Guess", "Lesson", "Receipt"]
+__all__ = ["Client", "Prediction", "Receipt", "TopLabel", "Upload"]

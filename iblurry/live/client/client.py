@@ -1,4 +1,4 @@
-"""A live service from Python: teach it, ask it, look at it; needs the standard library alone."""
+"""A live service from Python: send samples, get predictions, watch it learn."""
 
 from __future__ import annotations
 
@@ -12,40 +12,77 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from iblurry.errors import InputError, ServiceError
-from iblurry.live.client.caller import Caller, passes, patiently
-from iblurry.live.client.lesson import JSON, Lesson, Receipt
-from iblurry.live.client.parcels import SAMPLES, body, in_halves, item, name_of, named, one_by_one, weight
+from iblurry.live.client.encoding import (
+    JSON_HEADERS,
+    SAMPLES,
+    encode_body,
+    encode_image,
+    encoded_size,
+    image_name,
+    list_images,
+    name_faulty,
+)
+from iblurry.live.client.http_client import HttpClient, is_temporary, retry
+from iblurry.live.client.upload import Receipt, Upload, send_in_halves
 
 if TYPE_CHECKING:
-    from iblurry.live.client.lesson import Images
-    from iblurry.live.client.parcels import Image
+    from iblurry.live.client.encoding import ImageLike
+    from iblurry.live.client.upload import ImageSequence
 
-LOOK = 0.1  # seconds between two looks at what was learnt
-KEY = 180  # characters; the service takes 200, and the place of a request comes behind it
+POLL_SECONDS = 0.1
+KEY = 180  # characters; the service takes 200, and the index of a request is appended
 
 
-class Guess(NamedTuple):
-    """A label, and how probable the model finds it."""
+class TopLabel(NamedTuple):
+    """A label and its probability."""
 
     label: str
     probability: float
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What the model makes of one image."""
+class Prediction:
+    """The model's answer for one image.
+
+    Parameters
+    ----------
+    label : str
+        The most probable label.
+    probability : float
+        Its probability, over the classes met so far.
+    top : tuple of TopLabel
+        The most probable labels, the best first.
+    model : int
+        Samples the model had learnt.
+    """
 
     label: str
     probability: float
-    top: tuple[Guess, ...]  # the most probable first
-    model: int  # samples it had learnt
+    top: tuple[TopLabel, ...]
+    model: int
 
 
 class Client:
-    """A service at an address.
+    """A live service from Python; needs the standard library alone, and NumPy for arrays. May be shared by threads.
 
-    Images are paths, the bytes of pictures, arrays of bytes (C, H, W), or several of these: a list, or an array
-    (N, C, H, W). Pictures are brought to the service's size there; arrays must have it.
+    Images are paths, the bytes of pictures, uint8 arrays (C, H, W), or several of these: a list, or an array
+    (N, C, H, W). Pictures are resized by the service; arrays must have its shape.
+
+    Parameters
+    ----------
+    url : str
+        Address of the service.
+    token : str, optional
+        What the service asks for.
+    timeout : float
+        Seconds without a byte from the service in the middle of a call.
+    patience : float
+        Seconds for which `learn` and `wait` retry while the service is busy or away.
+
+    Raises
+    ------
+    ServiceError
+        By every method, where the service refuses or does not answer.
     """
 
     def __init__(
@@ -53,88 +90,125 @@ class Client:
         url: str = "http://127.0.0.1:8000",
         *,
         token: str | None = None,
-        timeout: float = 30.0,  # seconds without a sign from the service in the middle of a call
-        patience: float = 300.0,  # seconds for which `learn` and `wait` bear a service that is busy or away
+        timeout: float = 30.0,
+        patience: float = 300.0,
     ) -> None:
         self.patience = patience
-        self._caller = Caller(url, token=token, timeout=timeout)
+        self._http = HttpClient(url, token=token, timeout=timeout)
 
     @property
     def url(self) -> str:
-        """Where it is."""
-        return self._caller.url
+        """Address of the service."""
+        return self._http.url
 
-    def learn(self, images: Image | Sequence[Image], labels: str | Sequence[str], key: str | None = None) -> Receipt:
-        """Teaches images with a label each, or one for all; returns when they are on the service's disk.
+    def learn(
+        self, images: ImageLike | Sequence[ImageLike], labels: str | Sequence[str], key: str | None = None
+    ) -> Receipt:
+        """Send labelled images; returns when they are on the service's disk.
 
-        Each is counted once, however often the connection breaks, because every request has an idempotency key. With a
-        `key` of yours that holds across calls, too: the same call made again changes nothing.
+        Each is counted once, however often the connection breaks, because every request has an idempotency key.
+
+        Parameters
+        ----------
+        images : image or sequence of images
+            What to learn.
+        labels : str or sequence of str
+            One for each image, or one for all.
+        key : str, optional
+            With a key of your own, the same call made again (even by another process) changes nothing.
         """
-        pictures = one_by_one(images)
-        lesson = self.lesson(pictures, [labels] * len(pictures) if isinstance(labels, str) else list(labels), key)
+        pictures = list_images(images)
+        upload = self.upload(pictures, [labels] * len(pictures) if isinstance(labels, str) else list(labels), key)
         try:
-            lesson.send()
+            upload.send()
         except ServiceError as error:
-            raise _after(error, lesson.accepted, len(pictures)) from error
-        return lesson.receipt
+            if not upload.accepted:
+                raise
+            before = f"The first {upload.accepted:,} of {len(pictures):,} samples are accepted."
+            raise error.with_message(f"{error} {before}") from error
+        return upload.receipt
 
-    def lesson(
+    def upload(
         self,
-        images: Images,
+        images: ImageSequence,
         labels: Sequence[str],
         key: str | None = None,
         *,
         size: int = SAMPLES,
         skip_bad: bool = False,
-    ) -> Lesson:
-        """The same for whoever wants to see it go, `size` samples at a time, or to leave out what cannot be read."""
-        _check(len(images), labels, key)
-        shape, queue = patiently(self.patience, lambda: self._form)
-        return Lesson(
+    ) -> Upload:
+        """An upload to be sent step by step, for those who show its progress.
+
+        Parameters
+        ----------
+        images : ImageSequence
+            Single images, each read when it is due.
+        labels : sequence of str
+            One for each image.
+        key : str, optional
+            As of `learn`.
+        size : int
+            Samples of a request.
+        skip_bad : bool
+            Skip pictures that cannot be read, instead of failing.
+        """
+        _check_upload(len(images), labels, key)
+        shape, queue_limit = retry(self.patience, lambda: self._image_and_queue)
+        return Upload(
             lambda content, headers: self._post("/v1/learn", content, headers),
             images,
             labels,
             key=key or uuid.uuid4().hex,
             shape=shape,
             size=size,
-            most=size if key else min(size, queue),  # more than may wait can only have come before, under that key
+            max_size=size if key else min(size, queue_limit),  # with a key, a larger one may have been accepted before
             patience=self.patience,
             skip_bad=skip_bad,
         )
 
-    def predict(self, images: Image | Sequence[Image], top: int = 5) -> list[Answer]:
-        """What the model makes of each image now; learning goes on meanwhile."""
-        pictures = one_by_one(images)
-        shape, _ = self._form
+    def predict(self, images: ImageLike | Sequence[ImageLike], top: int = 5) -> list[Prediction]:
+        """Predict each image with the newest model; learning goes on meanwhile.
+
+        Parameters
+        ----------
+        images : image or sequence of images
+            What to predict.
+        top : int
+            Labels for each image.
+        """
+        pictures = list_images(images)
+        shape, _ = self._image_and_queue
         sent = range(0)
 
-        def send(places: range) -> dict[str, Any]:
+        def send(indices: range) -> dict[str, Any]:
             nonlocal sent
-            sent = places
-            items = (item(pictures[place], shape) for place in places)
-            return self._post(f"/v1/predict?top={int(top)}", body("images", items), JSON)
+            sent = indices
+            elements = (encode_image(pictures[index], shape) for index in indices)
+            return self._post(f"/v1/predict?top={int(top)}", encode_body("images", elements), JSON_HEADERS)
 
-        answers: list[Answer] = []
+        predictions: list[Prediction] = []
         try:
             for first in range(0, len(pictures), SAMPLES):
-                places = range(first, min(first + SAMPLES, len(pictures)))
-                for part in in_halves(places, send, weight=lambda place: weight(pictures[place]), most=SAMPLES):
-                    answers += [_answer(about, part["model"]) for about in part["answers"]]
+                indices = range(first, min(first + SAMPLES, len(pictures)))
+                for part in send_in_halves(
+                    indices, send, size=lambda index: encoded_size(pictures[index]), limit=SAMPLES
+                ):
+                    predictions += [_prediction(answer, part["model"]) for answer in part["answers"]]
         except ServiceError as error:
-            raise named(error, sent, lambda place: name_of(pictures[place], place)) from error
-        return answers
+            raise name_faulty(error, sent, lambda index: image_name(pictures[index], index)) from error
+        return predictions
 
     def status(self) -> dict[str, Any]:
-        """How it stands: what it learns with, samples accepted and learnt, queue, accuracy, disk, and more."""
+        """What it learns with, samples accepted and learnt, queue, accuracy, disk, and more."""
         return self._get("/v1/status")
 
     def classes(self) -> list[dict[str, Any]]:
-        """Each class met so far: how often, how many are kept, how many were answered right before they were learnt."""
+        """Each class met so far: samples seen, in the memory, tested and right before they were learnt."""
         found: list[dict[str, Any]] = self._get("/v1/classes")["classes"]
         return found
 
     def memory(self, each: int = 20) -> dict[str, Any]:
-        """What is kept, class by class, the most important first, as small pictures."""
+        """At most `each` samples of each class in the memory, the most important first, as thumbnails."""
         return self._get(f"/v1/memory?each={int(each)}")
 
     def history(self) -> list[dict[str, Any]]:
@@ -143,45 +217,55 @@ class Client:
         return found
 
     def ready(self) -> bool:
-        """Whether it is there, and takes samples and questions."""
+        """Whether it is reachable, learns and answers."""
         try:
             self._get("/readyz")
         except ServiceError as error:
-            if not passes(error):
+            if not is_temporary(error):
                 raise
             return False
         return True
 
     def wait(
-        self, learnt: int | None = None, *, timeout: float = 300.0, seen: Callable[[dict[str, Any]], None] | None = None
+        self,
+        learnt: int | None = None,
+        *,
+        timeout: float = 300.0,
+        on_status: Callable[[dict[str, Any]], None] | None = None,
     ) -> dict[str, Any]:
-        """Until the model that answers has learnt all that is accepted now, or up to this sample; returns the status.
+        """Wait until the model that answers has learnt enough; returns the status.
 
-        `seen` is told every status on the way. A service that is away for longer than the `patience` is given up.
+        Parameters
+        ----------
+        learnt : int, optional
+            Up to this sample; otherwise all that are accepted now.
+        timeout : float
+            Seconds to wait; a service that is away for longer than `patience` is given up before.
+        on_status : callable, optional
+            Called with every status on the way.
         """
         deadline = time.monotonic() + timeout
         goal = learnt
         while True:
-            left = max(0.0, min(self.patience, deadline - time.monotonic()))
-            status = patiently(left, self.status)
+            status = retry(max(0.0, min(self.patience, deadline - time.monotonic())), self.status)
             goal = status["accepted"] if goal is None else goal
-            if seen is not None:
-                seen(status)
+            if on_status is not None:
+                on_status(status)
             if min(status["learnt"], status["model"]) >= goal:
                 return status
             if time.monotonic() > deadline:
-                how = f"The model has learnt {status['model']:,} of {goal:,} samples. {status['sentence']}"
-                raise ServiceError(f"{how} Waited for {timeout:g} s; wait longer.", code="not_learnt_yet")
-            time.sleep(LOOK)
+                progress = f"The model has learnt {status['model']:,} of {goal:,} samples. {status['sentence']}"
+                raise ServiceError(f"{progress} Waited for {timeout:g} s; wait longer.", code="not_learnt_yet")
+            time.sleep(POLL_SECONDS)
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What happens, as it happens: ("status", ...), ("point", ...), ("class", ...); ends when the service does."""
-        with self._caller.lines("/v1/events") as lines:
-            yield from _events(lines)
+        with self._http.lines("/v1/events") as lines:
+            yield from _parse_events(lines)
 
     def close(self) -> None:
-        """Closes its connections; `with Client(...) as client` does it by itself."""
-        self._caller.close()
+        """Close its connections; `with Client(...) as client` does it."""
+        self._http.close()
 
     def __enter__(self) -> Self:
         return self
@@ -190,21 +274,21 @@ class Client:
         self.close()
 
     @cached_property
-    def _form(self) -> tuple[tuple[int, ...], int]:
-        """The shape of its images, which never changes, and how many samples may wait, which seldom does."""
+    def _image_and_queue(self) -> tuple[tuple[int, ...], int]:
+        """The shape of its images, and how many samples may wait."""
         status = self.status()
         return tuple(status["image"]), status["queue_limit"]
 
     def _get(self, path: str) -> dict[str, Any]:
-        answer: dict[str, Any] = self._caller.call("GET", path)
+        answer: dict[str, Any] = self._http.call("GET", path)
         return answer
 
     def _post(self, path: str, content: bytes, headers: dict[str, str]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._caller.call("POST", path, content, headers)
+        answer: dict[str, Any] = self._http.call("POST", path, content, headers)
         return answer
 
 
-def _check(images: int, labels: Sequence[str], key: str | None) -> None:
+def _check_upload(images: int, labels: Sequence[str], key: str | None) -> None:
     if not images:
         raise InputError("There is nothing to learn; give at least one image.")
     if len(labels) != images:
@@ -218,19 +302,13 @@ def _check(images: int, labels: Sequence[str], key: str | None) -> None:
         raise InputError(f"The key {key!r} cannot be sent; give 1 to {KEY} visible ASCII characters.")
 
 
-def _after(error: ServiceError, accepted: int, of: int) -> ServiceError:
-    """The same error, which also says what came before it."""
-    sentence = f"{error} The first {accepted:,} of {of:,} samples are accepted." if accepted else str(error)
-    return ServiceError(sentence, status=error.status, code=error.code, retry_after=error.retry_after)
+def _prediction(answer: dict[str, Any], model: int) -> Prediction:
+    top = tuple(TopLabel(each["label"], each["probability"]) for each in answer["top"])
+    return Prediction(answer["label"], answer["probability"], top, model)
 
 
-def _answer(about: dict[str, Any], model: int) -> Answer:
-    top = tuple(Guess(guess["label"], guess["probability"]) for guess in about["top"])
-    return Answer(about["label"], about["probability"], top, model)
-
-
-def _events(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Server-sent events: fields line by line, an empty line behind each event, a colon before what is said aside."""
+def _parse_events(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Server-sent events: one field per line, an empty line after each event; comments begin with a colon."""
     name, data = "message", ""
     for line in lines:
         field, _, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""Server-sent events: what happens, told to whoever listens, for as long as they do.
+"""Server-sent events: what happens, sent to every client that listens.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -13,33 +13,32 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from iblurry.live.http.answers import SAFE, dumps
-from iblurry.live.refusal import Refusal
+from iblurry.live.http.responses import SECURITY_HEADERS, dumps
+from iblurry.live.quota import Refusal
 
 if TYPE_CHECKING:
     from iblurry.live.service import Service
 
-KIND = "text/event-stream"
+CONTENT_TYPE = "text/event-stream"
 END = "end"  # the service's last event
-QUIET = 15.0  # seconds after which a comment shows that the line is still there
+KEEP_ALIVE = 15.0  # seconds without an event after which a comment is sent
 
 
 class Listeners:
-    """All who listen; there may be so many, and they are sent home when the service stops."""
+    """Counts the clients that listen, at most `limit`; `stopping` ends their streams."""
 
-    def __init__(self, most: int) -> None:
-        self.most, self.count = most, 0
+    def __init__(self, limit: int) -> None:
+        self.limit, self.count = limit, 0
         self.stopping = asyncio.Event()
 
     @contextmanager
-    def seat(self) -> Iterator[None]:
-        """A place among them."""
+    def add(self) -> Iterator[None]:
+        """One more, for as long as the context lasts."""
         if self.stopping.is_set():
             raise Refusal(503, "stopping", "The service is stopping; come back when it runs again.", retry_after=5)
-        if self.count >= self.most:
-            raise Refusal(
-                429, "too_many_listeners", f"{self.most} listen already; close one, or try again later.", retry_after=10
-            )
+        if self.count >= self.limit:
+            message = f"{self.limit} listen already; close one, or try again later."
+            raise Refusal(429, "too_many_listeners", message, retry_after=10)
         self.count += 1
         try:
             yield
@@ -47,24 +46,24 @@ class Listeners:
             self.count -= 1
 
 
-class Events(Response):
-    """An answer that goes on until the client leaves or the service stops."""
+class EventStream(Response):
+    """A response that ends when the client leaves or the service stops."""
 
-    media_type = KIND
+    media_type = CONTENT_TYPE
 
-    def __init__(self, service: Service, listeners: Listeners, *, quiet: float = QUIET) -> None:
-        self.service, self.listeners, self.quiet = service, listeners, quiet
+    def __init__(self, service: Service, listeners: Listeners, *, keep_alive: float = KEEP_ALIVE) -> None:
+        self.service, self.listeners, self.keep_alive = service, listeners, keep_alive
         self.status_code, self.background, self.body = 200, None, b""
-        self.init_headers({**SAFE, "Content-Type": KIND, "X-Accel-Buffering": "no"})
+        self.init_headers({**SECURITY_HEADERS, "Content-Type": CONTENT_TYPE, "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self.listeners.seat(), self.service.subscribe() as queue:
+        with self.listeners.add(), self.service.subscribe() as queue:
             headers = [pair for pair in self.raw_headers if pair[0] != b"content-length"]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            telling = asyncio.create_task(self._tell(queue, send))
+            sending = asyncio.create_task(self._send_events(queue, send))
             ends = [
-                telling,
-                asyncio.create_task(_leaving(receive)),
+                sending,
+                asyncio.create_task(_wait_for_disconnect(receive)),
                 asyncio.create_task(self.listeners.stopping.wait()),
             ]
             try:
@@ -73,34 +72,33 @@ class Events(Response):
                 for end in ends:
                     end.cancel()
                 await asyncio.wait(ends)
-        if not telling.cancelled():
-            telling.result()  # it may have met with an error
+        if not sending.cancelled():
+            sending.result()  # raises its error
         await send({"type": "http.response.body", "body": b""})
 
-    async def _tell(self, queue: asyncio.Queue[tuple[str, dict[str, Any]]], send: Send) -> None:
+    async def _send_events(self, queue: asyncio.Queue[tuple[str, dict[str, Any]]], send: Send) -> None:
         while True:
             try:
-                async with asyncio.timeout(self.quiet):
+                async with asyncio.timeout(self.keep_alive):
                     name, data = await queue.get()
             except TimeoutError:
                 line = b": nothing new\n\n"
             else:
                 if name == END:
                     return
-                line = event(name, data)
+                line = format_event(name, data)
             await send({"type": "http.response.body", "body": line, "more_body": True})
 
 
-def event(name: str, data: dict[str, Any]) -> bytes:
+def format_event(name: str, data: dict[str, Any]) -> bytes:
     """One event.
 
-    >>> event("class", {"label": "cat"})
+    >>> format_event("class", {"label": "cat"})
     b'event: class\\ndata: {"label":"cat"}\\n\\n'
     """
     return f"event: {name}\ndata: {dumps(data)}\n\n".encode()
 
 
-async def _leaving(receive: Receive) -> None:
-    """Returns when the client is gone."""
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         continue

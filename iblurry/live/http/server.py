@@ -1,4 +1,4 @@
-"""Serves a live learner over HTTP until it is told to stop, and then closes it in order."""
+"""Serves a live learner over HTTP until SIGTERM or SIGINT, and then closes it in order."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from fastapi import FastAPI
 from iblurry.errors import InputError
 from iblurry.live.http.app import create_app
 from iblurry.live.http.bodies import KEY
-from iblurry.live.http.connection import Connection
-from iblurry.live.http.hosts import is_loopback
-from iblurry.live.limits import Limits
+from iblurry.live.http.connection import GuardedConnection
+from iblurry.live.http.guard import is_loopback
+from iblurry.live.quota import Limits
 
 if TYPE_CHECKING:
     from iblurry.live.service import Service
 
-BACKLOG = 2048  # connections that wait to be let in, as uvicorn has it
-PATIENCE = 10.0  # seconds for answers that are on their way when the service is told to stop
+BACKLOG = 2048  # connections that wait to be accepted, uvicorn's default
+SHUTDOWN_SECONDS = 10.0  # for requests that are being answered when the service is told to stop
 
 
 def serve(
@@ -39,12 +39,23 @@ def serve(
     token: str | None = None,
     on_ready: Callable[[str], None] = print,
 ) -> None:
-    """Starts the service, answers until SIGTERM or SIGINT, and closes it; `on_ready` gets the address.
+    """Start the service, answer requests until SIGTERM or SIGINT, and close it.
 
-    Port 0 takes one that is free. Without a token only this machine itself may be served.
+    Parameters
+    ----------
+    service : Service
+        Not started yet.
+    host : str
+        Address to listen at; any but loopback needs a token.
+    port : int
+        0 takes one that is free.
+    token : str, optional
+        What requests must carry as `Authorization: Bearer TOKEN`.
+    on_ready : callable
+        Called with the URL once requests are answered.
     """
     check_token(token)
-    warnings.filterwarnings("ignore", module="PIL")  # on pictures of clients: they get a refusal, not a line in our log
+    warnings.filterwarnings("ignore", module="PIL")  # on clients' pictures: they are refused, not logged
     with contextlib.closing(listen(host, port, token=token)) as listener:
         asyncio.run(run(service, listener, token=token, on_ready=on_ready, stop=asyncio.Event()))
 
@@ -57,17 +68,17 @@ async def run(
     on_ready: Callable[[str], None],
     stop: asyncio.Event,
 ) -> None:
-    """The same on a socket that listens, in a loop that runs, until `stop` is set."""
+    """The same on a listening socket, in a running event loop, until `stop` is set."""
     with _signals(asyncio.get_running_loop(), stop):
         await service.start()
         app = create_app(service, token=token)  # now that it has the settings its folder began with
         server = _Server(_config(app, service.limits), lambda: on_ready(url_of(listener)))
         try:
             serving = asyncio.create_task(server.serve([listener]))
-            told = asyncio.create_task(stop.wait())
-            await asyncio.wait([serving, told], return_when=asyncio.FIRST_COMPLETED)
-            told.cancel()
-            server.should_exit = True  # nobody is let in any more, those inside are answered
+            stopped = asyncio.create_task(stop.wait())
+            await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            server.should_exit = True  # accept no more connections, answer what was received
             app.state.listeners.stopping.set()
             await serving
         finally:
@@ -75,14 +86,14 @@ async def run(
 
 
 def listen(host: str, port: int, *, token: str | None) -> socket.socket:
-    """A socket that listens at this address, if it may: whoever comes before the service is up waits for it."""
+    """A socket that listens at this address; clients that connect before the service is up wait for it."""
     if not 0 <= port <= 65535:
         raise InputError(f"There is no port {port}; give one from 1 to 65535, or 0 for any that is free.")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise InputError(f"The host {host!r} is not known here; give an address of this machine.") from error
-    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
     if token is None and not is_loopback(str(address[0])):
         raise InputError(
             f"Others could reach {host}, and without a token they could teach and ask; "
@@ -92,10 +103,10 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(BACKLOG)  # until then, two that start together can both be bound
+        listener.listen(BACKLOG)  # only this makes a second service on the port fail
     except OSError as error:
         listener.close()
-        raise InputError(_unbound(error, host, port)) from error
+        raise InputError(_bind_message(error, host, port)) from error
     return listener
 
 
@@ -106,15 +117,15 @@ def check_token(token: str | None) -> None:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where this machine reaches it."""
+    """The URL at which this machine reaches it."""
     host, port = listener.getsockname()[:2]
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-    host = everywhere.get(host, host)
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    host = local.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, without its own idea of signals: it would end the process before the service is closed."""
+    """uvicorn's server without its signal handlers, which would end the process before the service is closed."""
 
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -130,13 +141,13 @@ class _Server(uvicorn.Server):
 
 
 def _config(app: FastAPI, given: Limits) -> uvicorn.Config:
-    class Bounded(Connection):
+    class Connection(GuardedConnection):
         limits = given
-        requests = app.state.requests
+        metrics = app.state.metrics
 
     return uvicorn.Config(
         app,
-        http=Bounded,
+        http=Connection,
         ws="none",
         lifespan="on",
         interface="asgi3",
@@ -146,26 +157,26 @@ def _config(app: FastAPI, given: Limits) -> uvicorn.Config:
         proxy_headers=False,
         backlog=BACKLOG,
         timeout_keep_alive=max(1, math.ceil(given.seconds)),
-        timeout_graceful_shutdown=math.ceil(PATIENCE),
+        timeout_graceful_shutdown=math.ceil(SHUTDOWN_SECONDS),
     )
 
 
 @contextlib.contextmanager
 def _signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT mean to stop in order, also when they come twice."""
+    """Both SIGTERM and SIGINT set `stop`, also when they come twice."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # they are for the main thread only
+        yield  # only the main thread may set handlers
         return
     both = (signal.SIGTERM, signal.SIGINT)
-    before = {one: signal.signal(one, lambda *_: loop.call_soon_threadsafe(stop.set)) for one in both}
+    before = {number: signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set)) for number in both}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _unbound(error: OSError, host: str, port: int) -> str:
+def _bind_message(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"Port {port} of {host} is in use; stop what uses it, or give another (0 takes any that is free)."
     if error.errno == errno.EACCES:

@@ -61,7 +61,7 @@ async function question(asked) {
 }
 
 /** One after the other; what was taught, or is on its way, is not sent again. */
-function lesson(picture, label) {
+function upload(picture, label) {
   picture.taught = true;
   tell(picture, "Waiting for its turn.");
   turn = turn.then(async () => {
@@ -106,7 +106,7 @@ at("teach").addEventListener("submit", (event) => {
   note(!open.length ? "Drop or choose a picture first." : label ? "" : "Give a label first: what is it?");
   if (!open.length) return at("files").focus();
   if (!label) return at("label").focus();
-  open.forEach((picture) => lesson(picture, label));
+  open.forEach((picture) => upload(picture, label));
   changed();
 });
 at("again").addEventListener("click", () => question([...pictures]));

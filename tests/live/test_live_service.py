@@ -12,11 +12,10 @@ import torch
 
 from iblurry.data.load import load
 from iblurry.errors import BusyError, InputError, StoppedError
-from iblurry.live.exchange import Labelled
-from iblurry.live.learning import Learning
-from iblurry.live.limits import Limits
-from iblurry.live.log import Entry
-from iblurry.live.refusal import Refusal
+from iblurry.live.learning import LiveLearner
+from iblurry.live.log import LogEntry
+from iblurry.live.messages import IncomingSample
+from iblurry.live.quota import Limits, Refusal
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
 
@@ -31,7 +30,7 @@ def digits():
 
 def some(digits, begin, end):
     pairs = zip(digits.train.images[begin:end], digits.train.labels[begin:end], strict=True)
-    return [Labelled(digits.classes[label], image) for image, label in pairs]
+    return [IncomingSample(digits.classes[label], image) for image, label in pairs]
 
 
 async def until(condition):
@@ -46,22 +45,23 @@ def left_behind(folder, digits, count):
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     peace.mkdir(exist_ok=True)
-    learning = Learning(peace, SMALL)
+    learning = LiveLearner(peace, SMALL)
     for at, (label, pixels) in enumerate(some(digits, 0, count), 1):
-        learning.learn(Entry(at, label, pixels.tobytes()))
+        learning.learn(LogEntry(at, label, pixels.tobytes()))
     learning.save()
     torch.set_num_threads(before)
     name = f"checkpoint-{count:012d}.safetensors"
     return (folder / name).read_bytes() == (peace / name).read_bytes()
 
 
-def test_a_life(digits, tmp_path):
+def test_a_life(digits, tmp_path, monkeypatch):
+    monkeypatch.setattr("iblurry.live.service.STATUS_SECONDS", 0.03)
     folder = tmp_path / "live"
 
     async def first():
         service = Service(folder, SMALL)
         await service.start()
-        assert service.ready() is None
+        assert service.not_ready() is None
         await until(lambda: service.status()["state"] == "idle")
         with pytest.raises(Refusal, match="Nothing was learnt yet"):
             await service.predict(digits.test.images[:1])
@@ -74,12 +74,12 @@ def test_a_life(digits, tmp_path):
             again = await service.learn(some(digits, 0, 40), key="first")
             assert (again.first, again.last, again.repeated) == (1, 40, True)
             assert (await service.learn(some(digits, 40, 60))).first == 41
-            await until(lambda: service.standing.model)
+            await until(lambda: service._status.model)
             answers = await service.predict(digits.test.images[:3])  # while it learns
             assert answers.probabilities.shape == (3, len(answers.labels))
             np.testing.assert_allclose(answers.probabilities.sum(1), 1, rtol=1e-5)
             await until(lambda: service.status()["learnt"] == 60 == service.status()["model"])
-            await asyncio.sleep(1.2)
+            await asyncio.sleep(0.1)
             heard = [events.get_nowait() for _ in range(events.qsize())]
         names = [name for name, _ in heard]
         assert names[0] == "status"
@@ -98,6 +98,7 @@ def test_a_life(digits, tmp_path):
         return answers
 
     async def second():
+        monkeypatch.setattr(Settings, "check", lambda self: pytest.fail("a folder that has begun is not tried again"))
         service = Service(folder, Settings.of(folder))
         await service.start()
         answers = await service.predict(digits.test.images[:5])
@@ -122,7 +123,7 @@ def test_a_lost_process_is_started_again(blow, digits, tmp_path):
         await service.start()
         await service.learn(some(digits, 0, 200))
         await until(lambda: service.status()["learnt"] > 20)
-        os.kill(service._child.pid, blow)
+        os.kill(service._process.pid, blow)
         await service.predict(digits.test.images[:1])  # from the last snapshot
         await until(lambda: service.status()["state"] == "recovering")
         assert service.status()["restarts"] == 1
@@ -157,13 +158,26 @@ def test_a_full_queue_says_when_to_come_back(digits, tmp_path):
     assert all(0 < refusal.retry_after <= 60 for refusal in refused)
 
 
-def test_what_cannot_begin_leaves_the_folder_free(tmp_path):
-    async def begin(settings):
-        await Service(tmp_path, settings).start()
+async def begin(folder, settings):
+    await Service(folder, settings).start()
 
-    with pytest.raises(InputError, match="gdumb cannot serve"):
-        asyncio.run(begin(Settings(method="gdumb")))
-    assert not (tmp_path / "service.json").exists()
+
+@pytest.mark.parametrize("given", [{"method": "gdumb"}, {"network": "convnut"}, {"memory": 10**12}, {"device": "tpu"}])
+def test_settings_that_cannot_be_used_are_refused_before_the_folder_is_made(given, tmp_path):
+    with pytest.raises(InputError, match=str(*given.values())):
+        asyncio.run(begin(tmp_path / "new", Settings(**given)))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_start_that_fails_leaves_the_folder_free(tmp_path):
     (tmp_path / "checkpoint-000000000001.safetensors").write_bytes(b"damaged")
     with pytest.raises(StoppedError, match=r"No checkpoint in .* can be used"):
-        asyncio.run(begin(SMALL))
+        asyncio.run(begin(tmp_path, SMALL))
+    (tmp_path / "checkpoint-000000000001.safetensors").unlink()
+
+    async def live():
+        service = Service(tmp_path, SMALL)
+        await service.start()
+        await service.close()
+
+    asyncio.run(live())

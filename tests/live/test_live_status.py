@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from iblurry.live import quality as module
-from iblurry.live.quality import RIGHT, UNTESTED, WRONG, Quality
+from iblurry.live import status as module
+from iblurry.live.status import RIGHT, UNTESTED, WRONG, Quality
 
 LABELS = ["a", "b", "c"]
 
@@ -22,7 +22,7 @@ def told():
 def noted(told, window=20):
     quality = Quality(3, window=window)
     for row, outcome in told:
-        quality.note(row, outcome)
+        quality.record(row, outcome)
     return quality
 
 
@@ -60,8 +60,8 @@ def test_the_curve_is_thinned_evenly(monkeypatch):
     quality = Quality(1, window=4)
     points = []
     for i in range(1, 401):
-        quality.note(0, RIGHT if i % 3 else WRONG)
-        if (point := quality.mark(learning_rate=0.1 / i, classes=1)) is not None:
+        quality.record(0, RIGHT if i % 3 else WRONG)
+        if (point := quality.add_point(learning_rate=0.1 / i, classes=1)) is not None:
             points.append(point)
     at = [point["at"] for point in quality.points]
     assert len(at) <= 8
@@ -81,6 +81,6 @@ def test_it_goes_on_where_it_was(told):
     other = Quality(3, window=20)
     other.load_state_dict({k: v.copy() if isinstance(v, np.ndarray) else v for k, v in first.state_dict().items()})
     for row, outcome in told[33:]:
-        other.note(row, outcome)
+        other.record(row, outcome)
     assert other.classes(LABELS) == whole.classes(LABELS)
     assert (other.accuracy, other.drift) == (whole.accuracy, whole.drift)

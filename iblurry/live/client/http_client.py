@@ -1,4 +1,4 @@
-"""Calls to a service over HTTP: connections that are kept, answers in JSON, patience with one that is busy or away."""
+"""HTTP calls to a service: kept connections, JSON answers, and retries while it is busy or away."""
 
 from __future__ import annotations
 
@@ -13,20 +13,30 @@ from urllib.parse import urlsplit
 
 from iblurry.errors import InputError, ServiceError
 
-BUSY = (429, 502, 503, 504)  # statuses that pass: the queue is full, or the service (behind a proxy) is being restarted
+TEMPORARY = (429, 502, 503, 504)  # the queue is full, or the service (behind a proxy) is being restarted
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds before another try, doubled each time
-SILENCE = 60.0  # seconds without a line of events, of which the service writes one every 15
+EVENTS_TIMEOUT = 60.0  # seconds without a line of events; the service writes one every 15
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
-class Caller:
-    """One service at one address. May be used from several threads: each call has a connection to itself."""
+class HttpClient:
+    """Calls one service at one address; may be shared by threads, since each call has a connection to itself.
+
+    Parameters
+    ----------
+    url : str
+        http or https, host and port, and a path prefix if there is one.
+    token : str or None
+        Sent with every request.
+    timeout : float
+        Seconds without a byte from the service in the middle of a call.
+    """
 
     def __init__(self, url: str, *, token: str | None, timeout: float) -> None:
         self.url = url.rstrip("/")
         self.timeout = timeout
-        self._make, self._host, self._port, self._prefix = _place(url)
+        self._make, self._host, self._port, self._prefix = _parse_url(url)
         self._headers = {"Accept": "application/json"}
         if token is not None:
             if not (token.isascii() and token.isprintable() and token.strip() == token != ""):
@@ -35,12 +45,12 @@ class Caller:
         self._idle: list[HTTPConnection] = []  # open, and waiting for the next call
 
     def call(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
-        """What the service answers; ServiceError where it says no or does not answer.
+        """The JSON of the answer; ServiceError where the service refuses or does not answer.
 
-        Every call may be made twice without harm: a kept connection may turn out to be closed by the other side.
+        A call may be made twice, since a kept connection may turn out to be closed: all calls are idempotent.
         """
         send = (method, path, body, {**self._headers, **(headers or {})})
-        with self._in_a_sentence():
+        with self._service_errors():
             try:
                 kept = self._idle.pop()
             except IndexError:
@@ -52,10 +62,10 @@ class Caller:
 
     @contextlib.contextmanager
     def lines(self, path: str) -> Iterator[Iterator[str]]:
-        """The lines of an answer that does not end by itself."""
-        connection = self._connection(max(self.timeout, SILENCE))
+        """The lines of an answer that does not end."""
+        connection = self._connection(max(self.timeout, EVENTS_TIMEOUT))
         try:
-            with self._in_a_sentence():
+            with self._service_errors():
                 connection.request("GET", self._prefix + path, headers=self._headers)
                 response = connection.getresponse()
                 if response.status != 200:
@@ -65,7 +75,7 @@ class Caller:
             connection.close()
 
     def close(self) -> None:
-        """Closes what is open; the next call opens anew."""
+        """Close all connections; the next call opens a new one."""
         while self._idle:
             self._idle.pop().close()
 
@@ -76,7 +86,7 @@ class Caller:
         try:
             if connection.sock is None:
                 connection.connect()
-            # A service that refuses a long body may answer, and close, before it has heard all of it.
+            # A service that refuses a long body may answer, and close, before it has received all of it.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(method, self._prefix + path, body, dict(headers))
             response = connection.getresponse()
@@ -99,19 +109,19 @@ class Caller:
         if response.status < 300 and answer is not None:
             return answer
         if isinstance(answer, dict) and {"error", "message"} <= answer.keys():
-            code, sentence = str(answer["error"]), str(answer["message"])
+            code, message = str(answer["error"]), str(answer["message"])
         else:
             code = "strange_answer"
-            sentence = (
+            message = (
                 f"{self.url} answers {response.status} {response.reason}, and not as iblurry does; check the address."
             )
         later = response.getheader("Retry-After", "")
         raise ServiceError(
-            sentence, status=response.status, code=code, retry_after=float(later) if later.isdecimal() else None
+            message, status=response.status, code=code, retry_after=float(later) if later.isdecimal() else None
         )
 
     def _each_line(self, response: HTTPResponse) -> Iterator[str]:
-        with self._in_a_sentence():
+        with self._service_errors():
             while line := response.readline():
                 yield line.decode("utf-8").rstrip("\r\n")
 
@@ -119,12 +129,12 @@ class Caller:
         return self._make(self._host, self._port, timeout=timeout)
 
     @contextlib.contextmanager
-    def _in_a_sentence(self) -> Iterator[None]:
+    def _service_errors(self) -> Iterator[None]:
         try:
             yield
         except ssl.SSLCertVerificationError as error:
-            sentence = f"The certificate of {self.url} is not trusted ({error}); see $SSL_CERT_FILE."
-            raise ServiceError(sentence, code="not_trusted") from error
+            message = f"The certificate of {self.url} is not trusted ({error}); see $SSL_CERT_FILE."
+            raise ServiceError(message, code="not_trusted") from error
         except (OSError, HTTPException) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ServiceError(
@@ -132,33 +142,31 @@ class Caller:
             ) from error
 
 
-def patiently(seconds: float, call: Callable[[], Answer]) -> Answer:
-    """Calls again, after longer and longer pauses or when the service says, while it is busy or away."""
+def retry(seconds: float, call: Callable[[], Result]) -> Result:
+    """Call; while the service is busy or away, call again for so many seconds, after Retry-After or doubling pauses."""
     began, pause = time.monotonic(), FIRST_PAUSE
     while True:
         try:
             return call()
         except ServiceError as error:
-            if not passes(error):
+            if not is_temporary(error):
                 raise
-            wait = pause if error.retry_after is None else max(error.retry_after, FIRST_PAUSE)
+            delay = pause if error.retry_after is None else max(error.retry_after, FIRST_PAUSE)
             spent = time.monotonic() - began
-            if spent + wait > seconds:
-                sentence = f"{error} It stayed so for {spent:.0f} s." if spent >= 1 else str(error)
-                raise ServiceError(
-                    sentence, status=error.status, code=error.code, retry_after=error.retry_after
-                ) from error
-        time.sleep(wait)
+            if spent + delay > seconds:
+                message = f"{error} It stayed so for {spent:.0f} s." if spent >= 1 else str(error)
+                raise error.with_message(message) from error
+        time.sleep(delay)
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def passes(error: ServiceError) -> bool:
-    """Whether the same call may well succeed a little later."""
-    return error.code == "unreachable" or error.status in BUSY
+def is_temporary(error: ServiceError) -> bool:
+    """Whether the same call may succeed a little later."""
+    return error.code == "unreachable" or error.status in TEMPORARY
 
 
-def _place(url: str) -> tuple[type[HTTPConnection], str, int | None, str]:
-    """(kind of connection, host, port, what comes before every path)."""
+def _parse_url(url: str) -> tuple[type[HTTPConnection], str, int | None, str]:
+    """(class of connection, host, port, prefix of every path)."""
     try:
         parts = urlsplit(url)
         kind = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from iblurry.errors import DataError, ServiceError
 from iblurry.live.client import Receipt
-from iblurry.live.client.parcels import BYTES, in_halves, item, weight
+from iblurry.live.client.encoding import BYTES, encode_image, encoded_size
+from iblurry.live.client.upload import send_in_halves
 from tests.live.stand_in import IMAGES
 
 LETTERS = [str(row) for row in range(64)]
@@ -25,8 +26,8 @@ MANY = np.arange(64 * 64).reshape(64, 1, 8, 8).astype(np.uint8)
 def test_requests_hold_everything_in_order_within_the_limits(sizes, most, limit):
     sent = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("iblurry.live.client.parcels.BYTES", limit)
-        list(in_halves(range(len(sizes)), sent.append, weight=sizes.__getitem__, most=most))
+        patch.setattr("iblurry.live.client.upload.BYTES", limit)
+        list(send_in_halves(range(len(sizes)), sent.append, size=sizes.__getitem__, limit=most))
     assert [place for places in sent for place in places] == list(range(len(sizes)))
     for places in sent:
         assert len(places) == 1 or (len(places) <= most and sum(sizes[place] for place in places) <= limit)
@@ -51,7 +52,7 @@ def test_what_was_accepted_in_parts_is_met_again_in_the_same_parts(first, second
                 known[places.start] = places
                 learnt.extend(places)
 
-        list(in_halves(range(64), send, weight=lambda place: 1, most=64))
+        list(send_in_halves(range(64), send, size=lambda index: 1, limit=64))
 
     if stopped < 64:
         with pytest.raises(KeyboardInterrupt):
@@ -66,9 +67,9 @@ def test_the_weight_of_an_item_is_no_less_than_it_has(tmp_path, size):
     pixels = np.zeros((1, 1, size), np.uint8)
     for label in ("", "cat", "\u30cd\u30b3\n"):
         for image in (tmp_path / "a", str(tmp_path / "a"), bytes(size), pixels):
-            made = len(item(image, pixels.shape, label))
-            assert made <= weight(image, label) <= made + 6 * len(label) + 20
-    assert weight(tmp_path) == weight(tmp_path / "b") == weight(None) == 32
+            made = len(encode_image(image, pixels.shape, label))
+            assert made <= encoded_size(image, label) <= made + 6 * len(label) + 20
+    assert encoded_size(tmp_path) == encoded_size(tmp_path / "b") == encoded_size(None) == 32
 
 
 def test_many_samples_are_several_requests_with_a_key_each(service, client):
@@ -192,27 +193,27 @@ def test_a_picture_that_the_service_cannot_read_is_named(service, client, pictur
 @pytest.mark.parametrize("batch, accepted", [(2, 4), (4, 4), (256, 0)])
 def test_left_out_pictures_leave_the_others_at_their_places(service, client, pictures, batch, accepted):
     service.batch = batch
-    strict = client.lesson(pictures, LETTERS[:8], "k")
+    strict = client.upload(pictures, LETTERS[:8], "k")
     with pytest.raises(ServiceError):
         strict.send()
-    assert (strict.bad, strict.left_out, strict.doubt) == (5, [], range(0))
+    assert (strict.failed_at, strict.skipped, strict.unconfirmed) == (5, [], range(0))
     assert strict.accepted == len(service.samples) == accepted
     service.batch = 256
     pictures[6].unlink()  # nor can this one be read any more
     for repeated in (strict.accepted, 6):
-        lesson = client.lesson(pictures, LETTERS[:8], "k", skip_bad=True)
-        lesson.send()
-        assert lesson.receipt == Receipt(6, 1, 6, repeated)
-        assert sorted(lesson.left_out) == [5, 6]
+        upload = client.upload(pictures, LETTERS[:8], "k", skip_bad=True)
+        upload.send()
+        assert upload.receipt == Receipt(6, 1, 6, repeated)
+        assert sorted(upload.skipped) == [5, 6]
     assert [label for label, _ in service.samples] == list("012347")
 
 
 def test_nothing_is_left_out_unasked(service, client, pictures):
     pictures[2].unlink()
-    lesson = client.lesson(pictures, LETTERS[:8], size=2)
+    upload = client.upload(pictures, LETTERS[:8], size=2)
     with pytest.raises(DataError, match=r"2\.png cannot be read"):
-        lesson.send()
-    assert (lesson.bad, lesson.accepted, lesson.doubt) == (2, 2, range(0))
+        upload.send()
+    assert (upload.failed_at, upload.accepted, upload.unconfirmed) == (2, 2, range(0))
 
 
 # doubt
@@ -231,11 +232,11 @@ def test_nothing_is_left_out_unasked(service, client, pictures):
 )
 def test_only_what_got_no_answer_is_in_doubt(service, client, clock, troubles, doubt):
     service.troubles, client.patience = list(troubles), 0.15
-    lesson = client.lesson(IMAGES, "x" * 7)
+    upload = client.upload(IMAGES, "x" * 7)
     with pytest.raises(ServiceError):
-        lesson.send()
-    assert (lesson.accepted, lesson.doubt) == (0, doubt)
+        upload.send()
+    assert (upload.accepted, upload.unconfirmed) == (0, doubt)
     service.troubles = []
-    lesson.settle()
-    assert lesson.accepted == len(doubt)
+    upload.confirm()
+    assert upload.accepted == len(doubt)
     assert len(service.samples) == len(doubt)

@@ -49,7 +49,7 @@ def test_the_python_runs_as_printed(capsys):
 
 
 def test_limits_on_the_page_are_those_of_the_service():
-    limits = pytest.importorskip("iblurry.live.limits").Limits()
+    limits = pytest.importorskip("iblurry.live.quota").Limits()
     rows = [line.split("|")[2].strip() for line in PAGES["live"].read_text().splitlines() if line.startswith("| ")]
     for words in (
         f"{limits.body // 2**20} MiB",

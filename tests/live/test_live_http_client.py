@@ -82,7 +82,7 @@ def test_a_service_that_is_started_later(clock):
         clock.pauses.append(seconds)
         if len(clock.pauses) == 3:
             later.__enter__()
-            client._caller._port = later.server.server_port  # that port may be taken by now
+            client._http._port = later.server.server_port  # that port may be taken by now
 
     clock.sleep = sleep
     try:
@@ -138,7 +138,7 @@ def test_one_connection_is_kept_and_each_thread_has_its_own(service, client):
 
 def test_a_kept_connection_that_was_closed_meanwhile(service, client):
     client.learn(IMAGES[0], "x")
-    (kept,) = client._caller._idle
+    (kept,) = client._http._idle
     kept.sock.shutdown(socket.SHUT_RDWR)
     assert client.learn(IMAGES[0], "x").repeated == 0
     assert client.status()["accepted"] == 2
@@ -195,7 +195,7 @@ def test_another_program_at_that_address(odd):
 
 def test_an_answer_before_all_was_heard(odd):
     with Client(odd) as client:
-        client.__dict__["_form"] = (1, 8, 8), 256
+        client.__dict__["_image_and_queue"] = (1, 8, 8), 256
         with pytest.raises(ServiceError) as caught:
             client.learn([b"x" * 2**23], "x")
         assert caught.value.status == 413

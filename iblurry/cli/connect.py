@@ -1,4 +1,4 @@
-"""How a verb finds a live service: its address and its token."""
+"""How `send` and `ask` reach a live service: options for its address and token, and a client."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ADDRESS = "http://127.0.0.1:8000"
 
 
 def token_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a verb `--token`."""
+    """Add `--token` to a command."""
     return click.option(
         "--token", metavar="TEXT", envvar="IBLURRY_TOKEN", help="What the service asks for; better: $IBLURRY_TOKEN."
     )(command)
 
 
 def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a verb `--url` and `--token`."""
+    """Add `--url` and `--token` to a command."""
     url = click.option(
         "--url", metavar="URL", envvar="IBLURRY_URL", default=ADDRESS, help=f"$IBLURRY_URL, or {ADDRESS}."
     )
@@ -32,8 +32,8 @@ def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def connected(url: str, token: str | None) -> Iterator[Client]:
-    """A client of the service that is meant; a token that it does not take is spoken of as this program does."""
+def connect(url: str, token: str | None) -> Iterator[Client]:
+    """A client of the service; where it refuses the token, the error names this program's options."""
     from iblurry.live.client import Client
 
     with Client(url, token=token) as client:
@@ -46,20 +46,20 @@ def connected(url: str, token: str | None) -> Iterator[Client]:
             raise InputError(f"{wrong} that {client.url} asks for; give it by $IBLURRY_TOKEN or --token.") from error
 
 
-def awaited(client: Client) -> dict[str, Any]:
-    """Its status, once it is there; that it is waited for is said."""
-    from iblurry.live.client.caller import passes, patiently
+def wait_for_status(client: Client) -> dict[str, Any]:
+    """The service's status, once it is reachable; a line on standard error says that it is waited for."""
+    from iblurry.live.client.http_client import is_temporary, retry
 
-    told = False
+    is_told = False
 
-    def look() -> dict[str, Any]:
-        nonlocal told
+    def status() -> dict[str, Any]:
+        nonlocal is_told
         try:
             return client.status()
         except ServiceError as error:
-            if passes(error) and not told:
-                told = True
+            if is_temporary(error) and not is_told:
+                is_told = True
                 click.echo(f"iblurry: {error} Waits for it, {client.patience:.0f} s at most.", err=True)
             raise
 
-    return patiently(client.patience, look)
+    return retry(client.patience, status)

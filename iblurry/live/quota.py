@@ -1,0 +1,139 @@
+"""What a service accepts: limits of one request, how many samples may wait, how much disk is used, and refusals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from iblurry.errors import InputError
+
+if TYPE_CHECKING:
+    from iblurry.live.log import SampleLog
+    from iblurry.live.settings import Settings
+    from iblurry.live.status import ServiceStatus
+
+SAVE_SAMPLES = 1000  # a checkpoint is written after at most so many samples
+CHECKPOINTS = 3  # the newest, the one before it, and one that is being written
+MIN_RETRY, MAX_RETRY = 2.0, 60.0  # seconds: Retry-After while the learning rate is unknown, and the longest
+KEYS = 100_000  # idempotency keys remembered, those of the latest requests
+PAGE = 4096  # bytes of an SQLite page
+WAL = 16 * 2**20  # bytes that SQLite's write-ahead log is truncated to
+CELL, USABLE = 64, 4000  # bytes beside a sample's pixels, and of a page for samples; both are upper bounds
+PER_KEY, PER_CLASS = 400, 2048  # bytes
+
+
+class Refusal(InputError):  # noqa: N818 - the request is at fault, not the service
+    """A request that is not carried out.
+
+    Parameters
+    ----------
+    status : int
+        HTTP status.
+    code : str
+        Error code for programs, such as "queue_full".
+    message : str
+        For people: what was given, what is allowed, what to do.
+    retry_after : float, optional
+        Seconds after which the same request may succeed.
+    """
+
+    def __init__(self, status: int, code: str, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.retry_after = status, code, message, retry_after
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much one request, and all requests together, may ask of a service; anything beyond is refused.
+
+    Parameters
+    ----------
+    body : int
+        Bytes of a request's body.
+    pixels : int
+        Pixels of one encoded picture, checked before it is decoded.
+    batch : int
+        Samples, or images to classify, in one request.
+    label, key : int
+        Characters of a label, and of an idempotency key.
+    queue : int
+        Samples accepted and not learnt yet.
+    seconds : float
+        Time for a request to arrive, and for a client to take its answer.
+    connections : int
+        Open connections.
+    listeners : int
+        Clients of /v1/events.
+    """
+
+    body: int = 16 * 2**20
+    pixels: int = 16_000_000
+    batch: int = 256
+    label: int = 200
+    key: int = 200
+    queue: int = 1000
+    seconds: float = 30
+    connections: int = 512
+    listeners: int = 64
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            if not getattr(self, limit.name) > 0:
+                raise InputError(f"The limit {limit.name}={getattr(self, limit.name)} must be above 0.")
+
+
+class Quota:
+    """How many samples may wait, and the disk space that follows from it.
+
+    Samples stay in the log until two checkpoints include them, so the log holds the queue and a few checkpoint
+    intervals more.
+    """
+
+    def __init__(self, settings: Settings, limits: Limits) -> None:
+        self.limits = limits
+        self.samples = limits.queue + 3 * SAVE_SAMPLES  # in the log
+        self.log_bytes = max_log_bytes(math.prod(settings.image), kept=self.samples, classes=settings.max_classes)
+
+    def check(self, count: int, *, log: SampleLog, status: ServiceStatus) -> None:
+        """Raise a Refusal where `count` more samples are too many."""
+        queue = self.limits.queue
+        if count > queue:
+            raise Refusal(413, "too_many", f"{count} samples are more than may wait ({queue}); send fewer.")
+        waiting = log.accepted - status.learnt
+        if waiting + count > queue:
+            message = f"{waiting} samples wait to be learnt, and {queue} may; send these {count} again later."
+            raise Refusal(429, "queue_full", message, retry_after=_seconds_until(waiting + count - queue, status))
+        if log.kept + count > self.samples:
+            message = f"{log.kept} samples are in no checkpoint yet, because none could be written: {status.sentence}"
+            raise Refusal(507, "not_saved", message, retry_after=30)
+
+    def disk_usage(self, folder: Path, status: ServiceStatus) -> dict[str, int]:
+        """Bytes used now, and the upper bound."""
+        return {
+            "disk_bytes": sum(_size(path) for path in folder.iterdir()),
+            "disk_most": self.log_bytes + 2 * WAL + CHECKPOINTS * status.report.checkpoint_most + 2**20,
+        }
+
+
+def max_log_bytes(sample: int, *, kept: int, classes: int) -> int:
+    """Upper bound of the log's file for `kept` samples of `sample` bytes each."""
+    cell = sample + CELL
+    pages = 1 / (USABLE // cell) if cell <= USABLE else 1 + math.ceil(cell / USABLE)  # of one sample
+    return math.ceil(1.1 * kept * pages * PAGE) + KEYS * PER_KEY + classes * PER_CLASS + 2**20
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # checkpoints come and go meanwhile
+        return 0
+
+
+def _seconds_until(samples: int, status: ServiceStatus) -> float:
+    """Estimated time until so many samples are learnt; the rate is unknown right after a start."""
+    if status.stalled is not None:
+        return MAX_RETRY
+    rate = status.samples_per_second
+    return min(MAX_RETRY, samples / rate) if rate else MIN_RETRY

@@ -1,0 +1,251 @@
+"""What a service knows about itself: the accuracy of its answers before it learns (`Quality`), and its status."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iblurry.live.log import SampleLog
+from iblurry.live.messages import (
+    CheckpointSaved,
+    LearnerReport,
+    Message,
+    ProcessLost,
+    Snapshot,
+    Stalled,
+    Warned,
+)
+from iblurry.live.quota import Limits
+from iblurry.live.settings import Settings
+from iblurry.version import __version__
+
+WINDOW = 1000  # samples that count as recent; drift compares them with as many before them
+POINTS = 400  # of the curve, at most: then every other one is dropped
+FIRST_EVERY = 10  # samples between two points, at first
+UNTESTED, WRONG, RIGHT = -1, 0, 1
+NOT_IN_STATUS = ("classes", "history", "new_points", "checkpoint_most")  # fields of a report
+
+
+class ServiceStatus:
+    """The status of a service, from its log and the latest messages of its learner process.
+
+    Written by the event loop's thread; others only read single numbers of it.
+
+    Parameters
+    ----------
+    settings : Settings
+        What the service learns with.
+    limits : Limits
+        Its limits.
+    """
+
+    def __init__(self, settings: Settings, limits: Limits) -> None:
+        self.settings, self.limits = settings, limits
+        self.report = LearnerReport()
+        self.stopping = False
+        self.stalled: str | None = None  # why nothing is learnt any more
+        self.model = 0  # samples learnt by the snapshot that answers
+        self._started_at = self._model_at = time.monotonic()
+        self._saved_at: float | None = None
+        self._lost: str | None = "The process that learns is being started."
+        self._warning: str | None = None
+
+    def start(self, log: SampleLog) -> None:
+        """The samples in the log are learnt, or learnt again, before new ones."""
+        self.log = log
+        self._replayed = log.accepted
+
+    def update(self, message: Message) -> None:
+        match message:
+            case Snapshot(at=at):
+                self.model, self._model_at = at, time.monotonic()
+            case LearnerReport():
+                self.report, self._lost = message, None
+            case CheckpointSaved(at=at):
+                self._saved_at, self._warning = time.monotonic(), None
+                self.report = dataclasses.replace(self.report, checkpoint=at)
+            case Warned(sentence):
+                self._warning = sentence
+            case ProcessLost(sentence):
+                self._lost = sentence
+            case Stalled(sentence):
+                self.stalled = sentence
+
+    @property
+    def learnt(self) -> int:
+        return self.report.learnt
+
+    @property
+    def samples_per_second(self) -> float:
+        """Recent speed of learning; 0 while there is nothing to learn."""
+        return self.report.samples_per_second if self.learnt < self.log.accepted else 0.0
+
+    @property
+    def state(self) -> str:
+        if self.stalled is not None:
+            return "stalled"
+        if self.stopping:
+            return "stopping"
+        if self._lost is not None or self.learnt < self._replayed:
+            return "recovering"
+        return "learning" if self.learnt < self.log.accepted else "idle"
+
+    @property
+    def sentence(self) -> str:
+        """The state in words."""
+        if self.stalled is not None:
+            return f"{self.stalled} Answers come from what was learnt before; samples are kept, not learnt."
+        if self._warning is not None:
+            return self._warning
+        left = self.log.accepted - self.learnt
+        return {
+            "stopping": "The service is being stopped; what waits is learnt after the next start.",
+            "recovering": self._lost or f"{left} samples from before the last start are being learnt.",
+            "learning": "1 sample waits to be learnt." if left == 1 else f"{left} samples wait to be learnt.",
+            "idle": "Everything that was sent is learnt.",
+        }[self.state]
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why no requests should be sent, or None."""
+        return self.sentence if self.stalled is not None or self.stopping else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Most of /v1/status; the service adds disk usage and restarts."""
+        now, settings = time.monotonic(), self.settings
+        fields = (field.name for field in dataclasses.fields(self.report))
+        return {
+            "iblurry": __version__,
+            "method": settings.method,
+            "network": settings.network,
+            "image": list(settings.image),
+            "capacity": settings.memory,
+            "max_classes": settings.max_classes,
+            "device": settings.device,
+            "threads": settings.threads,
+            "state": self.state,
+            "sentence": self.sentence,
+            "accepted": self.log.accepted,
+            "queue": self.log.accepted - self.learnt,
+            "queue_limit": self.limits.queue,
+            "model": self.model,
+            "model_age_seconds": now - self._model_at,
+            "checkpoint_age_seconds": None if self._saved_at is None else now - self._saved_at,
+            "uptime_seconds": now - self._started_at,
+            **{name: getattr(self.report, name) for name in fields if name not in NOT_IN_STATUS},
+            "classes": len(self.log.labels),
+            "samples_per_second": self.samples_per_second,
+        }
+
+
+class Quality:
+    """Prequential (test-then-train) accuracy, and how the mix of classes changes.
+
+    The first sample of a class is not tested: the model cannot know it.
+
+    Parameters
+    ----------
+    classes : int
+        Rows of the head.
+    window : int
+        Samples that count as recent.
+    """
+
+    def __init__(self, classes: int, *, window: int = WINDOW) -> None:
+        self.window = window
+        self.seen, self.tested, self.right = (np.zeros(classes, np.int64) for _ in range(3))  # by head row
+        self.at = 0
+        self.rows = np.zeros(2 * window, np.int64)  # of the last samples, a ring buffer
+        self.outcomes = np.full(2 * window, UNTESTED, np.int64)
+        self.every = FIRST_EVERY
+        self.points: list[dict[str, Any]] = []
+
+    def record(self, row: int, outcome: int) -> None:
+        """The next sample, before it is learnt."""
+        place = self.at % len(self.rows)
+        self.rows[place], self.outcomes[place] = row, outcome
+        self.at += 1
+        self.seen[row] += 1
+        if outcome != UNTESTED:
+            self.tested[row] += 1
+            self.right[row] += outcome
+
+    def add_point(self, *, learning_rate: float, classes: int) -> dict[str, Any] | None:
+        """A new point of the curve, if one is due."""
+        if self.at % self.every:
+            return None
+        point = {
+            "at": self.at,
+            "accuracy": self.accuracy,
+            "recent_accuracy": self.recent_accuracy,
+            "learning_rate": learning_rate,
+            "classes": classes,
+        }
+        self.points.append(point)
+        if len(self.points) > POINTS:
+            self.every *= 2
+            self.points = [kept for kept in self.points if kept["at"] % self.every == 0]
+        return point
+
+    @property
+    def accuracy(self) -> float | None:
+        """Over all tested samples."""
+        tested = int(self.tested.sum())
+        return int(self.right.sum()) / tested if tested else None
+
+    @property
+    def recent_accuracy(self) -> float | None:
+        return _accuracy(self.outcomes[self._window(0)])
+
+    @property
+    def drift(self) -> float | None:
+        """Total variation between the class shares of the last two windows, 0 to 1; None before there are two."""
+        recent, before = self._shares()
+        return None if before is None else float(np.abs(recent - before).sum() / 2)
+
+    def classes(self, labels: list[str]) -> list[dict[str, Any]]:
+        """The rows of /v1/classes."""
+        recent, before = self._shares()
+        rows, outcomes = self.rows[self._window(0)], self.outcomes[self._window(0)]
+        return [
+            {
+                "label": label,
+                "seen": int(self.seen[row]),
+                "tested": int(self.tested[row]),
+                "right": int(self.right[row]),
+                "accuracy": int(self.right[row]) / int(self.tested[row]) if self.tested[row] else None,
+                "recent_accuracy": _accuracy(outcomes[rows == row]),
+                "recent_share": float(recent[row]),
+                "before_share": None if before is None else float(before[row]),
+            }
+            for row, label in enumerate(labels)
+        ]
+
+    def _shares(self) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Class shares in the recent window and in the one before it; None while that is not full."""
+        recent, before = (np.bincount(self.rows[self._window(back)], minlength=len(self.seen)) for back in (0, 1))
+        whole = self.at >= 2 * self.window
+        return recent / max(1, recent.sum()), before / self.window if whole else None
+
+    def _window(self, back: int) -> NDArray[np.int64]:
+        """Places in the ring buffer of the window that ended `back` windows ago."""
+        end = self.at - back * self.window
+        return np.arange(max(0, end - self.window), max(0, end)) % len(self.rows)
+
+    def state_dict(self) -> dict[str, Any]:
+        arrays = {name: getattr(self, name) for name in ("seen", "tested", "right", "rows", "outcomes")}
+        return arrays | {"at": self.at, "window": self.window, "every": self.every, "points": self.points}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+def _accuracy(outcomes: NDArray[np.int64]) -> float | None:
+    """Share of right answers among the tested samples."""
+    tested = int((outcomes != UNTESTED).sum())
+    return int((outcomes == RIGHT).sum()) / tested if tested else None
