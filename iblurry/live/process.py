@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from iblurry.errors import DiskFullError, FolderError, IblurryError
 from iblurry.files import locked
@@ -33,7 +33,7 @@ from iblurry.live.quota import SAVE_SAMPLES
 from iblurry.live.settings import Settings
 
 LOGGER = logging.getLogger(__name__)
-START_METHOD: Literal["spawn", "forkserver"] = "spawn"  # a fork would inherit threads, and CUDA would not survive it
+START_METHOD = "spawn"  # a fork would inherit threads, and CUDA would not survive it
 MAX_LOSSES = 5  # unexpected ends in a row without a checkpoint between them
 RESTART_AFTER = (0.2, 1.0, 5.0, 15.0, 30.0)  # seconds, by the number of such ends
 STOP_SECONDS = 60.0  # to finish a sample and save, before it is killed
@@ -129,7 +129,7 @@ class LearnerProcess:
 
     def _run_once(self) -> tuple[bool, str]:
         """Run the process to its end: whether it saved a checkpoint, and how it ended."""
-        context = multiprocessing.get_context(START_METHOD)
+        context: Any = multiprocessing.get_context(START_METHOD)
         ours, its = context.Pipe()
         process = context.Process(target=learn, args=(its, self.folder, self.settings), name="learning", daemon=True)
         process.start()
