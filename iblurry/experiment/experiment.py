@@ -24,8 +24,7 @@ from iblurry.method import Method
 from iblurry.methods import method as method_named
 from iblurry.methods.recipe import Slots
 from iblurry.streams import published
-from iblurry.streams.order import MODES, Order, i_blurry
-from iblurry.streams.share import a_share
+from iblurry.streams.order import MODES, Order, i_blurry, stratified_subset
 
 TYPES = {
     "method": (Method, "a Method, or its name to Experiment.of"),
@@ -181,7 +180,7 @@ class Experiment:
         split: Any = {name: getattr(self, name) for name in ("tasks", "disjoint", "blur", "seed", "mode")}
         if self.share == 1:
             return i_blurry(labels, **split)
-        kept = a_share(labels, self.share, seed=self.seed)
+        kept = stratified_subset(labels, self.share, seed=self.seed)
         order = i_blurry(labels[kept], **split)
         return dataclasses.replace(order, tasks=tuple(kept[task] for task in order.tasks))
 

@@ -1,4 +1,4 @@
-"""Which training sample comes when: the i-Blurry-N-M order as a pure function of the labels and a seed."""
+"""The order of training samples: i-Blurry-N-M as a pure function of the labels and a seed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,23 @@ MODES = ("strict", "uneven", "compatible")
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """The training samples in the order they are met, task by task.
+    """The training samples in stream order, task by task.
 
-    The label of a class is its place in `classes`; the first `disjoint` labels live in one task each, the rest blur.
+    The label of a class is its position in `classes`.
+
+    Parameters
+    ----------
+    tasks : tuple of ndarray
+        Indices of training samples, one array per task, in stream order.
+    classes : tuple of int
+        Class ids in label order: the disjoint classes first, then the blurry ones.
+    disjoint : int
+        How many of `classes` are disjoint, that is occur in one task only.
     """
 
-    tasks: tuple[NDArray[np.int64], ...]  # training indices of each task, in stream order
-    classes: tuple[int, ...]  # class ids in label order: the disjoint ones first, then the blurry ones
-    disjoint: int  # how many of `classes` are disjoint
+    tasks: tuple[NDArray[np.int64], ...]
+    classes: tuple[int, ...]
+    disjoint: int
 
     def __post_init__(self) -> None:
         if not self.tasks or any(np.ndim(task) != 1 or len(task) == 0 for task in self.tasks):
@@ -62,7 +71,7 @@ class Order:
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """How many samples have been met at the end of each task."""
+        """Number of samples seen at the end of each task."""
         return tuple(np.cumsum([len(task) for task in self.tasks]).tolist())
 
     @property
@@ -93,22 +102,37 @@ def i_blurry(
     labels: ArrayLike,
     *,
     tasks: int = 5,
-    disjoint: float | Fraction = 50,  # N, per cent of the classes
-    blur: float | Fraction = 10,  # M, per cent of the blurry samples
+    disjoint: float | Fraction = 50,
+    blur: float | Fraction = 10,
     seed: int = 1,
     mode: str = "strict",
 ) -> Order:
     """The i-Blurry-N-M order of a labelled training set.
 
-    Classes are shuffled; the first N % are disjoint and live in one task each, every other class has one major task.
-    Each task gives the first floor(M*S/100) of its S shuffled blurry samples into a pool; the shuffled pool is dealt
-    out again in parts of the sizes given, so a task also gets some of its own back and its size stays what it was.
-    N = 100 and M = 0 are the same disjoint split. Where N does not divide the classes equally over the tasks, `strict`
-    refuses, `uneven` spreads them as evenly as it goes and loses nothing, `compatible` drops what is left over.
+    Classes are shuffled; the first N % are disjoint and occur in one task each, every other class has one major task.
+    Each task puts the first floor(M*S/100) of its S shuffled blurry samples into a pool; the shuffled pool is split
+    again into parts of the same sizes, so a task may get some of its own back and its size does not change. N = 100 and
+    M = 0 are the same disjoint split.
+
+    Parameters
+    ----------
+    labels : array-like of int
+        Class number of every training sample, from 0.
+    tasks : int, default 5
+    disjoint : float or Fraction, default 50
+        N, per cent of the classes that are disjoint.
+    blur : float or Fraction, default 10
+        M, per cent of the blurry samples that leave their major task.
+    seed : int, default 1
+    mode : {"strict", "uneven", "compatible"}, default "strict"
+        Where N does not divide the classes equally over the tasks, `strict` raises InputError, `uneven` distributes
+        them as evenly as possible and loses nothing, `compatible` drops what is left over.
 
     Koh et al., "Online continual learning on class incremental blurry task configuration with anytime inference", ICLR
     2022; the pool is the blurry rule of Aljundi et al., "Gradient based sample selection", NeurIPS 2019.
 
+    Examples
+    --------
     >>> order = i_blurry([0, 1, 2, 3] * 10, tasks=2, disjoint=50, blur=20, seed=1)
     >>> order.disjoint, order.ends
     (2, (20, 40))
@@ -118,28 +142,28 @@ def i_blurry(
     n, m = _percentage("disjoint", disjoint), _percentage("blur", blur)
     if is_disjoint(n, m):
         n, m = Fraction(100), Fraction(0)
-    alone, majors = _classes_per_task(len(names), tasks, n, mode)
+    disjoint_counts, major_counts = _classes_per_task(len(names), tasks, n, mode)
 
     rng = Rng(seed)
-    shuffled = rng.permutation("split.classes", 0, len(names))[: sum(alone) + sum(majors)]
-    samples = np.split(np.argsort(ids, kind="stable"), np.cumsum(sizes)[:-1])  # of each class, ascending
-    by_label = [samples[c] for c in shuffled]
-    apart, blurry = by_label[: sum(alone)], by_label[sum(alone) :]
+    shuffled = rng.permutation("split.classes", 0, len(names))[: sum(disjoint_counts) + sum(major_counts)]
+    samples = _by_class(ids, sizes)
+    by_label, split = [samples[c] for c in shuffled], sum(disjoint_counts)
+    disjoint_samples, blurry_samples = by_label[:split], by_label[split:]
 
-    halves = [_give(own, m, rng, t) for t, own in enumerate(_in_parts(blurry, majors))]
-    pool = np.concatenate([given for given, _ in halves])
-    pool = _shuffled(pool, rng, f"split.pool.{len(pool)}")  # pools nest but are dealt afresh, as the published ones
-    shares = [len(given) for given, _ in halves]
+    divided = [_divide(own, m, rng, t) for t, own in enumerate(_in_parts(blurry_samples, major_counts))]
+    pool = np.concatenate([pooled for pooled, _ in divided])
+    pool = _shuffled(pool, rng, f"split.pool.{len(pool)}")  # pools nest but are shuffled anew, as the published ones
+    sizes = [len(pooled) for pooled, _ in divided]
     if mode == "compatible":  # equal parts; what is left of the pool is dropped
-        shares = [len(pool) // len(shares)] * len(shares)
-    dealt = np.split(pool, np.cumsum(shares))[: len(shares)]
+        sizes = [len(pool) // len(sizes)] * len(sizes)
+    returned = np.split(pool, np.cumsum(sizes))[: len(sizes)]
 
-    whole = zip(halves, dealt, _in_parts(apart, alone), strict=True)
+    parts = zip(divided, returned, _in_parts(disjoint_samples, disjoint_counts), strict=True)
     streams = [
-        _shuffled(np.concatenate([kept, part, own]), rng, f"split.task.{t}")
-        for t, ((_, kept), part, own) in enumerate(whole)
+        _shuffled(np.concatenate([kept, pooled, own]), rng, f"split.task.{t}")
+        for t, ((_, kept), pooled, own) in enumerate(parts)
     ]
-    return Order(tuple(streams), tuple(names[shuffled].tolist()), sum(alone))
+    return Order(tuple(streams), tuple(names[shuffled].tolist()), split)
 
 
 def is_disjoint(disjoint: float | Fraction, blur: float | Fraction) -> bool:
@@ -147,8 +171,8 @@ def is_disjoint(disjoint: float | Fraction, blur: float | Fraction) -> bool:
     return disjoint == 100 or blur == 0
 
 
-def _give(own: NDArray[np.int64], blur: Fraction, rng: Rng, task: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What a task gives into the pool and what it keeps.
+def _divide(own: NDArray[np.int64], blur: Fraction, rng: Rng, task: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What a task puts into the pool and what it keeps.
 
     The first M % of one shuffled list: the pool of a smaller M is part of the pool of a larger one.
     """
@@ -169,15 +193,15 @@ def _classes_per_task(classes: int, tasks: int, n: Fraction, mode: str) -> tuple
     tasks, wanted = int(tasks), classes * n / 100
     if mode == "strict":
         _refuse_uneven(classes, tasks, n, wanted)
-    apart = int(wanted)
+    disjoint = int(wanted)
     if mode == "compatible":
-        apart -= apart % tasks
-        classes -= (classes - apart) % tasks
-    alone = [apart // tasks + (t < apart % tasks) for t in range(tasks)]
-    full = list(alone)
-    for _ in range(classes - apart):  # one by one to the task with the fewest classes, the earliest of equals
-        full[full.index(min(full))] += 1
-    return alone, [total - a for total, a in zip(full, alone, strict=True)]
+        disjoint -= disjoint % tasks
+        classes -= (classes - disjoint) % tasks
+    counts = [disjoint // tasks + (t < disjoint % tasks) for t in range(tasks)]
+    totals = list(counts)
+    for _ in range(classes - disjoint):  # one by one to the task with the fewest classes, the earliest of equals
+        totals[totals.index(min(totals))] += 1
+    return counts, [total - count for total, count in zip(totals, counts, strict=True)]
 
 
 def _refuse_uneven(classes: int, tasks: int, n: Fraction, wanted: Fraction) -> None:
@@ -199,10 +223,32 @@ def _refuse_uneven(classes: int, tasks: int, n: Fraction, wanted: Fraction) -> N
 
 
 def _in_parts(samples: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> list[NDArray[np.int64]]:
-    """The classes dealt to the tasks in label order, `sizes` at a time: label l belongs to task l // size."""
+    """The samples of each task: classes are assigned in label order, `sizes` at a time."""
     ends = np.cumsum(sizes).tolist()
     nothing = np.empty(0, dtype=np.int64)
     return [np.concatenate([nothing, *samples[end - size : end]]) for end, size in zip(ends, sizes, strict=True)]
+
+
+def stratified_subset(labels: ArrayLike, share: float, *, seed: int) -> NDArray[np.int64]:
+    """Indices, ascending, of floor(share * n) of the n samples of each class, at least one.
+
+    They are the first of a shuffled list, so a smaller share is part of a larger one.
+
+    >>> stratified_subset([0, 1, 0, 1, 0, 1, 0], 0.5, seed=1).tolist()
+    [0, 5, 6]
+    """
+    ids, exact, rng = np.asarray(labels), Fraction(str(share)), Rng(seed)
+    names, sizes = np.unique(ids, return_counts=True)
+    kept = [
+        own[rng.permutation(f"share.{name}", 0, len(own))[: max(1, int(exact * len(own)))]]
+        for name, own in zip(names.tolist(), _by_class(ids, sizes), strict=True)
+    ]
+    return np.sort(np.concatenate(kept))
+
+
+def _by_class(ids: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The samples of each class, ascending; `sizes` are the classes' counts."""
+    return np.split(np.argsort(ids, kind="stable"), np.cumsum(sizes)[:-1])
 
 
 def _shuffled(values: NDArray[np.int64], rng: Rng, purpose: str) -> NDArray[np.int64]:

@@ -59,7 +59,7 @@ def read_files(paths: Sequence[str | Path], dataset: Dataset) -> Order:
     numbers = [int(name["task"]) for name in names if name]
     if numbers and numbers != list(range(len(paths))):
         raise DataError(f"The task files come as tasks {numbers}; give all files of one set, from task 0 upwards.")
-    reader = _Reader(dataset)
+    reader = _RecordReader(dataset)
     tasks = [reader.task(Path(path)) for path in paths]
     if names[0] and names[0]["set"] == UNSHUFFLED and all(_is_listing(dataset.train.labels[task]) for task in tasks):
         rng = Rng(int(names[0]["seed"]))
@@ -90,7 +90,7 @@ def export(order: Order, dataset: Dataset, directory: str | Path, *, seed: int, 
     if order.disjoint != (classes if is_disjoint(n, m) else _disjoint_classes(classes, n)):
         raise InputError(
             f"n={n} with m={m} does not name an order in which {order.disjoint} of {classes} classes are disjoint; "
-            f"give n={_written(fitting_n(order))}, or n=100 and m=0 when all are."
+            f"give n={_format_percentage(fitting_n(order))}, or n=100 and m=0 when all are."
         )
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def set_name(name: str, *, tasks: int, n: float, m: float, seed: int) -> str:
     """
     if is_disjoint(n, m):
         n, m = 100, 0
-    return f"{name}_split{tasks}_n{_written(n)}_m{_written(m)}_rand{seed}"
+    return f"{name}_split{tasks}_n{_format_percentage(n)}_m{_format_percentage(m)}_rand{seed}"
 
 
 def fitting_n(order: Order) -> float:
@@ -131,8 +131,8 @@ def fitting_n(order: Order) -> float:
     return float(next(n for n in rounded if _disjoint_classes(len(order.classes), n) == order.disjoint))
 
 
-class _Reader:
-    """Turns records into training indices and notices what cannot be: strangers, doubles, labels that disagree."""
+class _RecordReader:
+    """Turns records into training indices and refuses unknown samples, duplicates and labels that disagree."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.known = {name: c for c, name in enumerate(dataset.classes)}
@@ -253,12 +253,12 @@ def _disjoint_classes(classes: int, n: float | str | Fraction) -> int:
     return int(classes * Fraction(str(n)) / 100)
 
 
-def _written(percentage: float) -> str:
+def _format_percentage(percentage: float) -> str:
     return f"{Decimal(str(float(percentage))):f}".removesuffix(".0")  # never 1e-05
 
 
 def _rank_in_class(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of each sample: how many of its class come before it."""
+    """Number of samples of the same class before each sample."""
     by_class = np.argsort(labels, kind="stable")
     counts = np.bincount(labels)
     rank = np.empty(len(labels), dtype=np.int64)

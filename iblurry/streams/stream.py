@@ -1,4 +1,4 @@
-"""Walks an order over a data set, one sample at a time, and can be put anywhere."""
+"""Iterates over a data set in a given order, one sample at a time, from any position."""
 
 from __future__ import annotations
 
@@ -16,21 +16,44 @@ from iblurry.streams.order import Order
 
 
 class StreamItem(NamedTuple):
-    """One sample as it is met."""
+    """One sample of a stream.
 
-    image: NDArray[np.uint8]  # (C, H, W)
-    label: str  # the class name
-    index: int  # type: ignore[assignment]  # which training sample; hides tuple.index, which no one needs here
-    task: int  # from 0
+    Parameters
+    ----------
+    image : ndarray of uint8
+        (C, H, W).
+    label : str
+        The class name.
+    index : int
+        Which training sample of the data set.
+    task : int
+        From 0.
+    last_of_task : bool
+        Whether the task ends with this sample.
+    """
+
+    image: NDArray[np.uint8]
+    label: str
+    index: int  # type: ignore[assignment]  # hides tuple.index, which no one needs here
+    task: int
     last_of_task: bool
 
 
 class Stream:
-    """The samples of an order; `position` is how many have been handed over.
+    """The training samples of a data set in a given order.
 
-    Iterating goes on from `position`, also after a `break`. Pictures that stay on the disk are decoded `ahead` in as
-    many processes as `workers` says (usually one for each core but one; 0: when they are due, in this process), which
-    start with the first sample and end with `close`; images in memory need none.
+    Iterating continues from `position`, also after a `break`. Worker processes start with the first sample and end with
+    `close`; images in memory need none.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    order : Order
+        Indices of the data set's training samples.
+    workers : int, optional
+        Processes that decode picture files ahead; one per core but one unless given, 0 decodes in this process.
+    ahead : int, optional
+        Pictures decoded ahead; 32 per worker unless given.
     """
 
     def __init__(self, dataset: Dataset, order: Order, *, workers: int | None = None, ahead: int | None = None) -> None:
@@ -48,13 +71,13 @@ class Stream:
 
     @property
     def position(self) -> int:
-        """How many samples have been handed over."""
+        """Number of samples yielded so far."""
         return self._position
 
     def seek(self, position: int) -> None:
-        """Go on after the first `position` samples."""
+        """Continue after the first `position` samples."""
         if not 0 <= position <= len(self):
-            raise InputError(f"The stream cannot go to {position}; it has {len(self)} samples: give 0 to {len(self)}.")
+            raise InputError(f"Cannot seek to {position}: the stream has {len(self)} samples; give 0 to {len(self)}.")
         self._position = int(position)
 
     def __len__(self) -> int:
@@ -62,13 +85,13 @@ class Stream:
 
     def __iter__(self) -> Iterator[StreamItem]:
         while self._position < len(self):
-            self._position += 1  # before handing over: whoever stops at this sample has had it
+            self._position += 1  # before yielding: a caller that stops at this sample has had it
             yield self.last
 
     @property
     def last(self) -> StreamItem:
-        """The sample that was handed over last."""
-        assert self._position, "none was handed over yet"
+        """The sample that was yielded last."""
+        assert self._position, "none was yielded yet"
         train, at = self.dataset.train, self._position - 1
         index, task = int(self._indices[at]), bisect_right(self._ends, at)
         label = self.dataset.classes[train.labels[index]]
@@ -76,6 +99,6 @@ class Stream:
         return StreamItem(image, label, index, task, at + 1 == self._ends[task])
 
     def close(self) -> None:
-        """End the processes that decode ahead, if any; iterating on starts new ones."""
+        """End the worker processes, if any; iterating further starts new ones."""
         if self.decoders is not None:
             self.decoders.close()

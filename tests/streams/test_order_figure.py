@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from iblurry.data.dataset import Dataset, Labelled
+from iblurry.data.dataset import Dataset, LabelledImages
 from iblurry.errors import InputError
 from iblurry.streams import order_figure
 from iblurry.streams.order import i_blurry
@@ -11,7 +11,7 @@ from iblurry.streams.order import i_blurry
 
 def classes_of(count, each=40):
     labels = np.tile(np.arange(count, dtype=np.int64), each)
-    part = Labelled(np.zeros((len(labels), 1, 1, 1), dtype=np.uint8), labels)
+    part = LabelledImages(np.zeros((len(labels), 1, 1, 1), dtype=np.uint8), labels)
     return Dataset("own", tuple(f"class_{c}$" for c in range(count)), part, part, (0.5,), (0.5,))
 
 

@@ -1,15 +1,19 @@
 """How far the counts of an i-Blurry order may stray, over many seeds."""
 
+from __future__ import annotations
+
 import json
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from iblurry.rng import Rng
 from iblurry.streams import order as order_module
-from iblurry.streams.order import i_blurry
+from iblurry.streams.order import i_blurry, stratified_subset
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())["split_counts"]
 CIFAR10 = np.tile(np.arange(10), 5000)
@@ -19,7 +23,7 @@ CIFAR100 = np.tile(np.arange(100), 500)
 @pytest.mark.parametrize("size, blur, pooled", [(5000, 10, 500), (333, 10, 33), (333, 30, 99), (7, 100, 7), (7, 1, 0)])
 def test_a_task_gives_the_whole_part_of_its_share(size, blur, pooled):
     own = np.arange(100, 100 + size)
-    given, kept = order_module._give(own, Fraction(blur), Rng(1), 0)
+    given, kept = order_module._divide(own, Fraction(blur), Rng(1), 0)
     assert len(given) == pooled == blur * size // 100
     assert sorted([*given, *kept]) == own.tolist()
 
@@ -31,7 +35,7 @@ def test_pools_and_minor_counts_of_the_worked_numbers(fact):
     order = i_blurry(labels, tasks=T, disjoint=fact["N"], blur=M, seed=6, mode="compatible")
     assert C - len(order.classes) == fact["leftover_classes"]
     blurry = order.counts(labels)[order.disjoint :]
-    pools = [len(order_module._give(np.arange(size), Fraction(M), Rng(6), 0)[0]) for size in blurry.sum(axis=0)]
+    pools = [len(order_module._divide(np.arange(size), Fraction(M), Rng(6), 0)[0]) for size in blurry.sum(axis=0)]
     assert pools == [fact["pooled_per_task"]] * T
     assert sum(pools) == fact["pooled_total"]
     if len(blurry):
@@ -71,3 +75,29 @@ def test_major_counts_spread_as_the_rule_says(labels, disjoint, quoted, formula)
     assert (np.abs(strayed) <= 5 * quoted).all()
     assert abs(strayed.mean()) < 4 * formula / np.sqrt(len(majors))
     assert strayed.std() == pytest.approx(formula, rel=5 / np.sqrt(2 * len(majors)))
+
+
+SKEWED = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 5], [100, 37, 9, 1]))
+
+
+@pytest.mark.parametrize("share, counts", [(0.1, [10, 3, 1, 1]), (0.29, [29, 10, 2, 1]), (1.0, [100, 37, 9, 1])])
+def test_the_floor_of_each_class_and_at_least_one(share, counts):
+    kept = stratified_subset(SKEWED, share, seed=3)
+    assert [int((SKEWED[kept] == c).sum()) for c in (0, 1, 2, 5)] == counts
+    assert np.array_equal(kept, np.unique(kept))
+
+
+@given(st.floats(0.001, 1), st.floats(0.001, 1), st.integers(0, 9))
+def test_a_smaller_share_is_part_of_a_larger_one(one, other, seed):
+    small, large = (set(stratified_subset(SKEWED, share, seed=seed).tolist()) for share in sorted((one, other)))
+    assert small <= large
+
+
+def test_which_ones_the_seed_decides():
+    drawn = [stratified_subset(SKEWED, 0.5, seed=seed).tolist() for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    times = np.zeros(len(SKEWED))
+    for seed in range(400):
+        times[stratified_subset(SKEWED, 0.25, seed=seed)] += 1
+    often = times[SKEWED == 0] / 400  # each of a hundred, a quarter of the time: five standard deviations
+    assert np.abs(often - 0.25).max() < 5 * np.sqrt(0.25 * 0.75 / 400)

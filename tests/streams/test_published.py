@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from iblurry.data.dataset import Dataset, Labelled
+from iblurry.data.dataset import Dataset, LabelledImages
 from iblurry.errors import DataError, InputError
 from iblurry.streams import published
 from iblurry.streams.order import Order, i_blurry
@@ -19,7 +19,7 @@ TASK0, TASK1 = (HERE / f"toy_split2_n50_m25_rand7_task{t}.json" for t in (0, 1))
 
 
 def labelled(labels):
-    return Labelled(np.zeros((len(labels), 1, 1, 1), dtype=np.uint8), np.asarray(labels, dtype=np.int64))
+    return LabelledImages(np.zeros((len(labels), 1, 1, 1), dtype=np.uint8), np.asarray(labels, dtype=np.int64))
 
 
 def dataset(name, classes, train, test):

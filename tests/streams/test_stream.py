@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iblurry.data.dataset import Dataset, Labelled
+from iblurry.data.dataset import Dataset, LabelledImages
 from iblurry.errors import InputError
 from iblurry.streams.order import Order, i_blurry
 from iblurry.streams.stream import Stream, StreamItem
@@ -17,7 +17,7 @@ ORDER = Order((np.array([4, 1, 0]), np.array([6]), np.array([2, 5, 3])), (0, 1, 
 
 @pytest.fixture
 def stream():
-    part = Labelled(IMAGES, LABELS)
+    part = LabelledImages(IMAGES, LABELS)
     return Stream(Dataset("seven", ("ant", "bee", "cat"), part, part, (0.5,) * 3, (0.5,) * 3), ORDER)
 
 
@@ -63,7 +63,7 @@ def test_seek_anywhere(stream, position):
 
 @pytest.mark.parametrize("position", [-1, 8])
 def test_seek_outside(stream, position):
-    with pytest.raises(InputError, match=rf"cannot go to {position}; it has 7 samples: give 0 to 7"):
+    with pytest.raises(InputError, match=rf"{position}.* 7 samples"):
         stream.seek(position)
     assert stream.position == 0
 
@@ -77,7 +77,7 @@ def test_an_order_of_other_data(stream):
 @settings(max_examples=20, deadline=None)
 def test_the_last_of_each_task_ends_it(tasks, position, seed):
     labels = np.arange(40, dtype=np.int64) % 4
-    part = Labelled(np.zeros((40, 1, 1, 1), dtype=np.uint8), labels)
+    part = LabelledImages(np.zeros((40, 1, 1, 1), dtype=np.uint8), labels)
     order = i_blurry(labels, tasks=tasks, blur=30, seed=seed, mode="uneven")
     stream = Stream(Dataset("forty", ("a", "b", "c", "d"), part, part, (0.5,), (0.5,)), order)
     stream.seek(position)

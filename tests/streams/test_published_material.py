@@ -1,4 +1,4 @@
-"""Published split files themselves, where a copy lies beside the checkout."""
+"""What was counted in all 46 published split sets, against our own rule."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,65 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iblurry.data.dataset import Dataset, Labelled
+from iblurry.data.dataset import Dataset, LabelledImages
 from iblurry.errors import DataError
 from iblurry.streams import published
+from iblurry.streams.order import i_blurry
+
+SETS = json.loads((Path(__file__).parent / "published" / "facts.json").read_text())["splits"]
+SAMPLES = {"cifar10": (10, 5000), "cifar100": (100, 500), "tinyimagenet": (200, 500)}  # classes, samples of each
+
+
+def numbers(name):
+    """The data set, T, N, M and the seed out of a set's name."""
+    dataset, tasks, n, m, seed = name.split("_")
+    return dataset, int(tasks[5:]), int(n[1:]), int(m[1:]), int(seed[4:])
+
+
+def test_they_are_the_published_ones():
+    per_kind = {}
+    for name in SETS:
+        dataset, *kind, seed = numbers(name)
+        per_kind.setdefault((dataset, *kind), []).append(seed)
+    assert len(SETS) == 46
+    assert per_kind.pop(("tinyimagenet", 5, 50, 10)) == [0, 1, 2, 3, 4, 5]
+    assert per_kind.pop(("cifar100", 5, 100, 0)) == [1]
+    assert all(seeds == [1, 2, 3] for seeds in per_kind.values())
+    odd = [name for name, facts in SETS.items() if facts["path_field"] == "filepath"]
+    assert odd == [f"cifar10_split5_n50_m10_rand{seed}" for seed in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_published_set_follows_our_rule(name):
+    facts = SETS[name]
+    dataset, T, N, M, seed = numbers(name)
+    C, each = SAMPLES[dataset]
+    theirs = np.array(facts["counts_by_label_and_task"])
+    assert theirs.shape == (C, T)
+    assert (theirs.sum(axis=1) == each).all()
+    assert (theirs.sum(axis=0) == {5: 10_000, 10: 5000, 25: 2000}[T] * (2 if dataset == "tinyimagenet" else 1)).all()
+
+    labels = np.tile(np.arange(C), each)
+    ours = i_blurry(labels, tasks=T, disjoint=N, blur=M, seed=seed)
+    counts, D = ours.counts(labels), facts["disjoint"]
+    assert ours.disjoint == D == C * N // 100
+    assert (theirs.sum(axis=0) == counts.sum(axis=0)).all()
+    assert (theirs[:D] == counts[:D]).all()
+    assert (theirs.argmax(axis=1) == ours.majors(labels)).all()
+    if D == C:
+        return
+    home = np.arange(C - D) // ((C - D) // T)
+    assert (theirs[D:].argmax(axis=1) == home).all()
+    flow = np.stack([theirs[D:][home == t].sum(axis=0) for t in range(T)])  # from the major task to where they are met
+    assert (flow.sum(axis=0) == flow.sum(axis=1)).all()  # a task gets as many as it gives
+    k = M * flow.sum(axis=1)[0] / 100
+    away = flow[~np.eye(T, dtype=bool)]
+    assert (np.abs(away - k / T) <= 5 * np.sqrt(k / T) * (1 - 1 / T)).all()
+    own = np.arange(D, C), ours.majors(labels)[D:]
+    # six standard deviations of the difference of two such counts (14 on ten classes, 9 on more)
+    spread = np.sqrt(2) * (16 if C == 10 else 6) * np.sqrt(M / 10)
+    assert (np.abs(theirs[own] - counts[own]) < 6 * spread).all()
+
 
 ROOT = Path(__file__).resolve().parents[2]
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -26,7 +82,8 @@ def material():
 def cifar10():
     """Its labels, in turn, and images of one pixel: an order is about labels only."""
     parts = [
-        Labelled(np.zeros((10 * each, 1, 1, 1), dtype=np.uint8), np.tile(np.arange(10), each)) for each in (5000, 1000)
+        LabelledImages(np.zeros((10 * each, 1, 1, 1), dtype=np.uint8), np.tile(np.arange(10), each))
+        for each in (5000, 1000)
     ]
     return Dataset("cifar10", CIFAR10, *parts, mean=(0.5,), std=(0.5,))
 
