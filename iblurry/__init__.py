@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from iblurry.data.load import load
     from iblurry.errors import IblurryError, InputError
     from iblurry.estimator import ContinualClassifier as ContinualClassifier
+    from iblurry.experiment.callback import Callback
+    from iblurry.experiment.checkpointer import CheckpointPolicy
+    from iblurry.experiment.environment import Hardware
     from iblurry.experiment.experiment import Experiment
-    from iblurry.experiment.run import CheckpointPolicy, Result, run
+    from iblurry.experiment.result import Result
+    from iblurry.launch.config import LaunchConfig
+    from iblurry.launch.launch import run, run_all
     from iblurry.learner import Learner
     from iblurry.live.client import Client
     from iblurry.method import Head, Method, Pace, released
@@ -30,8 +35,13 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.streams.stream": ("StreamItem", "Stream"),
     "iblurry.errors": ("IblurryError", "InputError"),
     "iblurry.estimator": ("ContinualClassifier",),
+    "iblurry.experiment.callback": ("Callback",),
+    "iblurry.experiment.checkpointer": ("CheckpointPolicy",),
+    "iblurry.experiment.environment": ("Hardware",),
     "iblurry.experiment.experiment": ("Experiment",),
-    "iblurry.experiment.run": ("CheckpointPolicy", "Result", "run"),
+    "iblurry.experiment.result": ("Result",),
+    "iblurry.launch.config": ("LaunchConfig",),
+    "iblurry.launch.launch": ("run", "run_all"),
     "iblurry.learner": ("Learner",),
     "iblurry.live.client": ("Client",),
     "iblurry.method": ("Head", "Method", "Pace", "released"),
@@ -43,14 +53,17 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "METHODS",
     "Augment",
+    "Callback",
     "CheckpointPolicy",
     "Client",
     "Dataset",
     "Experiment",
+    "Hardware",
     "Head",
     "Hyperparameters",
     "IblurryError",
     "InputError",
+    "LaunchConfig",
     "Learner",
     "Method",
     "Order",
@@ -65,6 +78,7 @@ __all__ = [
     "load",
     "released",
     "run",
+    "run_all",
 ]
 
 

@@ -36,7 +36,7 @@ def _in_this_process(monkeypatch):
             code = resume.KILLED
         return subprocess.CompletedProcess(command, code)
 
-    monkeypatch.setattr(running, "GLANCE", running.GLANCE)  # put back afterwards
+    monkeypatch.setattr(running, "PROGRESS_EVERY", running.PROGRESS_EVERY)  # put back afterwards
     monkeypatch.setattr(resume.os, "_exit", end)
     monkeypatch.setattr(resume.subprocess, "run", sit)
 

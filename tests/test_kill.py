@@ -23,7 +23,7 @@ import pytest
 from iblurry.experiment.edit import edit
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.run import run
+from iblurry.launch.launch import run
 
 KILLS = int(os.environ.get("IBLURRY_KILLS", "2"))
 SEED = os.environ.get("IBLURRY_KILLS_SEED", "1")
@@ -50,7 +50,7 @@ def in_peace(tmp_path_factory) -> dict[str, Path]:
     out = tmp_path_factory.mktemp("in_peace")
     experiments = [Experiment.of(method, DATA, **FIELDS) for method in ("er", "clib")]
     experiments += [edit(Experiment.of(method, DATA, **FIELDS), EPOCHS) for method in REFITS]
-    return {one.name: run(one, out, where=Hardware(threads=1)).folder for one in experiments}
+    return {one.name: run(one, out, hardware=Hardware(threads=1)).folder for one in experiments}
 
 
 @pytest.mark.parametrize(

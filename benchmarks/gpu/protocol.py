@@ -15,12 +15,13 @@ from benchmarks.gpu.subject import Subject, start_afresh
 from benchmarks.gpu.timing import settle
 from iblurry.data.dataset import Dataset
 from iblurry.errors import InputError
-from iblurry.experiment.callback import Silent
+from iblurry.experiment.callback import Callback
+from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Query
-from iblurry.experiment.run import CheckpointPolicy, run
-from iblurry.launch.workers import Plan, run_all
+from iblurry.launch.config import LaunchConfig
+from iblurry.launch.launch import run, run_all
 
 PACKS = {"clib": 3, "er": 4}  # seeds that are packed
 SELDOM = CheckpointPolicy(seconds=24 * 3600)  # no checkpoint falls into one window and not into the other
@@ -30,7 +31,7 @@ def full(method: str, subject: Subject, data: Dataset, out: Path, *, samples: in
     """The protocol from the first sample to the last query, compilation and capture included."""
     start_afresh(subject.device)
     one = subject.protocol(method, samples=samples)
-    done = run(one, out / "full", dataset=data, where=Hardware(device=subject.device, precision=subject.precision))
+    done = run(one, out / "full", dataset=data, hardware=Hardware(device=subject.device, precision=subject.precision))
     assert done.summary is not None
     return {
         "method": method,
@@ -51,8 +52,8 @@ def packed(method: str, subject: Subject, data: Dataset, out: Path, *, samples: 
     many = [subject.protocol(method, samples=samples, seed=seed) for seed in range(1, seeds + 1)]
     start_afresh(subject.device)
     alone = Clock(first, last, device=subject.device)
-    where = Hardware(device=subject.device, precision=subject.precision)
-    run(many[0], out / "alone", dataset=data, watcher=alone, save=SELDOM, where=where)
+    hardware = Hardware(device=subject.device, precision=subject.precision)
+    run(many[0], out / "alone", dataset=data, callback=alone, checkpoints=SELDOM, hardware=hardware)
     start_afresh(subject.device)
     together = [Clock(first, last, device=subject.device) for _ in many]
     _pack(many, subject, out / "packed", together)
@@ -70,33 +71,31 @@ def packed(method: str, subject: Subject, data: Dataset, out: Path, *, samples: 
 
 
 def _pack(many: Sequence[Experiment], subject: Subject, out: Path, clocks: Sequence[Clock]) -> None:
-    plan = Plan(
+    config = LaunchConfig(
         out=out,
         data_home=subject.data_home,
-        save=SELDOM,
+        checkpoints=SELDOM,
         device=subject.device,
         precision=subject.precision,
         pack=len(many),
     )
-    run_all(many, plan, clocks)
+    run_all(many, config, clocks)
 
 
-class Clock(Silent):
+class Clock(Callback):
     """Notes when a run came to which sample; at the ends of the window it waits until the device is there, too."""
 
     def __init__(self, *ends: int, device: str) -> None:
-        super().__init__()
         self.ends, self.device = list(ends), device
         self.when: list[float] = []  # seconds
         self.where: list[int] = []  # samples
 
-    def move(self, at: int, accuracy: float | None, rate: float) -> None:
-        super().move(at, accuracy, rate)
-        if self.ends and at >= self.ends[0]:
+    def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
+        if self.ends and position >= self.ends[0]:
             self.ends.pop(0)
             settle(self.device)
         self.when.append(time.monotonic())
-        self.where.append(at)
+        self.where.append(position)
 
     def reached(self, sample: int) -> float:
         """When it had come that far."""

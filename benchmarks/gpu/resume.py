@@ -23,10 +23,11 @@ from benchmarks.gpu.report import leave_with
 from benchmarks.gpu.subject import ALL, Subject
 from iblurry.errors import InputError
 from iblurry.experiment import run_loop as running
-from iblurry.experiment.callback import Silent
+from iblurry.experiment.callback import Callback
+from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.run import CheckpointPolicy, run
+from iblurry.launch.launch import run
 
 # 300 of its 600 samples: two tasks and a half.
 SHAPES = "shapes:classes=10,train=60,test=200,size=32,channels=3"
@@ -70,7 +71,7 @@ def moments(one: Experiment, given: argparse.Namespace) -> list[tuple[str, int]]
     count = given.stops + given.kills
     chosen = set(chance.sample(range(1, given.samples), count))
     if one.method.refit and given.stops:
-        end = given.samples if one.method.readout.waits else one.order(Subject.of(given).load()).ends[0]
+        end = given.samples if one.method.readout.only_at_end else one.order(Subject.of(given).load()).ends[0]
         chosen = {end, *chance.sample(sorted(chosen - {end}), count - 1)}
     how = ["kill"] * given.kills + ["stop"] * given.stops
     chance.shuffle(how)
@@ -80,7 +81,7 @@ def moments(one: Experiment, given: argparse.Namespace) -> list[tuple[str, int]]
 def sit(given: argparse.Namespace) -> None:
     """One sitting, in this process: until the end, or until somebody stops or kills it."""
     (method,) = given.methods
-    running.GLANCE = 1  # so that any sample can be the last
+    running.PROGRESS_EVERY = 1  # so that any sample can be the last
     acts: dict[str, Callable[[], None]] = {
         "stop": lambda: os.kill(os.getpid(), signal.SIGTERM),
         "kill": lambda: os._exit(KILLED),
@@ -90,26 +91,28 @@ def sit(given: argparse.Namespace) -> None:
         experiment(method, given),
         given.out,
         data_home=given.data_home,
-        watcher=At(given.at, acts[given.sitting]),
-        save=CheckpointPolicy(samples=given.save_samples),
-        where=Hardware(threads=given.threads, device=given.device, precision=given.precision),
+        callback=At(given.at, acts[given.sitting]),
+        checkpoints=CheckpointPolicy(samples=given.save_samples),
+        hardware=Hardware(threads=given.threads, device=given.device, precision=given.precision),
     )
 
 
-class At(Silent):
+class At(Callback):
     """Acts once, when the run has come to a sample, or in the refit that belongs to it."""
 
     def __init__(self, sample: int, act: Callable[[], None]) -> None:
-        super().__init__()
         self.sample, self.act, self.acted = sample, act, False
+        self.position = 0
 
-    def move(self, at: int, accuracy: float | None, rate: float) -> None:
-        super().move(at, accuracy, rate)
-        self._come(at)
+    def on_run_start(self, name: str, position: int, samples: int) -> None:
+        self.position = position
 
-    def refit(self, done: int, updates: int) -> None:
-        super().refit(done, updates)
-        self._come(self.at + 1)  # the sample it follows is not told of yet
+    def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
+        self.position = position
+        self._come(position)
+
+    def on_refit_progress(self, done: int, total: int) -> None:
+        self._come(self.position + 1)  # the sample it follows is not told of yet
 
     def _come(self, at: int) -> None:
         if at >= self.sample and not self.acted:

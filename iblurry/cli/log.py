@@ -70,17 +70,17 @@ def log(runs: tuple[Path, ...], to: str, out: Path | None, project: str | None, 
 
 def _follow(feeds: dict[Path, Feed], places: tuple[Path, ...], begin: Callable[[Path], Feed]) -> bool:
     """Looks again and again, also for runs that are new; True once all are finished, False at Ctrl-C."""
-    from iblurry.experiment.interrupt import stopping_politely
+    from iblurry.launch.stop import stop_on_signals
 
     busy: float | None = None  # when a run was under way last
-    with stopping_politely() as stop:
+    with stop_on_signals() as stop:
         while True:
             under_way = [feed for feed in feeds.values() if not _done(feed)]
             if under_way:
                 busy = time.monotonic()
             elif busy is None or time.monotonic() - busy > GRACE:
                 return True
-            if stop.asked:
+            if stop.is_set:
                 return False
             time.sleep(PAUSE)
             for folder in _distinct(run_folders(places)):

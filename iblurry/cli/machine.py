@@ -12,7 +12,7 @@ import click
 from iblurry.cli.values import Number, Whole
 
 if TYPE_CHECKING:
-    from iblurry.launch.workers import Plan
+    from iblurry.launch.config import LaunchConfig
 
 OPTIONS = ("device", "precision", "jobs", "pack", "threads", "save_seconds", "save_samples")
 
@@ -52,11 +52,11 @@ def machine_options(*, jobs: str, pack: str) -> Callable[[Callable[..., Any]], C
     return give
 
 
-def plan_for(machine: dict[str, Any], out: Path, data_home: Path | None, **more: Any) -> Plan:
+def launch_config(machine: dict[str, Any], out: Path, data_home: Path | None, **more: Any) -> LaunchConfig:
     """What these options say."""
-    from iblurry.experiment.run import CheckpointPolicy
-    from iblurry.launch.workers import Plan
+    from iblurry.experiment.checkpointer import CheckpointPolicy
+    from iblurry.launch.config import LaunchConfig
 
     rest = {name: value for name, value in machine.items() if not name.startswith("save") and value is not None}
-    often = CheckpointPolicy(seconds=machine["save_seconds"], samples=machine["save_samples"])
-    return Plan(out=out, data_home=data_home, save=often, **rest | more)
+    checkpoints = CheckpointPolicy(seconds=machine["save_seconds"], samples=machine["save_samples"])
+    return LaunchConfig(out=out, data_home=data_home, checkpoints=checkpoints, **rest | more)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.machine import OPTIONS, machine_options, plan_for
+from iblurry.cli.machine import OPTIONS, launch_config, machine_options
 from iblurry.cli.own import import_option, import_own
 from iblurry.cli.places import check_figure, check_folder
 from iblurry.cli.sections import Sections
@@ -97,13 +97,13 @@ def run(
     from iblurry.cli.showing import show_results
     from iblurry.cli.watching import Watch
     from iblurry.data.load import load
-    from iblurry.launch.workers import run_all
+    from iblurry.launch.launch import run_all
 
     check_all(experiments, load(dataset, data_home))
-    plan = plan_for(machine, out, data_home)
+    config = launch_config(machine, out, data_home)
     with Watch() as watch:
-        watchers = [watch.watcher(f"{one.method.name} seed {one.seed}") for one in experiments]
-        results = run_all(experiments, plan, watchers)
+        callbacks = [watch.callback(f"{one.method.name} seed {one.seed}") for one in experiments]
+        results = run_all(experiments, config, callbacks)
     if len(results) < len(experiments) or any(result.summary is None for result in results):
         click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)
         return INTERRUPTED

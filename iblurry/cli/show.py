@@ -12,7 +12,7 @@ from iblurry.cli.places import check_figure, run_folders
 from iblurry.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from iblurry.experiment.run import Result
+    from iblurry.experiment.result import Result
 
 
 @click.command()
@@ -56,10 +56,10 @@ def show(runs: tuple[Path, ...], figure: Path | None, modules: tuple[str, ...], 
 def _result(folder: Path) -> Result | None:
     """What a folder holds; None, and a remark, where that is nothing to show yet."""
     from iblurry.experiment.folder import RunFolder
-    from iblurry.experiment.run import result
+    from iblurry.experiment.result import read_result
 
     place = RunFolder(folder)
-    found = result(place) if place.journal.exists() else None
+    found = read_result(place) if place.journal.exists() else None
     if found is None or not found.metrics.queries:
         click.echo(f"{folder} has not come to a query yet and is left out.", err=True)
         return None

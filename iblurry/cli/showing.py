@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from iblurry.experiment.run import Result
+    from iblurry.experiment.result import Result
 
 FEW = 8  # run folders are named one by one up to so many
 LEGEND = 80  # characters of a name that fit below a figure

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iblurry.cli.machine import OPTIONS as MACHINE
-from iblurry.cli.machine import machine_options, plan_for
+from iblurry.cli.machine import launch_config, machine_options
 from iblurry.cli.own import import_option, import_own
 from iblurry.cli.places import check_folder
 from iblurry.cli.sections import Sections
@@ -76,31 +76,33 @@ def _run(selection: Selection, out: Path, machine: dict[str, Any]) -> tuple[set[
     from iblurry.cli.run import check_all
     from iblurry.cli.watching import Watch
     from iblurry.data.load import load
-    from iblurry.launch.workers import run_all
+    from iblurry.launch.launch import run_all
 
     once = {one.experiment.name: one for one in selection.planned}
     experiments = [one.experiment for one in once.values()]
     check_all(experiments, load(selection.dataset, selection.data_home))
-    plan = plan_for(_packed(machine, experiments), out, selection.data_home)
+    config = launch_config(_packed(machine, experiments), out, selection.data_home)
     failures: dict[str, IblurryError] = {}
     with Watch(f"{selection.study.name} on {selection.dataset}", runs=len(once)) as watch:
-        watchers = []
+        callbacks = []
         for one in once.values():
-            watchers.append(watch.watcher(" ".join(filter(None, [one.row, one.column, f"seed {one.experiment.seed}"]))))
+            callbacks.append(
+                watch.callback(" ".join(filter(None, [one.row, one.column, f"seed {one.experiment.seed}"])))
+            )
             if (out / one.experiment.name / "summary.json").exists():
-                watchers[-1].is_done()
-        results = run_all(experiments, plan, watchers, failures=failures)
+                callbacks[-1].is_done()
+        results = run_all(experiments, config, callbacks, failures=failures)
     return {one.experiment.name for one in results if one.summary is not None}, failures
 
 
 def _packed(machine: dict[str, Any], experiments: Sequence[Any]) -> dict[str, Any]:
     """Who says how many --jobs means runs, one to a process; who says nothing gets packs on a GPU, where they gain."""
-    from iblurry.launch.workers import Plan
+    from iblurry.launch.config import LaunchConfig
 
     if machine["pack"] is not None:
         return machine
-    plan = Plan(out=Path(), device=machine["device"])
-    on_gpu = any(plan.device_for(one) != "cpu" for one in experiments)
+    config = LaunchConfig(out=Path(), device=machine["device"])
+    on_gpu = any(config.device_for(one) != "cpu" for one in experiments)
     return machine | {"pack": PACK if on_gpu and machine["jobs"] is None else 1}
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
+from iblurry.experiment.callback import Callback
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
@@ -15,7 +17,7 @@ PAUSE = 60.0  # seconds between two lines of a run where there is no terminal
 
 
 class Watch:
-    """The live part of the screen; `watcher(name)` makes a watcher for one more run.
+    """The live part of the screen; `callback(name)` makes the callback of one more run.
 
     With `runs`, of so many runs in all, a bar on top tells how far they are together.
     """
@@ -45,8 +47,8 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self.bars.stop()
 
-    def watcher(self, name: str) -> OneRun:
-        return OneRun(self, name)
+    def callback(self, name: str) -> RunBar:
+        return RunBar(self, name)
 
     def count(self, run: object, share: float) -> None:
         """So much of a run is done."""
@@ -63,7 +65,7 @@ class Watch:
             click.echo(sentence, err=True)
 
 
-class OneRun:
+class RunBar(Callback):
     """Accuracy at the last query, learning rate, samples per second, and when it is done, a line that says so."""
 
     def __init__(self, watch: Watch, name: str) -> None:
@@ -74,37 +76,39 @@ class OneRun:
         """It was before, or will not be."""
         self.watch.count(self, 1.0)
 
-    def begin(self, name: str, at: int, samples: int) -> None:
-        self.from_, self.at, self.samples, self.right = at, at, samples, ""
+    def on_run_start(self, name: str, position: int, samples: int) -> None:
+        self.start, self.position, self.samples, self.accuracy = position, position, samples, ""
         self.began = self.spoke = time.monotonic()
         if self.bar is not None:  # its worker was lost
             self.watch.bars.remove_task(self.bar)
-        self.bar = self.watch.bars.add_task(self.name, total=samples, completed=at, about="")
-        if at:
-            self.say(f"goes on from sample {at:,} of {samples:,}")
+        self.bar = self.watch.bars.add_task(self.name, total=samples, completed=position, about="")
+        if position:
+            self.on_message(f"goes on from sample {position:,} of {samples:,}")
 
-    def move(self, at: int, accuracy: float | None, rate: float) -> None:
-        now, self.at = time.monotonic(), at
-        self.right = right = "" if accuracy is None else f"{100 * accuracy:.1f} % "
-        speed = (at - self.from_) / max(now - self.began, 1e-9)
+    def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
+        now, self.position = time.monotonic(), position
+        self.accuracy = percent = "" if accuracy is None else f"{100 * accuracy:.1f} % "
+        speed = (position - self.start) / max(now - self.began, 1e-9)
         assert self.bar is not None
-        self.watch.bars.update(self.bar, completed=at, about=f"{right} lr {rate:.0e}  {speed:,.0f}/s")
-        self.watch.count(self, at / self.samples)
-        if at >= self.samples:
+        self.watch.bars.update(self.bar, completed=position, about=f"{percent} lr {lr:.0e}  {speed:,.0f}/s")
+        self.watch.count(self, position / self.samples)
+        if position >= self.samples:
             self.watch.bars.remove_task(self.bar)
             self.bar = None
-            self.say(f"{right}after {at:,} samples, {speed:,.0f} a second")
+            self.on_message(f"{percent}after {position:,} samples, {speed:,.0f} a second")
         elif now - self.spoke > PAUSE and not self.watch.console.is_terminal:
             self.spoke = now
-            self.say(f"{right}after {at:,} of {self.samples:,} samples, {speed:,.0f} a second")
+            self.on_message(f"{percent}after {position:,} of {self.samples:,} samples, {speed:,.0f} a second")
 
-    def refit(self, done: int, updates: int) -> None:
-        now, share = time.monotonic(), 100 * done / updates
+    def on_refit_progress(self, done: int, total: int) -> None:
+        now, share = time.monotonic(), 100 * done / total
         assert self.bar is not None
-        self.watch.bars.update(self.bar, about=f"{self.right} refit {share:.0f} % of {updates:,}")
+        self.watch.bars.update(self.bar, about=f"{self.accuracy} refit {share:.0f} % of {total:,}")
         if now - self.spoke > PAUSE and not self.watch.console.is_terminal:
             self.spoke = now
-            self.say(f"after {self.at:,} of {self.samples:,} samples, {share:.0f} % of a refit's {updates:,} updates")
+            self.on_message(
+                f"after {self.position:,} of {self.samples:,} samples, {share:.0f} % of a refit's {total:,} updates"
+            )
 
-    def say(self, sentence: str) -> None:
-        self.watch.say(f"{self.name}: {sentence}")
+    def on_message(self, text: str) -> None:
+        self.watch.say(f"{self.name}: {text}")

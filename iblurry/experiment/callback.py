@@ -1,35 +1,59 @@
-"""Who watches a run: told when it begins, how far and how good it is, and what there is to remark."""
+"""Callbacks: how a program follows a run."""
 
 from __future__ import annotations
 
-from typing import Protocol
 
+class Callback:
+    """Base class of callbacks; every method does nothing until a subclass overrides it.
 
-class Callback(Protocol):
-    """Whoever wants to know how a run is going; the command line has one that draws bars."""
+    Methods are called in the process that called `run` or `run_all`, also for runs of worker processes. An exception
+    that a method raises stops the run.
 
-    def begin(self, name: str, at: int, samples: int) -> None: ...
-    def move(self, at: int, accuracy: float | None, rate: float) -> None: ...
-    def refit(self, done: int, updates: int) -> None: ...
-    def say(self, sentence: str) -> None: ...
+    >>> class Printer(Callback):
+    ...     def on_progress(self, position, accuracy, lr):
+    ...         print(position, accuracy)
+    """
 
+    def on_run_start(self, name: str, position: int, samples: int) -> None:
+        """A run starts or continues.
 
-class Silent:
-    """Shows nothing; keeps what was said and how far the run is."""
+        Parameters
+        ----------
+        name : str
+            Method and seed.
+        position : int
+            Samples already learned: 0 for a new run.
+        samples : int
+            Samples in the whole stream.
+        """
 
-    def __init__(self) -> None:
-        self.at = 0
-        self.refits = (0, 0)  # updates done and to do, of the refit last heard of
-        self.said: list[str] = []
+    def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
+        """Every 20 samples, every second if samples take longer, and at the last sample.
 
-    def begin(self, name: str, at: int, samples: int) -> None:
-        self.at = at
+        Parameters
+        ----------
+        position : int
+            Samples learned.
+        accuracy : float or None
+            At the latest query, from 0 to 1; None before the first one.
+        lr : float
+            The learning rate now.
+        """
 
-    def move(self, at: int, accuracy: float | None, rate: float) -> None:
-        self.at = at
+    def on_refit_progress(self, done: int, total: int) -> None:
+        """A few times a second while a method refits its network on the memory (gdumb, rm, joint).
 
-    def refit(self, done: int, updates: int) -> None:
-        self.refits = done, updates
+        Parameters
+        ----------
+        done, total : int
+            Updates of this refit made, and to make.
+        """
 
-    def say(self, sentence: str) -> None:
-        self.said.append(sentence)
+    def on_message(self, text: str) -> None:
+        """A remark for the user: a damaged checkpoint was skipped, a lost worker is replaced.
+
+        Parameters
+        ----------
+        text : str
+            A sentence.
+        """

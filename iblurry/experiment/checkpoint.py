@@ -42,7 +42,7 @@ Contents = Mapping[str, tuple[str, list[int], memoryview | bytearray]]  # of ten
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedCheckpoint:
     """The newest checkpoint that can be trusted, its tensors on the CPU."""
 
     at: int
@@ -78,7 +78,7 @@ def load_latest(
     *,
     accept: Callable[[State], str | None] = lambda state: None,
     remedy: str = "Delete the folder to start again.",
-) -> Loaded | None:
+) -> LoadedCheckpoint | None:
     """The newest intact checkpoint for which `accept` gives no reason against it; None if none was ever saved."""
     folder = Path(folder)
     refused: list[tuple[Path, str]] = []
@@ -91,7 +91,7 @@ def load_latest(
         reason = accept(state)
         if reason is None:
             skipped = [f"{bad.name} {why}; the previous good one, {path.name}, is used." for bad, why in refused]
-            return Loaded(at, state, path, skipped)
+            return LoadedCheckpoint(at, state, path, skipped)
         refused.append((path, f"does not fit ({reason})"))
     if refused:
         reasons = "; ".join(f"{path.name} {why}" for path, why in refused)

@@ -1,4 +1,4 @@
-"""A run's checkpoints: when the next is due, what it holds, and the way back to the last good one."""
+"""A run's checkpoints: when the next is due, what it holds, and how a run resumes from the last good one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,20 @@ from iblurry.experiment.journal_writer import JournalWriter
 from iblurry.learner import Learner
 from iblurry.streams.stream import Stream
 
-Moment = tuple[int, int, int]  # samples met, bytes of the journal, updates of the refit under way
+Progress = tuple[int, int, int]  # samples seen, bytes of the journal, updates of the refit under way
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointPolicy:
-    """How often a run is saved; whichever comes first."""
+    """How often a run is saved; whichever comes first.
+
+    Parameters
+    ----------
+    seconds : float
+        Between two checkpoints; 0: after each sample.
+    samples : int, optional
+        Between two checkpoints; None: only the seconds count.
+    """
 
     seconds: float = 30
     samples: int | None = None
@@ -38,7 +46,23 @@ class CheckpointPolicy:
 
 
 class Checkpointer:
-    """A checkpoint holds the learner and remembers the journal, which has all its lines by then."""
+    """Saves and restores a run; a checkpoint holds the learner's state and the journal's length and digest.
+
+    Parameters
+    ----------
+    start : Start
+        The journal's first line, which a new run gets.
+    folder : RunFolder
+        Where checkpoints are kept: the newest and the one before it.
+    stream : Stream
+        Moved to the position of the checkpoint on resume.
+    learner : Learner
+        What is saved.
+    writer : JournalWriter
+        Flushed before each checkpoint.
+    policy : CheckpointPolicy
+        How often to save.
+    """
 
     def __init__(
         self,
@@ -46,86 +70,86 @@ class Checkpointer:
         folder: RunFolder,
         stream: Stream,
         learner: Learner,
-        outbox: JournalWriter,
-        often: CheckpointPolicy,
+        writer: JournalWriter,
+        policy: CheckpointPolicy,
     ) -> None:
         self.start, self.folder, self.stream, self.learner = start, folder, stream, learner
-        self.outbox, self.often = outbox, often
-        self.last: Moment = (0, 0, 0)
+        self.writer, self.policy = writer, policy
+        self.last: Progress = (0, 0, 0)
         self._trusted: set[int] = set()  # checkpoints, by their samples
-        self._when = time.monotonic()
+        self._saved_at = time.monotonic()
 
-    def resume(self, say: Callable[[str], None]) -> None:
-        """Back to the last checkpoint that can be trusted, or to the beginning."""
+    def resume(self, on_message: Callable[[str], None]) -> None:
+        """Go back to the last intact checkpoint that fits the journal, or to the beginning."""
         written = self.folder.journal.read_bytes()
 
-        def fits(state: dict[str, Any]) -> str | None:
+        def accept(state: dict[str, Any]) -> str | None:
             if state["experiment"] != self.start.experiment:
                 return "it belongs to another experiment"
             if state["journal"]["bytes"] > len(written):
                 return "the journal is shorter than it remembers"
-            if state["journal"] != _seal(written[: state["journal"]["bytes"]]):
+            if state["journal"] != _journal_digest(written[: state["journal"]["bytes"]]):
                 return "the journal is not what it remembers"
             return self._miscounts(state["learner"]["counters"]["spent"]["forward"])
 
-        loaded = checkpoint.load_latest(self.folder.path, accept=fits)
+        loaded = checkpoint.load_latest(self.folder.path, accept=accept)
         if loaded is None:
-            self.outbox.journal.truncate(0)
-            self.outbox.put(self.start)
+            self.writer.journal.truncate(0)
+            self.writer.put(self.start)
             return
-        for sentence in loaded.skipped:
-            say(sentence)
+        for text in loaded.skipped:
+            on_message(text)
         self.learner.load_state_dict(loaded.state["learner"])
         self.learner.context.queries.load_state_dict(loaded.state["queries"])
-        self.outbox.journal.truncate(loaded.state["journal"]["bytes"])
+        self.writer.journal.truncate(loaded.state["journal"]["bytes"])
         self.stream.seek(loaded.at)
         self._trusted.add(loaded.at)
-        self.last = self._moment()
+        self.last = self._progress()
 
     def _miscounts(self, counted: dict[str, int]) -> str | None:
-        """Why its counts cannot go on: a part's images were once counted elsewhere; other methods do not mind."""
+        """Why an old checkpoint's counts cannot be continued: images of a part were not counted separately."""
         apart = {part.purpose for part in self.learner.parts.values()} - counted.keys()
         return f"it was saved before {', '.join(sorted(apart))} was counted apart" if apart else None
 
     def is_due(self, now: float) -> bool:
         """By the clock."""
-        return now - self._when > self.often.seconds
+        return now - self._saved_at > self.policy.seconds
 
     def is_due_at(self, at: int) -> bool:
-        """By the samples met."""
-        return self.often.samples is not None and at % self.often.samples == 0
+        """By the samples seen."""
+        return self.policy.samples is not None and at % self.policy.samples == 0
 
     def save(self) -> None:
-        """Unless all is as it was saved last; DivergedError where it is not worth keeping."""
-        self.outbox.flush()
-        self._check_sound()
-        if (moment := self._moment()) != self.last:
-            self.outbox.journal.sync()
-            seal = _seal(self.folder.journal.read_bytes())
+        """Write a checkpoint unless nothing has changed since the last; DivergedError if the network is not finite."""
+        self.writer.flush()
+        self._check_finite()
+        if (progress := self._progress()) != self.last:
+            self.writer.journal.sync()
+            digest = _journal_digest(self.folder.journal.read_bytes())
             state = {
                 "experiment": self.start.experiment,
                 "learner": self.learner.state_dict(),
                 "queries": self.learner.context.queries.state_dict(),
-                "journal": seal,
+                "journal": digest,
             }
             checkpoint.save(self.folder.path, state, at=self.stream.position, trusted=self._trusted)
             self._trusted.add(self.stream.position)
-            self.last = moment
-        self._when = time.monotonic()
+            self.last = progress
+        self._saved_at = time.monotonic()
 
-    def kept(self) -> str:
-        """What is left to go on from, for someone whose run has failed."""
+    def describe_last(self) -> str:
+        """A sentence for the user on what a failed run can continue from."""
         if not self.last[0]:
             return f"Nothing had been saved in {self.folder.path} yet."
         return f"The last good checkpoint, at sample {self.last[0]}, is kept in {self.folder.path}."
 
-    def _moment(self) -> Moment:
-        """How far everything is that a checkpoint holds."""
+    def _progress(self) -> Progress:
+        """How far everything that a checkpoint holds has come."""
         refit = self.learner.refitter.trainer
         return self.stream.position, self.folder.journal.stat().st_size, refit.context.updates if refit else 0
 
-    def _check_sound(self) -> None:
-        """The loss is that of the last update before its step, so a good loss alone does not mean a good network."""
+    def _check_finite(self) -> None:
+        """Look at the weights too: a finite loss was computed before the last update changed them."""
         self.learner.check()
         for name, values in self.learner.context.network.state_dict().items():
             if not values.isfinite().all():
@@ -135,6 +159,6 @@ class Checkpointer:
                 )
 
 
-def _seal(journal: bytes) -> dict[str, Any]:
-    """What a checkpoint remembers of the journal."""
+def _journal_digest(journal: bytes) -> dict[str, Any]:
+    """What a checkpoint records of the journal: its length and SHA-256."""
     return {"bytes": len(journal), "sha256": hashlib.sha256(journal).hexdigest()}

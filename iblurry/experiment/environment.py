@@ -1,4 +1,4 @@
-"""Where a run happens: versions, machine, threads. Not part of the experiment, but part of its last bits."""
+"""What a run is run on: versions, machine, threads. Not part of the experiment, but it decides the last bits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,20 +16,30 @@ from iblurry.engine.eager import Eager, Precision
 from iblurry.streams.stream import Stream
 from iblurry.version import __version__
 
-LAST_BITS = ("torch", "numpy", "machine", "device", "precision")  # another one of these may round otherwise
+LAST_BITS = ("torch", "numpy", "machine", "device", "precision")  # a change of any of these may change the rounding
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """What a run is run on; none of it is part of the experiment."""
+    """What a run is run on; none of it is part of the experiment.
 
-    threads: int | None = None  # torch's; None: as many as it has. A run that goes on keeps the number it began with
+    Parameters
+    ----------
+    threads : int, optional
+        Torch threads; None: as many as torch has. A run that is continued keeps the number it began with.
+    device : str
+        "cpu", "cuda" or one of several GPUs, as "cuda:1".
+    precision : {"float32", "bfloat16"}, optional
+        Of convolutions and products; None: float32 on a CPU, bfloat16 on a GPU.
+    """
+
+    threads: int | None = None
     device: str = "cpu"
-    precision: Precision | None = None  # of convolutions and products; None: float32 on a CPU, bfloat16 on a GPU
+    precision: Precision | None = None
 
 
 def environment(stream: Stream, *, threads: int, engine: Eager) -> dict[str, Any]:
-    """What to write beside a run."""
+    """The content of environment.json, but for the seconds."""
     device = engine.device
     order = stream.order
     ends = np.array(order.ends, dtype="<i8").tobytes()
@@ -50,20 +58,9 @@ def environment(stream: Stream, *, threads: int, engine: Eager) -> dict[str, Any
 
 
 def describe_changes(before: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """A sentence on what changed since the run was begun elsewhere, or None."""
+    """A sentence on what has changed since the run was begun and may change its last bits, or None."""
     changed = [name for name in LAST_BITS if before.get(name, now[name]) != now[name]]
     if not changed:
         return None
     what = ", ".join(f"{name} {before[name]} (now {now[name]})" for name in changed)
     return f"The run was begun with {what}: its last bits may differ from those of a run in one place."
-
-
-@contextmanager
-def thread_count(threads: int) -> Iterator[None]:
-    """So many torch threads inside: their number changes the last bits of a sum."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -1,4 +1,4 @@
-"""The examiner: asks a learner about the test images of the classes met so far and counts right answers per class."""
+"""The evaluator: asks a learner about the test images of the classes met so far and counts right answers per class."""
 
 from __future__ import annotations
 
@@ -13,17 +13,28 @@ from torch import Tensor
 from iblurry.data.dataset import Dataset
 from iblurry.data.images import eager_bytes
 from iblurry.data.prefetch import Decoders, batches
-from iblurry.experiment.answer import Answer
+from iblurry.engine.eager import AsyncRead
+from iblurry.errors import DivergedError
 from iblurry.learner import Learner
 
-PIECE = 512  # images that go to the device together
+CHUNK = 512  # images that go to the device together
+Counts = tuple[tuple[int, ...], tuple[int, ...]]  # right answers and test images, class by class
 
 
 class Evaluator:
     """Keeps the test images in the order their classes were met, so that a query is one pass.
 
-    Test images of more than `budget` bytes (twice $IBLURRY_EAGER_BYTES: 8 GiB, in which ImageNet's fit) are not kept,
-    but read anew for each query. `decoders` read those that stay on the disk.
+    Parameters
+    ----------
+    dataset : Dataset
+        Whose test images are asked about.
+    device : torch.device
+        Where they are kept, and where the learner is.
+    decoders : Decoders, optional
+        Read images that stay on the disk.
+    budget : int, optional
+        Test images of more than so many bytes are not kept on the device but read for each query; None: twice
+        $IBLURRY_EAGER_BYTES, by default 8 GiB, in which those of ImageNet fit.
     """
 
     def __init__(
@@ -31,41 +42,76 @@ class Evaluator:
     ) -> None:
         self.dataset, self.device, self.decoders = dataset, device, decoders
         count, size = len(dataset.test), math.prod(dataset.shape)
-        self.kept = count * size <= (2 * eager_bytes() if budget is None else budget)
-        room = count if self.kept else 0
-        self._images = torch.empty(room, *dataset.shape, dtype=torch.uint8, device=device)  # in the order of _asked
-        self._asked = np.empty(0, dtype=np.int64)  # (questions,) rows of the test images
-        self._rows = torch.empty(0, dtype=torch.int64, device=device)  # (questions,) the right answers
-        self._totals: list[int] = []  # questions of each class met
+        self.is_kept = count * size <= (2 * eager_bytes() if budget is None else budget)
+        room = count if self.is_kept else 0
+        self._images = torch.empty(room, *dataset.shape, dtype=torch.uint8, device=device)  # in the order of _indices
+        self._indices = np.empty(0, dtype=np.int64)  # (asked,) of test images of the classes met
+        self._targets = torch.empty(0, dtype=torch.int64, device=device)  # (asked,) rows of the head
+        self._totals: list[int] = []  # test images of each class met
 
-    def ask(self, learner: Learner) -> Answer:
-        """Right answers and questions of each class met, in the order they were met; nobody waits for them here."""
+    def ask(self, learner: Learner) -> PendingAnswer:
+        """Query the learner about all classes it has met; on a GPU this does not wait for the answer."""
         for label in learner.labels[len(self._totals) :]:
-            self._meet(str(label))
-        chosen, sound = [self._rows[:0]], [torch.ones((), dtype=torch.bool, device=self.device)]  # if nothing is asked
-        for pixels in self._questions():
+            self._add_class(str(label))
+        chosen, finite = [self._targets[:0]], [torch.ones((), dtype=torch.bool, device=self.device)]  # if none is asked
+        for pixels in self._batches():
             logits = learner.logits(pixels)[:, : len(self._totals)]
             chosen.append(logits.argmax(1))
-            sound.append(logits.isfinite().all())
-        right = (torch.cat(chosen) == self._rows).long()
-        correct = torch.zeros(len(self._totals), dtype=torch.int64, device=self.device).index_add_(0, self._rows, right)
-        told = torch.cat([correct, torch.stack(sound).all().long()[None]])
-        return Answer(told, tuple(self._totals), at=learner.context.seen, rate=learner.method.schedule.lr)
+            finite.append(logits.isfinite().all())
+        right = (torch.cat(chosen) == self._targets).long()
+        correct = torch.zeros(len(self._totals), dtype=torch.int64, device=self.device)
+        correct.index_add_(0, self._targets, right)
+        values = torch.cat([correct, torch.stack(finite).all().long()[None]])
+        return PendingAnswer(values, tuple(self._totals), at=learner.context.seen, lr=learner.method.schedule.lr)
 
-    def _questions(self) -> Iterator[Tensor]:
-        return iter([self._images[: len(self._asked)]]) if self.kept else self._read(self._asked)
+    def _batches(self) -> Iterator[Tensor]:
+        return iter([self._images[: len(self._indices)]]) if self.is_kept else self._read(self._indices)
 
-    def _meet(self, label: str) -> None:
-        mine = np.flatnonzero(self.dataset.test.labels == self.dataset.classes.index(label))
-        if self.kept:
-            at = len(self._asked)
-            for pixels in self._read(mine):
-                self._images[at : at + len(pixels)] = pixels
-                at += len(pixels)
-        row = torch.full((len(mine),), len(self._totals), dtype=torch.int64, device=self.device)
-        self._asked, self._rows = np.concatenate([self._asked, mine]), torch.cat([self._rows, row])
-        self._totals.append(len(mine))
+    def _add_class(self, label: str) -> None:
+        indices = np.flatnonzero(self.dataset.test.labels == self.dataset.classes.index(label))
+        if self.is_kept:
+            start = len(self._indices)
+            for pixels in self._read(indices):
+                self._images[start : start + len(pixels)] = pixels
+                start += len(pixels)
+        row = torch.full((len(indices),), len(self._totals), dtype=torch.int64, device=self.device)
+        self._indices, self._targets = np.concatenate([self._indices, indices]), torch.cat([self._targets, row])
+        self._totals.append(len(indices))
 
-    def _read(self, rows: NDArray[np.int64]) -> Iterator[Tensor]:
-        for pixels in batches(self.dataset.test.images, rows, PIECE, self.decoders):
+    def _read(self, indices: NDArray[np.int64]) -> Iterator[Tensor]:
+        for pixels in batches(self.dataset.test.images, indices, CHUNK, self.decoders):
             yield torch.from_numpy(pixels).to(self.device)
+
+
+class PendingAnswer:
+    """Right answers per class, counted on the device and read by the host once they are there.
+
+    Parameters
+    ----------
+    values : Tensor
+        (classes + 1,) int64: right answers of each class, then 1 if all logits were finite.
+    totals : tuple of int
+        Test images of each class.
+    at : int
+        Samples seen, for the error message.
+    lr : float
+        Learning rate, for the error message.
+    """
+
+    def __init__(self, values: Tensor, totals: tuple[int, ...], *, at: int, lr: float) -> None:
+        self.totals, self.at, self.lr = totals, at, lr
+        self._values = AsyncRead(values)
+
+    def ready(self) -> bool:
+        """Whether `counts` would return at once."""
+        return self._values.ready()
+
+    def counts(self) -> Counts:
+        """Wait for the counts; DivergedError if a logit was not finite."""
+        *correct, is_finite = self._values.tolist()
+        if not is_finite:
+            raise DivergedError(
+                f"The network's answers are no numbers any more at sample {self.at}; a lower learning rate "
+                f"(schedule.initial_lr, now {self.lr:.3g}) usually helps."
+            )
+        return tuple(correct), self.totals

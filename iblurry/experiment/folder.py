@@ -17,24 +17,30 @@ if TYPE_CHECKING:
     from iblurry.experiment.experiment import Experiment
 
 FORMAT = 2  # of the files in a run's folder
-PATIENCE = 3.0  # seconds to wait for another process to leave: a killed program's workers need a moment to notice
+LOCK_TIMEOUT = 3.0  # seconds to wait for another process to leave: a killed program's workers need a moment to notice
 REMEDY = "Choose another --out, or delete that folder to start again."
 
 
 class RunFolder:
-    """experiment.json, environment.json, journal.jsonl, checkpoint-*.safetensors and, at the end, summary.json."""
+    """The files of a run: experiment.json, environment.json, journal.jsonl, checkpoint-*.safetensors, summary.json.
+
+    Parameters
+    ----------
+    path : Path or str
+        The folder; it is created when the run starts.
+    """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
 
     @property
     def journal(self) -> Path:
-        """Packed only in results that were collected."""
+        """The journal's path; compressed only in collected results."""
         plain, packed = self.path / "journal.jsonl", self.path / "journal.jsonl.gz"
         return packed if packed.exists() and not plain.exists() else plain
 
     def summary(self) -> dict[str, Any] | None:
-        """What the finished run amounted to; None while it is not finished."""
+        """The content of summary.json; None while the run is not finished."""
         return self._read("summary.json")
 
     def environment(self) -> dict[str, Any] | None:
@@ -42,7 +48,7 @@ class RunFolder:
         return self._read("environment.json")
 
     def about(self) -> dict[str, Any]:
-        """What experiment.json says, for who wants to read it without torch."""
+        """The content of experiment.json; needs no torch."""
         about = self._read("experiment.json")
         if about is None:
             raise FolderError(f"{self.path} is no run's folder: it has no experiment.json. Name a folder inside --out.")
@@ -52,7 +58,7 @@ class RunFolder:
         return about
 
     def experiment(self) -> Experiment:
-        """What was run here."""
+        """The experiment that is run here."""
         from iblurry.experiment.experiment import Experiment
 
         about = self.about()
@@ -62,11 +68,11 @@ class RunFolder:
             raise DataError(f"{self.path / 'experiment.json'} holds no experiment that can be read: {error}") from error
 
     def write(self, name: str, content: dict[str, Any]) -> None:
-        """One JSON file, whole or not at all."""
+        """Write a JSON file atomically."""
         write_file(self.path / name, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
     def claim(self, experiment: Experiment) -> None:
-        """Makes the folder this experiment's, or finds that it is; raises FolderError where it is someone else's."""
+        """Write experiment.json, or check that it is there already; FolderError if it is another experiment's."""
         from iblurry.experiment.experiment import canonical
 
         about = self._read("experiment.json")
@@ -87,9 +93,9 @@ class RunFolder:
             )
 
     @contextmanager
-    def held(self, patience: float | None = None) -> Iterator[None]:
-        """Nobody else runs in this folder meanwhile; the system lets go of the lock when the process ends, however."""
-        usual = PATIENCE if patience is None else patience
+    def locked(self, timeout: float | None = None) -> Iterator[None]:
+        """Keep other processes out of this folder; BusyError if one is still there after `timeout` seconds."""
+        usual = LOCK_TIMEOUT if timeout is None else timeout
         with locked(self.path / "lock", timeout=usual, remedy="choose another --out"):
             yield
 

@@ -1,4 +1,4 @@
-"""One run on its way: sample by sample through the stream, with queries, records and checkpoints where they are due."""
+"""The loop of one run: learns the stream sample by sample, with queries, records and checkpoints where they are due."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from iblurry.errors import DivergedError, FolderError
 from iblurry.experiment.budget import Holding, spent
 from iblurry.experiment.callback import Callback
 from iblurry.experiment.checkpointer import Checkpointer, CheckpointPolicy
+from iblurry.experiment.device_images import device_images
 from iblurry.experiment.environment import Hardware, describe_changes, environment
 from iblurry.experiment.evaluator import Evaluator
 from iblurry.experiment.experiment import Experiment
@@ -24,12 +25,11 @@ from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Journal, NewClass, Query, Record, Spent, Start, TaskEnd, read
 from iblurry.experiment.journal_writer import JournalWriter, PendingQuery
 from iblurry.experiment.metrics import metrics
-from iblurry.experiment.resident import resident
 from iblurry.network.flops import flops
 from iblurry.streams.stream import Stream, StreamItem
 
-HELD = 10  # queries between two looks at what the memory holds
-GLANCE = 20  # samples between two looks at the loss and the progress bar; a second at most
+HELD_EVERY = 10  # queries between two records of what the memory holds
+PROGRESS_EVERY = 20  # samples between two checks of the loss and calls of on_progress; at most a second
 
 
 @contextmanager
@@ -37,216 +37,231 @@ def open_run(
     experiment: Experiment,
     out: Path,
     *,
-    data: Callable[[], Dataset],
-    watcher: Callback,
-    often: CheckpointPolicy,
-    where: Hardware,
+    load: Callable[[str], Dataset],
+    callback: Callback,
+    checkpoints: CheckpointPolicy,
+    hardware: Hardware,
     decoders: int | None = None,
-    patience: float | None = None,
+    timeout: float | None = None,
 ) -> Iterator[RunLoop | None]:
-    """The run in its folder, which is nobody else's meanwhile; None where it is finished and needs no `data`.
+    """Lock a run's folder and give its loop; None if the run is finished.
 
-    `decoders` is how many processes decode pictures ahead; None: the usual number. `patience`: seconds to wait for
-    another process to leave the folder; None: the usual.
+    Parameters
+    ----------
+    experiment : Experiment
+        What to run; its folder is `out`/`experiment.name`.
+    out : Path
+        Folder of the run folders.
+    load : callable
+        Loads the data set of this name; not called for a finished run.
+    callback : Callback
+        Follows the run.
+    checkpoints : CheckpointPolicy
+        How often the run is saved.
+    hardware : Hardware
+        Device, precision and threads.
+    decoders : int, optional
+        Processes that decode pictures ahead; None: the usual number.
+    timeout : float, optional
+        Seconds to wait for another process to leave the folder; None: the usual number.
     """
     folder = RunFolder(out / experiment.name)
-    # First of all: a device that is not there is refused before anything is written. What is finished needs none.
-    chosen = make_engine(where.device, where.precision) if folder.summary() is None else None
-    with folder.held(patience):
+    # Before anything is written, so that a missing device leaves no folder; a finished run needs no device.
+    chosen = make_engine(hardware.device, hardware.precision) if folder.summary() is None else None
+    with folder.locked(timeout):
         folder.claim(experiment)
         if chosen is None or folder.summary() is not None:
             yield None
         else:
-            yield RunLoop(experiment, folder, data(), watcher, often, chosen, where.threads, decoders)
+            dataset = load(experiment.dataset)
+            yield RunLoop(experiment, folder, dataset, callback, checkpoints, chosen, hardware.threads, decoders)
 
 
 class RunLoop:
-    """`steps` is the way; all of it wants this run's threads, and its engine's lane around it."""
+    """One run; `steps` must be advanced with this run's `threads` set and inside its engine's CUDA stream."""
 
     def __init__(
         self,
         experiment: Experiment,
         folder: RunFolder,
         dataset: Dataset,
-        watcher: Callback,
-        often: CheckpointPolicy,
+        callback: Callback,
+        checkpoints: CheckpointPolicy,
         engine: Eager,
         threads: int | None,
         decoders: int | None,
     ) -> None:
-        self.experiment, self.folder, self.dataset, self.watcher = experiment, folder, dataset, watcher
-        self.often, self.engine = often, engine
+        self.experiment, self.folder, self.dataset, self.callback = experiment, folder, dataset, callback
+        self.checkpoints, self.engine = checkpoints, engine
         self.stream = Stream(dataset, experiment.order(dataset), workers=decoders)
-        self.before = folder.environment() or {}
-        self.threads: int = self.before.get("threads", threads or torch.get_num_threads())
-        self.done: dict[type[Record], int] = {Query: 0, Spent: 0}  # the sample after which each was put down last
+        self.old_environment = folder.environment() or {}
+        self.threads: int = self.old_environment.get("threads", threads or torch.get_num_threads())
+        self.recorded: dict[type[Record], int] = {Query: 0, Spent: 0}  # samples seen at the last one of each kind
+        self.is_finished = False
 
     @property
-    def remote(self) -> bool:
-        """Whether the host has to wait to see a tensor's value, so that it looks as seldom as it can."""
+    def has_remote_tensors(self) -> bool:
+        """Whether reading a tensor makes the host wait for the device, so that it is done rarely."""
         return self.engine.device.type != "cpu"
 
-    def steps(self, stops: Callable[[], bool]) -> Generator[int, None, None]:
-        """Gives way after each sample, of which it yields the number; ends with the stream, or saved once `stops()`.
+    def steps(self, should_stop: Callable[[], bool]) -> Generator[int, None, None]:
+        """Yield the position after each sample; end with the stream, or saved once `should_stop()` is true.
 
-        Closed in between it ends as if it had been killed there: with its last checkpoint.
+        Closed before its end, the run is as if it had been killed: it keeps its last checkpoint.
         """
-        self.stops = stops
+        self.should_stop = should_stop
         with closing(self.stream):
-            self._set_out()
+            self._build()
             with Journal(self.folder.journal) as journal:
-                self.outbox = JournalWriter(journal)
-                self.saving = self._saving()
-                self.saving.resume(self.watcher.say)
-                self._recall()
-                self.watcher.begin(self._title(), self.stream.position, len(self.stream))
+                self.writer = JournalWriter(journal)
+                self.checkpointer = self._checkpointer()
+                self.checkpointer.resume(self.callback.on_message)
+                self._read_recorded()
+                title = f"{self.experiment.method.name} seed {self.experiment.seed}"
+                self.callback.on_run_start(title, self.stream.position, len(self.stream))
                 try:
-                    finished = yield from self._walk()
+                    is_complete = yield from self._learn_stream()
                     self._save()
                 except _StoppedInRefit:
-                    finished = False
+                    is_complete = False
                 except DivergedError as error:
-                    raise DivergedError(f"{error} {self.saving.kept()}") from None
-            if finished:
-                self._finish()
+                    raise DivergedError(f"{error} {self.checkpointer.describe_last()}") from None
+            if is_complete:
+                self._write_summary()
+                self.is_finished = True
 
-    def _set_out(self) -> None:
+    def _build(self) -> None:
+        device = self.engine.device
         self.learner = self.experiment.learner(self.dataset, self.engine)
-        self.learner.on_refit = self._refitting
-        self.evaluator = Evaluator(self.dataset, self.engine.device, decoders=self.stream.decoders)
-        self.images = resident(self.dataset, self.engine.device) if self.remote else None  # None: those of the stream
-        self.about = environment(self.stream, threads=self.threads, engine=self.engine)
-        self._check_same()
-        self.seconds, self.clock = float(self.before.get("seconds", 0.0)), time.monotonic()
-        self.folder.write("environment.json", self.about | {"seconds": self.seconds})
+        self.learner.on_refit = self._on_refit_update
+        self.evaluator = Evaluator(self.dataset, device, decoders=self.stream.decoders)
+        self.images = device_images(self.dataset, device) if self.has_remote_tensors else None  # None: the stream's
+        self.environment = environment(self.stream, threads=self.threads, engine=self.engine)
+        self._check_same_data()
+        self.earlier_seconds, self.start_time = float(self.old_environment.get("seconds", 0.0)), time.monotonic()
+        self.folder.write("environment.json", self.environment | {"seconds": self.earlier_seconds})
 
-    def _check_same(self) -> None:
+    def _check_same_data(self) -> None:
         for name, what in (("data", "data set"), ("order", "order of the samples")):
-            if self.before.get(name, self.about[name]) != self.about[name]:
+            if self.old_environment.get(name, self.environment[name]) != self.environment[name]:
                 raise FolderError(
                     f"The {what} of {self.experiment.dataset!r} is not what {self.folder.path} was begun with; "
                     "put the old files back, or choose another --out."
                 )
-        if (sentence := describe_changes(self.before, self.about)) is not None:
-            self.watcher.say(sentence)
+        if (text := describe_changes(self.old_environment, self.environment)) is not None:
+            self.callback.on_message(text)
 
-    def _saving(self) -> Checkpointer:
+    def _checkpointer(self) -> Checkpointer:
         ends = tuple(self.stream.order.ends)
         start = Start(self.experiment.digest, len(self.stream), ends, self.experiment.query_every)
-        return Checkpointer(start, self.folder, self.stream, self.learner, self.outbox, self.often)
+        return Checkpointer(start, self.folder, self.stream, self.learner, self.writer, self.checkpoints)
 
-    def _recall(self) -> None:
+    def _read_recorded(self) -> None:
         for record in read(self.folder.journal):
             if isinstance(record, Query | Spent):
-                self.done[type(record)] = record.at
+                self.recorded[type(record)] = record.at
 
-    def _walk(self) -> Generator[int, None, bool]:
-        """StreamItem by sample; False where someone asked to stop before the end."""
-        self.looked = self.checked = time.monotonic()
+    def _learn_stream(self) -> Generator[int, None, bool]:
+        """Sample by sample; False if a stop was requested before the end."""
+        self.reported_at = self.checked_at = time.monotonic()
         if self.stream.position:
-            self._answer(self.stream.last)  # a checkpoint inside a refit lies before the answers it is made for
+            self._evaluate(self.stream.last)  # a checkpoint inside a refit comes before the query it is for
         for sample in self.stream:
-            self._meet(sample)
-            self._answer(sample)
-            at, now = self.stream.position, time.monotonic()
-            if at % GLANCE == 0 or at == len(self.stream) or now - self.looked > 1:
-                self._look(at, now)
-            yield at
-            if self.stops():
-                return at == len(self.stream)
-            if self.saving.is_due(now) or self.saving.is_due_at(at):
+            self._observe(sample)
+            self._evaluate(sample)
+            position, now = self.stream.position, time.monotonic()
+            is_last = position == len(self.stream)
+            if position % PROGRESS_EVERY == 0 or is_last or now - self.reported_at > 1:
+                self._report_progress(now, is_last=is_last)
+            yield position
+            if self.should_stop():
+                return is_last
+            if self.checkpointer.is_due(now) or self.checkpointer.is_due_at(position):
                 self._save()
         return True
 
-    def _meet(self, sample: StreamItem) -> None:
+    def _observe(self, sample: StreamItem) -> None:
         known = len(self.learner.labels)
         image = sample.image if self.images is None else self.images[sample.index]
         self.learner.observe(image, sample.label)
         if len(self.learner.labels) > known:
-            self.outbox.put(NewClass(self.stream.position, sample.label))
+            self.writer.put(NewClass(self.stream.position, sample.label))
 
-    def _answer(self, sample: StreamItem) -> None:
-        """Everything that follows a sample, in the order the journal has it; what was done already is not repeated."""
-        learner, at = self.learner, self.stream.position
-        waits = learner.method.readout.only_at_end
-        if at % self.experiment.query_every == 0 and self.done[Query] < at and not waits:
+    def _evaluate(self, sample: StreamItem) -> None:
+        """Queries and records due after a sample, in the journal's order; those recorded already are left out."""
+        learner, position = self.learner, self.stream.position
+        only_at_end = learner.method.readout.only_at_end
+        if position % self.experiment.query_every == 0 and self.recorded[Query] < position and not only_at_end:
             self._query(Query, sample.task)
-            if at % (HELD * self.experiment.query_every) == 0 and not sample.last_of_task:
-                self.outbox.put(Holding(learner))
-        if sample.last_of_task and self.done[Spent] < at:
+            if position % (HELD_EVERY * self.experiment.query_every) == 0 and not sample.last_of_task:
+                self.writer.put(Holding(learner))
+        if sample.last_of_task and self.recorded[Spent] < position:
             if learner.context.tasks == sample.task:
                 learner.end_task()
-            if not waits or at == len(self.stream):
+            if not only_at_end or position == len(self.stream):
                 self._query(TaskEnd, sample.task)
-            self._account()
-
-    def _account(self) -> None:
-        """The last lines of a task."""
-        image = flops(self.experiment.network, self.dataset.shape, len(self.dataset.classes))
-        self.outbox.put(Holding(self.learner))
-        self.outbox.put(spent(self.learner, image))
-        self.done[Spent] = self.stream.position
+            image_flops = flops(self.experiment.network, self.dataset.shape, len(self.dataset.classes))
+            self.writer.put(Holding(learner))
+            self.writer.put(spent(learner, image_flops))
+            self.recorded[Spent] = position
 
     def _query(self, kind: type[Query | TaskEnd], task: int) -> None:
-        if not self.remote:
-            self.learner.check()  # a broken network's answers are not worth a line; they say so themselves elsewhere
-        at, answer = self.stream.position, self.evaluator.ask(self.learner)
-        rate = float(self.learner.method.schedule.lr)
-        self.done[kind] = at
-        self.outbox.put(PendingQuery(kind, at, task, answer, rate, self.learner.context.updates))
+        if not self.has_remote_tensors:
+            self.learner.check()  # a diverged network's answers are not recorded; PendingAnswer checks on a GPU
+        position, answer = self.stream.position, self.evaluator.ask(self.learner)
+        lr = float(self.learner.method.schedule.lr)
+        self.recorded[kind] = position
+        self.writer.put(PendingQuery(kind, position, task, answer, lr, self.learner.context.updates))
 
-    def _look(self, at: int, now: float) -> None:
-        self._check(now)
-        self.outbox.write()
-        if at == len(self.stream):
-            self.outbox.flush()  # whoever watches is told the last accuracy
-        self.watcher.move(at, self.outbox.accuracy, self.learner.trainer.lr)
-        self.looked = now
+    def _report_progress(self, now: float, *, is_last: bool) -> None:
+        self._check_loss(now)
+        self.writer.write()
+        if is_last:
+            self.writer.flush()  # so that the callback gets the last accuracy
+        self.callback.on_progress(self.stream.position, self.writer.accuracy, self.learner.trainer.lr)
+        self.reported_at = now
 
-    def _refitting(self, done: int, updates: int) -> None:
-        """Between two updates of a refit: time to look, to save, or to stop."""
+    def _on_refit_update(self, done: int, total: int) -> None:
+        """Between two updates of a refit: report, save or stop."""
         now = time.monotonic()
-        if (stops := self.stops()) or self.saving.is_due(now):
+        if (should_stop := self.should_stop()) or self.checkpointer.is_due(now):
             self._save()
-            if stops:
+            if should_stop:
                 raise _StoppedInRefit
-        if now - self.looked > 0.2 or done == updates:
-            self._check(now)
-            self.watcher.refit(done, updates)
-            self.looked = now
+        if now - self.reported_at > 0.2 or done == total:
+            self._check_loss(now)
+            self.callback.on_refit_progress(done, total)
+            self.reported_at = now
 
-    def _check(self, now: float) -> None:
-        """Whether the loss is a number; where that has to be waited for, once a second will do."""
-        if not self.remote or now - self.checked > 1:
-            self.outbox.flush()  # in the same wait; what went wrong first is said
+    def _check_loss(self, now: float) -> None:
+        """Raise DivergedError if the loss is not finite; on a GPU, where reading it waits, once a second."""
+        if not self.has_remote_tensors or now - self.checked_at > 1:
+            self.writer.flush()  # waits anyway, and an answer that diverged earlier is reported first
             self.learner.check()
-            self.checked = now
+            self.checked_at = now
 
     def _save(self) -> None:
-        self.saving.save()
-        self.folder.write("environment.json", self.about | {"seconds": self._seconds()})
+        self.checkpointer.save()
+        self.folder.write("environment.json", self.environment | {"seconds": self._seconds()})
 
-    def _finish(self) -> None:
+    def _write_summary(self) -> None:
         seconds = self._seconds()
         records = read(self.folder.journal)
         numbers = asdict(metrics(records))
         compute = asdict(next(record for record in reversed(records) if isinstance(record, Spent)))
         del compute["at"]
-        pace = {"seconds": seconds, "samples_per_second": numbers["samples"] / seconds}
+        speed = {"seconds": seconds, "samples_per_second": numbers["samples"] / seconds}
         about = {
             "method": self.experiment.method.name,
             "dataset": self.experiment.dataset,
             "seed": self.experiment.seed,
         }
-        self.folder.write("summary.json", about | numbers | pace | {"compute": compute})
+        self.folder.write("summary.json", about | numbers | speed | {"compute": compute})
 
     def _seconds(self) -> float:
-        """Spent on this run, earlier sittings and the turns of runs beside it included."""
-        return self.seconds + time.monotonic() - self.clock
-
-    def _title(self) -> str:
-        return f"{self.experiment.method.name} seed {self.experiment.seed}"
+        """Spent on this run, including earlier calls and the turns of other runs in the pack."""
+        return self.earlier_seconds + time.monotonic() - self.start_time
 
 
-class _StoppedInRefit(Exception):  # noqa: N818  no error: someone asked, and all is saved
-    """Unwinds a refit that is to be continued another time."""
+class _StoppedInRefit(Exception):  # noqa: N818  no error: a stop was requested, and all is saved
+    """Leaves a refit that will be continued."""

@@ -1,100 +1,133 @@
-"""The desk of a parent: which runs wait, who works at which, and what becomes of one whose worker is lost."""
+"""The job queue: which runs wait, which worker has which, and what happens to a run whose worker is lost."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable
 
 from iblurry.errors import IblurryError, StoppedError
+from iblurry.experiment.callback import Callback
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
-from iblurry.launch.task import Task
+from iblurry.launch.messages import (
+    Job,
+    JobBusy,
+    JobEnded,
+    JobFailed,
+    JobMessage,
+    JobStopped,
+    NoJob,
+    RefitProgress,
+    RunProgress,
+    RunRemark,
+    RunStarted,
+)
 
-Given = tuple[int, Experiment, Hardware]  # a run and its number at the desk
-LATER = "later"  # the answer to who asks for a run while there is none, but one may come back
-TRIES = 4  # of a run whose workers are lost, and of workers lost without one
-AWAY = 1.0  # seconds until a run that another program has in hand is tried again
+TRIES = 4  # of a run whose workers are lost, and of workers lost before they had a run
+RETRY_BUSY = 1.0  # seconds until a run in another program's hands is tried again
 
 
-class Desk:
-    """Workers are known by anything that can be a key; runs by their number.
+class JobQueue:
+    """Hands out jobs to workers, which may be any keys, and passes on what they report to the callbacks.
 
-    `tolerant`: a run that fails or is lost does not stop the others. A lost one is handed out again and goes on from
-    its checkpoint; one that another program has in hand is tried again until it is free or finished.
+    Parameters
+    ----------
+    tolerant : bool
+        False: the first run that fails ends all. True: the others go on; a run whose worker is lost is handed out
+        again, up to `TRIES` times, and one in another program's hands is tried again until it is free or finished.
     """
 
-    def __init__(self, tasks: Sequence[Task], *, tolerant: bool = False) -> None:
-        self.tasks, self.tolerant = tasks, tolerant
-        self.waiting = deque(range(len(tasks)))
-        self.away: list[tuple[float, int]] = []  # in another program's hands: when to try again
-        self.at_work: dict[Hashable, set[int]] = {}
-        self.losses: Counter[int | None] = Counter()
-        self.failures: dict[int, IblurryError] = {}  # of a tolerant desk
-        self.failed: IblurryError | None = None  # of another: the first
-        self.lost: list[str] = []  # sentences
+    def __init__(self, *, tolerant: bool = False) -> None:
+        self.tolerant, self.is_closed = tolerant, False
+        self.jobs: list[Job] = []
+        self.callbacks: list[Callback] = []
+        self.waiting: deque[int] = deque()  # numbers of jobs
+        self.busy: list[tuple[float, int]] = []  # when to try again, and which
+        self.running: dict[Hashable, set[int]] = {}  # by worker
+        self.losses: Counter[int | None] = Counter()  # of workers by job; None: it had none
+        self.failures: dict[str, IblurryError] = {}  # of a tolerant queue, by the experiment's name
+        self.error: IblurryError | None = None  # what ends all
+        self.lost: list[str] = []  # of a queue that is not tolerant: sentences
+
+    def add(self, experiment: Experiment, hardware: Hardware, callback: Callback) -> None:
+        """Append a job."""
+        self.waiting.append(len(self.jobs))
+        self.jobs.append(Job(len(self.jobs), experiment, hardware))
+        self.callbacks.append(callback)
+
+    def close(self) -> None:
+        """Hand out nothing more."""
+        self.is_closed = True
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is left to hand out, now or later."""
-        return not self.waiting and not (self.tolerant and (self.away or any(self.at_work.values())))
+        may_return = self.tolerant and (self.busy or any(self.running.values()))
+        return self.is_closed or not (self.waiting or may_return)
 
-    def clear(self) -> None:
-        """Nothing more is handed out."""
-        self.waiting.clear()
-        self.away.clear()
-
-    def take(self, worker: Hashable) -> Given | str | None:
-        """The next run for this worker, or LATER, or None when there will be none."""
+    def ready(self) -> int:
+        """How many jobs could be handed out now."""
         now = time.monotonic()
-        self.waiting.extend(number for when, number in self.away if when <= now)
-        self.away = [one for one in self.away if one[0] > now]
-        if not self.waiting:
-            return None if self.is_over else LATER
-        number = self.waiting.popleft()
-        self.at_work.setdefault(worker, set()).add(number)
-        return number, self.tasks[number].experiment, self.tasks[number].where
+        self.waiting.extend(job for when, job in self.busy if when <= now)
+        self.busy = [(when, job) for when, job in self.busy if when > now]
+        return 0 if self.is_closed else len(self.waiting)
 
-    def hear(self, worker: Hashable, verb: str, number: int, words: Sequence[Any]) -> None:
-        """What a worker says of a run: that it is done, fails, or is busy elsewhere; or what a watcher is told."""
-        if verb == "done":
-            self.at_work[worker].discard(number)
-        elif verb == "fail":
-            self.at_work[worker].discard(number)
-            self._fail(number, words[0])
-        elif verb == "busy":
-            self.at_work[worker].discard(number)
-            if all(number != one for _, one in self.away):
-                self.away.append((time.monotonic() + AWAY, number))
-        else:
-            getattr(self.tasks[number].watcher, verb)(*words)
+    def take(self, worker: Hashable = None) -> Job | NoJob:
+        """The next job for this worker."""
+        if not self.ready():
+            return NoJob(self.is_over)
+        job = self.jobs[self.waiting.popleft()]
+        self.running.setdefault(worker, set()).add(job.number)
+        return job
 
-    def bury(self, worker: Hashable, how: str) -> None:
-        """A worker is gone; `how` is empty where it left by itself."""
-        numbers: list[int | None] = [*sorted(self.at_work.pop(worker, ()))]
+    def report(self, message: JobMessage, worker: Hashable = None) -> None:
+        """Take in what this worker says about a job."""
+        callback = self.callbacks[message.job]
+        if isinstance(message, JobEnded):
+            self.running[worker].discard(message.job)
+        match message:
+            case RunStarted(_, name, position, samples):
+                callback.on_run_start(name, position, samples)
+            case RunProgress(_, position, accuracy, lr):
+                callback.on_progress(position, accuracy, lr)
+            case RefitProgress(_, done, total):
+                callback.on_refit_progress(done, total)
+            case RunRemark(_, text):
+                callback.on_message(text)
+            case JobFailed(job, error):
+                self._fail(job, error)
+            case JobBusy(job):
+                self.busy.append((time.monotonic() + RETRY_BUSY, job))
+            case JobStopped(job) if self.tolerant and not self.is_closed:  # someone else told the worker to stop
+                self._lose(job, "was told to stop")
+
+    def lose(self, worker: Hashable, how: str) -> None:
+        """A worker has ended; `how` is empty if it ended by itself and without a job."""
+        jobs: list[int | None] = [*sorted(self.running.pop(worker, ()))]
         if how:
-            for number in numbers or [None]:
-                self._lose(number, how)
+            for job in jobs or [None]:
+                self._lose(job, how)
 
-    def _lose(self, number: int | None, how: str) -> None:
-        what = "A worker" if number is None else f"The worker of {self.tasks[number].experiment.name}"
-        self.losses[number] += 1
+    def _lose(self, job: int | None, how: str) -> None:
+        self.losses[job] += 1
+        what = "A worker" if job is None else f"The worker of {self.jobs[job].experiment.name}"
         if not self.tolerant:
             self.lost.append(f"{what} {how}.")
-        elif self.losses[number] < TRIES:
-            if number is not None:
-                self.tasks[number].watcher.say(f"its worker {how}; another one goes on from its last checkpoint")
-                self.waiting.appendleft(number)
-        elif number is not None:
-            times = f"{what} {how}, the {TRIES}th one. What was saved is kept, and the same command tries again."
-            self.failures[number] = StoppedError(times)
-        else:
-            self.failed = StoppedError(f"{what} {how} before it had begun, the {TRIES}th one. Nothing was lost.")
+        elif self.losses[job] >= TRIES:
+            kept = "What was saved is kept, and the same command tries again."
+            error = StoppedError(f"{what} {how}, the {TRIES}th one. {kept}")
+            if job is None:
+                self.error = error
+            else:
+                self.failures[self.jobs[job].experiment.name] = error
+        elif job is not None:
+            self.callbacks[job].on_message(f"its worker {how}; another one continues from its last checkpoint")
+            self.waiting.appendleft(job)
 
-    def _fail(self, number: int, error: IblurryError) -> None:
+    def _fail(self, job: int, error: IblurryError) -> None:
         if self.tolerant:
-            self.failures[number] = error
-            self.tasks[number].watcher.say(f"failed: {error}")
+            self.failures[self.jobs[job].experiment.name] = error
+            self.callbacks[job].on_message(f"failed: {error}")
         else:
-            self.failed = self.failed or error
+            self.error = self.error or error

@@ -1,122 +1,193 @@
-"""The pack: several runs side by side in this process, a sample each in turn."""
+"""The pack: runs side by side in one process, one sample each in turn; a single run is a pack of one."""
 
 from __future__ import annotations
 
 import gc
 import time
-from contextlib import ExitStack, closing, nullcontext
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from weakref import WeakValueDictionary
 
 import torch
 
 from iblurry.data.dataset import Dataset
+from iblurry.data.load import load
 from iblurry.data.prefetch import default_workers
-from iblurry.experiment.environment import thread_count
-from iblurry.experiment.interrupt import Stop, stopping_politely
+from iblurry.errors import BusyError, IblurryError, StoppedError
 from iblurry.experiment.run_loop import open_run
-from iblurry.launch.task import Feed, Runner, Task
+from iblurry.files import write_file
+from iblurry.launch.config import LaunchConfig
+from iblurry.launch.messages import (
+    Job,
+    JobBusy,
+    JobFailed,
+    JobFinished,
+    JobMessage,
+    JobStopped,
+    NoJob,
+    ReportingCallback,
+)
+from iblurry.launch.stop import StopRequest
 
-PAUSE = 0.1  # seconds, while there is nothing to do but perhaps later
+ASK_AGAIN = 0.5  # seconds after the queue had no job
+PAUSE = 0.1  # seconds between two looks for a job while no run is open
+TURN = 50  # samples at a time of a run that is alone, so that it does not enter its CUDA stream for each
+FAILURE = "failure.txt"  # in a run's folder: the traceback of an error that is no IblurryError
 
 
 class Pack:
-    """Up to `size` runs at a time; when one is done, the next takes its place.
+    """Up to `config.pack` runs at a time; when one ends, the next job takes its place.
 
-    Each comes out as it does alone, bit for bit. On a GPU each has a lane of its own, so that the device computes for
-    one while the host prepares another. A refit (gdumb, rm, joint) belongs to a single sample: the others wait for it.
+    Each run gives the same bits as alone. On a GPU each has its own CUDA stream, so that the device computes for one
+    while the host prepares another. A refit (gdumb, rm, joint) belongs to a single sample: the other runs wait for it.
 
-    The feed says whether one that fails stops the others: politely, as a signal does, so what they have done is saved.
+    Parameters
+    ----------
+    config : LaunchConfig
+        Folders, checkpoints and size of the pack.
+    take : callable
+        Gives the next Job, or NoJob: JobQueue.take, or a worker's connection to it.
+    report : callable
+        Is told what happens to the jobs: JobQueue.report, or a worker's connection to it.
+    stop : StopRequest
+        Once it is set, runs are saved and nothing more is begun.
+    tolerant : bool
+        True: a run that fails or is busy is reported, and the others go on. False: it stops the others as a signal
+        would, so that they are saved, and its error is raised.
+    dataset : Dataset, optional
+        Used for all jobs; None: what each experiment names is loaded.
     """
 
-    def __init__(self, feed: Feed, runner: Runner, size: int, *, stop: Stop | None = None) -> None:
-        """`stop` is that of somebody else, where signals do not come."""
-        self.feed, self.runner, self.size = feed, runner, size
-        self.decoders = default_workers(runs=size)
-        self.abreast: list[_Member] = []
-        self.failed: Exception | None = None
-        self.stop, self.hears_signals = stop or Stop(), stop is None
+    def __init__(
+        self,
+        config: LaunchConfig,
+        take: Callable[[], Job | NoJob],
+        report: Callable[[JobMessage], None],
+        stop: StopRequest,
+        *,
+        tolerant: bool = False,
+        dataset: Dataset | None = None,
+    ) -> None:
+        self.config, self.take, self.report, self.stop = config, take, report, stop
+        self.tolerant, self.dataset = tolerant, dataset
+        self.decoders = default_workers(runs=config.pack)
+        self.runs: list[_OpenRun] = []
+        self.error: Exception | None = None
+        self._asks_at, self._has_more, self._has_garbage = 0.0, True, False
+        self._datasets: WeakValueDictionary[str, Dataset] = WeakValueDictionary()  # of open runs, and the last loaded
 
-    def go(self) -> None:
-        asking = stopping_politely() if self.hears_signals else nullcontext(self.stop)
-        with asking as self.stop, thread_count(torch.get_num_threads()), ExitStack() as blow:
-            blow.callback(self._leave)
-            self._fill()
-            while self.abreast or not (self.stops() or self.feed.is_over()):
-                if not self.abreast:
-                    time.sleep(PAUSE)
-                self.abreast = [member for member in self.abreast if self._step(member)]
-                self._fill()
-        if self.failed is not None:
-            raise self.failed
-
-    def stops(self) -> bool:
-        return self.stop.asked or self.failed is not None
-
-    def _fill(self) -> None:
-        """New runs in the places of those that are done."""
-        while len(self.abreast) < self.size and not self.stops() and (task := self.feed.take()) is not None:
-            gc.collect()  # learners hold themselves: one that is done would keep its part of the device's memory
-            try:
-                self.abreast.append(_Member(task, self))
-            except Exception as error:
-                self._fail(task, error)
-
-    def _step(self, member: _Member) -> bool:
-        """Whether it goes on."""
+    def run(self) -> None:
+        """Run jobs until there are none, or until all is saved after a stop request or an error."""
+        threads = torch.get_num_threads()
         try:
-            if member.step():
+            self._open_runs()
+            while self.runs or (self._has_more and not self.is_stopping()):
+                if not self.runs:
+                    time.sleep(PAUSE)
+                self.runs = [run for run in self.runs if self._advance(run)]
+                self._open_runs()
+        finally:
+            for run in self.runs:  # only a second signal finds any still open: they keep their last checkpoints
+                run.close()
+            torch.set_num_threads(threads)
+        if self.error is not None:
+            raise self.error
+
+    def is_stopping(self) -> bool:
+        return self.stop.is_set or self.error is not None
+
+    def load(self, spec: str) -> Dataset:
+        """The data set, loaded once for runs side by side or in a row."""
+        if self.dataset is not None:
+            return self.dataset
+        if (dataset := self._datasets.get(spec)) is None:
+            dataset = self._datasets[spec] = self._last_loaded = load(spec, self.config.data_home)
+        return dataset
+
+    def _open_runs(self) -> None:
+        while len(self.runs) < self.config.pack and not self.is_stopping() and (job := self._next_job()):
+            if self._has_garbage:
+                gc.collect()  # learners are in reference cycles: an ended one would keep its part of the GPU's memory
+                self._has_garbage = False
+            try:
+                self.runs.append(_OpenRun(job, self))
+            except Exception as error:
+                self._fail(job, error)
+
+    def _next_job(self) -> Job | None:
+        if not self._has_more or time.monotonic() < self._asks_at:
+            return None
+        job = self.take()
+        if isinstance(job, Job):
+            return job
+        self._has_more, self._asks_at = not job.is_final, time.monotonic() + ASK_AGAIN
+        return None
+
+    def _advance(self, run: _OpenRun) -> bool:
+        """One turn of a run; whether it goes on."""
+        try:
+            if run.advance(TURN if self.config.pack == 1 else 1):
                 return True
         except Exception as error:
-            member.close()
-            self._fail(member.task, error)
-            return False
-        member.close()
-        self.feed.done(member.task)
+            run.close()
+            self._fail(run.job, error)
+        else:
+            run.close()
+            self.report((JobFinished if run.is_finished else JobStopped)(run.job.number))
+        self._has_garbage = True
         return False
 
-    def _fail(self, task: Task, error: Exception) -> None:
-        if not self.feed.failed(task, error):
-            self.failed = self.failed or error
+    def _fail(self, job: Job, error: Exception) -> None:
+        if self.tolerant and isinstance(error, BusyError):
+            self.report(JobBusy(job.number))
+        elif isinstance(error, IblurryError):
+            self.report(JobFailed(job.number, error))
+        elif self.tolerant:
+            self.report(JobFailed(job.number, self._unexpected(job, error)))
+        if not self.tolerant:
+            self.error = self.error or error
 
-    def _leave(self) -> None:
-        """All at once, which only a blow (a second Ctrl-C) finds still there: their checkpoints make it safe."""
-        for member in self.abreast:
-            member.close()
-
-    def data(self, spec: str) -> Dataset:
-        """That of a run beside it, where it is the same."""
-        beside = (member.walk.dataset for member in self.abreast if member.walk is not None and member.spec == spec)
-        return next(beside, None) or self.runner.data(spec)
+    def _unexpected(self, job: Job, error: Exception) -> StoppedError:
+        name = job.experiment.name
+        write_file(self.config.out / name / FAILURE, "".join(traceback.format_exception(error)).encode())
+        return StoppedError(f"{type(error).__name__}: {error} (see {name}/{FAILURE}). Its last checkpoint is kept.")
 
 
-class _Member:
+class _OpenRun:
     """One run of the pack."""
 
-    def __init__(self, task: Task, pack: Pack) -> None:
-        self.task, self.spec = task, task.experiment.dataset
-        run = open_run(
-            task.experiment,
-            pack.runner.out,
-            data=lambda: pack.data(self.spec),
-            watcher=task.watcher,
-            often=pack.runner.save,
-            where=task.where,
-            decoders=pack.decoders,
-            patience=pack.runner.patience,
-        )
+    def __init__(self, job: Job, pack: Pack) -> None:
+        self.job = job
         with ExitStack() as opening:
-            self.walk = opening.enter_context(run)
-            if self.walk is not None:
-                self.steps = opening.enter_context(closing(self.walk.steps(pack.stops)))
-            self._opened = opening.pop_all()
+            self.loop = opening.enter_context(
+                open_run(
+                    job.experiment,
+                    pack.config.out,
+                    load=pack.load,
+                    callback=ReportingCallback(job.number, pack.report),
+                    checkpoints=pack.config.checkpoints,
+                    hardware=job.hardware,
+                    decoders=pack.decoders,
+                    timeout=0.0 if pack.tolerant else None,
+                )
+            )
+            if self.loop is not None:
+                self.steps = opening.enter_context(closing(self.loop.steps(pack.is_stopping)))
+            self._resources = opening.pop_all()
 
-    def step(self) -> bool:
-        """One sample, with the threads and in the lane it has alone; False when there is no more to do."""
-        if self.walk is None:
+    @property
+    def is_finished(self) -> bool:
+        return self.loop is None or self.loop.is_finished
+
+    def advance(self, samples: int) -> bool:
+        """Learn up to so many samples, with the run's own threads and CUDA stream; False when it has ended."""
+        if self.loop is None:
             return False
-        if torch.get_num_threads() != self.walk.threads:
-            torch.set_num_threads(self.walk.threads)
-        with self.walk.engine.cuda_stream():
-            return next(self.steps, None) is not None
+        if torch.get_num_threads() != self.loop.threads:
+            torch.set_num_threads(self.loop.threads)
+        with self.loop.engine.cuda_stream():
+            return all(next(self.steps, None) is not None for _ in range(samples))
 
     def close(self) -> None:
-        self._opened.close()
+        self._resources.close()

@@ -1,143 +1,225 @@
-"""Several experiments on one machine: how many at a time, how many threads for each, and what is left to do."""
+"""Worker processes of this machine: each runs a pack, and a pipe connects it to the job queue of its parent."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
 
-from iblurry.data.prefetch import usable_cores
-from iblurry.engine.devices import default_device, visible_gpus
-from iblurry.engine.eager import Precision
-from iblurry.errors import IblurryError, InputError, UnknownNameError
-from iblurry.experiment.callback import Callback, Silent
-from iblurry.experiment.environment import Hardware
-from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.interrupt import Stop, stopping_politely
-from iblurry.experiment.run import CheckpointPolicy, Result, result
-from iblurry.launch.cluster import Cluster
-from iblurry.launch.job_queue import TRIES
+from iblurry.data.prefetch import default_workers
+from iblurry.errors import IblurryError, StoppedError
+from iblurry.launch.config import LaunchConfig
+from iblurry.launch.job_queue import JobQueue
+from iblurry.launch.messages import Job, JobMessage, JobRequest, NoJob
 from iblurry.launch.pack import Pack
-from iblurry.launch.pool import Pool
-from iblurry.launch.task import Listed, Runner, Task
+from iblurry.launch.stop import StopRequest, stop_on_signals
 
-PLACES = ("local", "ray")
-HEAVY = "resnet"  # networks of this name gain from several threads; the small ones only lose
+GPUS = "CUDA_VISIBLE_DEVICES"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How experiments are run, the same for all of them."""
+class Workers(ABC):
+    """The parent's side: starts workers for a job queue, answers them, and stops them when asked.
 
-    out: Path
-    data_home: Path | None = None
-    save: CheckpointPolicy = CheckpointPolicy()
-    jobs: int | None = None  # runs at a time, each in a process of its own; None: as many as there are cores or GPUs
-    pack: int = 1  # runs at a time, side by side in one process; more than one: then there is one job
-    threads: int | None = None  # torch threads of each; None: its share of the cores, or 1 for a small network
-    on: str = "local"  # or ray: a cluster's workers; then jobs is how many of them, None: as many as it has room for
-    device: str = "cpu"  # or cuda; auto is a GPU for a heavy network where there is one
-    precision: Precision | None = None  # None: the device's usual one
-
-    def __post_init__(self) -> None:
-        for name, value in (("jobs", self.jobs), ("pack", self.pack), ("threads", self.threads)):
-            if value is not None and value < 1:
-                raise InputError(f"{name}={value} is too small; the least is 1.")
-        if self.on not in PLACES:
-            raise UnknownNameError("place to run on", self.on, PLACES)
-        if self.pack > 1 and (self.jobs or 1) > 1 and self.on == "local":
-            raise InputError(
-                f"jobs={self.jobs} and pack={self.pack} cannot go together: a pack is one process. Choose one of them, "
-                "jobs for the cores of a CPU, pack for a GPU."
-            )
-
-    def jobs_for(self, experiments: Sequence[Experiment]) -> int:
-        if self.on != "local":
-            return usable_cores()  # one thread each: who knows what else the others do
-        if self.pack > 1:
-            return 1
-        on_gpu = any(self.device_for(one) != "cpu" for one in experiments)  # where processes only take turns
-        return max(1, min(self.jobs or (1 if on_gpu else usable_cores()), len(experiments)))
-
-    def where(self, experiment: Experiment, jobs: int) -> Hardware:
-        threads = self.threads or (max(1, usable_cores() // jobs) if _is_heavy(experiment) else 1)
-        return Hardware(threads=threads, device=self.device_for(experiment), precision=self.precision)
-
-    def device_for(self, experiment: Experiment) -> str:
-        if self.device != "auto":
-            return self.device
-        return default_device(heavy=_is_heavy(experiment))
-
-
-def _is_heavy(experiment: Experiment) -> bool:
-    return experiment.network.startswith(HEAVY)
-
-
-def run_all(
-    experiments: Sequence[Experiment],
-    plan: Plan,
-    watchers: Sequence[Callback] | None = None,
-    *,
-    failures: dict[str, IblurryError] | None = None,
-) -> list[Result]:
-    """Runs or continues them all; the results come in the order given, unfinished where someone asked to stop.
-
-    A run that fails stops the others politely: what they have done is saved, and the same call goes on. With a
-    dictionary for `failures` it does not: its error is put there, by the experiment's name. Lost workers are replaced
-    then, and runs that another program has in hand are waited for.
+    Parameters
+    ----------
+    queue : JobQueue
+        Which jobs there are; a tolerant queue has lost workers replaced.
+    config : LaunchConfig
+        For the pack of each worker.
+    stop : StopRequest
+        Once it is set, workers are asked to save and leave.
+    places : int
+        How many workers at a time.
     """
-    watchers = watchers or [Silent() for _ in experiments]
-    folders = [RunFolder(plan.out / experiment.name) for experiment in experiments]
-    _check_different(folders)
-    jobs = plan.jobs_for(experiments)  # of all, finished or not: threads depend on it, and last bits on threads
-    todo = []
-    for experiment, folder, watcher in zip(experiments, folders, watchers, strict=True):
-        if folder.summary() is None:
-            todo.append(Task(experiment, plan.where(experiment, jobs), watcher))
-        else:
-            folder.claim(experiment)
-    runner = Runner(plan.out, plan.data_home, plan.save, patience=None if failures is None else 0.0)
-    with stopping_politely() as stop:
-        if failures is not None:
-            _sweep(todo, runner, plan, jobs, failures, stop)
-        elif plan.pack > 1:
-            Pack(Listed(todo), runner, max(1, min(plan.pack, len(todo)))).go()
-        elif min(jobs, len(todo)) > 1:
-            Pool(todo, runner, min(jobs, len(todo))).go()
-        else:
-            for task in todo:
-                if not stop.asked:
-                    runner.run(task)
-    return [result(folder, experiment) for folder, experiment in zip(folders, experiments, strict=True)]
+
+    def __init__(self, queue: JobQueue, config: LaunchConfig, stop: StopRequest, *, places: int) -> None:
+        self.queue, self.config, self.stop, self.places = queue, config, stop, places
+        self.threads = max(job.hardware.threads or 1 for job in queue.jobs)
+        self.workers: dict[Any, Any] = {}  # by what the queue knows them by
+
+    def run(self) -> None:
+        """Return when all jobs are done or saved; raise what made the queue give up."""
+        queue = self.queue
+        try:
+            while self.workers or self._needs_workers():
+                if self._needs_workers():
+                    for _ in range(min(self.places - len(self.workers), queue.ready())):
+                        self.start()
+                self.listen()
+                if (self.stop.is_set or queue.error) and not queue.is_closed:
+                    queue.close()
+                    self.ask_to_stop()
+        finally:
+            self.kill()  # those that an exception finds: their checkpoints make it safe
+        if queue.error:
+            raise queue.error
+        if queue.lost and not self.stop.is_set:
+            raise StoppedError(f"{' '.join(queue.lost)} What was saved is kept, and the same command continues.")
+
+    def _needs_workers(self) -> bool:
+        return not self.queue.is_over and (self.queue.tolerant or not self.queue.losses)
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start one worker."""
+
+    @abstractmethod
+    def listen(self) -> None:
+        """Wait up to half a second for messages and answer them."""
+
+    @abstractmethod
+    def ask_to_stop(self) -> None:
+        """Ask all workers to save and leave."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End all workers at once."""
 
 
-def _sweep(
-    todo: Sequence[Task], runner: Runner, plan: Plan, jobs: int, failures: dict[str, IblurryError], stop: Stop
-) -> None:
-    """In workers, until each is finished or has failed: one that was told to leave by someone else is followed up."""
-    on_gpu = any(task.where.device != "cpu" for task in todo)
-    gpus = visible_gpus() if on_gpu and plan.on == "local" else []
-    for _ in range(TRIES):
-        if not todo or stop.asked:
-            return
-        size, places = min(plan.pack, len(todo)), min(plan.jobs or len(gpus) or jobs, len(todo))
-        workers: Pool | Cluster
-        if plan.on == "ray":
-            workers = Cluster(todo, runner, plan.jobs, size=size)
-        else:
-            workers = Pool(todo, runner, places, size=size, gpus=gpus, tolerant=True)
-        workers.go()
-        failures |= {todo[number].experiment.name: error for number, error in workers.desk.failures.items()}
-        todo = [task for task in todo if not _is_settled(task, runner, failures)]
+class LocalWorkers(Workers):
+    """Processes of this machine; they share nothing but their pipes, so a killed one never blocks the others.
+
+    Parameters
+    ----------
+    gpus : sequence of str
+        What $CUDA_VISIBLE_DEVICES calls the GPUs, dealt out to the workers one each; empty: all see all.
+    """
+
+    def __init__(
+        self, queue: JobQueue, config: LaunchConfig, stop: StopRequest, *, places: int, gpus: Sequence[str] = ()
+    ) -> None:
+        super().__init__(queue, config, stop, places=places)
+        self.workers: dict[Connection, BaseProcess] = {}
+        self.place_of: dict[Connection, int] = {}
+        self.gpus = gpus
+        # Idle threads of the maths libraries would otherwise spin on the cores of the other workers.
+        decoders = default_workers(runs=places)
+        self.environment = {"OMP_NUM_THREADS": str(self.threads), "IBLURRY_DECODERS": str(decoders)}
+
+    def start(self) -> None:
+        context = multiprocessing.get_context("spawn")  # torch does not survive a fork
+        resource_tracker.ensure_running()  # started by a process, it would inherit the blocked SIGINT
+        place = min(set(range(self.places)) - set(self.place_of.values()))
+        visible = {GPUS: self.gpus[place % len(self.gpus)]} if self.gpus else {}
+        with _environment(**self.environment, **visible), _blocked_sigint():
+            here, there = context.Pipe()
+            arguments = (there, self.config, os.getpid(), self.queue.tolerant)
+            process = context.Process(target=_work, args=arguments, daemon=True)
+            process.start()
+            there.close()  # so that the pipe ends when the worker does
+        self.workers[here], self.place_of[here] = process, place
+
+    def listen(self) -> None:
+        for pipe in wait(list(self.workers), timeout=0.1):
+            assert isinstance(pipe, Connection)
+            try:
+                message = pipe.recv()
+            except (EOFError, OSError):
+                self._bury(pipe)
+                continue
+            if isinstance(message, JobRequest):
+                with suppress(ConnectionError):  # it has ended meanwhile, which the pipe will tell next
+                    pipe.send(self.queue.take(pipe))
+            else:
+                self.queue.report(message, pipe)
+
+    def ask_to_stop(self) -> None:
+        for process in self.workers.values():
+            process.terminate()  # SIGTERM, which a worker takes as a request
+
+    def kill(self) -> None:
+        for process in self.workers.values():
+            process.kill()
+            process.join()
+
+    def _bury(self, pipe: Connection) -> None:
+        process = self.workers.pop(pipe)
+        del self.place_of[pipe]
+        pipe.close()
+        process.join()
+        code = process.exitcode or 0
+        killed = f"was killed by {signal.Signals(-code).name}, often for lack of memory" if code < 0 else ""
+        self.queue.lose(pipe, killed or (f"ended with code {code}" if code else ""))
 
 
-def _is_settled(task: Task, runner: Runner, failures: dict[str, IblurryError]) -> bool:
-    return task.experiment.name in failures or RunFolder(runner.out / task.experiment.name).summary() is not None
+class QueueClient:
+    """A worker's connection to the parent's job queue; without the parent, the worker ends.
+
+    Parameters
+    ----------
+    send, receive : callable
+        Send a message to the parent; wait for its answer. They raise ConnectionError or EOFError if it is gone.
+    """
+
+    def __init__(self, send: Callable[[Any], None], receive: Callable[[], Any]) -> None:
+        self.send, self.receive = send, receive
+
+    def ask(self, request: Any) -> Any:
+        try:
+            self.send(request)
+            return self.receive()
+        except (EOFError, ConnectionError) as error:
+            raise SystemExit(1) from error
+
+    def take(self) -> Job | NoJob:
+        job: Job | NoJob = self.ask(JobRequest())
+        return job
+
+    def report(self, message: JobMessage) -> None:
+        try:
+            self.send(message)
+        except ConnectionError as error:
+            raise SystemExit(1) from error
 
 
-def _check_different(folders: Sequence[RunFolder]) -> None:
-    names = [folder.path.name for folder in folders]
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise InputError(f"The experiment {name} is there twice; it is one run, so name it once.")
+def run_pack(config: LaunchConfig, client: QueueClient, stop: StopRequest, *, tolerant: bool) -> None:
+    """The pack of a worker; errors were reported already."""
+    with suppress(IblurryError):
+        Pack(config, client.take, client.report, stop, tolerant=tolerant).run()
+
+
+def _work(pipe: Connection, config: LaunchConfig, parent: int, tolerant: bool) -> None:
+    """The life of a worker process."""
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    with stop_on_signals(repeatedly=True) as stop:
+        run_pack(config, QueueClient(pipe.send, pipe.recv), stop, tolerant=tolerant)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent was killed; the checkpoints make it safe."""
+    while os.getppid() == parent:
+        time.sleep(0.3)
+    os._exit(1)
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    """Environment variables for processes started inside."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def _blocked_sigint() -> Iterator[None]:
+    """Processes started inside never get SIGINT, which a terminal sends to all: the parent asks them to stop."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)  # one that came meanwhile is delivered now

@@ -11,7 +11,7 @@ from typing import Any
 from iblurry.errors import DataError, InputError
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Record, Start, TaskEnd
-from iblurry.experiment.run import Result, result
+from iblurry.experiment.result import Result, read_result
 from iblurry.files import write_file
 
 TEXTS = ("experiment.json", "environment.json", "summary.json")
@@ -57,7 +57,7 @@ def collected(results: Path) -> list[Finished]:
 def read(folder: Path) -> Finished:
     """A finished run from its texts alone; raises for one that is not, or whose texts do not belong together."""
     place = RunFolder(folder)
-    found, environment = result(place), place.environment()
+    found, environment = read_result(place), place.environment()
     if found.summary is None or environment is None:
         raise InputError(f"{folder} holds no finished run; let `iblurry run` come to its end first.")
     digest = json.loads((folder / "experiment.json").read_bytes()).get("digest")

@@ -10,7 +10,7 @@ from iblurry.errors import InputError
 
 if TYPE_CHECKING:
     from iblurry.experiment.experiment import Experiment
-    from iblurry.experiment.run import Result
+    from iblurry.experiment.result import Result
     from iblurry.training import Training
 
 Facts = dict[str, Any]  # by the paths that --set takes

@@ -11,7 +11,7 @@ from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.run import Result, result
+from iblurry.experiment.result import Result, read_result
 from iblurry.studies.paper import COUNTERPARTS
 from iblurry.studies.scale import scaled
 
@@ -110,6 +110,6 @@ def found(planned: Sequence[Planned], places: Sequence[Path]) -> dict[Planned, R
         for place in places:
             folder = RunFolder(place / one.experiment.name)
             if folder.summary() is not None:
-                there[one] = result(folder, one.experiment)
+                there[one] = read_result(folder, one.experiment)
                 break
     return there

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from iblurry.data.load import parse_spec
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.experiment.run import Result
+from iblurry.experiment.result import Result
 from iblurry.studies.compare import FIELDS, configuration, counterpart
 from iblurry.studies.paper import Number, paper_number
 from iblurry.studies.run_rows import settings

@@ -112,7 +112,7 @@ def test_options_reach_the_experiment(quick, here):
     assert made["samples"] == 30
     assert made["network"] == "mlp"
     assert made["method"]["admission"] == {"Balanced": {}}
-    assert made["method"]["schedule"]["Exponential"]["rate"] == 0.001
+    assert made["method"]["schedule"]["Exponential"]["initial_lr"] == 0.001
     assert made["method"]["pace"]["stream_batch"] == 4
     assert "er admission=Balanced" in said.out  # not the er one knows, so not called er
     assert not (here / "runs").exists()
@@ -121,28 +121,30 @@ def test_options_reach_the_experiment(quick, here):
 def test_a_plain_run_is_clib_and_er_on_digits(call, here, monkeypatch):
     asked = []
 
-    def run_all(experiments, plan, watchers):
+    def run_all(experiments, config, callbacks):
         asked.extend(experiments)
         return []
 
-    monkeypatch.setattr("iblurry.launch.workers.run_all", run_all)
+    monkeypatch.setattr("iblurry.launch.launch.run_all", run_all)
     assert call("run").code == 130  # nothing came back, so it was stopped
     assert [(e.method.name, e.dataset, e.seed) for e in asked] == [
         (method, "digits", seed) for method in ("clib", "er") for seed in (1, 2, 3)
     ]
 
 
-def test_plan(call, monkeypatch):
-    plans = []
-    monkeypatch.setattr("iblurry.launch.workers.run_all", lambda experiments, plan, watchers: plans.append(plan) or [])
+def test_launch_config(call, monkeypatch):
+    configs = []
+    monkeypatch.setattr(
+        "iblurry.launch.launch.run_all", lambda experiments, config, callbacks: configs.append(config) or []
+    )
     call("run", "--jobs", "3", "--threads", "2", "--save-seconds", "0.5", "--save-samples", "9", "--data-home", "x")
     call("run", "--pack", "4")
     call("run")
-    (plan, packed, usual) = plans
-    assert (plan.jobs, plan.threads, plan.save.seconds, plan.save.samples) == (3, 2, 0.5, 9)
-    assert (str(plan.out), str(plan.data_home)) == ("runs", "x")
-    assert (plan.pack, packed.pack, usual.pack) == (1, 4, 1)
-    assert (usual.jobs, usual.threads, usual.save.seconds, usual.save.samples) == (None, None, 30, None)
+    (config, packed, usual) = configs
+    assert (config.jobs, config.threads, config.checkpoints.seconds, config.checkpoints.samples) == (3, 2, 0.5, 9)
+    assert (str(config.out), str(config.data_home)) == ("runs", "x")
+    assert (config.pack, packed.pack, usual.pack) == (1, 4, 1)
+    assert (usual.jobs, usual.threads, usual.checkpoints.seconds, usual.checkpoints.samples) == (None, None, 30, None)
 
 
 def test_interrupted_and_continued(program, quick, here):
@@ -210,12 +212,12 @@ def screen(monkeypatch):
 @pytest.mark.parametrize("name", ["er seed 1", "clib-exponential-released seed 12345"])
 def test_bars_fit_80_columns(screen, name):
     with Watch() as watch:
-        run = watch.watcher(name)
-        run.begin("ignored", 0, 1_281_167)
+        run = watch.callback(name)
+        run.on_run_start("ignored", 0, 1_281_167)
         run.began -= 600  # seconds
-        run.move(600_000, 0.999, 3.2e-4)
+        run.on_progress(600_000, 0.999, 3.2e-4)
         bar = picture(watch.bars)
-        run.move(1_281_167, 0.5, 3.2e-4)
+        run.on_progress(1_281_167, 0.5, 3.2e-4)
         after = picture(watch.bars)
     (line,) = bar.splitlines()
     assert len(line) <= 80
@@ -227,10 +229,10 @@ def test_bars_fit_80_columns(screen, name):
 
 def test_a_refit_shows_on_its_bar(screen):
     with Watch() as watch:
-        run = watch.watcher("gdumb seed 1")
-        run.begin("ignored", 0, 1400)
-        run.move(300, 0.5, 0.05)
-        run.refit(12_750, 127_500)
+        run = watch.callback("gdumb seed 1")
+        run.on_run_start("ignored", 0, 1400)
+        run.on_progress(300, 0.5, 0.05)
+        run.on_refit_progress(12_750, 127_500)
         (line,) = picture(watch.bars).splitlines()
     assert len(line) <= 80
     assert "50.0 %  refit 10 % of 127,500" in line
@@ -240,11 +242,11 @@ def test_a_long_refit_says_so_now_and_then(capsys, monkeypatch):
     clock = iter(range(0, 10_000, 25))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     with Watch() as watch:
-        run = watch.watcher("rm seed 1")
-        run.begin("ignored", 0, 300)
-        run.move(60, None, 0.1)
+        run = watch.callback("rm seed 1")
+        run.on_run_start("ignored", 0, 300)
+        run.on_progress(60, None, 0.1)
         for done in range(10, 100, 10):
-            run.refit(done, 100)
+            run.on_refit_progress(done, 100)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [f"rm seed 1: after 60 of 300 samples, {done} % of a refit's 100 updates" for done in (20, 50, 80)]
 
@@ -259,11 +261,11 @@ def test_lines_come_now_and_then(capsys, monkeypatch):
     clock = iter(range(0, 10_000, 25))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     with Watch() as watch:
-        run = watch.watcher("er seed 1")
-        run.begin("ignored", 100, 300)
+        run = watch.callback("er seed 1")
+        run.on_run_start("ignored", 100, 300)
         for at in range(120, 301, 20):
-            run.move(at, None, 0.1)
-        run.say("a [b]remark[/b]")
+            run.on_progress(at, None, 0.1)
+        run.on_message("a [b]remark[/b]")
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "er seed 1: goes on from sample 100 of 300"
     assert lines[1:-2] == [

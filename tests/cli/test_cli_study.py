@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from iblurry.launch import job_queue, workers
+from iblurry.errors import DiskFullError, StoppedError
+from iblurry.launch import config, launch
+from iblurry.launch.pack import Pack
 
 ROOT = Path(__file__).parents[2]
 DATA = "shapes:classes=10,train=12,test=2,size=8,channels=1"
@@ -24,11 +25,11 @@ SOME = ["main", "--dataset", DATA, "--methods", "er,clib", "--seeds", "1,2"]
 def few(monkeypatch):
     """Runs in this process, one after the other: whether workers come to an end is tested elsewhere."""
 
-    def sweep(todo, runner, plan, jobs, failures, stop):
-        for task in todo:
-            runner.run(task)
+    monkeypatch.setattr(launch, "_run_queue", run_here)
 
-    monkeypatch.setattr(workers, "_sweep", sweep)
+
+def run_here(queue, config, workers, stop):
+    Pack(config, queue.take, queue.report, stop).run()
 
 
 def test_list(call):
@@ -64,14 +65,14 @@ def test_some_columns_at_a_smaller_scale(few, call, here):
 
 
 def test_a_failure_is_said_and_the_others_are_done(monkeypatch, few, call, here):
-    usual = workers._sweep
+    usual = launch._run_queue
 
-    def failing(todo, runner, plan, jobs, failures, stop):
-        first, *rest = todo
-        failures[first.experiment.name] = job_queue.StoppedError("the disk is full")
-        usual(rest, runner, plan, jobs, failures, stop)
+    def failing(queue, *rest):
+        queue.waiting.popleft()
+        queue.failures[queue.jobs[0].experiment.name] = DiskFullError("the disk is full")
+        usual(queue, *rest)
 
-    monkeypatch.setattr(workers, "_sweep", failing)
+    monkeypatch.setattr(launch, "_run_queue", failing)
     said = call("study", *SOME)
     assert said.code == 1
     assert "er-shapes-1-" in said.err
@@ -104,16 +105,16 @@ def on_gpus(monkeypatch):
     started = []
 
     class Started:
-        def __init__(self, todo, runner, places, *, size, gpus, tolerant):
-            started.append((places, size, list(gpus)))
-            self.todo, self.desk = todo, SimpleNamespace(failures={})
+        def __init__(self, queue, config, stop, *, places, gpus):
+            started.append((places, config.pack, list(gpus)))
+            self.queue = queue
 
-        def go(self):
-            self.desk.failures = dict.fromkeys(range(len(self.todo)), job_queue.StoppedError("there is no GPU"))
+        def run(self):
+            self.queue.failures = {job.experiment.name: StoppedError("there is no GPU") for job in self.queue.jobs}
 
-    monkeypatch.setattr(workers, "Pool", Started)
-    monkeypatch.setattr(workers, "visible_gpus", lambda: ["4", "7"])
-    monkeypatch.setattr(workers, "default_device", lambda *, heavy: "cuda")
+    monkeypatch.setattr(launch, "LocalWorkers", Started)
+    monkeypatch.setattr(launch, "visible_gpus", lambda: ["4", "7"])
+    monkeypatch.setattr(config, "default_device", lambda *, heavy: "cuda")
     return started
 
 
@@ -139,7 +140,7 @@ def test_jobs_and_packs_on_gpus(words, processes, packed, on_gpus, call):
 
 
 def test_on_a_cpu_nothing_is_packed_unless_told(on_gpus, call, monkeypatch):
-    monkeypatch.setattr(workers, "cores", lambda: 4)
+    monkeypatch.setattr(config, "usable_cores", lambda: 4)
     for words in ([], ["--jobs", "2"], ["--pack", "2"]):
         call("study", *SOME, "--device", "cpu", *words)
     assert on_gpus == [(4, 1, []), (2, 1, []), (1, 2, [])]
@@ -148,7 +149,7 @@ def test_on_a_cpu_nothing_is_packed_unless_told(on_gpus, call, monkeypatch):
 def test_jobs_and_packs_together_are_refused(on_gpus, refused):
     for device in ("cpu", "cuda"):
         sentence = refused("study", *SOME, "--jobs", "2", "--pack", "2", "--device", device)
-        assert "jobs=2 and pack=2 cannot go together: a pack is one process. Choose one of them" in sentence
+        assert "jobs=2 and pack=2" in sentence
     assert on_gpus == []
 
 
@@ -165,6 +166,6 @@ def test_killed_itself_and_its_workers_it_comes_to_the_same_table(call, here, mo
     assert again.returncode == 0, again.stderr
     with monkeypatch.context() as patch:
         patch.chdir(here.parent)
-        patch.setattr(workers, "_sweep", lambda todo, runner, *rest: [runner.run(task) for task in todo])
+        patch.setattr(launch, "_run_queue", run_here)
         alone = call("study", *SOME, "--out", "alone")
     assert again.stdout == alone.out

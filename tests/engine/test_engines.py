@@ -15,7 +15,7 @@ from iblurry.engine.optimizer import SGD, Adam, reset_moments, restore, set_lr, 
 from iblurry.errors import InputError
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.run import run
+from iblurry.launch.launch import run
 from iblurry.memory import Batch
 from iblurry.methods import Hyperparameters, bic, er
 from iblurry.network.bodies import ConvUnit
@@ -47,7 +47,7 @@ def test_no_gpu_is_said():
 @pytest.mark.parametrize("where", [Hardware(device="tpu"), Hardware(precision="half")])
 def test_a_run_on_what_is_not_there_writes_nothing(where, tmp_path):
     with pytest.raises(InputError, match="is neither"):
-        run(Experiment.of("er", samples=50), tmp_path / "runs", where=where)
+        run(Experiment.of("er", samples=50), tmp_path / "runs", hardware=where)
     assert not (tmp_path / "runs").exists()
 
 

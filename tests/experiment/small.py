@@ -1,4 +1,4 @@
-"""Small experiments, and watchers that do something at a chosen sample."""
+"""Small experiments, and callbacks that record what they are told or act at a chosen sample."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from iblurry.experiment.callback import Silent
+from iblurry.experiment.callback import Callback
 from iblurry.experiment.experiment import Experiment
 from iblurry.methods import Hyperparameters, method
 from iblurry.parts import Adaptive
@@ -41,16 +41,39 @@ class CrashError(Exception):
     """What no part of the program knows how to handle."""
 
 
-class At(Silent):
+class Recorder(Callback):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.starts: list[int] = []  # positions
+        self.refits = (0, 0)  # updates done and to do, of the latest refit
+        self.messages: list[str] = []
+
+    def on_run_start(self, name: str, position: int, samples: int) -> None:
+        self.starts.append(position)
+        self.position = position
+
+    def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
+        self.position = position
+
+    def on_refit_progress(self, done: int, total: int) -> None:
+        self.refits = done, total
+
+    def on_message(self, text: str) -> None:
+        self.messages.append(text)
+
+
+class At(Recorder):
     """Acts once, when the run has come to a sample."""
 
     def __init__(self, sample: int, act: Callable[[], None]) -> None:
         super().__init__()
         self.sample, self.act, self.acted = sample, act, False
 
-    def move(self, at: int, accuracy: float | None, rate: float) -> None:
-        super().move(at, accuracy, rate)
-        if at >= self.sample and not self.acted:
+    def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
+        super().on_progress(position, accuracy, lr)
+        if position >= self.sample and not self.acted:
             self.acted = True
             self.act()
 

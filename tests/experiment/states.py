@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from iblurry.experiment.checkpoint import Loaded, load_latest
+from iblurry.experiment.checkpoint import LoadedCheckpoint, load_latest
 
 
 def state(seed: int = 0) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def bits(tensor: torch.Tensor) -> bytes:
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
-def latest(folder: Path) -> Loaded:
+def latest(folder: Path) -> LoadedCheckpoint:
     loaded = load_latest(folder)
     assert loaded is not None
     return loaded

@@ -12,8 +12,9 @@ from iblurry.data.load import load
 from iblurry.errors import InputError
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start, read
-from iblurry.experiment.run import run
+from iblurry.launch.launch import run
 from iblurry.studies.run_rows import departures, names, settings
 from tests.experiment.small import DATA, At, CrashError, crash, kept, small
 
@@ -60,15 +61,13 @@ def test_the_whole_is_not_worth_a_word():
     assert one.digest == small(share=1).digest != small(share=0.5).digest
 
 
-def test_results_keep_their_names():
-    there = sorted(RESULTS.rglob("experiment.json"))
-    assert there
-    for path in there:
-        about = json.loads(path.read_text())
-        experiment = Experiment.from_json(about["experiment"])
-        assert experiment.to_json() == about["experiment"]
-        assert experiment.digest == about["digest"]
-        assert experiment.name == path.parent.name
+def test_collected_results_stay_readable():
+    paths = sorted(RESULTS.rglob("experiment.json"))
+    assert paths
+    for path in paths:
+        experiment = RunFolder(path.parent).experiment()
+        assert Experiment.from_json(experiment.to_json()) == experiment
+        assert path.parent.name.startswith(experiment.method.name)
 
 
 def test_json_and_back():
@@ -104,7 +103,7 @@ def test_it_goes_on_where_it_was_stopped(tmp_path):
     one = small(share=0.5)
     straight = run(one, tmp_path / "straight").folder
     with pytest.raises(CrashError):
-        run(one, tmp_path / "stopped", watcher=At(20, crash))
+        run(one, tmp_path / "stopped", callback=At(20, crash))
     stopped = run(one, tmp_path / "stopped").folder
     assert kept(straight) == kept(stopped)
     start = read(straight / "journal.jsonl")[0]

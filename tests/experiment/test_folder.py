@@ -11,7 +11,8 @@ import pytest
 from iblurry.errors import DataError, FolderError
 from iblurry.experiment import folder as folder_module
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.run import result, run
+from iblurry.experiment.result import read_result
+from iblurry.launch.launch import run
 from tests.experiment.small import At, CrashError, crash, small
 
 HOLD = """
@@ -26,7 +27,7 @@ sys.stdin.read()
 @pytest.fixture
 def unfinished(tmp_path):
     with pytest.raises(CrashError):
-        run(small(), tmp_path, watcher=At(20, crash))
+        run(small(), tmp_path, callback=At(20, crash))
     return RunFolder(tmp_path / small().name)
 
 
@@ -55,7 +56,7 @@ def refused(experiment, folder, match):
 def test_what_is_written_says_whose_it_is(unfinished):
     about = json.loads((unfinished.path / "experiment.json").read_text())
     assert about["experiment"] == json.loads(json.dumps(small().to_json()))
-    assert (about["format"], about["digest"]) == (1, small().digest)
+    assert (about["format"], about["digest"]) == (2, small().digest)
     assert unfinished.experiment() == small()
 
 
@@ -75,12 +76,12 @@ def test_the_same_experiment_written_otherwise(unfinished):
 
 
 def test_another_format(unfinished, finished):
-    alter(unfinished, format=2)
-    refused(small(), unfinished, r"was written in format 2; this version has 1\. Choose another --out")
-    alter(finished, format=2)
-    refused(small(samples=10), finished, "was written in format 2")
-    with pytest.raises(FolderError, match="was written in format 2"):
-        result(finished)
+    alter(unfinished, format=3)
+    refused(small(), unfinished, "format 3")
+    alter(finished, format=3)
+    refused(small(samples=10), finished, "format 3")
+    with pytest.raises(FolderError, match="format 3"):
+        read_result(finished)
 
 
 def test_another_version_is_not_continued_but_read(unfinished, finished):
@@ -112,14 +113,14 @@ def test_a_damaged_file(name, finished):
 
 def test_no_run_at_all(tmp_path):
     with pytest.raises(FolderError, match=r"is no run's folder: it has no experiment\.json"):
-        result(RunFolder(tmp_path))
+        read_result(RunFolder(tmp_path))
 
 
 @pytest.mark.parametrize("change", [{"experiment": {}}, {"experiment": small().to_json() | {"colour": 1}}])
 def test_an_experiment_that_cannot_be_read(change, finished):
     alter(finished, **change)
     with pytest.raises(DataError, match=r"experiment\.json holds no experiment that can be read"):
-        result(finished)
+        read_result(finished)
 
 
 def test_a_place_that_cannot_be_written(tmp_path):
@@ -129,7 +130,7 @@ def test_a_place_that_cannot_be_written(tmp_path):
 
 
 def test_two_processes(unfinished, monkeypatch):
-    monkeypatch.setattr(folder_module, "PATIENCE", 0.2)
+    monkeypatch.setattr(folder_module, "LOCK_TIMEOUT", 0.2)
     command = [sys.executable, "-c", HOLD, str(unfinished.path / "lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"mine\n"

@@ -11,23 +11,22 @@ import torch
 
 from iblurry.errors import DivergedError
 from iblurry.experiment import checkpoint, run_loop
-from iblurry.experiment.answer import Answer
-from iblurry.experiment.callback import Silent
-from iblurry.experiment.evaluator import Evaluator
+from iblurry.experiment.checkpointer import CheckpointPolicy
+from iblurry.experiment.evaluator import Evaluator, PendingAnswer
 from iblurry.experiment.journal import Journal, NewClass, Query, TaskEnd, read
 from iblurry.experiment.journal_writer import JournalWriter, PendingQuery
-from iblurry.experiment.run import CheckpointPolicy, run
+from iblurry.launch.launch import run
 from iblurry.learner import Learner
-from tests.experiment.small import At, checkpoints, kept, small
+from tests.experiment.small import At, Recorder, checkpoints, kept, small
 
 NEVER = 10**9
 
 
-class Late(Answer):
+class Late(PendingAnswer):
     """Is not there before it was asked for so often; who cannot wait for that waits here."""
 
-    def __init__(self, told, totals, *, at, rate, patience=NEVER):
-        super().__init__(told, totals, at=at, rate=rate)
+    def __init__(self, values, totals, *, at, lr, patience=NEVER):
+        super().__init__(values, totals, at=at, lr=lr)
         self.patience = patience
 
     def ready(self):
@@ -39,51 +38,50 @@ def asked(kind, at, answer):
     return PendingQuery(kind, at, 0, answer, 0.1, at)
 
 
-def late(right, patience, sound=True):
-    told = torch.tensor([right, int(sound)])
-    return Late(told, (10,), at=7, rate=0.1, patience=patience)
+def late(right, patience, finite=True):
+    return Late(torch.tensor([right, int(finite)]), (10,), at=7, lr=0.1, patience=patience)
 
 
 @pytest.fixture
-def outbox(tmp_path):
+def writer(tmp_path):
     with Journal(tmp_path / "journal.jsonl") as journal:
         yield JournalWriter(journal)
 
 
-def lines(outbox):
-    return [(line["kind"], line["at"]) for line in map(json.loads, outbox.journal.path.read_bytes().splitlines())]
+def lines(writer):
+    return [(line["kind"], line["at"]) for line in map(json.loads, writer.journal.path.read_bytes().splitlines())]
 
 
-def test_nothing_overtakes_an_answer(outbox):
-    outbox.put(NewClass(1, "ant"))
-    outbox.put(asked(Query, 7, late(3, patience=3)))
-    outbox.put(NewClass(8, "bee"))
-    outbox.put(asked(TaskEnd, 8, late(4, patience=0)))
-    assert lines(outbox) == [("class", 1)]
-    assert outbox.accuracy is None
-    outbox.write()  # the fourth time it is asked for
-    assert lines(outbox) == [("class", 1), ("query", 7), ("class", 8), ("task", 8)]
-    assert outbox.accuracy == 0.4
+def test_nothing_overtakes_an_answer(writer):
+    writer.put(NewClass(1, "ant"))
+    writer.put(asked(Query, 7, late(3, patience=3)))
+    writer.put(NewClass(8, "bee"))
+    writer.put(asked(TaskEnd, 8, late(4, patience=0)))
+    assert lines(writer) == [("class", 1)]
+    assert writer.accuracy is None
+    writer.write()  # the fourth time it is asked for
+    assert lines(writer) == [("class", 1), ("query", 7), ("class", 8), ("task", 8)]
+    assert writer.accuracy == 0.4
 
 
-def test_who_flushes_waits_for_all(outbox):
-    outbox.put(asked(Query, 7, late(3, patience=NEVER)))
-    outbox.put(asked(Query, 14, late(5, patience=NEVER)))
-    outbox.put(NewClass(15, "bee"))
-    outbox.write()
-    assert lines(outbox) == []
-    outbox.flush()
-    assert lines(outbox) == [("query", 7), ("query", 14), ("class", 15)]
-    assert outbox.accuracy == 0.5
+def test_who_flushes_waits_for_all(writer):
+    writer.put(asked(Query, 7, late(3, patience=NEVER)))
+    writer.put(asked(Query, 14, late(5, patience=NEVER)))
+    writer.put(NewClass(15, "bee"))
+    writer.write()
+    assert lines(writer) == []
+    writer.flush()
+    assert lines(writer) == [("query", 7), ("query", 14), ("class", 15)]
+    assert writer.accuracy == 0.5
 
 
-def test_a_broken_answer_is_raised_in_its_turn(outbox):
-    outbox.put(asked(Query, 6, late(3, patience=NEVER)))
-    outbox.put(asked(Query, 7, late(0, patience=NEVER, sound=False)))
-    outbox.put(NewClass(8, "bee"))
+def test_a_broken_answer_is_raised_in_its_turn(writer):
+    writer.put(asked(Query, 6, late(3, patience=NEVER)))
+    writer.put(asked(Query, 7, late(0, patience=NEVER, finite=False)))
+    writer.put(NewClass(8, "bee"))
     with pytest.raises(DivergedError, match=r"no numbers any more at sample 7; a lower learning rate .*now 0\.1\)"):
-        outbox.flush()
-    assert lines(outbox) == [("query", 6)]
+        writer.flush()
+    assert lines(writer) == [("query", 6)]
 
 
 class Slow:
@@ -106,12 +104,12 @@ def remote(monkeypatch):
         def ask_late(self, learner):
             answer = ask(self, learner)
             return Late(
-                torch.tensor(answer._told.tolist()), answer.totals, at=answer.at, rate=answer.rate, patience=patience
+                torch.tensor(answer._values.tolist()), answer.totals, at=answer.at, lr=answer.lr, patience=patience
             )
 
         monkeypatch.setattr(Evaluator, "ask", ask_late)
-        monkeypatch.setattr(run_loop.RunLoop, "remote", True)
-        monkeypatch.setattr(run_loop, "GLANCE", 1)
+        monkeypatch.setattr(run_loop.RunLoop, "has_remote_tensors", True)
+        monkeypatch.setattr(run_loop, "PROGRESS_EVERY", 1)
         monkeypatch.setattr(run_loop, "time", clock)
         return clock
 
@@ -125,15 +123,15 @@ def whole(tmp_path_factory):
     return {name: kept(run(small(name), out).folder) for name in ("er", "clib", "gdumb")}
 
 
-class Reading(Silent):
+class Reading(Recorder):
     """Reads the journal at every sample."""
 
     def __init__(self, folder):
         super().__init__()
         self.folder, self.journals, self.accuracies = folder, [], []
 
-    def move(self, at, accuracy, rate):
-        super().move(at, accuracy, rate)
+    def on_progress(self, position, accuracy, lr):
+        super().on_progress(position, accuracy, lr)
         self.journals.append((self.folder / "journal.jsonl").read_bytes())
         self.accuracies.append(accuracy)
 
@@ -142,17 +140,17 @@ class Reading(Silent):
 @pytest.mark.parametrize("patience", [2, 10, NEVER])
 def test_the_same_bytes_however_late_the_answers(name, patience, remote, tmp_path, whole):
     remote(patience)
-    watcher = Reading(tmp_path / small(name).name)
-    done = run(small(name), tmp_path, watcher=watcher)
+    callback = Reading(tmp_path / small(name).name)
+    done = run(small(name), tmp_path, callback=callback)
     assert kept(done.folder) == whole[name]
-    assert all(whole[name][0].startswith(journal) for journal in watcher.journals)  # never ahead, never out of order
+    assert all(whole[name][0].startswith(journal) for journal in callback.journals)  # never ahead, never out of order
     first = whole[name][0].index(b'{"kind":"query"')
     if patience == NEVER:
-        assert all(len(journal) <= first for journal in watcher.journals[:-1])
+        assert all(len(journal) <= first for journal in callback.journals[:-1])
     else:
-        assert len(watcher.journals[6 + patience]) > first  # of the seventh sample
-    assert watcher.accuracies[5:7] == [None, None]
-    assert watcher.accuracies[-1] == done.metrics.a_last  # the last word is complete
+        assert len(callback.journals[6 + patience]) > first  # of the seventh sample
+    assert callback.accuracies[5:7] == [None, None]
+    assert callback.accuracies[-1] == done.metrics.a_last  # the last word is complete
 
 
 def test_a_checkpoint_waits_for_all_answers(remote, tmp_path, monkeypatch, whole):
@@ -165,14 +163,14 @@ def test_a_checkpoint_waits_for_all_answers(remote, tmp_path, monkeypatch, whole
         save(folder, state, at=at, trusted=trusted)
 
     monkeypatch.setattr(checkpoint, "save", saved)
-    done = run(small(), tmp_path, save=CheckpointPolicy(samples=30))
+    done = run(small(), tmp_path, checkpoints=CheckpointPolicy(samples=30))
     assert seen == [(30, 28), (60, 56), (80, 80)]
     assert kept(done.folder) == whole["er"]
 
 
 def test_a_polite_stop_waits_for_them_too(remote, tmp_path, whole):
     remote(NEVER)
-    stopped = run(small(), tmp_path, watcher=At(33, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+    stopped = run(small(), tmp_path, callback=At(33, lambda: os.kill(os.getpid(), signal.SIGTERM)))
     assert stopped.metrics.samples == 28
     assert [path.stem[-2:] for path in checkpoints(stopped.folder)] == ["33"]
     assert kept(run(small(), tmp_path).folder) == whole["er"]
@@ -189,10 +187,10 @@ def test_what_is_broken_is_named_by_the_sample_it_was_asked_at(remote, tmp_path,
                 self.context.network.head.weight[0, 0] = float("nan")
 
     monkeypatch.setattr(Learner, "observe", spoilt)
-    watcher = Silent()
+    callback = Recorder()
     with pytest.raises(DivergedError, match=r"answers are no numbers any more at sample 21;.*at sample 20, is kept"):
-        run(small(), tmp_path, watcher=watcher, save=CheckpointPolicy(samples=10))
-    assert watcher.at == 30  # noticed where somebody had to wait
+        run(small(), tmp_path, callback=callback, checkpoints=CheckpointPolicy(samples=10))
+    assert callback.position == 30  # noticed where somebody had to wait
     assert max(record.at for record in read(tmp_path / small().name / "journal.jsonl")[1:]) < 21
 
 
@@ -201,5 +199,5 @@ def test_the_loss_is_looked_at_once_a_second_where_it_has_to_be_waited_for(tick,
     remote(0).tick = tick  # seconds from sample to sample
     calls, check = [], Learner.check
     monkeypatch.setattr(Learner, "check", lambda self: (calls.append(self.context.seen), check(self)))
-    run(small(), tmp_path, save=CheckpointPolicy(seconds=1e9))
+    run(small(), tmp_path, checkpoints=CheckpointPolicy(seconds=1e9))
     assert len(calls) == checks  # the last one before it is saved

@@ -17,9 +17,10 @@ from iblurry.data.images import PictureFiles
 from iblurry.data.load import load
 from iblurry.data.prefetch import decoders_for
 from iblurry.errors import DataError, StoppedError
+from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.evaluator import Evaluator
-from iblurry.experiment.run import CheckpointPolicy, run
-from iblurry.launch.workers import Plan, run_all
+from iblurry.launch.config import LaunchConfig
+from iblurry.launch.launch import run, run_all
 from tests.experiment.small import DATA, At, CrashError, crash, kept, small
 
 
@@ -61,7 +62,7 @@ def test_a_run_that_crashed_goes_on(place: Path, tmp_path: Path) -> None:
     one, data = small("clib"), lazy(place)
     peace = run(one, tmp_path / "peace", dataset=data)
     with pytest.raises(CrashError):
-        run(one, tmp_path / "war", dataset=data, watcher=At(40, crash), save=CheckpointPolicy(samples=13))
+        run(one, tmp_path / "war", dataset=data, callback=At(40, crash), checkpoints=CheckpointPolicy(samples=13))
     again = run(one, tmp_path / "war", dataset=lazy(place))
     assert kept(again.folder) == kept(peace.folder)
 
@@ -78,7 +79,7 @@ def test_a_killed_decoder_stops_the_run_and_it_goes_on(place: Path, tmp_path: Pa
                 os.kill(int(child), signal.SIGKILL)
 
     with pytest.raises(StoppedError, match="killed by SIGKILL"):
-        run(one, tmp_path / "war", dataset=data, watcher=At(40, kill), save=CheckpointPolicy(samples=10))
+        run(one, tmp_path / "war", dataset=data, callback=At(40, kill), checkpoints=CheckpointPolicy(samples=10))
     again = run(one, tmp_path / "war", dataset=data)
     assert kept(again.folder) == kept(peace.folder)
 
@@ -90,7 +91,7 @@ def test_a_damaged_file_stops_the_run_by_name(place: Path, tmp_path: Path) -> No
     good, about = file.read_bytes(), file.stat()
     file.write_bytes(b"text")
     with pytest.raises(DataError, match=f"{file.name} is not a readable picture"):
-        run(one, tmp_path, dataset=data, save=CheckpointPolicy(samples=10))
+        run(one, tmp_path, dataset=data, checkpoints=CheckpointPolicy(samples=10))
     with pytest.raises(DataError, match=file.name):
         run(one, tmp_path, dataset=data)
     file.write_bytes(good)
@@ -100,7 +101,7 @@ def test_a_damaged_file_stops_the_run_by_name(place: Path, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_runs_in_workers_have_decoders_of_their_own(place: Path, tmp_path: Path) -> None:
     specs = [small(dataset=f"folder:{place},size=8,channels=1,lazy={lazy}") for lazy in ("true", "false")]
-    first, second = run_all(specs, Plan(out=tmp_path, jobs=2))
+    first, second = run_all(specs, LaunchConfig(out=tmp_path, jobs=2))
     assert first.summary is not None
     assert first.records[1:] == second.records[1:]
 
@@ -108,12 +109,12 @@ def test_runs_in_workers_have_decoders_of_their_own(place: Path, tmp_path: Path)
 @pytest.mark.parametrize("budget", [None, 40 * 64, 40 * 64 - 1, 0])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_answers_are_counted_the_same(budget: int | None, workers: int, place: Path, monkeypatch) -> None:
-    monkeypatch.setattr("iblurry.experiment.evaluator.PIECE", 7)
+    monkeypatch.setattr("iblurry.experiment.evaluator.CHUNK", 7)
     one, data, there = small("clib"), whole(place), lazy(place)
     learner, reference = one.learner(data), Evaluator(data, torch.device("cpu"))
     decoders = decoders_for(there.test.images, workers=workers, ahead=3)
     evaluator = Evaluator(there, torch.device("cpu"), decoders=decoders, budget=budget)
-    assert evaluator.kept == (budget is None or budget == 40 * 64)
+    assert evaluator.is_kept == (budget is None or budget == 40 * 64)
     try:
         for at, index in enumerate(one.order(data).indices):
             learner.observe(data.train.images[index], data.classes[data.train.labels[index]])

@@ -8,28 +8,28 @@ import signal
 import pytest
 
 from iblurry.errors import InputError
-from iblurry.experiment.callback import Silent
 from iblurry.experiment.checkpoint import load_latest
+from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Held, Query, Spent, TaskEnd, read
 from iblurry.experiment.metrics import metrics
-from iblurry.experiment.run import CheckpointPolicy, run
+from iblurry.launch.launch import run
 from iblurry.methods import Hyperparameters, method
 from iblurry.studies import run_figure, run_table
-from tests.experiment.small import CrashError, checkpoints, kept, small
+from tests.experiment.small import CrashError, Recorder, checkpoints, kept, small
 
 REFITS = ("gdumb", "rm", "joint", "rm-released")
 
 
-class InRefit(Silent):
+class InRefit(Recorder):
     """Acts at the so manieth update of refits in this sitting."""
 
     def __init__(self, number, act):
         super().__init__()
         self.number, self.act, self.told = number, act, []
 
-    def refit(self, done, updates):
-        super().refit(done, updates)
+    def on_refit_progress(self, done, total):
+        super().on_refit_progress(done, total)
         self.told.append(done)
         if len(self.told) == self.number:
             self.act()
@@ -72,13 +72,13 @@ def test_stopped_and_crashed_inside_refits(name, tmp_path, whole):
     folder = tmp_path / small(name).name
     inside = 0
     for number, act in ((2, stop), (1, crash), (3, stop), (4, crash), (1, stop), (3, crash)):
-        watcher = InRefit(number, act)
+        callback = InRefit(number, act)
         try:
-            done = run(small(name), tmp_path, watcher=watcher, save=CheckpointPolicy(seconds=4))
+            done = run(small(name), tmp_path, callback=callback, checkpoints=CheckpointPolicy(seconds=4))
         except CrashError:
             assert act is crash
         else:
-            assert done.summary is None or len(watcher.told) <= number  # stopped, or no update was left to stop at
+            assert done.summary is None or len(callback.told) <= number  # stopped, or no update was left to stop at
         refit = load_latest(folder).state["learner"]["refit"] if checkpoints(folder) else None
         inside += refit is not None and refit["updates"] > 0
     assert inside >= 2
@@ -87,13 +87,13 @@ def test_stopped_and_crashed_inside_refits(name, tmp_path, whole):
 
 
 def test_a_stop_inside_a_refit_loses_nothing(tmp_path, whole):
-    watcher = InRefit(3, stop)
-    assert run(small("rm"), tmp_path, watcher=watcher, save=CheckpointPolicy(seconds=1e9)).summary is None
+    callback = InRefit(3, stop)
+    assert run(small("rm"), tmp_path, callback=callback, checkpoints=CheckpointPolicy(seconds=1e9)).summary is None
     saved = load_latest(tmp_path / small("rm").name)
     assert saved.at == 40  # the end of the first task, whose refit it is
     assert saved.state["learner"]["refit"]["updates"] == 4  # the signal is heard after the next update
     again = InRefit(0, stop)
-    run(small("rm"), tmp_path, watcher=again)
+    run(small("rm"), tmp_path, callback=again)
     assert again.told == [5, 6, 1, 2, 3, 4, 5, 6]
     assert kept(tmp_path / small("rm").name) == whole["rm"]
 

@@ -11,18 +11,18 @@ import signal
 import pytest
 
 from iblurry.errors import CheckpointError, DiskFullError
-from iblurry.experiment import run_loop as walk_module
-from iblurry.experiment.callback import Silent
+from iblurry.experiment import run_loop as run_loop
 from iblurry.experiment.checkpoint import load_latest, save
+from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.run import CheckpointPolicy, run
-from tests.experiment.small import METHODS, At, CrashError, checkpoints, crash, kept, small
+from iblurry.launch.launch import run
+from tests.experiment.small import METHODS, At, CrashError, Recorder, checkpoints, crash, kept, small
 
 
 @pytest.fixture(autouse=True)
 def _every_sample(monkeypatch):
-    """Watchers are told of every sample."""
-    monkeypatch.setattr(walk_module, "GLANCE", 1)
+    """on_progress is called at every sample."""
+    monkeypatch.setattr(run_loop, "PROGRESS_EVERY", 1)
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +45,13 @@ def test_interrupted_at_every_kind_of_moment(name, tmp_path, whole):
     for number, moment in enumerate(moments):
         if number % 2:
             assert (
-                run(small(name), tmp_path, watcher=At(moment, stop), save=CheckpointPolicy(samples=5)).summary is None
+                run(small(name), tmp_path, callback=At(moment, stop), checkpoints=CheckpointPolicy(samples=5)).summary
+                is None
             )
             assert checkpoints(folder)[-1].stem.endswith(f"{moment:012d}")
         else:
             with pytest.raises(CrashError):
-                run(small(name), tmp_path, watcher=At(moment, crash), save=CheckpointPolicy(samples=5))
+                run(small(name), tmp_path, callback=At(moment, crash), checkpoints=CheckpointPolicy(samples=5))
     assert run(small(name), tmp_path).summary is not None
     assert kept(folder) == whole[name]
 
@@ -58,13 +59,13 @@ def test_interrupted_at_every_kind_of_moment(name, tmp_path, whole):
 def test_interrupted_before_the_first_checkpoint(tmp_path, whole):
     for moment in (1, 40):
         with pytest.raises(CrashError):
-            run(small(), tmp_path, watcher=At(moment, crash))
+            run(small(), tmp_path, callback=At(moment, crash))
     folder = tmp_path / small().name
     assert checkpoints(folder) == []
-    watcher = Silent()
-    run(small(), tmp_path, watcher=watcher)
+    callback = Recorder()
+    run(small(), tmp_path, callback=callback)
     assert kept(folder) == whole["er"]
-    assert watcher.said == []
+    assert callback.messages == []
 
 
 def test_interrupted_between_the_last_checkpoint_and_the_summary(tmp_path, whole, monkeypatch):
@@ -86,7 +87,7 @@ def test_interrupted_between_the_last_checkpoint_and_the_summary(tmp_path, whole
 def crashed(tmp_path):
     """A run that crashed at sample 33 with checkpoints at 20 and 30."""
     with pytest.raises(CrashError):
-        run(small(), tmp_path, watcher=At(33, crash), save=CheckpointPolicy(samples=10))
+        run(small(), tmp_path, callback=At(33, crash), checkpoints=CheckpointPolicy(samples=10))
     folder = tmp_path / small().name
     assert [path.stem[-2:] for path in checkpoints(folder)] == ["20", "30"]
     return folder
@@ -96,19 +97,19 @@ def crashed(tmp_path):
 def test_what_stands_behind_the_last_checkpoint_is_written_again(tail, crashed, tmp_path, whole):
     with (crashed / "journal.jsonl").open("ab") as journal:
         journal.write(tail)
-    watcher = Silent()
-    run(small(), tmp_path, watcher=watcher)
+    callback = Recorder()
+    run(small(), tmp_path, callback=callback)
     assert kept(crashed) == whole["er"]
-    assert watcher.said == []
+    assert callback.messages == []
 
 
 def test_a_journal_shorter_than_the_newest_checkpoint(crashed, tmp_path, whole):
     journal = crashed / "journal.jsonl"
     os.truncate(journal, load_latest(crashed).state["journal"]["bytes"] - 1)
-    watcher = Silent()
-    run(small(), tmp_path, watcher=watcher)
+    callback = Recorder()
+    run(small(), tmp_path, callback=callback)
     assert kept(crashed) == whole["er"]
-    assert watcher.said == [
+    assert callback.messages == [
         "checkpoint-000000000030.safetensors does not fit (the journal is shorter than it remembers); "
         "the previous good one, checkpoint-000000000020.safetensors, is used."
     ]
@@ -120,10 +121,10 @@ def test_a_journal_changed_between_the_checkpoints(crashed, tmp_path, whole):
     end = load_latest(crashed).state["journal"]["bytes"]
     at = text.rindex(b'"updates":', 0, end) + 10
     journal.write_bytes(text[:at] + b"9" + text[at + 1 :])  # a line as good as any, and wrong
-    watcher = Silent()
-    run(small(), tmp_path, watcher=watcher)
+    callback = Recorder()
+    run(small(), tmp_path, callback=callback)
     assert kept(crashed) == whole["er"]
-    assert "checkpoint-000000000030.safetensors does not fit (the journal is not what it rem" in watcher.said[0]
+    assert "checkpoint-000000000030.safetensors does not fit (the journal is not what it rem" in callback.messages[0]
 
 
 def test_a_journal_that_fits_no_checkpoint(crashed, tmp_path):
@@ -144,10 +145,10 @@ def damage(path):
 
 def test_a_damaged_checkpoint(crashed, tmp_path, whole):
     damage(checkpoints(crashed)[1])
-    watcher = Silent()
-    run(small(), tmp_path, watcher=watcher)
+    callback = Recorder()
+    run(small(), tmp_path, callback=callback)
     assert kept(crashed) == whole["er"]
-    assert watcher.said == [
+    assert callback.messages == [
         "checkpoint-000000000030.safetensors is damaged (its digest does not match its content); "
         "the previous good one, checkpoint-000000000020.safetensors, is used."
     ]
@@ -181,7 +182,7 @@ def test_a_checkpoint_without_distillation_goes_on_where_there_is_none(crashed, 
 def test_a_checkpoint_that_counted_a_teacher_elsewhere_is_not_mixed_with_what_follows(tmp_path):
     one = small("bic")
     with pytest.raises(CrashError):
-        run(one, tmp_path, watcher=At(53, crash), save=CheckpointPolicy(samples=10))
+        run(one, tmp_path, callback=At(53, crash), checkpoints=CheckpointPolicy(samples=10))
     forget_distillation(tmp_path / one.name)
     with pytest.raises(CheckpointError, match=r"it was saved before distillation was counted apart.*Delete the folder"):
         run(one, tmp_path)
@@ -190,7 +191,7 @@ def test_a_checkpoint_that_counted_a_teacher_elsewhere_is_not_mixed_with_what_fo
 def test_the_checkpoint_of_another_experiment(crashed, tmp_path):
     other = small(seed=2)
     with pytest.raises(CrashError):
-        run(other, tmp_path, watcher=At(5, crash))
+        run(other, tmp_path, callback=At(5, crash))
     for name in ["journal.jsonl", checkpoints(crashed)[1].name]:
         (tmp_path / other.name / name).write_bytes((crashed / name).read_bytes())
     with pytest.raises(CheckpointError, match="it belongs to another experiment"):
@@ -217,7 +218,7 @@ def test_a_full_disk(name, tmp_path, whole, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", write)
             try:
-                done = run(small(name), tmp_path, save=CheckpointPolicy(samples=3))
+                done = run(small(name), tmp_path, checkpoints=CheckpointPolicy(samples=3))
                 break
             except DiskFullError as error:
                 sentences.add(str(error))

@@ -15,25 +15,26 @@ from iblurry.cost import bytes_held
 from iblurry.data.load import load
 from iblurry.errors import DivergedError, FolderError, InputError
 from iblurry.experiment import checkpoint, run_loop
-from iblurry.experiment import run as run_module
-from iblurry.experiment.callback import Silent
 from iblurry.experiment.checkpoint import load_latest
+from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Held, NewClass, Query, Spent, Start, TaskEnd, read
 from iblurry.experiment.metrics import curve
-from iblurry.experiment.run import CheckpointPolicy, result, run
+from iblurry.experiment.result import read_result
+from iblurry.launch import pack
+from iblurry.launch.launch import run
 from iblurry.learner import Learner
 from iblurry.parts import Constant
-from tests.experiment.small import DATA, At, CrashError, checkpoints, crash, kept, small
+from tests.experiment.small import DATA, At, CrashError, Recorder, checkpoints, crash, kept, small
 
 FLOPS = 2 * (64 * 256 + 256 * 256 + 256 * 4)  # of the mlp for 1x8x8 and four classes
 
 
 @pytest.fixture
 def every_sample(monkeypatch):
-    """Watchers are told of every sample."""
-    monkeypatch.setattr(run_loop, "GLANCE", 1)
+    """on_progress is called at every sample."""
+    monkeypatch.setattr(run_loop, "PROGRESS_EVERY", 1)
 
 
 def by_hand(experiment, data):
@@ -47,7 +48,7 @@ def by_hand(experiment, data):
         truth = [data.classes[label] for label in data.test.labels]
         right = [sum(a == t == name for a, t in zip(answers, truth, strict=True)) for name in met]
         total = [truth.count(name) for name in met]
-        return kind(at, task, tuple(right), tuple(total), learner.method.schedule.now, learner.context.updates)
+        return kind(at, task, tuple(right), tuple(total), learner.method.schedule.lr, learner.context.updates)
 
     at = asked = 0
     for task, indices in enumerate(order.tasks):
@@ -81,8 +82,8 @@ def by_hand(experiment, data):
 @pytest.mark.parametrize("name", ["er", "clib"])
 def test_the_journal_is_what_a_plain_loop_gives(name, tmp_path):
     experiment = small(name, samples=75)  # the last task is cut; 35 is a query and no end of a task
-    watcher = Silent()
-    done = run(experiment, tmp_path, watcher=watcher)
+    callback = Recorder()
+    done = run(experiment, tmp_path, callback=callback)
     expected = by_hand(experiment, load(DATA))
     assert read(done.folder / "journal.jsonl") == expected
     assert done.records == expected
@@ -90,7 +91,7 @@ def test_the_journal_is_what_a_plain_loop_gives(name, tmp_path):
     assert [r.at for r in expected if isinstance(r, TaskEnd)] == [40, 75]
     assert sum(isinstance(r, NewClass) for r in expected) == 4
     assert done.folder == tmp_path / experiment.name
-    assert watcher.at == 75
+    assert callback.position == 75
 
 
 def test_parts_hear_of_the_end_of_a_task_before_it_is_asked_about(tmp_path, monkeypatch):
@@ -130,14 +131,14 @@ def test_the_summary(tmp_path):
 def test_a_finished_run_is_only_read(tmp_path, monkeypatch):
     done = run(small(), tmp_path)
     before = {path: path.stat().st_mtime_ns for path in [done.folder, *done.folder.iterdir()]}
-    monkeypatch.setattr(run_module, "load", lambda *_: pytest.fail("the data is not needed"))
+    monkeypatch.setattr(pack, "load", lambda *_: pytest.fail("the data is not needed"))
     again = run(small(), tmp_path)
     assert {path: path.stat().st_mtime_ns for path in [done.folder, *done.folder.iterdir()]} == before
     assert again == done
 
 
 def test_a_run_that_was_not_begun_has_no_records(tmp_path):
-    nothing = result(RunFolder(tmp_path / "nowhere"), small())
+    nothing = read_result(RunFolder(tmp_path / "nowhere"), small())
     assert (nothing.records, nothing.summary, nothing.metrics.queries) == ([], None, 0)
 
 
@@ -152,10 +153,10 @@ def test_checkpoints_by_time_and_by_sample(tmp_path, monkeypatch):
     saved = []
     save = checkpoint.save
     monkeypatch.setattr(checkpoint, "save", lambda f, s, *, at, **more: (saved.append(at), save(f, s, at=at, **more)))
-    run(small(seed=1), tmp_path, save=CheckpointPolicy(samples=30))
+    run(small(seed=1), tmp_path, checkpoints=CheckpointPolicy(samples=30))
     assert saved == [30, 60, 80]
     saved.clear()
-    run(small(seed=2), tmp_path, save=CheckpointPolicy(seconds=0, samples=None))
+    run(small(seed=2), tmp_path, checkpoints=CheckpointPolicy(seconds=0, samples=None))
     assert saved == list(range(1, 81))
     saved.clear()
     run(small(seed=3), tmp_path)
@@ -167,7 +168,7 @@ def test_checkpoints_by_time_and_by_sample(tmp_path, monkeypatch):
 def test_a_signal_saves_and_the_same_call_goes_on(number, tmp_path):
     whole = run(small(), tmp_path / "whole")
     asking = At(33, lambda: os.kill(os.getpid(), number))
-    stopped = run(small(), tmp_path, watcher=asking)
+    stopped = run(small(), tmp_path, callback=asking)
     assert asking.acted
     assert stopped.summary is None
     assert stopped.metrics.samples == 28  # the last query
@@ -180,7 +181,7 @@ def test_a_signal_saves_and_the_same_call_goes_on(number, tmp_path):
 
 @pytest.mark.usefixtures("every_sample")
 def test_a_signal_at_the_last_sample_finds_the_run_finished(tmp_path):
-    done = run(small(), tmp_path, watcher=At(80, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+    done = run(small(), tmp_path, callback=At(80, lambda: os.kill(os.getpid(), signal.SIGTERM)))
     assert done.summary is not None
 
 
@@ -188,12 +189,12 @@ def test_the_environment_is_recorded_and_its_threads_come_back(tmp_path):
     data = load(DATA)
     seen = []
     asking = At(20, lambda: (seen.append(torch.get_num_threads()), os.kill(os.getpid(), signal.SIGTERM)))
-    folder = run(small(), tmp_path, watcher=asking, where=Hardware(threads=2)).folder
+    folder = run(small(), tmp_path, callback=asking, hardware=Hardware(threads=2)).folder
     about = json.loads((folder / "environment.json").read_text())
     assert about["threads"] == 2
     assert about["torch"] == torch.__version__
     assert about["data"] == data.fingerprint()
-    run(small(), tmp_path, watcher=At(40, lambda: seen.append(torch.get_num_threads())), where=Hardware(threads=1))
+    run(small(), tmp_path, callback=At(40, lambda: seen.append(torch.get_num_threads())), hardware=Hardware(threads=1))
     assert seen == [2, 2]
     assert torch.get_num_threads() == 1  # as before the run
     after = json.loads((folder / "environment.json").read_text())
@@ -203,7 +204,7 @@ def test_the_environment_is_recorded_and_its_threads_come_back(tmp_path):
 
 @pytest.mark.usefixtures("every_sample")
 def test_another_torch_is_said_and_other_data_is_refused(tmp_path):
-    folder = run(small(), tmp_path, watcher=At(20, lambda: os.kill(os.getpid(), signal.SIGTERM))).folder
+    folder = run(small(), tmp_path, callback=At(20, lambda: os.kill(os.getpid(), signal.SIGTERM))).folder
     path = folder / "environment.json"
     about = json.loads(path.read_text())
     path.write_text(json.dumps(about | {"data": "0" * 64}))
@@ -214,9 +215,9 @@ def test_another_torch_is_said_and_other_data_is_refused(tmp_path):
         run(small(), tmp_path)
     assert [p.name for p in checkpoints(folder)] == ["checkpoint-000000000020.safetensors"]
     path.write_text(json.dumps(about | {"torch": "1.0"}))
-    watcher = Silent()
-    assert run(small(), tmp_path, watcher=watcher).summary is not None
-    assert watcher.said == [
+    callback = Recorder()
+    assert run(small(), tmp_path, callback=callback).summary is not None
+    assert callback.messages == [
         f"The run was begun with torch 1.0 (now {torch.__version__}): "
         "its last bits may differ from those of a run in one place."
     ]
@@ -225,7 +226,7 @@ def test_another_torch_is_said_and_other_data_is_refused(tmp_path):
 def test_changed_pixels_are_noticed(tmp_path):
     data = load(DATA)
     with pytest.raises(CrashError):
-        run(small(), tmp_path, dataset=data, watcher=At(20, crash))
+        run(small(), tmp_path, dataset=data, callback=At(20, crash))
     pixels = data.train.images.copy()
     pixels[3, 0, 2, 2] ^= 1
     other = dataclasses.replace(data, train=dataclasses.replace(data.train, images=pixels))
@@ -250,7 +251,7 @@ def assert_sound(folder, at):
 def test_a_loss_that_is_no_number_stops_the_run(name, tmp_path):
     experiment = exploding(name=name)
     with pytest.raises(DivergedError) as caught:
-        run(experiment, tmp_path, save=CheckpointPolicy(samples=1))
+        run(experiment, tmp_path, checkpoints=CheckpointPolicy(samples=1))
     folder = tmp_path / experiment.name
     at = int(checkpoints(folder)[-1].stem.split("-")[1])
     assert f"The last good checkpoint, at sample {at}, is kept in {folder}." in str(caught.value)
@@ -275,7 +276,7 @@ def poison(monkeypatch, sample):
 def test_a_network_that_broke_writes_no_line(tmp_path, monkeypatch):
     poison(monkeypatch, 21)  # a multiple of query_every
     with pytest.raises(DivergedError, match=r"no numbers any more at sample 21;.*at sample 20, is kept"):
-        run(small(), tmp_path, save=CheckpointPolicy(samples=10))
+        run(small(), tmp_path, checkpoints=CheckpointPolicy(samples=10))
     folder = tmp_path / small().name
     assert_sound(folder, 20)
     assert max(r.at for r in read(folder / "journal.jsonl")[1:]) < 21
@@ -284,7 +285,7 @@ def test_a_network_that_broke_writes_no_line(tmp_path, monkeypatch):
 def test_a_network_that_broke_is_not_saved(tmp_path, monkeypatch):
     poison(monkeypatch, 30)
     with pytest.raises(DivergedError, match=r"head.*at sample 30;.*at sample 20, is kept"):
-        run(small(), tmp_path, save=CheckpointPolicy(samples=10))
+        run(small(), tmp_path, checkpoints=CheckpointPolicy(samples=10))
     assert_sound(tmp_path / small().name, 20)
 
 
@@ -292,4 +293,4 @@ def test_a_network_that_broke_is_not_saved(tmp_path, monkeypatch):
 def test_who_stops_a_broken_run_hears_of_it(tmp_path, monkeypatch):
     poison(monkeypatch, 3)
     with pytest.raises(DivergedError, match=r"at sample 3;.*Nothing had been saved"):
-        run(small(), tmp_path, watcher=At(3, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+        run(small(), tmp_path, callback=At(3, lambda: os.kill(os.getpid(), signal.SIGTERM)))

@@ -11,7 +11,7 @@ import pytest
 from iblurry.errors import DataError, InputError
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Query, read
-from iblurry.experiment.run import run
+from iblurry.launch.launch import run
 from iblurry.studies import collect as module
 from iblurry.studies.collect import collect, collected
 from tests.experiment.small import small

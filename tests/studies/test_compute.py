@@ -12,7 +12,7 @@ from iblurry.data.sources.arrays import save
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Spent
-from iblurry.experiment.run import run
+from iblurry.launch.launch import run
 from iblurry.methods import METHODS
 from iblurry.network.flops import flops
 from iblurry.parts import Diverse

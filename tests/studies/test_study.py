@@ -7,7 +7,7 @@ import pytest
 from iblurry.data.load import load
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.run import run
+from iblurry.launch.launch import run
 from iblurry.parts import Constant
 from iblurry.studies.catalogue import STUDIES, study_named
 from iblurry.studies.compute import COMPUTE

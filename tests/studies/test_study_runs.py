@@ -8,7 +8,7 @@ import pytest
 
 from iblurry.data.load import load
 from iblurry.experiment.edit import edit
-from iblurry.experiment.run import run
+from iblurry.launch.launch import run
 from iblurry.studies.catalogue import STUDIES
 from iblurry.studies.table import MEASURES
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from iblurry.errors import UnknownNameError
-from iblurry.experiment.run import Result
+from iblurry.experiment.result import Result
 from iblurry.studies.compare import FIELDS, configuration, counterpart
 from iblurry.studies.paper import Number, paper_number
 from iblurry.studies.study import Planned

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.experiment.run import Result
+from iblurry.experiment.result import Result
 from iblurry.studies.figures.bars import bars
 from iblurry.studies.figures.cells import Runs, arranged, numbers, paper_numbers, written
 from iblurry.studies.figures.classes import classwise

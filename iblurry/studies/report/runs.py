@@ -10,7 +10,7 @@ from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start
-from iblurry.experiment.run import result
+from iblurry.experiment.result import read_result
 from iblurry.studies.collect import Finished
 from iblurry.studies.compare import configuration
 from iblurry.studies.paper import Configuration, configurations
@@ -62,7 +62,7 @@ def find(place: Path) -> list[Path]:
 def read(folders: Iterable[Path]) -> list[Finished]:
     """What they hold, finished or not; an environment that was not kept is empty."""
     places = [RunFolder(folder) for folder in folders]
-    return [Finished(result(place), place.environment() or {}) for place in places]
+    return [Finished(read_result(place), place.environment() or {}) for place in places]
 
 
 def blocks(runs: Sequence[Finished]) -> list[Block]:

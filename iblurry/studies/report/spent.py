@@ -7,7 +7,7 @@ from typing import Any
 
 from iblurry.cost import HOLDINGS
 from iblurry.experiment.journal import Spent
-from iblurry.experiment.run import Result
+from iblurry.experiment.result import Result
 from iblurry.parts.compute_counter import PURPOSES
 from iblurry.studies.formats.layout import figures
 from iblurry.studies.report.runs import Block, Row

@@ -1,4 +1,4 @@
-"""Signals: the first is a question, the second is not."""
+"""Signals: the first is a request, the second ends the process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from iblurry.experiment.interrupt import stopping_politely
+from iblurry.launch.stop import stop_on_signals
 
 
 def send(number):
@@ -20,50 +20,38 @@ def send(number):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_asks(number):
     before = signal.getsignal(number)
-    with stopping_politely() as stop:
-        assert not stop.asked
+    with stop_on_signals() as stop:
+        assert not stop.is_set
         send(number)
-        assert stop.asked
+        assert stop.is_set
     assert signal.getsignal(number) is before
 
 
 def test_the_second_is_not_caught():
-    with stopping_politely() as stop:
+    with stop_on_signals() as stop:
         send(signal.SIGINT)
-        assert stop.asked
+        assert stop.is_set
         with pytest.raises(KeyboardInterrupt):
             send(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_patient_one_hears_any_number():
-    with stopping_politely(patient=True) as stop:
+    with stop_on_signals(repeatedly=True) as stop:
         for _ in range(3):
             send(signal.SIGTERM)
             send(signal.SIGINT)
-        assert stop.asked
-
-
-def test_runs_in_a_row_hear_it_together():
-    with stopping_politely() as outer:
-        with stopping_politely() as first:
-            send(signal.SIGTERM)
-        assert outer.asked
-        assert first.asked
-        with stopping_politely() as second:
-            assert second.asked
-    with stopping_politely() as later:
-        assert not later.asked
+        assert stop.is_set
 
 
 def test_what_is_ignored_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with stopping_politely() as stop:
+        with stop_on_signals() as stop:
             send(signal.SIGINT)
-            assert not stop.asked
+            assert not stop.is_set
             send(signal.SIGTERM)
-            assert stop.asked
+            assert stop.is_set
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
@@ -73,23 +61,23 @@ def test_another_thread_hears_nothing_and_takes_nothing():
     heard = []
 
     def work():
-        with stopping_politely() as stop:
-            heard.append(stop.asked)
+        with stop_on_signals() as stop:
+            heard.append(stop.is_set)
 
-    with stopping_politely() as stop:
+    with stop_on_signals() as stop:
         send(signal.SIGTERM)
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-        assert stop.asked
+        assert stop.is_set
     assert heard == [False]
 
 
 def test_the_second_sigterm_ends_the_process():
     code = (
-        "import os, signal; from iblurry.experiment.interrupt import stopping_politely\n"
-        "with stopping_politely() as stop:\n"
-        "    os.kill(os.getpid(), signal.SIGTERM); print(stop.asked, flush=True)\n"
+        "import os, signal; from iblurry.launch.stop import stop_on_signals\n"
+        "with stop_on_signals() as stop:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM); print(stop.is_set, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGTERM); print('still here')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

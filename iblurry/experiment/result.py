@@ -1,0 +1,53 @@
+"""What a run's folder holds: its records, and the numbers computed from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.journal import Record, read
+from iblurry.experiment.metrics import Metrics, metrics
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run as far as it got.
+
+    Parameters
+    ----------
+    folder : Path
+        The run's folder.
+    experiment : Experiment
+        What was run.
+    records : list of Record
+        The journal's lines; empty for a run that was not begun.
+    metrics : Metrics
+        Computed from the records.
+    summary : dict or None
+        The content of summary.json: metrics, seconds and compute; None while the run is not finished.
+    """
+
+    folder: Path
+    experiment: Experiment
+    records: list[Record]
+    metrics: Metrics
+    summary: dict[str, Any] | None
+
+
+def read_result(folder: RunFolder, experiment: Experiment | None = None) -> Result:
+    """Read a run's result from its files alone.
+
+    Parameters
+    ----------
+    folder : RunFolder
+        The run's folder; it may be missing if `experiment` is given.
+    experiment : Experiment, optional
+        What is run there; by default what experiment.json says.
+    """
+    summary = folder.summary()
+    has_begun = summary is not None or folder.journal.exists()
+    records = read(folder.journal, partial=summary is None) if has_begun else []
+    return Result(folder.path, experiment or folder.experiment(), records, metrics(records), summary)

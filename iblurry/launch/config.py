@@ -1,0 +1,89 @@
+"""How experiments are launched: where they are kept, how many at a time, on which device, with how many threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iblurry.data.prefetch import usable_cores
+from iblurry.engine.devices import default_device
+from iblurry.engine.eager import Precision
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.experiment.checkpointer import CheckpointPolicy
+from iblurry.experiment.environment import Hardware
+from iblurry.experiment.experiment import Experiment
+
+PLACES = ("local", "ray")
+LARGE_NETWORKS = "resnet"  # networks of this name gain from several threads and a GPU; small ones are slower with them
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchConfig:
+    """How experiments are launched; nothing here is part of an experiment.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of the run folders.
+    data_home : Path, optional
+        Folder of imported data sets; None: the usual one.
+    checkpoints : CheckpointPolicy
+        How often runs are saved.
+    jobs : int, optional
+        Worker processes; None: one per core, one on a GPU, on Ray as many as the cluster has room for.
+    pack : int
+        Runs side by side in one process, which pays on a GPU. Locally it excludes `jobs` > 1.
+    threads : int, optional
+        Torch threads of each run; None: its share of the cores for a ResNet, 1 for a small network.
+    on : {"local", "ray"}
+        Worker processes of this machine, or of a Ray cluster.
+    device : str
+        "cpu", "cuda", "cuda:1" or "auto": a GPU for a ResNet if there is one.
+    precision : {"float32", "bfloat16"}, optional
+        Of convolutions and products; None: float32 on a CPU, bfloat16 on a GPU.
+    """
+
+    out: Path
+    data_home: Path | None = None
+    checkpoints: CheckpointPolicy = CheckpointPolicy()
+    jobs: int | None = None
+    pack: int = 1
+    threads: int | None = None
+    on: str = "local"
+    device: str = "cpu"
+    precision: Precision | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("jobs", self.jobs), ("pack", self.pack), ("threads", self.threads)):
+            if value is not None and value < 1:
+                raise InputError(f"{name}={value} is too small; the least is 1.")
+        if self.on not in PLACES:
+            raise UnknownNameError("place to run on", self.on, PLACES)
+        if self.pack > 1 and (self.jobs or 1) > 1 and self.on == "local":
+            raise InputError(
+                f"jobs={self.jobs} and pack={self.pack} cannot go together: a pack is one process. Choose one of them, "
+                "jobs for the cores of a CPU, pack for a GPU."
+            )
+
+    def worker_count(self, experiments: Sequence[Experiment]) -> int:
+        """Processes that share the cores; it fixes the threads of a run, so it counts finished experiments too."""
+        if self.on != "local":
+            return usable_cores()  # one thread each: other programs use the cluster as well
+        if self.pack > 1:
+            return 1
+        on_gpu = any(self.device_for(experiment) != "cpu" for experiment in experiments)  # processes would take turns
+        return max(1, min(self.jobs or (1 if on_gpu else usable_cores()), len(experiments)))
+
+    def hardware_for(self, experiment: Experiment, workers: int) -> Hardware:
+        """What one run is run on if so many processes share the cores."""
+        threads = self.threads or (max(1, usable_cores() // workers) if _is_large(experiment) else 1)
+        return Hardware(threads=threads, device=self.device_for(experiment), precision=self.precision)
+
+    def device_for(self, experiment: Experiment) -> str:
+        """`device`, or what "auto" means for this experiment's network."""
+        return default_device(heavy=_is_large(experiment)) if self.device == "auto" else self.device
+
+
+def _is_large(experiment: Experiment) -> bool:
+    return experiment.network.startswith(LARGE_NETWORKS)

@@ -1,0 +1,133 @@
+"""Runs experiments: one or several, in this process or in workers; the same call continues what was interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from iblurry.data.dataset import Dataset
+from iblurry.engine.devices import visible_gpus
+from iblurry.errors import IblurryError, InputError
+from iblurry.experiment.callback import Callback
+from iblurry.experiment.checkpointer import CheckpointPolicy
+from iblurry.experiment.environment import Hardware
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.result import Result, read_result
+from iblurry.launch.config import LaunchConfig
+from iblurry.launch.job_queue import JobQueue
+from iblurry.launch.pack import Pack
+from iblurry.launch.ray import RayWorkers
+from iblurry.launch.stop import StopRequest, stop_on_signals
+from iblurry.launch.workers import LocalWorkers
+
+
+def run(
+    experiment: Experiment,
+    out: Path | str = "runs",
+    *,
+    dataset: Dataset | None = None,
+    data_home: Path | None = None,
+    callback: Callback | None = None,
+    checkpoints: CheckpointPolicy = CheckpointPolicy(),  # noqa: B008  frozen
+    hardware: Hardware = Hardware(),  # noqa: B008  frozen
+) -> Result:
+    """Run or continue an experiment in this process; a finished one is only read.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        What to run; its folder is `out`/`experiment.name`.
+    out : Path or str
+        Folder of the run folders.
+    dataset : Dataset, optional
+        The data, if they are loaded already; None: `experiment.dataset` is loaded.
+    data_home : Path, optional
+        Folder of imported data sets; None: the usual one.
+    callback : Callback, optional
+        Follows the run.
+    checkpoints : CheckpointPolicy
+        How often the run is saved.
+    hardware : Hardware
+        Device, precision and threads.
+
+    Returns
+    -------
+    Result
+        Not finished (`summary` is None) if SIGINT or SIGTERM came: the run was saved, and the same call continues.
+    """
+    queue = JobQueue()
+    queue.add(experiment, hardware, callback or Callback())
+    config = LaunchConfig(out=Path(out), data_home=data_home, checkpoints=checkpoints)
+    with stop_on_signals() as stop:
+        Pack(config, queue.take, queue.report, stop, dataset=dataset).run()
+    return read_result(RunFolder(config.out / experiment.name), experiment)
+
+
+def run_all(
+    experiments: Sequence[Experiment],
+    config: LaunchConfig,
+    callbacks: Sequence[Callback] | None = None,
+    *,
+    failures: dict[str, IblurryError] | None = None,
+) -> list[Result]:
+    """Run or continue experiments; finished ones are only read.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+        All different.
+    config : LaunchConfig
+        Where and how they are run.
+    callbacks : sequence of Callback, optional
+        One for each experiment.
+    failures : dict, optional
+        None: a run that fails stops the others, which are saved, and its error is raised. A dict: the others go on,
+        and errors are put there by the experiment's name; runs are in worker processes, lost workers are replaced,
+        and runs that another program has in hand are waited for.
+
+    Returns
+    -------
+    list of Result
+        In the order given; not finished (`summary` is None) where a run failed or SIGINT or SIGTERM came.
+    """
+    callbacks = callbacks or [Callback() for _ in experiments]
+    folders = [RunFolder(config.out / experiment.name) for experiment in experiments]
+    _check_different(experiments)
+    workers = config.worker_count(experiments)  # finished ones too: threads depend on it, and last bits on threads
+    queue = JobQueue(tolerant=failures is not None or config.on == "ray")
+    for experiment, folder, callback in zip(experiments, folders, callbacks, strict=True):
+        if folder.summary() is None:
+            queue.add(experiment, config.hardware_for(experiment, workers), callback)
+        else:
+            folder.claim(experiment)
+    if queue.jobs:
+        with stop_on_signals() as stop:
+            _run_queue(queue, config, min(workers, len(queue.jobs)), stop)
+    if failures is not None:
+        failures |= queue.failures
+    elif queue.failures:
+        raise next(iter(queue.failures.values()))
+    return [read_result(folder, experiment) for folder, experiment in zip(folders, experiments, strict=True)]
+
+
+def _run_queue(queue: JobQueue, config: LaunchConfig, workers: int, stop: StopRequest) -> None:
+    config = replace(config, pack=min(config.pack, len(queue.jobs)))
+    if config.on == "ray":
+        RayWorkers(queue, config, stop).run()
+    elif queue.tolerant:
+        gpus = visible_gpus() if any(job.hardware.device != "cpu" for job in queue.jobs) else []
+        places = min(config.jobs or len(gpus) or workers, len(queue.jobs))
+        LocalWorkers(queue, config, stop, places=places, gpus=gpus).run()
+    elif workers > 1:
+        LocalWorkers(queue, config, stop, places=workers).run()
+    else:
+        Pack(config, queue.take, queue.report, stop).run()
+
+
+def _check_different(experiments: Sequence[Experiment]) -> None:
+    names = [experiment.name for experiment in experiments]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"The experiment {name} is there twice; it is one run, so name it once.")

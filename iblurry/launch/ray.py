@@ -1,0 +1,288 @@
+"""Workers on a Ray cluster: in the parent's folder where they can see it, otherwise with copies of the run folders."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from iblurry.errors import BusyError, InputError
+from iblurry.experiment.folder import RunFolder
+from iblurry.files import write_file
+from iblurry.launch.config import LaunchConfig
+from iblurry.launch.job_queue import JobQueue
+from iblurry.launch.messages import Job, JobBusy, JobEnded, JobMessage, JobRequest, NoJob, RunProgress
+from iblurry.launch.stop import StopRequest
+from iblurry.launch.workers import QueueClient, Workers, run_pack
+
+MISSING = "Ray is not installed here. Install it with `pip install 'iblurry[ray]'`, or leave out `--on ray`."
+NOT_COPIED = ("lock",)  # files of a run's folder that mean nothing on another machine
+QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
+Stamps = dict[str, tuple[int, int]]  # of files by name: time of the last change, and size
+
+
+@dataclass(frozen=True)
+class FilesRequest:
+    """A worker needs the files of a job's folder; the answer is a dict of them by name, or None if it is busy."""
+
+    job: int
+
+
+@dataclass(frozen=True)
+class FilesChanged(JobMessage):
+    """A worker's copy of a job's folder has changed."""
+
+    changed: dict[str, bytes]
+    removed: list[str]
+
+
+class RayWorkers(Workers):
+    """The parent's side, as LocalWorkers is for this machine.
+
+    Parameters
+    ----------
+    queue, config, stop
+        As in Workers; `config.jobs` is the number of workers, None: as many as the cluster has room for.
+    is_shared : bool
+        False: treat all workers as if they could not see `config.out`.
+    """
+
+    def __init__(self, queue: JobQueue, config: LaunchConfig, stop: StopRequest, *, is_shared: bool = True) -> None:
+        super().__init__(queue, replace(config, out=config.out.absolute()), stop, places=config.jobs or 0)
+        self.ray, self.is_shared = _import_ray(), is_shared
+        self.needs_gpu = any(job.hardware.device != "cpu" for job in queue.jobs)
+        self.token = f".shared-{uuid.uuid4().hex}"
+        self.numbers = itertools.count()
+        self.calls: dict[Any, int] = {}  # pending `exchange` calls, and of which worker
+        self.locks: dict[int, ExitStack] = {}  # of the folders whose jobs are elsewhere
+
+    def run(self) -> None:
+        # Ray reports lost workers on standard output, where the table will be.
+        with redirect_stdout(sys.stderr), _connected(self.ray), self._marked_folder():
+            self.places = self.places or self._room()
+            super().run()
+
+    def start(self) -> None:
+        actor = self.ray.remote(RayWorker).options(
+            num_cpus=self.threads,
+            num_gpus=1 if self.needs_gpu else 0,
+            runtime_env={"env_vars": {"OMP_NUM_THREADS": str(self.threads)}},
+        )
+        number = next(self.numbers)
+        self.workers[number] = actor.remote(self.config, self.token)
+        self._call(number, [])
+
+    def listen(self) -> None:
+        if not self.calls:
+            time.sleep(0.1)
+            return
+        ready, _ = self.ray.wait(list(self.calls), num_returns=1, timeout=0.5)
+        for call in ready:
+            number = self.calls.pop(call)
+            try:
+                messages, is_alive = self.ray.get(call)
+            except self.ray.exceptions.RayError as error:
+                self._bury(number, f"was lost ({type(error).__name__})")
+                continue
+            answers: list[Any] = []
+            for message in messages:
+                match message:
+                    case JobRequest():
+                        answers.append(self.queue.take(number))
+                    case FilesRequest(job):
+                        answers.append(self._lend(job))
+                    case FilesChanged(job, changed, removed):
+                        write_files(self._folder(job), changed, removed)
+                    case _:
+                        if isinstance(message, JobEnded):
+                            self._unlock(message.job)
+                        self.queue.report(message, number)
+            if is_alive:
+                self._call(number, answers)
+            else:
+                self._bury(number, "")
+
+    def ask_to_stop(self) -> None:
+        for actor in self.workers.values():
+            actor.ask_to_stop.remote()
+
+    def kill(self) -> None:
+        for actor in self.workers.values():
+            self.ray.kill(actor)
+        for job in list(self.locks):
+            self._unlock(job)
+
+    def _room(self) -> int:
+        """How many workers the cluster has room for."""
+        resources = self.ray.cluster_resources()
+        if self.needs_gpu:
+            return max(1, int(resources.get("GPU", 0)))
+        return max(1, int(resources.get("CPU", 1)) // self.threads)
+
+    def _call(self, number: int, answers: list[Any]) -> None:
+        self.calls[self.workers[number].exchange.remote(answers)] = number
+
+    def _lend(self, job: int) -> dict[str, bytes] | None:
+        """The files of a job's folder, which stays locked until its worker is done with it."""
+        folder = self._folder(job)
+        with ExitStack() as lock:
+            try:
+                lock.enter_context(RunFolder(folder).locked(0.0))
+            except BusyError:
+                return None
+            self.locks[job] = lock.pop_all()
+        return {name: (folder / name).read_bytes() for name in _stamps(folder)}
+
+    def _unlock(self, job: int) -> None:
+        if job in self.locks:
+            self.locks.pop(job).close()
+
+    def _bury(self, number: int, how: str) -> None:
+        for job in self.queue.running.get(number, set()):
+            self._unlock(job)
+        self.queue.lose(number, how)
+        self.ray.kill(self.workers.pop(number))
+
+    def _folder(self, job: int) -> Path:
+        return self.config.out / self.queue.jobs[job].experiment.name
+
+    @contextmanager
+    def _marked_folder(self) -> Iterator[None]:
+        """A file in `out` by which workers recognise that they see the same folder."""
+        mark = self.config.out / self.token
+        if self.is_shared:
+            self.config.out.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+        try:
+            yield
+        finally:
+            mark.unlink(missing_ok=True)
+
+
+class RayWorker:
+    """The actor: runs its pack in a thread while the parent calls `exchange` again and again.
+
+    Parameters
+    ----------
+    config : LaunchConfig
+        The parent's.
+    token : str
+        Name of a file in the parent's folder; if this worker sees it, the folder is shared.
+    """
+
+    def __init__(self, config: LaunchConfig, token: str) -> None:
+        self.messages: queue.Queue[Any] = queue.Queue()
+        self.answers: queue.Queue[Any] = queue.Queue()
+        self.stop = StopRequest()
+        client = QueueClient(self.messages.put, self.answers.get)
+        if not (config.out / token).exists():
+            config = replace(config, out=Path(tempfile.mkdtemp(prefix="iblurry-")))
+            client = CopyingClient(self.messages.put, self.answers.get, config.out)
+        arguments = {"config": config, "client": client, "stop": self.stop, "tolerant": True}
+        self.thread = threading.Thread(target=run_pack, kwargs=arguments, daemon=True)
+        self.thread.start()
+
+    def exchange(self, answers: list[Any]) -> tuple[list[Any], bool]:
+        """Take the parent's answers; give the messages since the last call, and whether more will come."""
+        for answer in answers:
+            self.answers.put(answer)
+        is_alive, messages = self.thread.is_alive(), []
+        try:
+            messages.append(self.messages.get(timeout=0.3))
+            while True:
+                messages.append(self.messages.get_nowait())
+        except queue.Empty:
+            return messages, is_alive or bool(messages)
+
+    def ask_to_stop(self) -> None:
+        self.stop.is_set = True
+
+
+class CopyingClient(QueueClient):
+    """For a worker that cannot see the parent's folder: files come with the job and go back with each checkpoint."""
+
+    def __init__(self, send: Any, receive: Any, out: Path) -> None:
+        super().__init__(send, receive)
+        self.out = out
+        self.folders: dict[int, Path] = {}  # by job
+        self.stamps: dict[int, Stamps] = {}  # of the files that the parent has, by job
+
+    def take(self) -> Job | NoJob:
+        job = super().take()
+        if isinstance(job, NoJob):
+            return job
+        files = self.ask(FilesRequest(job.number))
+        if files is None:
+            self.report(JobBusy(job.number))
+            return NoJob(is_final=False)
+        self.folders[job.number] = folder = self.out / job.experiment.name
+        write_files(folder, files)
+        self.stamps[job.number] = _stamps(folder)
+        return job
+
+    def report(self, message: JobMessage) -> None:
+        """In the thread that writes the files, between two samples: all of them are whole."""
+        if isinstance(message, RunProgress | JobEnded) and message.job in self.folders:
+            self._send_files(message.job, always=isinstance(message, JobEnded))
+        super().report(message)
+
+    def _send_files(self, job: int, *, always: bool) -> None:
+        """Send what has changed, if that includes a new checkpoint or the run has ended."""
+        folder, before = self.folders[job], self.stamps[job]
+        now = _stamps(folder)
+        if always or any(name.startswith("checkpoint") for name in now.keys() - before.keys()):
+            changed = {name: (folder / name).read_bytes() for name, stamp in now.items() if before.get(name) != stamp}
+            super().report(FilesChanged(job, changed, [name for name in before if name not in now]))
+            self.stamps[job] = now
+
+
+def write_files(folder: Path, files: dict[str, bytes], removed: list[str] | None = None) -> None:
+    """Write files into a run's folder, the summary last: with it the run counts as finished."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in sorted(files, key=lambda name: name == "summary.json"):
+        write_file(folder / name, files[name])
+    for name in removed or []:
+        (folder / name).unlink(missing_ok=True)
+
+
+def _stamps(folder: Path) -> Stamps:
+    files = [path for path in sorted(folder.glob("*")) if path.name not in NOT_COPIED and path.suffix != ".tmp"]
+    return {path.name: (path.stat().st_mtime_ns, path.stat().st_size) for path in files}
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError(MISSING) from error
+    return ray
+
+
+@contextmanager
+def _connected(ray: Any) -> Iterator[None]:
+    """To $RAY_ADDRESS, to the cluster of this machine, or to one started for this; what was there stays there."""
+    if ray.is_initialized():
+        yield
+        return
+    try:
+        ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), **QUIET)
+    except ConnectionError as error:
+        if "RAY_ADDRESS" in os.environ:
+            raise InputError(
+                f"No Ray cluster answers at RAY_ADDRESS={os.environ['RAY_ADDRESS']}; start it, or unset the variable."
+            ) from error
+        ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **QUIET)
+    try:
+        yield
+    finally:
+        ray.shutdown()
