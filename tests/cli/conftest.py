@@ -79,12 +79,12 @@ def own(here):
         "from beside import THREE\n\n\n"
         "class Oldest(Admission):\n"
         "    patience: int = THREE\n\n"
-        "    def place(self, one):\n"
-        "        return self.bench.memory.written_at[:-1].argmin(0, keepdim=True)\n\n\n"
+        "    def choose_row(self, sample):\n"
+        "        return self.context.memory.written_at[:-1].argmin(0, keepdim=True)\n\n\n"
         '@recipe(paper="mine")\n'
-        "def clib_oldest(tuning):\n"
+        "def clib_oldest(hyperparameters):\n"
         '    """CLIB that gives up the oldest."""\n'
-        '    return clib(tuning, name="clib-oldest", admission=Oldest())\n'
+        '    return clib(hyperparameters, name="clib-oldest", admission=Oldest())\n'
     )
     (here / "beside.py").write_text("THREE = 3\n")
     return here / "mine.py"
