@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.live.attacks import Outcome, Target, attacks, slow
-from benchmarks.live.serving import Serving
+from benchmarks.live.serving import ServeProcess
 
 WARM = 0.1  # of the cases before the first look: what a process takes once is no leak
 MOST = {"files": 16, "threads": 4, "megabytes": 64}  # that it may have grown by
@@ -44,7 +44,7 @@ class Vitals(NamedTuple):
     megabytes: float
 
 
-class Tally:
+class Outcomes:
     """What was sent, and how it was answered."""
 
     def __init__(self) -> None:
@@ -63,17 +63,17 @@ class Tally:
 def main() -> int:
     given = parser().parse_args()
     with _service(given) as (url, token, pid):
-        target, tally, rng = Target(url, token), Tally(), np.random.default_rng(given.seed)
+        target, outcomes, rng = Target(url, token), Outcomes(), np.random.default_rng(given.seed)
         start = time.monotonic()
         _teach(target)
-        _round(target, tally, rng, round(WARM * given.cases), given.seed)
+        _round(target, outcomes, rng, round(WARM * given.cases), given.seed)
         before = _settled(pid)
-        _round(target, tally, rng, given.cases - len(tally), given.seed + 1)
+        _round(target, outcomes, rng, given.cases - len(outcomes), given.seed + 1)
         after = _settled(pid)
         alive = _get(target, "/healthz") == _get(target, "/readyz") == 200
-        _print(tally, time.monotonic() - start)
+        _print(outcomes, time.monotonic() - start)
     grown = _growth(before, after)
-    wrong = [*tally.wrong, *grown, *([] if alive else ["the service does not answer"])]
+    wrong = [*outcomes.wrong, *grown, *([] if alive else ["the service does not answer"])]
     for sentence, count in Counter(wrong).most_common(20):
         print(f"WRONG ({count}x): {sentence}")
     print("Passed." if not wrong else "Failed.")
@@ -97,7 +97,7 @@ def _service(given: argparse.Namespace) -> Iterator[tuple[str, str | None, int |
         return
     token = secrets.token_urlsafe(24)
     with tempfile.TemporaryDirectory() as folder:
-        serving = Serving(Path(folder) / "live", "--token", token)
+        serving = ServeProcess(Path(folder) / "live", "--token", token)
         serving.start()
         try:
             yield serving.url, token, serving.pid
@@ -107,19 +107,19 @@ def _service(given: argparse.Namespace) -> Iterator[tuple[str, str | None, int |
         raise SystemExit(f"The service ended with code {code}.")
 
 
-def _round(target: Target, tally: Tally, rng: np.random.Generator, cases: int, seed: int) -> None:
+def _round(target: Target, outcomes: Outcomes, rng: np.random.Generator, cases: int, seed: int) -> None:
     """So many cases, slow clients among them, who wait while the others are at it."""
-    end, waiting = len(tally) + cases, min(SLOW, cases // 20)
+    end, waiting = len(outcomes) + cases, min(SLOW, cases // 20)
     with ThreadPoolExecutor(max(1, waiting)) as pool:
         patient = [pool.submit(slow, target, number) for number in range(waiting)]
-        described(target, tally, (cases - waiting) // 2, seed)
-        for kind, attack in islice(attacks(target, rng), end - waiting - len(tally)):
-            tally.note(kind, attack())
+        described(target, outcomes, (cases - waiting) // 2, seed)
+        for kind, attack in islice(attacks(target, rng), end - waiting - len(outcomes)):
+            outcomes.note(kind, attack())
         for one in patient:
-            tally.note("slow", one.result())
+            outcomes.note("slow", one.result())
 
 
-def described(target: Target, tally: Tally, cases: int, seed: int) -> None:
+def described(target: Target, outcomes: Outcomes, cases: int, seed: int) -> None:
     """Cases from the description, right ones and wrong ones; most of them go where there is a body."""
     import schemathesis
     from schemathesis.generation import GenerationMode
@@ -131,11 +131,11 @@ def described(target: Target, tally: Tally, cases: int, seed: int) -> None:
     for operation, weight in zip(operations, weights, strict=True):
         for mode in GenerationMode:
             most = max(1, cases * weight // (2 * sum(weights)))
-            _described(target, tally, operation, mode, most=most, headers=bearer, seed=seed)
+            _described(target, outcomes, operation, mode, most=most, headers=bearer, seed=seed)
 
 
 def _described(
-    target: Target, tally: Tally, operation: Any, mode: Any, *, most: int, headers: dict[str, str], seed: int
+    target: Target, outcomes: Outcomes, operation: Any, mode: Any, *, most: int, headers: dict[str, str], seed: int
 ) -> None:
     import hypothesis
     from schemathesis.core.failures import FailureGroup
@@ -155,11 +155,11 @@ def _described(
     @hypothesis.given(case=operation.as_strategy(mode))
     def ask(case: Any) -> None:
         response = case.call(headers=headers, timeout=target.patience)
-        tally.note(f"described, {mode.value}", response.status_code)
+        outcomes.note(f"described, {mode.value}", response.status_code)
         try:
             case.validate_response(response, excluded_checks=excluded)
         except FailureGroup as failures:
-            tally.wrong += [f"{operation.label}: {failure}" for failure in failures.exceptions]
+            outcomes.wrong += [f"{operation.label}: {failure}" for failure in failures.exceptions]
 
     with suppress(hypothesis.errors.Unsatisfiable):  # it takes nothing that could be wrong
         ask()
@@ -202,12 +202,14 @@ def _get(target: Target, path: str) -> int:
         return status
 
 
-def _print(tally: Tally, seconds: float) -> None:
-    kinds = sorted({kind for kind, _ in tally.counts})
+def _print(outcomes: Outcomes, seconds: float) -> None:
+    kinds = sorted({kind for kind, _ in outcomes.counts})
     for kind in kinds:
-        told = {str(outcome): count for (one, outcome), count in tally.counts.items() if one == kind}
-        print(f"{kind:>20}: {sum(told.values()):6} " + "  ".join(f"{name}: {told[name]}" for name in sorted(told)))
-    print(f"{len(tally)} cases in {seconds:.0f} s")
+        counts = {str(outcome): count for (one, outcome), count in outcomes.counts.items() if one == kind}
+        print(
+            f"{kind:>20}: {sum(counts.values()):6} " + "  ".join(f"{name}: {counts[name]}" for name in sorted(counts))
+        )
+    print(f"{len(outcomes)} cases in {seconds:.0f} s")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.live.serving import Serving, words_of
+from benchmarks.live.serving import ServeProcess, to_options
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.errors import ServiceError
@@ -34,7 +34,7 @@ PATIENCE = 120.0
 
 
 @dataclass
-class Told:
+class Record:
     """What came back to the writers and the reader."""
 
     order: dict[int, int] = field(default_factory=dict)  # number of a sample -> which one it was
@@ -54,7 +54,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--times", type=int, default=50, help="kills")
     parser.add_argument("--seconds", type=float, default=1.5, help="of load before a kill, at most")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="the service's folder; a temporary one unless told")
+    parser.add_argument("--out", type=Path, help="the service's folder; a temporary one unless given")
     given = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as temporary:
         row = killed(given.out or Path(temporary) / "live", times=given.times, seconds=given.seconds, seed=given.seed)
@@ -64,19 +64,19 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, Any]:
     """The story of one service."""
-    data, told = load(DATA), Told()
+    data, record = load(DATA), Record()
     began = time.monotonic()
     back_at_once = patch.object(http_client, "LONGEST_PAUSE", http_client.FIRST_PAUSE)  # whoever was cut off
-    with back_at_once, Serving(folder, *words_of(SETTINGS)) as serving:
-        work = [partial(write, serving.url, data, told, seed + i) for i in range(2)]
-        work.append(partial(read, serving.url, data, told))
-        threads = [threading.Thread(target=to_the_end, args=(one, told)) for one in work]
+    with back_at_once, ServeProcess(folder, *to_options(SETTINGS)) as serving:
+        work = [partial(write, serving.url, data, record, seed + i) for i in range(2)]
+        work.append(partial(read, serving.url, data, record))
+        threads = [threading.Thread(target=to_the_end, args=(one, record)) for one in work]
         for thread in threads:
             thread.start()
         try:
-            _kill(serving, told, times=times, seconds=seconds, chance=random.Random(seed))
+            _kill(serving, record, times=times, seconds=seconds, chance=random.Random(seed))
         finally:
-            told.over.set()
+            record.over.set()
             for thread in threads:
                 thread.join()
         with Client(serving.url, patience=PATIENCE) as client:
@@ -86,80 +86,80 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
     return {
         "kills": times,
         "seconds": round(time.monotonic() - began, 1),
-        "acknowledged": len(told.order),
+        "acknowledged": len(record.order),
         "accepted": status["accepted"],
-        "requests": told.requests,
-        "of them repeated": told.repeated,
-        "answers": told.answers,
-        "unanswered": told.unanswered,
-        "wrong": told.wrong,
-        "whole": not told.twice and sorted(told.order) == list(range(1, status["accepted"] + 1)),
-        "same": same(folder, data, told.order),
+        "requests": record.requests,
+        "of them repeated": record.repeated,
+        "answers": record.answers,
+        "unanswered": record.unanswered,
+        "wrong": record.wrong,
+        "whole": not record.twice and sorted(record.order) == list(range(1, status["accepted"] + 1)),
+        "same": same(folder, data, record.order),
         "exit code": code,
     }
 
 
-def _kill(serving: Serving, told: Told, *, times: int, seconds: float, chance: random.Random) -> None:
+def _kill(serving: ServeProcess, record: Record, *, times: int, seconds: float, chance: random.Random) -> None:
     for number in range(times):
-        known = len(told.order)
-        while len(told.order) == known:
-            if told.wrong:
+        known = len(record.order)
+        while len(record.order) == known:
+            if record.wrong:
                 return
             time.sleep(0.01)
         time.sleep(chance.uniform(0, seconds))  # under load
         serving.kill(everything=bool(number % 2))
         serving.start()
-        print(json.dumps({"kill": number + 1, "acknowledged": len(told.order)}), flush=True)
+        print(json.dumps({"kill": number + 1, "acknowledged": len(record.order)}), flush=True)
     time.sleep(seconds)
 
 
-def to_the_end(work: Callable[[], None], told: Told) -> None:
+def to_the_end(work: Callable[[], None], record: Record) -> None:
     """Whoever gives up before has met something wrong."""
     try:
         work()
     except Exception as error:
-        told.wrong.append(f"{type(error).__name__}: {error}")
+        record.wrong.append(f"{type(error).__name__}: {error}")
         raise
 
 
-def write(url: str, data: Dataset, told: Told, seed: int) -> None:
+def write(url: str, data: Dataset, record: Record, seed: int) -> None:
     """Sends one batch after another, each until it is acknowledged, also across kills."""
     chance = random.Random(seed)
     with Client(url, patience=PATIENCE) as client:
-        while not told.over.is_set():
+        while not record.over.is_set():
             chosen = [chance.randrange(len(data.train)) for _ in range(chance.randint(1, BATCH))]
             labels = [data.classes[data.train.labels[i]] for i in chosen]
-            note(client.learn([data.train.images[i] for i in chosen], labels), chosen, told)
+            note(client.learn([data.train.images[i] for i in chosen], labels), chosen, record)
 
 
-def note(receipt: Receipt, chosen: list[int], told: Told) -> None:
+def note(receipt: Receipt, chosen: list[int], record: Record) -> None:
     """Which numbers these samples have got."""
-    with told.lock:
-        told.requests += 1
-        told.repeated += bool(receipt.repeated)
+    with record.lock:
+        record.requests += 1
+        record.repeated += bool(receipt.repeated)
         if receipt.last - receipt.first + 1 != len(chosen):
-            told.wrong.append(f"{len(chosen)} samples were numbered {receipt.first} to {receipt.last}")
+            record.wrong.append(f"{len(chosen)} samples were numbered {receipt.first} to {receipt.last}")
         for number, which in zip(range(receipt.first, receipt.last + 1), chosen, strict=False):
-            if number in told.order:
-                told.twice.append(number)
-            told.order[number] = which
+            if number in record.order:
+                record.twice.append(number)
+            record.order[number] = which
 
 
-def read(url: str, data: Dataset, told: Told) -> None:
+def read(url: str, data: Dataset, record: Record) -> None:
     """Asks all the time; a service that is away is no answer, but whatever answers answers well."""
     with Client(url, patience=0) as client:
-        while not told.over.is_set():
+        while not record.over.is_set():
             try:
                 (answer,) = client.predict([data.test.images[0]], top=10)
             except ServiceError as error:
-                told.unanswered += 1
+                record.unanswered += 1
                 if error.status is not None and error.status >= 500:
-                    told.wrong.append(str(error))
+                    record.wrong.append(str(error))
                 time.sleep(0.02)
             else:
-                told.answers += 1
+                record.answers += 1
                 if abs(sum(guess.probability for guess in answer.top) - 1) > 1e-3:
-                    told.wrong.append(f"{answer} does not add up")
+                    record.wrong.append(f"{answer} does not add up")
 
 
 def same(folder: Path, data: Dataset, order: dict[int, int]) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live.serving import Serving, words_of
+from benchmarks.live.serving import ServeProcess, to_options
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.live.client import Client
@@ -48,17 +48,17 @@ def measured(folder: Path, samples: int, seconds: float, questions: float) -> di
     data = load(DATA)
     alone = offline(folder / "offline", data, samples, seconds)
     began = time.monotonic()
-    with Serving(folder / "live", *words_of(SETTINGS)) as serving, Client(serving.url) as client:
+    with ServeProcess(folder / "live", *to_options(SETTINGS)) as serving, Client(serving.url) as client:
         started = time.monotonic() - began
         with teaching(serving.url, data):
             while client.status()["learnt"] < samples:
                 time.sleep(0.2)
             silent = rate(client, seconds)
-            asking = Asking(serving.url, data, questions)
+            asking = LoadGenerator(serving.url, data, questions)
             busy = rate(client, seconds)
             learning = asking.stop()
         client.wait(timeout=600)
-        asking = Asking(serving.url, data, questions)
+        asking = LoadGenerator(serving.url, data, questions)
         time.sleep(seconds)
         rest = asking.stop()
         serving.stop()
@@ -139,7 +139,7 @@ def rate(client: Client, seconds: float) -> float:
     return (learnt - before) / (now - began)
 
 
-class Asking:
+class LoadGenerator:
     """Somebody asks about one image at a time, so many times a second."""
 
     def __init__(self, url: str, data: Dataset, questions: float) -> None:

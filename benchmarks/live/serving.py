@@ -15,7 +15,7 @@ from typing import Self
 STARTS = 60.0  # seconds it may take
 
 
-class Serving:
+class ServeProcess:
     """`iblurry serve`, again and again at the same address; nothing of it is left after `with`."""
 
     def __init__(self, folder: Path, *options: str) -> None:
@@ -75,6 +75,6 @@ def free_port() -> int:
         return port
 
 
-def words_of(settings: dict[str, object]) -> Sequence[str]:
+def to_options(settings: dict[str, object]) -> Sequence[str]:
     """As options of `iblurry serve`."""
     return [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]

@@ -44,11 +44,11 @@ class MemorySample(NamedTuple):
 
 
 class Command(Enum):
-    """From the HTTP process to the learner process."""
+    """From the HTTP process to the learner process; the values are what is sent."""
 
-    WAKE = "wake"  # look for samples in the log
-    SEND_MEMORY = "send memory"  # answer with MemoryContents
-    STOP = "stop"  # finish the current sample, save and exit
+    WAKE = b"w"  # look for samples in the log
+    SEND_MEMORY = b"m"  # answer with MemoryContents
+    STOP = b"s"  # finish the current sample, save and exit
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import multiprocessing
-import queue
+import os
 import signal
 import threading
 import time
@@ -51,7 +51,7 @@ IDLE_SECONDS = 0.5  # to look for work again without being woken
 class LearnerProcess:
     """The learner process as the HTTP process sees it: started, given commands, and started again when it is lost.
 
-    One thread receives its messages and hands them on; another one sends commands.
+    A thread starts it, receives its messages and hands them on.
 
     Parameters
     ----------
@@ -69,27 +69,23 @@ class LearnerProcess:
         self.pid: int | None = None  # of the process that runs now
         self.closing = threading.Event()
         self._process: Any = None
-        self._pipe: Connection | None = None
-        self._pipe_lock = threading.Lock()  # held while something is sent
-        self._commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
-        self._queued: set[Command] = set()
+        self._commands: Connection | None = None  # does not block: see `send`
+        self._commands_lock = threading.Lock()  # its file descriptor must not be closed and reused while it is written
         self._supervisor = threading.Thread(target=self._supervise, name="learner-supervisor", daemon=True)
-        self._sender = threading.Thread(target=self._send_commands, name="learner-commands", daemon=True)
 
     def start(self) -> None:
         self._supervisor.start()
-        self._sender.start()
 
     def send(self, command: Command) -> bool:
-        """Queue a command without waiting; False if no process runs (the next one looks at the log anyway).
+        """Send a command without waiting; False if no process runs (the next one looks at the log anyway).
 
-        A command that is still queued is not queued twice.
+        If thousands of commands are unread, the process hangs, and one more is dropped.
         """
-        if self._pipe is None:
-            return False
-        if command not in self._queued:
-            self._queued.add(command)
-            self._commands.put(command)
+        with self._commands_lock:
+            if self._commands is None:
+                return False
+            with contextlib.suppress(OSError):  # it is full, or the process is gone, which the supervisor notices
+                self._commands.send_bytes(command.value)
         return True
 
     def close(self) -> None:
@@ -101,17 +97,6 @@ class LearnerProcess:
             LOGGER.warning("The process that learns did not stop within %s seconds and is killed.", STOP_SECONDS)
             self._process.kill()
             self._supervisor.join()
-        self._commands.put(None)
-        self._sender.join()
-
-    def _send_commands(self) -> None:
-        """In a thread of its own: sending to a full pipe waits until the process reads."""
-        while (command := self._commands.get()) is not None:
-            self._queued.discard(command)  # before it is sent: a later request needs another one
-            with self._pipe_lock:
-                if self._pipe is not None:
-                    with contextlib.suppress(OSError):  # the process is gone, which the supervisor notices
-                        self._pipe.send(command)
 
     def _supervise(self) -> None:
         losses = 0
@@ -130,18 +115,22 @@ class LearnerProcess:
     def _run_once(self) -> tuple[bool, str]:
         """Run the process to its end: whether it saved a checkpoint, and how it ended."""
         context: Any = multiprocessing.get_context(START_METHOD)
-        ours, its = context.Pipe()
-        process = context.Process(target=learn, args=(its, self.folder, self.settings), name="learning", daemon=True)
+        messages, its_messages = context.Pipe(duplex=False)
+        its_commands, commands = context.Pipe(duplex=False)
+        os.set_blocking(commands.fileno(), False)
+        args = (its_messages, its_commands, self.folder, self.settings)
+        process = context.Process(target=learn, args=args, name="learning", daemon=True)
         process.start()
         self._process, self.pid = process, process.pid
-        its.close()
-        self._pipe = ours
+        its_messages.close()
+        its_commands.close()
+        self._commands = commands
         if self.closing.is_set():  # the command to stop found no process
             self.send(Command.STOP)
         saved, end = False, ""
         try:
             while True:
-                message = ours.recv()
+                message = messages.recv()
                 saved = saved or isinstance(message, CheckpointSaved)
                 if isinstance(message, Stalled | Stopped):
                     end = type(message).__name__.lower()
@@ -149,9 +138,10 @@ class LearnerProcess:
         except (EOFError, OSError):
             LOGGER.info("The process that learns has ended.")
         finally:
-            with self._pipe_lock:
-                self._pipe = None
-                ours.close()
+            with self._commands_lock:
+                self._commands = None
+                commands.close()
+            messages.close()
             process.join(STOP_SECONDS)
             if process.is_alive():
                 LOGGER.warning("The process that learns did not end within %s seconds and is killed.", STOP_SECONDS)
@@ -160,7 +150,7 @@ class LearnerProcess:
         return saved, end or f"exit code {process.exitcode}"
 
 
-def learn(pipe: Connection, folder: Path, settings: Settings) -> None:
+def learn(messages: Connection, commands: Connection, folder: Path, settings: Settings) -> None:
     """The process's main function. All it knows is in the log and the checkpoints, so it may be killed at any time."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which sends Command.STOP
     import torch
@@ -168,9 +158,9 @@ def learn(pipe: Connection, folder: Path, settings: Settings) -> None:
     torch.set_num_threads(settings.threads)
     try:
         with locked(folder / LOCK, timeout=LOCK_SECONDS, remedy="choose another --data-dir"):
-            LearnerLoop(pipe, folder, settings).run()
+            LearnerLoop(messages, commands, folder, settings).run()
     except IblurryError as error:  # the same would happen again
-        pipe.send(Stalled(str(error)))
+        messages.send(Stalled(str(error)))
     except (EOFError, BrokenPipeError):  # the server is gone; the next one continues from the last checkpoint
         return
 
@@ -178,10 +168,10 @@ def learn(pipe: Connection, folder: Path, settings: Settings) -> None:
 class LearnerLoop:
     """Learns the log's samples in order; between two of them it publishes, reports, saves and obeys commands."""
 
-    def __init__(self, pipe: Connection, folder: Path, settings: Settings) -> None:
+    def __init__(self, messages: Connection, commands: Connection, folder: Path, settings: Settings) -> None:
         from iblurry.live.learning import LiveLearner
 
-        self.pipe, self.folder = pipe, folder
+        self.messages, self.commands, self.folder = messages, commands, folder
         self._lock_id = _file_id(folder / LOCK)
         self.learner = LiveLearner(folder, settings)
         self.reader = LogReader(folder)
@@ -193,9 +183,9 @@ class LearnerLoop:
         self._points: list[dict[str, Any]] = []  # since the last report
 
     def run(self) -> None:
-        signal.signal(signal.SIGTERM, lambda *_: self._obey(Command.STOP))
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stopping", True))
         for sentence in self.learner.recover():
-            self.pipe.send(Warned(sentence))
+            self.messages.send(Warned(sentence))
         self.save.finish(time.monotonic())
         self.reader.read_after(self.learner.at, 1)  # a log that does not fit the checkpoint ends it here
         self._publish()
@@ -211,7 +201,7 @@ class LearnerLoop:
                 if self._after_sample():
                     break
         self._save()
-        self.pipe.send(Stopped(self.learner.at))
+        self.messages.send(Stopped(self.learner.at))
 
     def _after_sample(self) -> bool:
         """Whatever is due; True where it was told to stop."""
@@ -222,8 +212,8 @@ class LearnerLoop:
             self._publish()
         if self.report.is_due(now):
             self._report()
-        while self.pipe.poll():
-            self._obey(self.pipe.recv())
+        while self.commands.poll():
+            self._obey()
         return self.stopping
 
     def _idle(self) -> None:
@@ -233,13 +223,14 @@ class LearnerLoop:
         self._report()
         if self.save.is_due(time.monotonic()):
             self._save()
-        if self.pipe.poll(IDLE_SECONDS):
-            self._obey(self.pipe.recv())
+        if self.commands.poll(IDLE_SECONDS):
+            self._obey()
 
-    def _obey(self, command: Command) -> None:
-        """To WAKE nothing is done: the loop looks for samples anyway."""
+    def _obey(self) -> None:
+        """Nothing is done to WAKE: the loop looks for samples anyway."""
+        command = Command(self.commands.recv_bytes())
         if command is Command.SEND_MEMORY:
-            self.pipe.send(MemoryContents(self.learner.memory()))
+            self.messages.send(MemoryContents(self.learner.memory()))
         elif command is Command.STOP:
             self.stopping = True
 
@@ -250,7 +241,7 @@ class LearnerLoop:
             return
         started = time.monotonic()
         self.learner.check()  # the snapshot before is better than one that is not finite
-        self.pipe.send(Snapshot(self.learner.at, take_snapshot(self.learner.learner, self.learner.at)))
+        self.messages.send(Snapshot(self.learner.at, take_snapshot(self.learner.learner, self.learner.at)))
         self._published = self.learner.at
         self.publish.finish(started)
 
@@ -259,7 +250,7 @@ class LearnerLoop:
             return
         started = time.monotonic()
         points, self._points = self._points, []
-        self.pipe.send(self.learner.report(samples_per_second=self.meter.rate(), new_points=points))
+        self.messages.send(self.learner.report(samples_per_second=self.meter.rate(), new_points=points))
         self._reported = self.learner.at
         self.report.finish(started)
 
@@ -269,11 +260,11 @@ class LearnerLoop:
         try:
             self._check_folder()
             if self.learner.save():
-                self.pipe.send(CheckpointSaved(self.learner.at, self.learner.droppable))
+                self.messages.send(CheckpointSaved(self.learner.at, self.learner.droppable))
         except (DiskFullError, OSError) as error:
             why = "its disk is full" if isinstance(error, DiskFullError) else error.strerror or error
             sentence = f"No checkpoint can be written to {self.folder} ({why}): make room, or mend it."
-            self.pipe.send(Warned(f"{sentence} Samples are kept in the log until one can."))
+            self.messages.send(Warned(f"{sentence} Samples are kept in the log until one can."))
         self.save.finish(started)
 
     def _check_folder(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -107,9 +108,7 @@ def test_it_waits_until_all_is_learnt_or_not(call, service, pets, monkeypatch):
 def test_a_bar_on_a_terminal_and_lines_elsewhere(call, service, monkeypatch):
     monkeypatch.setattr("iblurry.cli.send.POLL_SECONDS", -1)
     monkeypatch.setattr("iblurry.cli.watching.PAUSE", -1)
-    assert call("send", "digits", "--limit", 100).err == (
-        "64 of 100 samples are accepted.\n100 of 100 samples are accepted.\n"
-    )
+    assert re.findall(r"\d+ of 100", call("send", "digits", "--limit", 100).err) == ["64 of 100", "100 of 100"]
     service.status = lambda: StandIn.status(service) | {"queue": 17}
     monkeypatch.setenv("FORCE_COLOR", "1")
     said = call("send", "digits", "--limit", 100)
@@ -120,46 +119,48 @@ def test_a_bar_on_a_terminal_and_lines_elsewhere(call, service, monkeypatch):
 
 def test_a_service_that_learns_no_more(refused, service, pets):
     service.learnt, service.state = 1, "stalled"
-    assert refused("send", "pets") == "iblurry: It is stalled. So far, 4 of 4 samples are accepted.\n"
+    said = refused("send", "pets")
+    assert "It is stalled." in said
+    assert "4 of 4" in said
 
 
 def test_images_of_another_shape(refused, service, here):
     said = refused("send", "shapes:classes=3,train=2,test=1,size=16,channels=3")
-    assert "These images are 3x16x16 and the service takes 1x8x8" in said
-    assert "`iblurry serve --image 3x16x16 --data-dir FOLDER`" in said
+    assert "1x8x8" in said
+    assert "iblurry serve --image 3x16x16" in said
     assert service.requests == []
 
 
 @pytest.mark.parametrize(
-    "line, sentence",
+    "line, named",
     [
-        ("send", "Missing argument 'PLACE...'. See `iblurry send --help`."),
-        ("send digts", "no data source called 'digts'. Did you mean 'digits'?"),
-        ("send nowhere/", "There is no file or folder nowhere/"),
-        ("send pets/cat/1.png", "pets/cat/1.png is a single picture; say what it shows with --label TEXT."),
-        ("send pets/cat/notes.txt", "pets/cat/notes.txt is neither an .npz file nor a folder"),
-        ("send nowhere.png --label cat", "There is no picture nowhere.png"),
-        ("send empty", "empty has no folders of classes; put pictures in empty/<class>/, or give --label TEXT."),
-        ("send . --label x --limit 0", "--limit': 0 is not in the range"),
-        ("send empty --label x", "empty has no pictures (.png, .jpg"),
-        ("send pets --url nowhere", "'nowhere' is no address of a service; write http://HOST:PORT"),
-        ("send pets --resume-key ä", "give 1 to 180 visible ASCII characters"),
-        ("ask", "Missing argument 'IMAGE...'"),
-        ("ask nowhere.png", "nowhere.png cannot be read (No such file or directory)"),
-        ("ask nowhere.npy", "nowhere.npy is not a readable .npy file"),
-        ("ask pets/cat/1.png", "Nothing is learnt yet; teach it first."),
-        ("ask pets/cat/1.png --top 0", "--top': 0 is not in the range"),
-        ("ask pets/cat/1.png --url http://127.0.0.1:1", "No answer from http://127.0.0.1:1 (Connection refused)"),
-        ("serve --image 3x32", "--image 3x32: give channels x height x width, like 3x32x32 or 1x8x8."),
-        ("serve --image 3x0x32", "like 3x32x32 or 1x8x8"),
-        ("serve --image grey", "like 3x32x32 or 1x8x8"),
-        ("serve --data-dir pets/cat/1.png", "1.png is a file, not a folder; give another place."),
-        ("serve --port x", "--port': 'x' is not a valid integer"),
+        ("send", "PLACE"),
+        ("send digts", "Did you mean 'digits'?"),
+        ("send nowhere/", "nowhere/"),
+        ("send pets/cat/1.png", "--label"),
+        ("send pets/cat/notes.txt", "pets/cat/notes.txt"),
+        ("send nowhere.png --label cat", "nowhere.png"),
+        ("send empty", "empty/<class>/"),
+        ("send . --label x --limit 0", "--limit"),
+        ("send empty --label x", ".png, .jpg"),
+        ("send pets --url nowhere", "'nowhere'"),
+        ("send pets --resume-key ä", "1 to 180"),
+        ("ask", "IMAGE"),
+        ("ask nowhere.png", "nowhere.png"),
+        ("ask nowhere.npy", "nowhere.npy"),
+        ("ask pets/cat/1.png", "Nothing is learnt"),
+        ("ask pets/cat/1.png --top 0", "--top"),
+        ("ask pets/cat/1.png --url http://127.0.0.1:1", "Connection refused"),
+        ("serve --image 3x32", "3x32"),
+        ("serve --image 3x0x32", "3x0x32"),
+        ("serve --image grey", "grey"),
+        ("serve --data-dir pets/cat/1.png", "1.png is a file"),
+        ("serve --port x", "--port"),
     ],
 )
-def test_mistakes(refused, service, pets, here, line, sentence):
+def test_mistakes(refused, service, pets, here, line, named):
     (here / "empty").mkdir()
-    assert sentence in refused(*line.split())
+    assert named in refused(*line.split())
 
 
 # ask
@@ -191,9 +192,8 @@ def test_answers_in_json(call, service, pets):
 def test_a_token(call, refused, service, pets, monkeypatch):
     service.token = "sesame"
     for verb in (["send", "pets"], ["ask", "pets/cat/1.png"]):
-        none = f"No token was given, and one is that {service.url} asks for; give it by $IBLURRY_TOKEN or --token.\n"
-        assert refused(*verb).endswith(none)
-        assert "This token is not the one that" in refused(*verb, "--token", "other")
+        assert "No token was given" in refused(*verb)
+        assert "This token is not the one" in refused(*verb, "--token", "other")
         assert call(*verb, "--token", "sesame").code == 0
         with monkeypatch.context() as patch:
             patch.setenv("IBLURRY_TOKEN", "sesame")
@@ -239,11 +239,8 @@ def rooms(monkeypatch):
 def test_serve_passes_on_only_what_was_given(call, rooms, here):
     said = call("serve")
     assert (said.code, said.err) == (0, "")
-    assert said.out == (
-        "Listening on http://127.0.0.1:8000 (the page; the API is at http://127.0.0.1:8000/docs)\n"
-        "Learns with clib and mlp: images 1x8x8, memory 500, up to 100 classes; kept in live\n"
-        "Ctrl-C saves and stops; the same command goes on.\n"
-    )
+    for word in ("http://127.0.0.1:8000", "/docs", "clib", "mlp", "1x8x8", "500", "100 classes", "in live"):
+        assert word in said.out
     assert (str(rooms.folder), rooms.given, rooms.limits) == ("live", {}, Limits())
     assert (rooms.host, rooms.port, rooms.token) == ("127.0.0.1", 8000, None)
 
@@ -279,4 +276,4 @@ def test_settings_are_refused_in_a_sentence(refused, rooms):
 
 def test_the_extra_is_asked_for(refused, monkeypatch):
     monkeypatch.setattr("iblurry.cli.serve.LIBRARIES", ("json", "no_such_library"))
-    assert refused("serve") == "iblurry: A live service needs no_such_library; run: pip install 'iblurry[live]'.\n"
+    assert "no_such_library; run: pip install 'iblurry[live]'" in refused("serve")

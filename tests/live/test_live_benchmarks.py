@@ -22,11 +22,11 @@ def test_killed_under_load_nothing_is_lost_doubled_or_learnt_otherwise(tmp_path)
 
 def test_a_lost_sample_would_be_told(tmp_path):
     data = kills.load(kills.DATA)
-    settings = kills.words_of(kills.SETTINGS)
+    settings = kills.to_options(kills.SETTINGS)
     assert settings[:2] == ["--network", "mlp"]
     order = dict(enumerate(range(12), 1))
     images, labels = data.train.images[:12], [data.classes[label] for label in data.train.labels[:12]]
-    with kills.Serving(tmp_path / "live", *settings) as serving:
+    with kills.ServeProcess(tmp_path / "live", *settings) as serving:
         with kills.Client(serving.url) as client:
             client.learn(images, labels)
             client.wait(timeout=60)

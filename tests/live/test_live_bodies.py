@@ -89,7 +89,7 @@ def test_what_is_no_label(reader, label):
 
 
 def test_a_label_in_the_wrong_place(reader):
-    with pytest.raises(Refusal, match="leave the one in the address out"):
+    with pytest.raises(Refusal, match="label"):
         reader.read_samples(JSON, learn({"label": "a", **FORMS[0]}), "a")
     with pytest.raises(Refusal, match=r"\?label=\.\.\.\) is missing"):
         reader.read_samples("image/png", png(), None)
@@ -102,7 +102,7 @@ def test_keys(reader, key):
 
 @pytest.mark.parametrize("key", ["", "a b", "sevenxx", "é", "a\n", "\x7f"])
 def test_what_is_no_key(reader, key):
-    with pytest.raises(Refusal, match="from 1 to 6 visible ASCII characters"):
+    with pytest.raises(Refusal, match="1 to 6"):
         reader.check_key(key)
 
 
@@ -171,6 +171,6 @@ def test_a_full_batch_of_arrays_with_commas_in_its_labels_is_not_too_much():
 )
 def test_kinds_that_are_not_read(reader, kind):
     for read in (lambda: reader.read_samples(kind, png(), "a"), lambda: reader.read_images(kind, png())):
-        with pytest.raises(Refusal, match="application/json, image/png or application/octet-stream") as no:
+        with pytest.raises(Refusal, match="image/png") as no:
             read()
         assert no.value.status == 415

@@ -107,8 +107,7 @@ def test_a_top_that_is_none(call, taught, top):
 
 
 def test_predict_before_anything_is_learnt(call):
-    message = said(call("POST", "/v1/predict", content=DARK, headers=RAW), 409, "nothing_learnt")
-    assert message == "Nothing has been learnt yet; send samples first."  # as the service says it
+    said(call("POST", "/v1/predict", content=DARK, headers=RAW), 409, "nothing_learnt")
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])

@@ -13,7 +13,7 @@ from iblurry.live.quota import Limits
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 from iblurry.live.http.app import create_app
 from iblurry.live.http.guard import BODIES, GuardMiddleware
-from iblurry.live.http.metrics import Metrics
+from iblurry.live.http.metrics import ServiceMetrics
 from tests.live.toy import Toy
 
 DARK = bytes(48)
@@ -262,7 +262,7 @@ def test_half_an_answer_is_not_made_to_look_whole():
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise RuntimeError("in the middle")
 
-    guard = GuardMiddleware(broken, token=None, limits=Limits(), metrics=Metrics(Toy(), [], lambda: 0))
+    guard = GuardMiddleware(broken, token=None, limits=Limits(), metrics=ServiceMetrics(Toy(), [], lambda: 0))
     with pytest.raises(RuntimeError, match="in the middle"):
         ask(guard, headers=[HOST])
 

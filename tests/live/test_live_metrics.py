@@ -10,7 +10,7 @@ from iblurry.live.messages import IncomingSample
 pytest.importorskip("prometheus_client", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 from prometheus_client.parser import text_string_to_metric_families
 
-from iblurry.live.http.metrics import BUCKETS, CLASS, CONTENT_TYPE, STATUS, Metrics
+from iblurry.live.http.metrics import BUCKETS, CLASS, CONTENT_TYPE, STATUS, ServiceMetrics
 
 
 def read(text):
@@ -24,7 +24,7 @@ def read(text):
 
 
 def scrape(service, listeners=0):
-    return read(Metrics(service, [], lambda: listeners).to_text().decode())
+    return read(ServiceMetrics(service, [], lambda: listeners).to_text().decode())
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_loss_without_bounds_is_still_a_number(taught):
 
 
 def test_requests_are_counted_in_buckets(toy):
-    metrics, seconds = Metrics(toy, ["/v1/learn"], lambda: 0), (0.0005, 0.001, 0.02, 3, 100)
+    metrics, seconds = ServiceMetrics(toy, ["/v1/learn"], lambda: 0), (0.0005, 0.001, 0.02, 3, 100)
     for each in seconds:
         metrics.record_request("/v1/learn", 202, each)
     metrics.record_request("/v1/learn", 429, 0.01)

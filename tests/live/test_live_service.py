@@ -63,11 +63,9 @@ def test_a_life(digits, tmp_path, monkeypatch):
         await service.start()
         assert service.not_ready() is None
         await until(lambda: service.status()["state"] == "idle")
-        with pytest.raises(Refusal, match="Nothing was learnt yet"):
+        with pytest.raises(Refusal, match="Nothing"):
             await service.predict(digits.test.images[:1])
-        with pytest.raises(
-            BusyError, match=r"Another process is running in .*live; wait for it, or choose another --dat"
-        ):
+        with pytest.raises(BusyError, match=str(folder)):
             await Service(folder, SMALL).start()
         with service.subscribe() as events:
             assert (await service.learn(some(digits, 0, 40), key="first")).last == 40
@@ -93,7 +91,7 @@ def test_a_life(digits, tmp_path, monkeypatch):
         assert len(await service.memory()) == 20
         answers = await service.predict(digits.test.images[:5])
         await service.close()
-        with pytest.raises(Refusal, match="being stopped"):
+        with pytest.raises(Refusal, match="stopped"):
             await service.learn(some(digits, 0, 1))
         return answers
 
@@ -114,8 +112,8 @@ def test_a_life(digits, tmp_path, monkeypatch):
     np.testing.assert_array_equal(after.probabilities, before.probabilities)
 
 
-@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM])
-def test_a_lost_process_is_started_again(blow, digits, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_lost_process_is_started_again(number, digits, tmp_path):
     folder = tmp_path / "live"
 
     async def live():
@@ -123,7 +121,7 @@ def test_a_lost_process_is_started_again(blow, digits, tmp_path):
         await service.start()
         await service.learn(some(digits, 0, 200))
         await until(lambda: service.status()["learnt"] > 20)
-        os.kill(service._process.pid, blow)
+        os.kill(service._process.pid, number)
         await service.predict(digits.test.images[:1])  # from the last snapshot
         await until(lambda: service.status()["state"] == "recovering")
         assert service.status()["restarts"] == 1

@@ -53,7 +53,7 @@ def working(tmp_path):
     with held.transaction():
         held.add([IncomingSample("ab"[i % 2], np.full((1, 8, 8), i, np.uint8)) for i in range(40)])
     (tmp_path / process.LOCK).touch()
-    yield LearnerLoop(Pipe(), tmp_path, SMALL)
+    yield LearnerLoop(Pipe(), Pipe(), tmp_path, SMALL)
     held.close()
     torch.set_num_threads(before)
 
@@ -75,7 +75,7 @@ def test_nobody_waits_for_a_learner_that_stands_still(digits, tmp_path):
             async with asyncio.timeout(30):
                 for at in range(20, 40):
                     await service.learn(some(digits, at, at + 1))
-                    for _ in range(500):  # more than a pipe holds
+                    for _ in range(1000):  # more than a pipe holds
                         service._process.send(Command.WAKE)
                         await asyncio.sleep(0)
                 assert (await service.predict(digits.test.images[:1])).model == 20
@@ -169,7 +169,7 @@ def test_what_holds_no_numbers_does_not_answer(working):
     with pytest.raises(DivergedError):
         working.run()
     answering = SnapshotModel(SMALL)
-    answering.load([message for message in working.pipe.sent if isinstance(message, Snapshot)][-1].content)
+    answering.load([message for message in working.messages.sent if isinstance(message, Snapshot)][-1].content)
     assert answering.at == 19
     assert np.isfinite(answering.predict(np.zeros((1, 1, 8, 8), np.uint8)).probabilities).all()
 
@@ -187,7 +187,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(working, tm
 
     working.learner.learn = slowly
     working.run()
-    told = [message for message in working.pipe.sent if isinstance(message, Warned | CheckpointSaved | Stopped)]
+    told = [message for message in working.messages.sent if isinstance(message, Warned | CheckpointSaved | Stopped)]
     assert isinstance(told[0], Warned)
     assert str(tmp_path) in told[0].sentence
     assert [type(message) for message in told[-2:]] == [CheckpointSaved, Stopped]

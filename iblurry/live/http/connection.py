@@ -8,7 +8,7 @@ import http
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from iblurry.live.http.metrics import Metrics
+from iblurry.live.http.metrics import ServiceMetrics
 from iblurry.live.http.responses import refusal_response
 from iblurry.live.quota import Limits, Refusal
 
@@ -29,7 +29,7 @@ class GuardedConnection(HttpToolsProtocol):
     """
 
     limits: Limits
-    metrics: Metrics
+    metrics: ServiceMetrics
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's signature
         super().connection_made(transport)

@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from iblurry.live.http.metrics import Metrics
+from iblurry.live.http.metrics import ServiceMetrics
 from iblurry.live.http.responses import refusal_response
 from iblurry.live.quota import Limits, Refusal
 
@@ -37,11 +37,11 @@ class GuardMiddleware:
         What requests must carry; without one only requests to a loopback address are answered.
     limits : Limits
         Of bytes and seconds.
-    metrics : Metrics
+    metrics : ServiceMetrics
         Told of every request.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str | None, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, token: str | None, limits: Limits, metrics: ServiceMetrics) -> None:
         self.app, self.limits, self.metrics = app, limits, metrics
         self.token = token.encode() if token is not None else None
         self.held_bytes = 0  # of bodies that are being received or read
@@ -147,7 +147,7 @@ class _Body:
 class _Reply:
     """Records when an answer starts, and with which status."""
 
-    def __init__(self, send: Send, path: str, metrics: Metrics) -> None:
+    def __init__(self, send: Send, path: str, metrics: ServiceMetrics) -> None:
         self.send, self.path, self.metrics = send, path, metrics
         self.started, self.start = False, time.perf_counter()
 

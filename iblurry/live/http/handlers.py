@@ -51,7 +51,7 @@ class Handlers:
         self.service = service
         self.reader = BodyReader(service.settings.image, limits)
         self.listeners = Listeners(limits.listeners)
-        self.registry = metrics.Metrics(service, ENDPOINTS, lambda: self.listeners.count)
+        self.registry = metrics.ServiceMetrics(service, ENDPOINTS, lambda: self.listeners.count)
         self.predict_pool = ThreadPoolExecutor(1, "predictions")
         self.decode_pool = ThreadPoolExecutor(1, "pictures")
 

@@ -61,7 +61,7 @@ class MetricsSource(Protocol):
     def classes(self) -> Sequence[Mapping[str, Any]]: ...
 
 
-class Metrics:
+class ServiceMetrics:
     """One service's metrics, in a registry of their own.
 
     Parameters

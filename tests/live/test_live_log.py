@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from iblurry.errors import DataError
 from iblurry.live import log as logs
 from iblurry.live.log import LogEntry, LogReader, LogWriter, SampleLog, digest_of
 from iblurry.live.messages import Acceptance, IncomingSample
-from iblurry.live.quota import KEYS, PER_KEY, Refusal, max_log_bytes
+from iblurry.live.quota import KEYS, MAX_RETRY, MIN_RETRY, PER_KEY, Limits, Quota, Refusal, max_log_bytes
+from iblurry.live.settings import Settings
 
 ROOMY = 64 * 2**20
 
@@ -63,7 +65,7 @@ def test_what_was_committed_is_there_after_a_restart(log, tmp_path):
 def test_a_key_counts_once_and_for_one_request(log):
     add(log, "cat", key="one")
     assert log.find_repeated("two", b"") is None
-    with pytest.raises(Refusal, match="'one' was used for other samples") as refused:
+    with pytest.raises(Refusal, match="'one'") as refused:
         log.find_repeated("one", digest_of(samples("dog")))
     assert (refused.value.status, refused.value.code) == (422, "key_reused")
     assert digest_of([IncomingSample("a", picture(1))]) != digest_of([IncomingSample("a", picture(2))])
@@ -80,7 +82,7 @@ def test_old_keys_are_forgotten(log, monkeypatch):
 
 def test_one_class_too_many_leaves_nothing_behind(log, tmp_path):
     add(log, "a", "b")
-    with pytest.raises(Refusal, match="'d' is one more than the 3 classes") as refused:
+    with pytest.raises(Refusal, match=r"'d' .* 3 classes") as refused:
         add(log, "c", "d", "a")
     assert refused.value.status == 409
     assert (log.accepted, log.labels) == (2, ["a", "b"])
@@ -88,7 +90,7 @@ def test_one_class_too_many_leaves_nothing_behind(log, tmp_path):
     assert [entry.label for entry in LogReader(tmp_path).read_after(0, 10)] == ["a", "b", "c"]
 
 
-def test_a_stroke_is_whole_or_not_there(log, tmp_path):
+def test_a_transaction_is_whole_or_not_there(log, tmp_path):
     add(log, "a")
 
     def breaking():
@@ -110,9 +112,9 @@ def test_dropped_samples_are_a_gap_for_who_needs_them(log, tmp_path):
     reader = LogReader(tmp_path)
     assert [entry.at for entry in reader.read_after(3, 10)] == [4]
     assert log.kept == 1
-    with pytest.raises(DataError, match="goes from sample 4 to 4 and does not fit the checkpoint at sample 1"):
+    with pytest.raises(DataError, match=r"sample 4 to 4 .* sample 1;"):
         reader.read_after(1, 10)
-    with pytest.raises(DataError, match="does not fit the checkpoint at sample 9"):
+    with pytest.raises(DataError, match="sample 9;"):
         reader.read_after(9, 10)
     with log.transaction():
         log.drop(4)
@@ -139,7 +141,7 @@ def test_the_file_is_bounded_and_reuses_its_room(tmp_path):
             log.drop(100 * round_)
         fill()
     assert log.path.stat().st_size <= max(size, most)
-    with pytest.raises(Refusal, match="no room left on the disk") as refused:
+    with pytest.raises(Refusal, match=str(tmp_path)) as refused:
         [fill() for _ in range(50)]
     assert (refused.value.status, refused.value.code) == (507, "disk_full")
     kept = log.kept
@@ -152,7 +154,7 @@ def test_the_file_is_bounded_and_reuses_its_room(tmp_path):
 
 def test_a_damaged_file_is_said(tmp_path):
     (tmp_path / logs.FILE).write_bytes(b"no database" * 1000)
-    with pytest.raises(DataError, match=r"samples.sqlite cannot be used: .*Put back a good copy"):
+    with pytest.raises(DataError, match=r"samples\.sqlite"):
         SampleLog(tmp_path, max_classes=3, max_bytes=ROOMY)
 
 
@@ -203,7 +205,7 @@ def test_requests_of_many_threads_are_numbered_without_a_gap(writer, tmp_path):
 def test_a_refused_request_does_not_stop_its_neighbours(writer):
     futures = [writer.write(samples(*labels), None) for labels in (["a"], ["a", "b", "c", "d"], ["b"])]
     assert futures[0].result(30) == Acceptance(1, 1)
-    with pytest.raises(Refusal, match="one more than"):
+    with pytest.raises(Refusal, match="'d'"):
         futures[1].result(30)
     assert futures[2].result(30) == Acceptance(2, 2)
     assert writer.met == ["a", "b"]
@@ -217,14 +219,14 @@ def test_a_repeated_request_needs_no_room(writer):
         writer.write(samples("a", "b"), "other").result(30)
 
 
-def test_a_failed_stroke_is_told_to_all_who_wait(writer, monkeypatch):
+def test_a_failed_transaction_is_told_to_all_who_wait(writer, monkeypatch, tmp_path):
     writer.write(samples("a"), None).result(30)
 
     def broken(*_):
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(writer.log, "add", broken)
-    with pytest.raises(Refusal, match="no room left"):
+    with pytest.raises(Refusal, match=str(tmp_path)):
         writer.write(samples("a"), None).result(30)
     monkeypatch.undo()
     assert writer.write(samples("a"), None).result(30) == Acceptance(2, 2)
@@ -244,3 +246,29 @@ def test_dropping_comes_after_what_waits(writer, tmp_path):
     writer.write(samples("b"), None).result(30)
     assert [entry.at for entry in LogReader(tmp_path).read_after(2, 10)] == [3, 4, 5]
     assert writer.log.kept == 3
+
+
+# the quota
+
+
+def later(*, rate: float, stalled: str | None = None) -> float | None:
+    """Retry-After for 10 samples where 995 wait and 1,000 may."""
+    quota = Quota(Settings(image=(1, 8, 8)), Limits(queue=1000))
+    status = SimpleNamespace(learnt=5, samples_per_second=rate, stalled=stalled, sentence="")
+    with pytest.raises(Refusal) as refused:
+        quota.check(10, log=SimpleNamespace(accepted=1000, kept=1000), status=status)
+    assert (refused.value.status, refused.value.code) == (429, "queue_full")
+    return refused.value.retry_after
+
+
+def test_when_there_will_be_room():
+    assert later(rate=10.0) == 0.5
+    assert later(rate=0.01) == MAX_RETRY
+
+
+def test_one_that_was_just_started_is_asked_again_soon():
+    assert later(rate=0.0) == MIN_RETRY
+
+
+def test_one_that_learns_no_more_is_asked_seldom():
+    assert later(rate=10.0, stalled="The loss is no number.") == MAX_RETRY
