@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from iblurry.launch.launch import run, run_all
     from iblurry.learner import Learner
     from iblurry.live.client import Client
-    from iblurry.method import Head, Method, Pace, released
-    from iblurry.methods import METHODS, Hyperparameters, clib, er
+    from iblurry.method import Head, Method, Pace
+    from iblurry.methods import METHODS, Hyperparameters, clib, er, released
     from iblurry.streams.order import Order, i_blurry
     from iblurry.streams.stream import Stream, StreamItem
 
@@ -44,8 +44,8 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.launch.launch": ("run", "run_all"),
     "iblurry.learner": ("Learner",),
     "iblurry.live.client": ("Client",),
-    "iblurry.method": ("Head", "Method", "Pace", "released"),
-    "iblurry.methods": ("METHODS", "Hyperparameters", "clib", "er"),
+    "iblurry.method": ("Head", "Method", "Pace"),
+    "iblurry.methods": ("METHODS", "Hyperparameters", "clib", "er", "released"),
 }
 _EXTRA = {"ContinualClassifier"}  # a star import must not need an extra
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

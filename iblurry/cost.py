@@ -8,61 +8,104 @@ from typing import Any
 
 from torch import Tensor
 
+from iblurry.compute import Cost, Passes, Workload
 from iblurry.errors import InputError
 from iblurry.learner import Learner
 from iblurry.method import Method
-from iblurry.parts.cost import Cost, Load, Passes
-from iblurry.parts.part import hyper_parameters
+from iblurry.parts.part import hyperparameters
 
 HOLDINGS = ("memory", "stream", "aside", "parts", "network", "optimizer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Total:
-    """Images that pass through a network in the steady state: memory full, every class met, not the first task."""
+class MethodCost:
+    """Images that pass through a network in the steady state: memory full, every class met, not the first task.
 
-    sample: Passes  # each sample of the stream, with the updates it earns
-    query: Passes  # each query after something new was learnt, besides one forward pass for each image it asks about
-    task: Passes  # each end of a task
+    Parameters
+    ----------
+    sample : Passes
+        For each sample of the stream, with the updates it earns.
+    query : Passes
+        For each query after something new was learnt, besides one forward pass for each image it asks about.
+    task : Passes
+        For each end of a task.
+    """
+
+    sample: Passes
+    query: Passes
+    task: Passes
 
 
-def cost(method: Method, memory: int, *, classes: int = 10) -> Total:
-    """The method's total at a budget of `memory` samples and so many classes.
+def cost(method: Method, memory: int, *, classes: int = 10) -> MethodCost:
+    """The estimated cost of a method in the steady state.
 
     sample = updates per sample * (batch + parts per update + memory's loss / measure_every) + parts per sample offered
 
     The memory's loss is measured once for all parts that ask for it. Every sample is offered to the memory but those
-    that a readout claims for itself; once its set is full it claims none.
+    that a readout takes for itself; once its set is full it takes none.
+
+    Parameters
+    ----------
+    method : Method
+        The method, attached or not.
+    memory : int
+        The budget K of samples.
+    classes : int
+        Classes met.
 
     >>> from iblurry.methods.clib import clib
     >>> cost(clib(), 500).sample
     Passes(forward=516.0, backward=16.0)
     """
-    load, pace = _load(method, memory, classes), method.pace
+    rows, pace = method.capacity(memory), method.pace
+    if rows < 1:
+        raise InputError(
+            f"memory={memory} leaves {method.name} no row: {method.samples_outside_memory(memory)} samples are kept "
+            "outside the memory. Give more."
+        )
+    load = workload(method, memory, rows=rows, classes=classes)
     parts = sum((part.cost(load) for _, part in method.parts()), Cost())
-    measures = any(part.needs_losses for _, part in method.parts())
-    measure = Passes(forward=load.capacity / pace.measure_every) if measures else Passes()
-    update = Passes(load.batch, load.batch) + parts.update + measure
-    return Total(sample=update * pace.updates_per_sample + parts.sample, query=parts.query, task=parts.task)
+    update = Passes(load.batch, load.batch) + parts.update + Passes(forward=measured_rows(method, rows))
+    return MethodCost(sample=update * pace.updates_per_sample + parts.sample, query=parts.query, task=parts.task)
+
+
+def workload(method: Method, memory: int, *, rows: int, classes: int, tasks: int = 1) -> Workload:
+    """What decides the cost of parts while the memory holds so many rows and so many tasks have ended."""
+    streamed = method.pace.stream_batch if method.pace.train_stream else 0
+    rehearsal = method.rehearsal
+    return Workload(
+        streamed=streamed,
+        batch=streamed + rehearsal.joins(min(rehearsal.rows_per_update, rows)),
+        capacity=rows,
+        budget=memory - method.pace.samples_outside_memory,
+        classes=classes,
+        tasks=tasks,
+    )
+
+
+def measured_rows(method: Method, rows: int) -> float:
+    """Memory rows whose loss is measured, for each update on average."""
+    return rows / method.pace.measure_every if any(part.needs_losses for _, part in method.parts()) else 0.0
 
 
 def stores(method: Method) -> list[str]:
     """What the method keeps besides its samples, the network and the optimizer's state: a phrase for each part."""
-    return [part.stores.format(**hyper_parameters(part)) for _, part in method.parts() if part.stores]
+    return [part.stores.format(**hyperparameters(part)) for _, part in method.parts() if part.stores]
 
 
 def bytes_held(learner: Learner) -> dict[str, int]:
     """Bytes that its method needs from sample to sample, by what they are; the same throughout a run.
 
-    memory: every row with its image, label, time of writing and columns; stream: samples gathered for a round; aside:
-    samples that parts hold outside the memory; parts: what else is their state (a teacher, Fisher values); network; and
-    the optimizer's moments. A network trained anew for each query takes the place of one that learns nothing online.
+    memory: every row with its image, label, time of writing and columns; stream: samples that wait for their round;
+    aside: samples that parts hold outside the memory; parts: what else is their state (a teacher, Fisher values);
+    network; and the optimizer's moments. A network trained anew for each query takes the place of one that learns
+    nothing online.
     """
     method, context, memory = learner.method, learner.context, learner.context.memory
     refit, learns = method.refit, bool(method.pace.updates_per_sample)
     sample = _bytes([memory.images[:1], memory.labels[:1]])
     columns = _bytes(memory.state_dict()["columns"]) // (memory.capacity + 1) + memory.written_at.element_size()
-    aside = sample * sum(part.holds(context.budget) for part in learner.parts.values())
+    aside = sample * sum(part.samples_outside_memory(context.budget) for part in learner.parts.values())
     network, weights = _bytes(context.network.state_dict()), _bytes(list(context.network.parameters()))
     online, study = method.optimizer.moments if learns else 0, refit.optimizer.moments if refit else 0
     is_fresh = refit is not None and not method.readout.needs_boundaries  # else it is the learner's own, started again
@@ -70,7 +113,9 @@ def bytes_held(learner: Learner) -> dict[str, int]:
         "memory": memory.capacity * (sample + columns),
         "stream": sample * method.pace.stream_batch,
         "aside": aside,
-        "parts": _bytes([part.state_dict() for part in learner.parts.values()]) - aside,
+        "parts": _bytes([shared.state_dict() for shared in context.shared.values()])
+        + _bytes([part.state_dict() for part in learner.parts.values()])
+        - aside,
         "network": network * (1 + (is_fresh and learns)),
         "optimizer": weights * (online + study if is_fresh else max(online, study)),
     }
@@ -82,20 +127,3 @@ def _bytes(value: Any) -> int:
         return value.numel() * value.element_size()
     inner: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return sum(map(_bytes, inner))
-
-
-def _load(method: Method, memory: int, classes: int) -> Load:
-    capacity = method.capacity(memory)
-    if capacity < 1:
-        raise InputError(
-            f"memory={memory} leaves {method.name} no row: {method.holds(memory)} samples are kept outside the memory. "
-            "Give more."
-        )
-    streamed = method.pace.stream_batch if method.pace.train_stream else 0
-    return Load(
-        streamed=streamed,
-        batch=streamed + method.rehearsal.joins(capacity),
-        capacity=capacity,
-        budget=memory - method.pace.holds,
-        classes=classes,
-    )

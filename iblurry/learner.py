@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from iblurry.augment.pipeline import Augment, Pipeline
+from iblurry.compute import ComputeCounter
 from iblurry.engine.eager import Eager
 from iblurry.engine.optimizer import restore, state_of
 from iblurry.errors import DivergedError, InputError, UnknownLabelError
@@ -18,8 +19,6 @@ from iblurry.memory import Batch, Memory, Sample
 from iblurry.method import Method
 from iblurry.network.build import Maker, build, fresh_bias, fresh_row, fresh_weight
 from iblurry.parts.context import Context
-from iblurry.parts.cost import Cost, Passes
-from iblurry.parts.part import spending
 from iblurry.refitter import Refitter
 from iblurry.rng import Rng
 from iblurry.trainer import Trainer
@@ -31,10 +30,28 @@ Images = Tensor | NDArray[np.uint8]
 class Learner:
     """One network, one memory, one method; final. What differs between methods are the parts.
 
-    `classes` is the number of head rows, or the labels that may come; `memory` is the budget K of samples kept. Images
-    are cropped at random by up to an eighth of their side and not mirrored, unless `augment` says otherwise.
-    `boundaries=False` says that nobody will call `end_task`, so a method that needs it is refused. `network` is a name,
-    or a function that makes a body for such images.
+    Parameters
+    ----------
+    method : Method
+        What is learnt and how, such as `clib()`.
+    image : tuple of int
+        Shape of the images: channels, height, width.
+    classes : int or sequence of labels
+        Rows of the head, or the labels that may come.
+    memory : int
+        The budget K of samples that may be kept.
+    network : str or callable
+        A name (`convnet`, `mlp`, `resnet18`, `resnet34`), or a function from `image` to a body.
+    augment : Augment, optional
+        Default: images are cropped at random by up to an eighth of their side and not mirrored.
+    mean, std : sequence of float, optional
+        One number per channel, of pixels in [0, 1]; default 0.5 and 0.25.
+    seed : int
+        Decides all random numbers.
+    boundaries : bool
+        False says that nobody will call `end_task`, so a method that needs it is refused.
+    engine : Eager, optional
+        Device and precision; default: the CPU in float32.
 
     >>> from iblurry.methods.er import er
     >>> learner = Learner(er(), image=(1, 8, 8), classes=["cat", "dog"], memory=20, network="mlp")
@@ -70,64 +87,69 @@ class Learner:
             )
         method.check_budget(memory)
         self.engine = engine or Eager()
-        device = self.engine.device
-        rng = Rng(seed)
+        device, rng = self.engine.device, Rng(seed)
         self.image = image
-        crop = min(4, min(image[1:]) // 8)
+        self.on_refit: Callable[[int, int], None] = lambda done, total: None  # called after each update of a refit
+        self.refitter = Refitter(method.refit, on_progress=lambda *progress: self.on_refit(*progress))
         self.context = Context(
             network=self.engine.setup(build(network, image, rows, rng=rng)).eval(),
             memory=Memory(method.capacity(memory), image, device),
             pipeline=Pipeline(
-                augment or Augment(pad=crop, flip=False),
+                augment or Augment(pad=min(4, min(image[1:]) // 8), flip=False),
                 shape=image,
                 mean=tuple(mean or [0.5] * image[0]),
                 std=tuple(std or [0.25] * image[0]),
                 device=device,
             ),
             rng=rng,
-            budget=memory - method.pace.holds,
+            budget=memory - method.pace.samples_outside_memory,
             engine=self.engine,
+            refit=self.refitter,
         )
+        self.context.network.meter.counter = self.context.spent
         self.method = method.attach(self.context)
         self.parts = dict(self.method.parts())
         pace = method.pace
         streamed = pace.stream_batch if pace.train_stream else 0
         self.trainer = Trainer(self.method, self.context, streamed=streamed, measure_every=pace.measure_every)
-        self.on_refit: Callable[[int, int], None] = lambda done, total: None  # told after each update of a refit
-        self.refitter = Refitter(self.trainer, method.refit, tell=lambda *progress: self.on_refit(*progress))
-        self.context.refit = self.refitter
-        self.gathered: list[Sample] = []
+        self.refitter.online = self.trainer
+        self.stream_batch: list[Sample] = []  # samples of the round to come
         self.credit = 0  # updates owed, in units of 1 / denominator of updates_per_sample
-        self._offer: tuple[tuple[int, ...], dict[str, Passes]] = ((), {})  # what decides what an offer spends, and that
-        self._settled: tuple[int, int, int] | None = None  # samples, updates and tasks when the readout last made ready
+        self._prepared: tuple[int, int, int] | None = None  # samples, updates and tasks of the last `prepare`
         self._head_rows = torch.arange(rows, device=device)
 
     # ------------------------------------------------------------------------------------------------ learning
 
     def observe(self, image: Images, label: Label) -> None:
-        """One labelled sample (uint8, (C, H, W)): meet its class, gather it, and take the updates that are due."""
+        """Learns from one labelled sample: opens a head row for a new class, and takes the updates that are due.
+
+        Parameters
+        ----------
+        image : array or tensor
+            uint8, (C, H, W); copied.
+        label : str or int
+            A new one is welcome at any time while the head has rows.
+        """
         self.method.readout.finish_pending()
-        one = self._one(image, label)
-        self.context.seen += 1
+        sample = self._sample(image, label)
+        self.context.counters.seen += 1
         self.credit += self.method.pace.updates_per_sample.numerator
-        if self.method.readout.takes(one):
+        if self.method.readout.takes(sample):
             return
-        self.gathered.append(one)
+        self.stream_batch.append(sample)
         if self.method.pace.store_when == "before":
-            self._store(one)
-        if len(self.gathered) == self.method.pace.stream_batch:
+            self._store(sample)
+        if len(self.stream_batch) == self.method.pace.stream_batch:
             self._round()
 
     def end_task(self) -> None:
-        """A task ended; parts that know tasks hear of it, the others do not."""
-        for purpose, cost in self._spending().items():
-            self.context.spent.add(purpose, cost.task)
-        self.context.tasks += 1
+        """A task ended: tells the parts."""
+        self.context.counters.tasks += 1
         for part in self.parts.values():
             part.on_boundary()
         self.method.readout.finish_pending()
 
-    def _one(self, image: Images, label: Label) -> Sample:
+    def _sample(self, image: Images, label: Label) -> Sample:
         pixels = self._pixels(image, self.image, "observe").clone()  # the caller may use the same array again
         name = label.item() if isinstance(label, np.generic | Tensor) else label
         if not isinstance(name, str | int):
@@ -162,34 +184,22 @@ class Learner:
             self.trainer.forget()
         return row
 
-    def _store(self, one: Sample) -> None:
-        form = (self.context.memory.size, self.context.network.known, self.context.tasks)
-        if form != self._offer[0]:
-            self._offer = form, {purpose: cost.sample for purpose, cost in self._spending().items()}
-        for purpose, passes in self._offer[1].items():
-            self.context.spent.add(purpose, passes)
+    def _store(self, sample: Sample) -> None:
         self.context.memory.offered += 1
-        self.method.admission.on_offered(one)
-        self.method.admission.admit(one)
+        self.method.admission.on_offered(sample)
+        self.method.admission.admit(sample)
 
     def _round(self) -> None:
-        """The updates owed, on the gathered samples and the memory; then gathering starts again."""
+        """Takes the updates owed, on the stream batch and the memory; then the next stream batch begins."""
         pace = self.method.pace
-        gathered, self.gathered = self.gathered, []
-        stream = self._together(gathered if pace.train_stream else [])
+        samples, self.stream_batch = self.stream_batch, []
+        stream = self._together(samples if pace.train_stream else [])
         updates, self.credit = divmod(self.credit, pace.updates_per_sample.denominator)
         for left in range(updates - 1, -1, -1):
             self.trainer.update(stream, last_of_round=left == 0)
         if pace.store_when == "after":
-            for one in gathered:
-                self._store(one)
-
-    def _spending(self) -> dict[str, Cost]:
-        """What parts send through a network now, besides updates, by purpose."""
-        pace, rehearsal = self.method.pace, self.method.rehearsal
-        streamed = pace.stream_batch if pace.train_stream else 0
-        joins = rehearsal.joins(min(rehearsal.rows_per_update, self.context.memory.size))
-        return spending(self.parts.values(), self.context.load(streamed, streamed + joins))
+            for sample in samples:
+                self._store(sample)
 
     # ------------------------------------------------------------------------------------------------ answering
 
@@ -199,15 +209,15 @@ class Learner:
             raise InputError("Nothing was learnt yet, so there is nothing to answer; observe a sample first.")
         pixels = self._pixels(images, (-1, *self.image), "predict")
         self.method.readout.finish_pending()
-        moment, queries = (self.context.seen, self.context.updates, self.context.tasks), self.context.queries
-        if moment != self._settled:
-            if queries.is_new("settle", moment):
-                for cost in self._spending().values():
-                    queries.add("queries", cost.query)
-            self.method.readout.prepare()
-            self._settled = moment
-        queries.forward["queries"] += len(pixels)
-        return self.method.readout.logits(pixels)
+        context, queries, meter = self.context, self.context.queries, self.context.network.meter
+        moment = (context.seen, context.updates, context.tasks)
+        if moment != self._prepared:
+            is_first = queries.first_time("prepare", moment)  # else repeated after a resume, and counted before
+            with meter.counting("queries", into=queries if is_first else ComputeCounter()):
+                self.method.readout.prepare()
+            self._prepared = moment
+        with meter.counting("queries", into=queries):
+            return self.method.readout.logits(pixels)
 
     def probabilities(self, images: Images) -> Tensor:
         """(B, classes met so far), in the order of `labels`."""
@@ -226,24 +236,25 @@ class Learner:
         """Raises DivergedError where the loss is no number any more; it never becomes one again."""
         for trainer, what, place in ((self.trainer, "", ""), (self.refitter.trainer, " of a refit", "refit.")):
             if trainer is not None and not trainer.loss.isfinite():
-                loss, rate = float(trainer.loss), trainer.training.schedule.lr
+                loss, lr = float(trainer.loss), trainer.training.schedule.lr
                 raise DivergedError(
                     f"The loss is {loss} after {trainer.context.updates} updates{what}, at sample {self.context.seen}; "
-                    f"a lower learning rate ({place}schedule.initial_lr, now {rate:.3g}) usually helps."
+                    f"a lower learning rate ({place}schedule.initial_lr, now {lr:.3g}) usually helps."
                 )
 
-    # ------------------------------------------------------------------------------------------------ remembering
+    # ------------------------------------------------------------------------------------------------ saving
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resume needs, by reference: save or copy it before the next sample."""
-        pixels = self._together(self.gathered)
+        pixels = self._together(self.stream_batch)
         return {
             "network": dict(self.context.network.state_dict()),
             "labels": list(self.labels),
             "optimizer": state_of(self.trainer.optimizer),
             "memory": self.context.memory.state_dict(),
-            "parts": {place: part.state_dict() for place, part in self.parts.items()},
-            "gathered": {"images": pixels.images, "labels": pixels.labels},
+            "parts": {name: part.state_dict() for name, part in self.parts.items()},
+            "shared": {name: shared.state_dict() for name, shared in self.context.shared.items()},
+            "stream batch": {"images": pixels.images, "labels": pixels.labels},
             "refit": self.refitter.state_dict(),
             "counters": {
                 "seen": self.context.seen,
@@ -255,22 +266,24 @@ class Learner:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from where `state_dict` was taken, bit for bit."""
+        """Continues from where `state_dict` was taken, bit for bit."""
         self.context.network.load_state_dict(state["network"])
         self.context.network.labels[:] = state["labels"]
         restore(self.trainer.optimizer, state["optimizer"])
         self.context.memory.load_state_dict(state["memory"])
-        for place, part in self.parts.items():
-            part.load_state_dict(state["parts"][place])
-        images, labels = state["gathered"]["images"], state["gathered"]["labels"]
+        for name, part in self.parts.items():
+            part.load_state_dict(state["parts"][name])
+        for name, shared in self.context.shared.items():
+            shared.load_state_dict(state["shared"][name])
+        images, labels = state["stream batch"]["images"], state["stream batch"]["labels"]
         to_device = self.engine.to_device
-        self.gathered = [
+        self.stream_batch = [
             Sample(to_device(i[None]), to_device(n[None]), int(n)) for i, n in zip(images, labels, strict=True)
         ]
-        counters = state["counters"]
-        self.context.seen, self.context.updates = counters["seen"], counters["updates"]
-        self.context.spent.load_state_dict(counters["spent"])
-        self.credit, self.context.tasks, self._settled = counters["credit"], counters["tasks"], None
+        saved, counters = state["counters"], self.context.counters
+        counters.seen, counters.updates, counters.tasks = saved["seen"], saved["updates"], saved["tasks"]
+        self.context.spent.load_state_dict(saved["spent"])
+        self.credit, self._prepared = saved["credit"], None
         self.refitter.load_state_dict(state["refit"])
 
     # ------------------------------------------------------------------------------------------------ checking
@@ -278,7 +291,7 @@ class Learner:
     def _together(self, samples: list[Sample]) -> Batch:
         if not samples:
             return Batch(self.context.memory.images[:0], self.context.memory.labels[:0])
-        return Batch(torch.cat([one.images for one in samples]), torch.cat([one.labels for one in samples]))
+        return Batch(torch.cat([s.images for s in samples]), torch.cat([s.labels for s in samples]))
 
     def _pixels(self, images: Images, shape: tuple[int, ...], verb: str) -> Tensor:
         pixels = images if isinstance(images, Tensor) else np.asarray(images)

@@ -66,7 +66,7 @@ class Pace:
             )
 
     @property
-    def holds(self) -> int:
+    def samples_outside_memory(self) -> int:
         """Samples that wait outside the memory and count against the budget."""
         waiting = self.stream_batch if self.store_when == "after" else 0
         return waiting if self.count_waiting == "all" else waiting // 2
@@ -126,10 +126,10 @@ class Method(Training):
                     "boundaries, the memory's loss or a column of the memory), so it cannot serve a refit."
                 )
 
-    def holds(self, budget: int) -> int:
+    def samples_outside_memory(self, budget: int) -> int:
         """Samples of a budget of K that are kept outside the memory: first those that wait, then what parts hold."""
-        left = budget - self.pace.holds
-        return self.pace.holds + sum(part.holds(left) for _, part in self.parts())
+        left = budget - self.pace.samples_outside_memory
+        return self.pace.samples_outside_memory + sum(part.samples_outside_memory(left) for _, part in self.parts())
 
     @property
     def task_free(self) -> bool:
@@ -138,19 +138,23 @@ class Method(Training):
 
     def capacity(self, budget: int) -> int:
         """Memory rows out of a budget of K samples: what is held elsewhere counts."""
-        return budget - self.holds(budget)
+        return budget - self.samples_outside_memory(budget)
 
     def check_budget(self, budget: int) -> None:
         """InputError where so many samples are too few for it."""
         need = max(1, self.rehearsal.joins(sys.maxsize))
-        if self.capacity(budget) < need:
+        outside = self.samples_outside_memory(budget)
+        if budget - outside < need:
             raise InputError(
-                f"memory={budget} is too small for {self.name}: {self.holds(budget)} samples are kept outside the "
-                f"memory and a batch takes {need} out of it, so the least is {self.holds(budget) + need}."
+                f"memory={budget} is too small for {self.name}: {outside} samples are kept outside the memory and a "
+                f"batch takes {need} out of it, so the least is {outside + need}."
             )
 
     def released(self) -> Self:
-        """The method as the authors' released program runs it: parts' own variants, the bias redrawn, B/2 held."""
+        """The method as the authors' released program runs it: parts' own variants, the bias redrawn, B/2 held.
+
+        Recipes may know more, so use `iblurry.released(method)`.
+        """
         made = super().released()
         stream_only = self.pace.train_stream and not any(part.rows_per_update for _, part in self.parts())
         return dataclasses.replace(
@@ -175,15 +179,6 @@ class Method(Training):
         if data.get("refit") is not None:
             values["refit"] = Training.from_json(data["refit"])
         return super().from_json(values)
-
-
-def released(method: Method) -> Method:
-    """The method as the authors' released program runs it.
-
-    >>> released(Method()).head.redraw
-    'bias'
-    """
-    return method.released()
 
 
 KINDS = Method.slots

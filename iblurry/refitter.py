@@ -1,4 +1,4 @@
-"""The refitter: trains on the memory alone for some epochs; can be saved after any update and goes on from there."""
+"""The refitter: trains on the memory alone for some epochs; can be saved after any update and continues from there."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from iblurry.compute import ComputeCounter
 from iblurry.engine.optimizer import restore, state_of
 from iblurry.memory import Batch
 from iblurry.network.build import fresh_row, initialise
 from iblurry.network.network import Network
-from iblurry.parts.compute_counter import ComputeCounter
-from iblurry.parts.context import Context
+from iblurry.parts.context import Context, Counters
 from iblurry.rng import Rng
 from iblurry.trainer import Trainer
 from iblurry.training import Training
@@ -21,35 +21,44 @@ State = dict[str, Any]
 
 
 class Refitter:
-    """A trainer of its own on a bench of its own: the memory is shared; dice, counters and optimizer are not.
+    """A trainer of its own with a context of its own: the memory is shared; rng, counters and optimizer are not.
 
     A refit is a function of the seed, the moment of the stream and what the memory holds. While it is under way it is
     part of the learner's state; when it is done, all that counts is the network. The trainer is kept for the next refit
-    of its kind, which starts it again: on a GPU the steps it has captured are worth more than the room they take.
+    of its kind, which restarts it: on a GPU the steps it has captured are worth more than the memory they take.
+
+    Parameters
+    ----------
+    training : Training, optional
+        How to train, where the method says so.
+    on_progress : callable
+        Called with the updates done and the updates in all, after each update.
     """
 
-    def __init__(self, online: Trainer, training: Training | None, *, tell: Callable[[int, int], None]) -> None:
-        self.online, self.training, self.tell = online, training, tell
+    online: Trainer  # of the learner; set by the learner, which makes this first
+
+    def __init__(self, training: Training | None, *, on_progress: Callable[[int, int], None]) -> None:
+        self.training, self.on_progress = training, on_progress
         self.trainer: Trainer | None = None  # of the refit under way
         self._kept: dict[tuple[bool, bool], Trainer] = {}  # by fresh and frozen_norm
         self._began = -1  # samples seen when it began
         self._fresh = False
         self._saved: State | None = None  # of a refit that a checkpoint interrupted, until it is asked for again
-        self._network: Network | None = None  # for fresh starts, used again and again
 
     def __call__(self, *, epochs: int, fresh: bool, frozen_norm: bool) -> Context:
-        """Trains, or goes on training; the bench whose network has learnt the memory."""
+        """Trains, or continues to; returns the context whose network has learnt the memory."""
         trainer = self._trainer(fresh, frozen_norm)
         context, size = trainer.context, trainer.context.memory.size
         batches = -(-size // trainer.training.rehearsal.joins(size)) if size else 0  # nothing stored, nothing learnt
         nothing = Batch(context.memory.images[:0], context.memory.labels[:0])
-        while context.updates < epochs * batches:
-            trainer.update(nothing, last_of_round=(context.updates + 1) % batches == 0)
-            self.tell(context.updates, epochs * batches)
+        with context.network.meter.counting("parts", into=context.spent):
+            while context.updates < epochs * batches:
+                trainer.update(nothing, last_of_round=(context.updates + 1) % batches == 0)
+                self.on_progress(context.updates, epochs * batches)
         self.trainer = None
         if not fresh:
-            self.online.forget()  # what it remembers belongs to the network before the refit
-        elif context.queries.is_new("refit", (context.memory.offered,)):
+            self.online.forget()  # its moments belong to the network before the refit
+        elif context.queries.first_time("refit", (context.memory.offered,)):
             context.queries.include(context.spent)
         return context
 
@@ -65,52 +74,71 @@ class Refitter:
             "network": dict(context.network.state_dict()) if self._fresh else None,  # its own is saved by the learner
             "spent": context.spent.state_dict() if self._fresh else None,  # and so is what that one has spent
             "optimizer": state_of(self.trainer.optimizer),
-            "parts": {place: part.state_dict() for place, part in self.trainer.parts.items()},
+            "shared": {name: shared.state_dict() for name, shared in context.shared.items()},
+            "parts": {name: part.state_dict() for name, part in self.trainer.parts.items()},
         }
 
     def load_state_dict(self, state: State | None) -> None:
         self.trainer, self._saved = None, copy.deepcopy(state)
 
     def _trainer(self, fresh: bool, frozen_norm: bool) -> Trainer:
-        """That of the refit under way at this moment of the stream, or one at its start."""
+        """The trainer of the refit under way at this moment of the stream, or one at its start."""
         now = self.online.context.seen
         if self.trainer is not None and self._began == now:
             return self.trainer
-        assert self.training is not None, "a method whose readout refits says how"
-        rng = self.online.context.rng.fork(f"refit at {now}")
-        network = self._fresh_network(rng) if fresh else self.online.context.network
-        spent = ComputeCounter() if fresh else self.online.context.spent
-        context = dataclasses.replace(self.online.context, network=network, rng=rng, updates=0, refit=None, spent=spent)
+        scope = f"refit at {now}"
         trainer = self._kept.get((fresh, frozen_norm))
         if trainer is None:
-            trainer = Trainer(self.training.attach(context), context, frozen_norm=frozen_norm)
-            self._kept[fresh, frozen_norm] = trainer
+            trainer = self._kept[fresh, frozen_norm] = self._new_trainer(scope, fresh, frozen_norm)
         else:
-            vars(trainer.context).update(vars(context))  # its parts and captured steps know that bench
+            context = trainer.context
+            context.rng.rescope(self.online.context.rng.fork(scope).scope)
+            if fresh:
+                self._redraw(context.network, context.rng)
+                context.spent.load_state_dict(ComputeCounter().state_dict())
+            counters = context.counters
+            counters.seen, counters.updates, counters.tasks = now, 0, self.online.context.tasks
             trainer.restart()
         if self._saved is not None and self._saved["seen"] == now:
-            _put_back(trainer, self._saved)
+            _restore(trainer, self._saved)
         self.trainer, self._began, self._fresh, self._saved = trainer, now, fresh, None
         return trainer
 
-    def _fresh_network(self, rng: Rng) -> Network:
-        """Drawn anew in place, with a row open for each class met."""
-        known = self.online.context.network
-        if self._network is None:
-            self._network = known.twin()
-        network = self._network
+    def _new_trainer(self, scope: str, fresh: bool, frozen_norm: bool) -> Trainer:
+        assert self.training is not None, "a method whose readout refits says how"
+        online = self.online.context
+        rng = online.rng.fork(scope)
+        network = online.network
+        if fresh:
+            network = network.twin()
+            self._redraw(network, rng)
+        context = dataclasses.replace(
+            online,
+            network=network,
+            rng=rng,
+            refit=None,
+            counters=Counters(seen=online.seen, tasks=online.tasks),
+            spent=ComputeCounter() if fresh else online.spent,
+            shared={},
+        )
+        return Trainer(self.training.attach(context), context, frozen_norm=frozen_norm)
+
+    def _redraw(self, network: Network, rng: Rng) -> None:
+        """Draws all weights again in place, with a row open for each class met."""
         initialise(network.body, rng)
         network.close()
-        for row, label in enumerate(known.labels):
+        for row, label in enumerate(self.online.context.network.labels):
             network.expose(label, *fresh_row(rng, row, network.features))
-        return network
 
 
-def _put_back(trainer: Trainer, saved: State) -> None:
-    trainer.context.updates = saved["updates"]
+def _restore(trainer: Trainer, saved: State) -> None:
+    context = trainer.context
+    context.counters.updates = saved["updates"]
     if saved["network"] is not None:
-        trainer.context.network.load_state_dict(saved["network"])
-        trainer.context.spent.load_state_dict(saved["spent"])
+        context.network.load_state_dict(saved["network"])
+        context.spent.load_state_dict(saved["spent"])
     restore(trainer.optimizer, saved["optimizer"])
-    for place, part in trainer.parts.items():
-        part.load_state_dict(saved["parts"][place])
+    for name, shared in context.shared.items():
+        shared.load_state_dict(saved["shared"][name])
+    for name, part in trainer.parts.items():
+        part.load_state_dict(saved["parts"][name])

@@ -77,6 +77,10 @@ class Rng:
         """A generator whose purposes and steps give other numbers than this one's."""
         return Rng(self.seed, f"{self.scope}{scope}: ")
 
+    def rescope(self, scope: str) -> None:
+        """Becomes `Rng(self.seed, scope)`, in place."""
+        self.__init__(self.seed, scope)  # type: ignore[misc]
+
     def _draw(self, purpose: str, *, first: int, steps: int, n: int) -> NDArray[np.float64]:
         quads = -(-n // 4)
         key = self._keys.get(purpose)

@@ -1,4 +1,4 @@
-"""The trainer: takes one update. The host draws rows, throws the dice and sets the rate; the device computes."""
+"""The trainer: takes one update. The host draws random numbers and sets the learning rate; the device computes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,35 @@ from iblurry.augment.pipeline import AugmentParams
 from iblurry.engine.optimizer import reset_moments, set_lr
 from iblurry.memory import Batch
 from iblurry.parts.context import Context, Drawn, Forward, Update
-from iblurry.parts.cost import Passes
-from iblurry.parts.part import Part, spending
+from iblurry.parts.part import Part
 from iblurry.training import Training
 
 AHEAD = 64  # updates whose rows are drawn at once
 
 
 class Trainer:
-    """The same for every course: what differs is asked of the parts, in the order of the lines of `_on_device`."""
+    """One training step, the same for every method: what differs is asked of the parts, line by line of `_on_device`.
+
+    Parameters
+    ----------
+    training : Training
+        The attached parts and the optimizer.
+    context : Context
+        What the parts share.
+    streamed : int
+        Samples of the stream in each batch.
+    measure_every : int
+        Updates between two measures of the memory's loss, where a part asks for it.
+    frozen_norm : bool
+        Whether the network trains in eval mode, so that batch norm keeps its statistics.
+    """
 
     def __init__(
         self,
         training: Training,
         context: Context,
         *,
-        streamed: int = 0,  # samples of the stream in each batch
+        streamed: int = 0,
         measure_every: int = 1,
         frozen_norm: bool = False,
     ) -> None:
@@ -41,103 +54,85 @@ class Trainer:
         self.optimizer = training.optimizer.build([body, head] if training.schedule.separate_head_lr else [body + head])
         self.loss = torch.zeros((), device=self.engine.device)  # of the last update, written by the step
         self._begin()
-        self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=context.engine.device), None)
-        self._step = self.engine.compile(self._on_device, self._graph_key)
-        size = streamed + training.rehearsal.joins(sys.maxsize)
-        self.engine.expect_batch_size(context.network, context.pipeline, size)
+        self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=self.engine.device), None)
+        self._step = context.compile(self._on_device, self._graph_key)
+        self.engine.expect_batch_size(context.network, context.pipeline, streamed + training.rehearsal.joins(sys.maxsize))
 
     def _begin(self) -> None:
-        """Nothing was trained yet."""
         self.loss.zero_()
         self._lrs: tuple[float, float] | None = None  # that the optimizer has
-        self._ahead: dict[str, Ahead] = {}
-        self._form: Hashable = None  # of the last update: what decides what it spends
-        self._extra: dict[str, Passes] = {}  # that its parts send through a network, by purpose
+        self._ahead: dict[str, DrawnAhead] = {}
 
     def restart(self) -> None:
-        """As a new one would be for what the bench holds now, but in place: steps captured before serve again."""
+        """As a new trainer would be, but in place: steps captured before stay valid."""
         self._begin()
         self.forget()
+        for shared in self.context.shared.values():
+            shared.reset()
         for part in self.parts.values():
             part.restart()
 
     @property
     def lr(self) -> float:
-        """That of the last update, which nobody has to wait for."""
+        """The learning rate of the last update; never waits for the device."""
         return self.training.schedule.lr if self._lrs is None else self._lrs[0]
 
     def forget_head(self) -> None:
-        """Starts the head's optimizer state again."""
+        """Resets the head's optimizer state."""
         reset_moments(self.optimizer, self.context.network.head_parameters())
 
     def forget(self) -> None:
-        """Starts the whole optimizer again."""
+        """Resets the whole optimizer state."""
         reset_moments(self.optimizer, list(self.context.network.parameters()))
 
     def update(self, stream: Batch, *, last_of_round: bool) -> None:
-        """The host's half."""
-        context, training = self.context, self.training
+        """Takes one update: the host's half."""
+        context, counters, training = self.context, self.context.counters, self.training
         drawn = {
-            place: self._draw(place, part, len(stream.labels))
-            for place, part in self.parts.items()
+            name: self._draw(name, part, len(stream.labels))
+            for name, part in self.parts.items()
             if part.rows_per_update
         }
         joins = training.rehearsal.joins(len(drawn.get("rehearsal", self._nothing).rows))
-        params = context.pipeline.draw_params(context.rng, context.updates, len(stream.labels) + joins)
+        params = context.pipeline.draw_params(context.rng, counters.updates, len(stream.labels) + joins)
         lrs = (training.schedule.lr, training.schedule.head_lr)
         if lrs != self._lrs:
-            for group, lr in zip(self.optimizer.param_groups, lrs, strict=False):  # the second only where apart
+            for group, lr in zip(self.optimizer.param_groups, lrs, strict=False):  # the second only where separate
                 set_lr(group, lr)
             self._lrs = lrs
-        context.lr = self.optimizer.param_groups[0]["lr"]
-        context.updates += 1
-        measure = self.measures and context.updates % self.measure_every == 0
-        self._count(len(stream.labels), joins, measure)
+        counters.lr = self.optimizer.param_groups[0]["lr"]
+        counters.updates += 1
+        context.network.meter.counter.updates += 1
+        measure = self.measures and counters.updates % self.measure_every == 0
         rows, losses = self._step(stream, drawn, params, measure)
-        training.schedule.advance(Update(rows, losses, last_of_round))
+        training.schedule.step(Update(rows, losses, last_of_round))
 
-    def _count(self, streamed: int, joins: int, measure: bool) -> None:
-        """What the update to come spends: integers of the host's, whatever the device replays."""
-        context, batch = self.context, streamed + joins
-        form = (streamed, joins, context.memory.size, context.network.known, context.tasks, self._graph_key())
-        if form != self._form:
-            costs = spending(self.parts.values(), context.load(streamed, batch))
-            self._form = form
-            self._extra = {purpose: cost.update for purpose, cost in costs.items() if cost.update != Passes()}
-        spent = context.spent
-        spent.updates += 1
-        spent.forward["training"] += batch
-        spent.backward["training"] += batch
-        spent.forward["losses"] += context.memory.size if measure else 0  # without the empty rows a GPU takes along
-        for purpose, passes in self._extra.items():
-            spent.add(purpose, passes)
-
-    def _draw(self, place: str, part: Part, streamed: int) -> Drawn:
-        """Rows for one part, and dice to vary them with where it wants that."""
+    def _draw(self, name: str, part: Part, streamed: int) -> Drawn:
+        """Rows for one part, and random crops and flips of its own where it needs them."""
         context, step = self.context, self.context.updates
-        ahead = self._ahead.get(place)
-        if ahead is None or not ahead.holds(step, context.memory.size):
-            ahead = self._ahead[place] = Ahead.drawn(part, f"{place} draws", context)
+        ahead = self._ahead.get(name)
+        if ahead is None or not ahead.covers(step, context.memory.size):
+            ahead = self._ahead[name] = DrawnAhead.draw(part, f"{name} draws", context)
         rows = ahead.rows[step - ahead.first]
-        params = (
-            context.pipeline.draw_params(context.rng, step, streamed + len(rows), f"{place} dice")
-            if part.needs_augment_params
-            else None
-        )
-        return Drawn(rows, params)
+        if not part.needs_augment_params:
+            return Drawn(rows, None)
+        return Drawn(rows, context.pipeline.draw_params(context.rng, step, streamed + len(rows), f"{name} dice"))
 
     def _on_device(
         self, stream: Batch, drawn: dict[str, Drawn], params: AugmentParams, measure: bool
     ) -> tuple[Tensor, Tensor | None]:
         """The device's half. Tensors only: no value is read, so it can run as a captured graph."""
         context, training, network = self.context, self.training, self.context.network
-        rows = training.rehearsal.choose(stream, drawn.get("rehearsal", self._nothing))
+        for_rehearsal = drawn.get("rehearsal", self._nothing)._replace(augment_params=params)
+        rows = training.rehearsal.choose(stream, for_rehearsal)
         batch = _join(stream, context.memory.read(rows))
         train = context.pipeline.compiled.get(len(batch.labels), context.pipeline.train)
         images = train(batch.images, params)
         partners = batch.labels.index_select(0, params.partner) if params.mixes else None
         network.train(not self.frozen_norm)
-        forward = Forward(images, network(images), batch.labels, partners, params.lam)
+        with network.meter.counting("training"):
+            logits = network(images)
+        forward = Forward(images, logits, batch.labels, partners, params.lam, len(stream.labels), rows)
         loss = functools.reduce(torch.add, [term.loss(forward) for term in training.terms])
         self.optimizer.zero_grad()
         loss.backward()
@@ -152,26 +147,26 @@ class Trainer:
         return rows, losses
 
     def _graph_key(self) -> Hashable:
-        """What of the host's knowledge is in the device's half, besides its arguments."""
+        """State of the host that the device's half depends on, besides its arguments."""
         return tuple([part.graph_key for part in self.parts.values()])
 
 
-class Ahead(NamedTuple):
+class DrawnAhead(NamedTuple):
     """The rows of the next updates, as long as the memory keeps its size: drawn and sent to the device together."""
 
     first: int  # update
     size: int  # of the memory
     rows: Sequence[Tensor]  # by update
 
-    def holds(self, step: int, size: int) -> bool:
+    def covers(self, step: int, size: int) -> bool:
         return size == self.size and 0 <= step - self.first < len(self.rows)
 
     @classmethod
-    def drawn(cls, part: Part, purpose: str, context: Context) -> Self:
+    def draw(cls, part: Part, purpose: str, context: Context) -> Self:
         first, size = context.updates, context.memory.size
-        rows = [part.draw(purpose, first, size)]
+        rows = [part.draw_rows(purpose, first, size)]
         while context.memory.full and len(rows) < AHEAD and len(rows[-1]) == len(rows[0]):
-            rows.append(part.draw(purpose, first + len(rows), size))
+            rows.append(part.draw_rows(purpose, first + len(rows), size))
         if len(rows[-1]) != len(rows[0]):  # the last batch of an epoch
             del rows[-1]
         return cls(first, size, context.engine.to_device(torch.tensor(rows, dtype=torch.int64)).unbind())

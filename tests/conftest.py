@@ -38,7 +38,7 @@ def golden() -> dict[str, Any]:
 
 
 @pytest.fixture
-def make_bench():
+def make_context():
     """A workbench with a memory of `capacity` 1x8x8 images and a small network of `rows` classes."""
     from iblurry.augment.pipeline import Augment, Pipeline
     from iblurry.memory import Memory

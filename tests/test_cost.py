@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from iblurry.cost import Total, cost, stores
+from iblurry.compute import Cost, Passes, Workload
+from iblurry.cost import MethodCost, cost, stores
 from iblurry.errors import InputError
 from iblurry.method import KINDS, Pace
 from iblurry.methods import METHODS, Hyperparameters, bic, clib, er, mir
 from iblurry.network.network import Network
+from iblurry.network.shadow import ShadowNetwork
 from iblurry.parts import BiasCorrected, Importance, Interfered, Uniform
-from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import known_parts
 from tests.laws.lawful import HYPERPARAMETERS, LAWFUL, new_learner
 
@@ -103,12 +104,14 @@ def test_the_paper_s_methods_at_the_paper_s_size():
         "gss": Passes(16 + 101, 16 + 101),
         "clib": Passes(16 + 500, 16),
     }
-    assert cost(METHODS["gdumb"](), 500) == Total(sample=Passes(), query=Passes(255 * 500, 255 * 500), task=Passes())
-    assert cost(METHODS["rm"](), 500) == Total(
+    assert cost(METHODS["gdumb"](), 500) == MethodCost(
+        sample=Passes(), query=Passes(255 * 500, 255 * 500), task=Passes()
+    )
+    assert cost(METHODS["rm"](), 500) == MethodCost(
         sample=Passes(1, 1), query=Passes(), task=Passes(256 * (500 - 16), 256 * (500 - 16))
     )
     answered = Passes(40)  # a tenth of 492 is 49: four for each class
-    assert cost(bic(), 500) == Total(sample=Passes(32, 16), query=answered, task=answered)
+    assert cost(bic(), 500) == MethodCost(sample=Passes(32, 16), query=answered, task=answered)
 
 
 def test_the_pace_is_in_it():
@@ -133,11 +136,13 @@ OURS = [part for part in PARTS if part.__module__.startswith("iblurry.")]
 
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
-def test_what_is_stored_is_said(kind, make_bench):
+def test_what_is_stored_is_said(kind, make_context):
     """A part that keeps more than single numbers names it, and no other does."""
-    context = make_bench(40)
-    kept = vars(kind().attach(context)).items()
-    assert any(size > 1 for name, value in kept if name != "bench" for size in sizes(value)) == bool(kind.stores)
+    context = make_context(40)
+    part = kind().attach(context)
+    shadows = [shared.network for shared in context.shared.values() if isinstance(shared, ShadowNetwork)]
+    kept = [*shadows, *(value for name, value in vars(part).items() if name != "context")]
+    assert any(size > 1 for value in kept for size in sizes(value)) == bool(kind.stores)
 
 
 def sizes(value):
@@ -161,5 +166,5 @@ def test_phrases_name_the_fields():
 
 
 def test_a_part_that_says_nothing_costs_nothing():
-    load = Load(streamed=8, batch=16, capacity=500, budget=500, classes=10)
-    assert er().rehearsal.cost(load) == Cost()
+    workload = Workload(streamed=8, batch=16, capacity=500, budget=500, classes=10)
+    assert er().rehearsal.cost(workload) == Cost()

@@ -15,7 +15,7 @@ from benchmarks.gpu import __main__ as context
 from benchmarks.gpu import resume
 from iblurry import ContinualClassifier
 from iblurry.methods import METHODS
-from iblurry.parts.part import hyper_parameters
+from iblurry.parts.part import hyperparameters
 from tests.printed import commands, links, python, understood
 from tests.test_estimator_checks import EXPECTED_TO_FAIL
 
@@ -35,7 +35,7 @@ def test_every_method_has_a_page_with_its_parts_and_their_fields(name):
             continue
         row = next((line for line in page.splitlines() if line.startswith(f"| `{type(part).__name__}`")), None)
         assert row, f"{name}.md does not list {type(part).__name__}"
-        for field in hyper_parameters(part):
+        for field in hyperparameters(part):
             assert f"`{field}`" in row, f"{name}.md does not list {type(part).__name__}.{field}"
     assert "**Differs.**" in page
     groups = [made.pace] * (name in ("er", "clib", "gdumb", "rm")) + [made.head] * (name == "rm")

@@ -42,7 +42,7 @@ class Counting(Learner):
 
     def _count(self, stream, *, last_of_round):
         self.rounds[-1] += 1
-        self.context.updates += 1
+        self.context.counters.updates += 1
 
 
 @pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "tinyimagenet", "imagenet"])
@@ -178,7 +178,7 @@ def test_released_head_draws_the_whole_bias_again():
 def test_leftover_samples_wait():
     learner = learner_of(er(Hyperparameters(batch=8)))
     feed(learner, [0] * 11)
-    assert (learner.context.updates, len(learner.gathered), learner.context.memory.offered) == (8, 3, 8)
+    assert (learner.context.updates, len(learner.stream_batch), learner.context.memory.offered) == (8, 3, 8)
 
 
 def test_any_label_that_can_be_a_key():

@@ -4,8 +4,9 @@ import pytest
 
 from iblurry.engine.optimizer import SGD
 from iblurry.errors import InputError
+from iblurry.experiment.settings import setting
 from iblurry.method import Head, Method, Pace
-from iblurry.methods import clib, gdumb
+from iblurry.methods import clib, gdumb, method
 from iblurry.parts import Adaptive, Elastic, Nothing, Refit, Uniform
 from iblurry.training import Training
 
@@ -44,3 +45,10 @@ from iblurry.training import Training
 def test_illegal_methods_are_refused(make, words):
     with pytest.raises(InputError, match=words):
         make()
+
+
+def test_what_only_a_recipe_knows_of_the_released_program():
+    assert method("clib-exponential-released").schedule.per == "round"
+    assert method("er-released").schedule.per == "update"
+    assert method("rm-released").readout.frozen_norm
+    assert not method("rm-released", setting("imagenet").hyperparameters).readout.frozen_norm

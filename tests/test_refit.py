@@ -132,7 +132,7 @@ def test_each_query_starts_from_other_weights_and_the_same_query_from_the_same(s
     learner = fed(REFITS["gdumb"], samples)
     first, again = learner.logits(questions), fed(REFITS["gdumb"], samples).logits(questions)
     assert torch.equal(first, again)
-    learner.context.seen += 1  # the same memory, one sample later
+    learner.context.counters.seen += 1  # the same memory, one sample later
     learner.method.readout.offered = -1
     assert not torch.equal(first, learner.logits(questions))
 
@@ -250,5 +250,5 @@ def test_a_refit_that_breaks_says_so(samples, questions):
     wild = dataclasses.replace(REFITS["gdumb"].refit, schedule=Cosine(initial_lr=1e6))
     learner = fed(gdumb(HYPERPARAMETERS, refit=wild), samples)
     learner.on_refit = lambda done, total: learner.check()
-    with pytest.raises(DivergedError, match=r"updates of a refit, at sample 40; .*refit\.schedule\.rate"):
+    with pytest.raises(DivergedError, match=r"updates of a refit, at sample 40; .*refit\.schedule\.initial_lr"):
         learner.predict(questions)

@@ -56,8 +56,8 @@ METHODS = {
 
 def anew(learner):
     """As if no refit had ever been."""
-    learner.refitter = Refitter(learner.trainer, learner.refitter.course, tell=learner.refitter.tell)
-    learner.context.refit = learner.refitter
+    fresh = Refitter(learner.refitter.training, on_progress=learner.refitter.on_progress)
+    vars(learner.refitter).update(vars(fresh))
 
 
 def refits(learner, samples, questions, start=0, stops=STOPS, before=lambda learner: None):
@@ -99,7 +99,7 @@ class Counting(Eager):
         super().__init__()
         self.steps = 0
 
-    def compile(self, step, graph_key=lambda: None):
+    def compile(self, step, graph_key=lambda: None, meter=None):
         self.steps += step.__name__ == "_on_device"
         return step
 
@@ -119,7 +119,7 @@ def test_refits_of_another_kind_have_a_trainer_of_their_own(samples):
     kinds = [(fresh, frozen) for fresh in (True, False) for frozen in (True, False)]
     benches = []
     for kind in 2 * kinds:
-        learner.context.seen += 1  # another moment of the stream
+        learner.context.counters.seen += 1  # another moment of the stream
         benches.append(learner.context.refit(epochs=1, fresh=kind[0], frozen_norm=kind[1]))
     assert engine.steps == 1 + len(kinds)
     assert [id(b) for b in benches[:4]] == [id(b) for b in benches[4:]]
@@ -157,18 +157,15 @@ def addresses(value):
     return [address for one in inside for address in addresses(one)]
 
 
-def test_the_bench_of_a_refit_holds_what_the_learners_holds_now(samples, questions):
+def test_the_context_of_a_refit_follows_the_learners(samples, questions):
     learner = new_learner(METHODS["gdumb"])
     refits(learner, samples, questions, stops=STOPS[:2])
-    learner.context.correct = lambda logits: logits + 1
-    learner.context.budget += 1
-    learner.context.rate = 0.25
-    learner.context.seen += 1
+    learner.context.counters.seen += 1
     context = learner.context.refit(epochs=0, fresh=True, frozen_norm=False)
-    own = {"network", "dice", "updates", "refit", "spent"}
+    own = {"network", "rng", "counters", "refit", "spent", "shared"}
     for field in dataclasses.fields(context):
-        if field.name not in own:
-            assert getattr(context, field.name) is getattr(learner.context, field.name), field.name
+        assert (getattr(context, field.name) is getattr(learner.context, field.name)) == (field.name not in own)
+    assert (context.seen, context.tasks) == (learner.context.seen, learner.context.tasks)
     assert (context.updates, context.refit, context.rng.scope) == (0, None, "refit at 19: ")
     assert context.network.labels == learner.labels
 
@@ -251,7 +248,7 @@ def test_a_task_that_ends_before_anything_is_stored(name, samples, questions):
     assert short.state_dict()["refit"] is None
     assert_same_state(dict(short.context.network.state_dict()), dict(plain.context.network.state_dict()))
     assert torch.equal(short.logits(questions), plain.logits(questions))
-    plain.context.tasks += 1
+    plain.context.counters.tasks += 1
     one, other = (refits(learner, samples, questions, start=3) for learner in (short, plain))
     assert_same_state(one, other)
     assert_same_state(short.state_dict(), plain.state_dict())

@@ -8,16 +8,13 @@ from collections import Counter
 import pytest
 import torch
 
+from iblurry.compute import ComputeMeter, QueryCounter
 from iblurry.cost import HOLDINGS, bytes_held
-from iblurry.engine.eager import Eager
-from iblurry.errors import UnknownNameError
 from iblurry.method import Method, Pace
 from iblurry.methods import METHODS, Hyperparameters, er, gdumb, method, mir
 from iblurry.network.network import Network
 from iblurry.parts import BiasCorrected, Distil, Diverse, Interfered, Project, Refit, Shuffled
-from iblurry.parts.compute_counter import ComputeCounter, Queries
 from iblurry.parts.context import Context
-from iblurry.parts.cost import Cost, Passes
 from tests.laws.lawful import HYPERPARAMETERS, VARIANTS, assert_same_state, new_learner
 from tests.laws.test_laws import TASK_ENDS, feed
 
@@ -146,55 +143,47 @@ def test_who_resumes_counts_no_preparation_twice(name, samples, questions):
     assert totals(whole.context.queries)[0] > 3 * len(questions)
 
 
-def test_questions_are_counted_apart(samples, questions):
-    """A learner's own state knows nothing of them, and a tally of them says once what was prepared once."""
-    queries = Queries()
-    assert [queries.is_new("refit", (at,)) for at in (5, 5, 6, 5)] == [True, False, True, True]
-    queries.add("queries", Passes(3.0))
-    again = Queries()
+def test_preparations_are_counted_once_for_each_moment():
+    queries = QueryCounter()
+    assert [queries.first_time("refit", (at,)) for at in (5, 5, 6, 5)] == [True, False, True, True]
+    queries.forward["queries"] += 3
+    again = QueryCounter()
     again.load_state_dict(queries.state_dict())
-    assert not again.is_new("refit", (5,))
+    assert not again.first_time("refit", (5,))
     assert again.state_dict() == queries.state_dict()
 
 
-def test_a_part_may_know_better_than_its_load(samples):
-    class Coy(Shuffled):
-        def cost(self, load):
-            return Cost(update=Passes(100))
+def test_a_users_part_is_counted_without_a_word(samples):
+    class Curious(Shuffled):
+        def choose(self, stream, drawn):
+            network, memory = self.context.network, self.context.memory
+            with torch.enable_grad():
+                network(self.context.pipeline.test(stream.images)).sum().backward()
+            self.context.losses(memory.images[:3], memory.labels[:3].clamp(min=0))
+            return drawn.rows
 
-        def spends(self, load):
-            return Cost(update=Passes(load.batch + load.capacity + 10 * load.tasks + 1000 * load.classes))
-
-    learner = new_learner(er(HYPERPARAMETERS, rehearsal=Coy(count=4)), network="mlp")
-    for image, label in samples[:8]:  # rounds after 4 and 8; the second class is the eighth sample
+    learner = new_learner(er(HYPERPARAMETERS, rehearsal=Curious(count=4)), network="mlp")
+    for image, label in samples[:8]:  # two rounds of four updates on four streamed samples
         learner.observe(image, label)
-    assert learner.context.spent.forward["parts"] == 4 * (4 + 0 + 1000) + 4 * (8 + 4 + 2000)
-
-
-def test_a_part_says_what_its_images_are_for(samples):
-    class Taught(Shuffled):
-        purpose = "distillation"
-
-        def cost(self, load):
-            return Cost(update=Passes(3, 1), sample=Passes(5), task=Passes(7))
-
-    learner = new_learner(er(HYPERPARAMETERS, rehearsal=Taught(count=4)), network="mlp")
-    for image, label in samples[:8]:
-        learner.observe(image, label)
-    learner.end_task()
     spent = learner.context.spent
-    assert (spent.forward["distillation"], spent.backward["distillation"]) == (8 * 3 + 8 * 5 + 7, 8)
-    assert spent.forward["parts"] == spent.backward["parts"] == 0
-    with pytest.raises(UnknownNameError, match=r"purpose \(of Teased\) called 'distilation'.*Did you mean"):
-        type("Teased", (Shuffled,), {"purpose": "distilation"})
+    assert (spent.forward["parts"], spent.backward["parts"]) == (8 * (4 + 3), 8 * 4)
+    assert spent.forward["training"] == spent.backward["training"] == 4 * 4 + 4 * 8
 
 
-def test_counts_without_a_later_purpose_have_none_of_it():
-    tally = ComputeCounter()
-    tally.add("distillation", Passes(4, 2))
-    tally.load_state_dict({"updates": 3, "forward": {"training": 5, "parts": 6}, "backward": {"training": 5}})
-    assert tally.forward == {"training": 5, "losses": 0, "distillation": 0, "parts": 6, "queries": 0}
-    assert tally.backward == {"training": 5, "losses": 0, "distillation": 0, "parts": 0, "queries": 0}
+def test_a_captured_step_is_counted_at_each_replay():
+    meter, rows = ComputeMeter(), [5, 7]
+    with meter.recording() as passes:  # as a capture does: nothing of it is computed
+        with meter.counting("training"):
+            meter.add(16)
+        meter.add(16, backward_of="training")
+        with meter.counting("losses", images=lambda: rows[0]):
+            meter.add(100)
+    assert sum(meter.counter.forward.values()) == 0
+    for _ in range(2):
+        meter.replay(passes)
+        rows.pop(0)
+    assert meter.counter.forward == {"training": 32, "losses": 12, "distillation": 0, "parts": 0, "queries": 0}
+    assert meter.counter.backward["training"] == 32
 
 
 SAMPLE, COLUMN = 64 + 8, 8  # bytes: an image of 1x8x8 with its label
@@ -233,19 +222,3 @@ def test_tensors_alone_have_bytes():
     from iblurry.cost import _bytes
 
     assert _bytes({"a": torch.zeros(3), "b": [torch.zeros(2, dtype=torch.uint8), 5], "c": "text"}) == 14
-
-
-@pytest.mark.parametrize("name", ["er", "ewc", "bic-more-aside", "mir", "agem", "clib"])
-def test_the_host_counts_what_it_does_not_run(name, samples):
-    """A captured step is replayed without Python: the same is counted where no line of it runs."""
-
-    class Replaying(Eager):
-        def compile(self, step, graph_key=lambda: None):
-            nothing = torch.zeros(0, dtype=torch.int64), None
-            return (lambda *_: nothing) if step.__name__ == "_on_device" else step
-
-    made, replayed = (new_learner(COUNTED[name], network="mlp", engine=engine) for engine in (Eager(), Replaying()))
-    for learner in (made, replayed):
-        feed(learner, samples)
-    assert replayed.context.spent.state_dict() == made.context.spent.state_dict()
-    assert sum(made.context.spent.forward.values()) > 0

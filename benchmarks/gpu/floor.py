@@ -6,11 +6,11 @@ import torch
 
 from benchmarks.gpu.subject import Subject
 from benchmarks.gpu.timing import timed
+from iblurry.compute import Passes
 from iblurry.cost import cost
 from iblurry.data.dataset import Dataset
 from iblurry.engine.eager import Precision
 from iblurry.network.flops import BACKWARD, flops
-from iblurry.parts.cost import Passes
 
 SIDE, SMALL = 8192, 256  # of the matrices multiplied to know the rate, on a GPU and on a CPU
 TRIES = 20

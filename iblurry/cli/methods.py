@@ -14,7 +14,7 @@ import click
 from iblurry.cli.own import import_option, import_own
 
 if TYPE_CHECKING:
-    from iblurry.cost import Total
+    from iblurry.cost import MethodCost
     from iblurry.method import Method
     from iblurry.methods import Recipe
 
@@ -99,7 +99,7 @@ def _tasks(method: Method) -> str:
     return "task-free" if method.task_free else "needs task boundaries"
 
 
-def _cost(method: Method) -> Total:
+def _cost(method: Method) -> MethodCost:
     from iblurry.cost import cost
     from iblurry.experiment.settings import setting
 
@@ -107,7 +107,7 @@ def _cost(method: Method) -> Total:
     return cost(method, memory, classes=CLASSES)
 
 
-def _in_words(total: Total) -> str:
+def _in_words(total: MethodCost) -> str:
     """As in "32 forward, 16 backward a sample; 40 forward a query"; what is 0 is left out."""
     each = {
         moment: [f"{count:,.12g} {way}" for way, count in passes.items() if count]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from iblurry.augment.pipeline import Pipeline
+from iblurry.compute import ComputeMeter
 from iblurry.errors import InputError
 from iblurry.network.fused import hopper_convolutions
 from iblurry.network.network import Network
@@ -84,8 +85,12 @@ class Eager:
             return values
         return values.pin_memory().to(self.device, non_blocking=True) if values.device.type == "cpu" else values
 
-    def compile(self, step: Callable[P, R], graph_key: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
-        """The step itself. `graph_key` returns everything else than the arguments that the step depends on.
+    def compile(
+        self, step: Callable[P, R], graph_key: Callable[[], Hashable] = lambda: None, meter: ComputeMeter | None = None
+    ) -> Callable[P, R]:
+        """The step itself: nothing to prepare. `graph_key` is what else than its arguments it depends on.
+
+        `meter` counts what passes through networks in the step.
 
         What a step returns is valid until the engine's next step, which may reuse its memory; values that must last
         longer are written by the step to where they are kept.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from iblurry.augment.pipeline import Pipeline
+from iblurry.compute import ComputeMeter, Pass
 from iblurry.engine.eager import HIGH, Eager, Precision
 from iblurry.network.network import Network
 
@@ -54,8 +55,10 @@ class Graph(Eager):
             return function
         return cast(Callable[P, R], torch.compile(function, dynamic=False, options=_options()))
 
-    def compile(self, step: Callable[P, R], graph_key: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
-        return cast(Callable[P, R], CapturedStep(step, graph_key, self))
+    def compile(
+        self, step: Callable[P, R], graph_key: Callable[[], Hashable] = lambda: None, meter: ComputeMeter | None = None
+    ) -> Callable[P, R]:
+        return cast(Callable[P, R], CapturedStep(step, graph_key, self, meter or ComputeMeter()))
 
 
 class CapturedGraph(NamedTuple):
@@ -64,13 +67,16 @@ class CapturedGraph(NamedTuple):
     graph: torch.cuda.CUDAGraph
     inputs: list[Tensor]
     result: Any
+    passes: list[Pass]  # images through networks, counted at each replay
 
 
 class CapturedStep:
     """One step: counts the calls of each form and replays those that were captured."""
 
-    def __init__(self, step: Callable[..., Any], graph_key: Callable[[], Hashable], engine: Graph) -> None:
-        self.step, self.graph_key, self.engine = step, graph_key, engine
+    def __init__(
+        self, step: Callable[..., Any], graph_key: Callable[[], Hashable], engine: Graph, meter: ComputeMeter
+    ) -> None:
+        self.step, self.graph_key, self.engine, self.meter = step, graph_key, engine, meter
         self.calls: dict[Hashable, int] = {}
         self.captured: dict[Hashable, CapturedGraph] = {}
 
@@ -87,15 +93,19 @@ class CapturedStep:
             if values.numel():
                 buffer.copy_(values, non_blocking=True)
         capture.graph.replay()
+        self.meter.replay(capture.passes)
         return capture.result
 
     def _capture(self, args: tuple[Any, ...], tensors: list[Tensor]) -> CapturedGraph:
         inputs = [tensor.clone() for tensor in tensors]
         with_inputs = _filled(args, iter(inputs))
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.engine.pool, stream=self.engine.capturing):
+        with (
+            self.meter.recording() as passes,
+            torch.cuda.graph(graph, pool=self.engine.pool, stream=self.engine.capturing),
+        ):
             result = self.step(*with_inputs)
-        return CapturedGraph(graph, inputs, result)
+        return CapturedGraph(graph, inputs, result, passes)
 
 
 def _raise_recompile_limit() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from iblurry.compute import PURPOSES, ComputeCounter
 from iblurry.cost import bytes_held
 from iblurry.engine.eager import AsyncRead
 from iblurry.experiment.journal import Held, Spent
 from iblurry.learner import Learner
 from iblurry.network.flops import BACKWARD
-from iblurry.parts.compute_counter import PURPOSES, ComputeCounter
 
 
 class Holding:
@@ -32,9 +32,9 @@ class Holding:
 
 def spent(learner: Learner, flops: int) -> Spent:
     """So far, where an image's forward pass takes so many floating-point operations; nothing is waited for."""
-    tally = ComputeCounter()
-    tally.include(learner.context.spent)
-    tally.include(learner.context.queries)
-    forward, backward = tally.forward, tally.backward
+    total = ComputeCounter()
+    total.include(learner.context.spent)
+    total.include(learner.context.queries)
+    forward, backward = total.forward, total.backward
     operations = {purpose: flops * (forward[purpose] + BACKWARD * backward[purpose]) for purpose in PURPOSES}
-    return Spent(learner.context.seen, tally.updates, forward, backward, operations, bytes_held(learner))
+    return Spent(learner.context.seen, total.updates, forward, backward, operations, bytes_held(learner))

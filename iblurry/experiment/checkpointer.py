@@ -90,7 +90,7 @@ class Checkpointer:
                 return "the journal is shorter than it remembers"
             if state["journal"] != _journal_digest(written[: state["journal"]["bytes"]]):
                 return "the journal is not what it remembers"
-            return self._miscounts(state["learner"]["counters"]["spent"]["forward"])
+            return None
 
         loaded = checkpoint.load_latest(self.folder.path, accept=accept)
         if loaded is None:
@@ -105,11 +105,6 @@ class Checkpointer:
         self.stream.seek(loaded.at)
         self._trusted.add(loaded.at)
         self.last = self._progress()
-
-    def _miscounts(self, counted: dict[str, int]) -> str | None:
-        """Why an old checkpoint's counts cannot be continued: images of a part were not counted separately."""
-        apart = {part.purpose for part in self.learner.parts.values()} - counted.keys()
-        return f"it was saved before {', '.join(sorted(apart))} was counted apart" if apart else None
 
     def is_due(self, now: float) -> bool:
         """By the clock."""

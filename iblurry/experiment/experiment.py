@@ -142,7 +142,8 @@ class Experiment:
         if self.method.capacity(budget) < classes:
             raise InputError(
                 f"memory={budget} leaves {self.method.name} {max(0, self.method.capacity(budget))} rows for "
-                f"{classes} classes; give each class a row: at least {classes + self.method.holds(budget)}."
+                f"{classes} classes; give each class a row: at least "
+                f"{classes + self.method.samples_outside_memory(budget)}."
             )
         return Learner(
             self.method,

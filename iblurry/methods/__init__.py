@@ -9,7 +9,7 @@ from iblurry.methods.gdumb import gdumb
 from iblurry.methods.gss import gss
 from iblurry.methods.joint import joint
 from iblurry.methods.mir import mir
-from iblurry.methods.recipe import METHODS, Hyperparameters, Recipe, method
+from iblurry.methods.recipe import METHODS, Hyperparameters, Recipe, method, released
 from iblurry.methods.rm import rm
 
 __all__ = [
@@ -31,5 +31,6 @@ __all__ = [
     "joint",
     "method",
     "mir",
+    "released",
     "rm",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from iblurry.method import Head, Method, Pace, exact
 from iblurry.methods.er import er
 from iblurry.methods.recipe import Hyperparameters, recipe
@@ -40,12 +42,20 @@ def clib_reservoir(hyperparameters: Hyperparameters) -> Method:
 
 @recipe(paper=PAPER + " (Table 3, without memory-only training)")
 def clib_stream(hyperparameters: Hyperparameters) -> Method:
-    """CLIB with ER's batches: half new samples, half memory."""
+    """CLIB with ER's batches: half new samples, half memory.
+
+    A trial of the adaptive learning rate is ten rounds, here of eight samples: it spans eight times CLIB's updates.
+    """
     base = er(hyperparameters)
     return clib(hyperparameters, name="clib-stream", pace=base.pace, rehearsal=base.rehearsal)
 
 
-@recipe(paper=PAPER + " (Table 3, without adaptive learning rate)")
+def _decays_per_round(method: Method) -> Method:
+    """The released CLIB steps its schedule once per training call, unlike its ER."""
+    return dataclasses.replace(method, schedule=dataclasses.replace(method.schedule, per="round"))
+
+
+@recipe(paper=PAPER + " (Table 3, without adaptive learning rate)", as_released=_decays_per_round)
 def clib_exponential(hyperparameters: Hyperparameters) -> Method:
     """CLIB with ER's schedule: exponential decay, reset by each new class."""
     return clib(hyperparameters, name="clib-exponential", schedule=Exponential(gamma=hyperparameters.gamma))

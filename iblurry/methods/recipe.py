@@ -10,21 +10,37 @@ from typing import TypedDict, Unpack
 
 from iblurry.engine.optimizer import Optimizer
 from iblurry.errors import UnknownNameError
-from iblurry.method import Head, Method, Pace, released
+from iblurry.method import Head, Method, Pace
 from iblurry.parts import Admission, GradientRule, Readout, Rehearsal, Schedule, Term
 from iblurry.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperparameters:
-    """What the paper chooses per data set; the defaults are CIFAR-10's."""
+    """What the paper chooses per data set; the defaults are CIFAR-10's.
+
+    Parameters
+    ----------
+    batch : int
+        Images in a training batch.
+    updates_per_sample : Fraction, int, float or str
+        Optimizer steps for each sample of the stream, counted exactly: 3, 0.25 or "1/16".
+    gamma : float
+        Decay of the exponential schedule for each update.
+    measure_every : int
+        Updates between two measures of the memory's loss; 10 on ImageNet.
+    epochs : int
+        Of a refit: one warm, then cosine cycles of 1, 2, 4, ..., 128; 100 on ImageNet.
+    milestones : tuple of int
+        Epochs at which RM's learning rate falls, instead of cosine cycles; on ImageNet only.
+    """
 
     batch: int = 16
     updates_per_sample: Fraction | int | float | str = 1
-    gamma: float = 0.9999  # decay of the exponential schedule
-    measure_every: int = 1  # updates between two measures of the memory's loss; 10 on ImageNet
-    epochs: int = 256  # of a refit: one warm, then cosine cycles of 1, 2, 4, ..., 128; 100 on ImageNet
-    milestones: tuple[int, ...] = ()  # where RM's rate falls, instead of cosine cycles; on ImageNet only
+    gamma: float = 0.9999
+    measure_every: int = 1
+    epochs: int = 256
+    milestones: tuple[int, ...] = ()
 
 
 class Slots(TypedDict, total=False):
@@ -45,12 +61,27 @@ class Slots(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Recipe:
-    """`clib()` is the method, `clib(admission=Balanced())` an ablation, `clib(Hyperparameters(batch=32))` tuned."""
+    """`clib()` is the method, `clib(admission=Balanced())` an ablation, `clib(Hyperparameters(batch=32))` tuned.
+
+    Parameters
+    ----------
+    name : str
+        The method's name.
+    idea : str
+        One sentence.
+    paper : str
+        The citation.
+    build : callable
+        From hyper-parameters to the method.
+    as_released : callable
+        What the released program does differently besides the variants of the parts themselves.
+    """
 
     name: str
-    idea: str  # one sentence
-    paper: str  # the citation
+    idea: str
+    paper: str
     build: Callable[[Hyperparameters], Method]
+    as_released: Callable[[Method], Method]
 
     def __call__(self, hyperparameters: Hyperparameters | None = None, /, **slots: Unpack[Slots]) -> Method:
         for slot in slots:
@@ -63,12 +94,14 @@ class Recipe:
 METHODS: dict[str, Recipe] = {}
 
 
-def recipe(*, paper: str) -> Callable[[Callable[[Hyperparameters], Method]], Recipe]:
-    """Makes a recipe of a function and lists it; its docstring is the idea in one sentence."""
+def recipe(
+    *, paper: str, as_released: Callable[[Method], Method] = lambda method: method
+) -> Callable[[Callable[[Hyperparameters], Method]], Recipe]:
+    """Decorator that makes a recipe of a function and lists it; its docstring is the idea in one sentence."""
 
     def register(build: Callable[[Hyperparameters], Method]) -> Recipe:
         name = build.__name__.replace("_", "-")
-        METHODS[name] = Recipe(name, (build.__doc__ or "").strip().splitlines()[0], paper, build)
+        METHODS[name] = Recipe(name, (build.__doc__ or "").strip().splitlines()[0], paper, build, as_released)
         return METHODS[name]
 
     return register
@@ -85,3 +118,18 @@ def method(name: str, hyperparameters: Hyperparameters | None = None) -> Method:
         raise UnknownNameError("method", name, METHODS)
     made = METHODS[plain](hyperparameters)
     return released(made) if plain != name else made
+
+
+def released(method: Method) -> Method:
+    """The method as the authors' released program runs it.
+
+    Parameters
+    ----------
+    method : Method
+        By its name, what its recipe knows of the released program is applied too.
+
+    >>> released(Method()).head.redraw
+    'bias'
+    """
+    made = method.released()
+    return METHODS[method.name].as_released(made) if method.name in METHODS else made

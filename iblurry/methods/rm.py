@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
 
 from iblurry.engine.optimizer import SGD
@@ -11,7 +12,17 @@ from iblurry.parts import Balanced, Clip, Constant, Cosine, MultiStep, Nothing, 
 from iblurry.training import Training
 
 
-@recipe(paper="Bang et al., Rainbow memory: Continual learning with a memory of diverse samples, CVPR 2021")
+def _trains_norm_on_imagenet(method: Method) -> Method:
+    """The released RM refits in the mode the last query left: eval, but on ImageNet no query falls on a task end."""
+    if method.refit is None or not isinstance(method.refit.schedule, MultiStep):
+        return method
+    return dataclasses.replace(method, readout=dataclasses.replace(method.readout, frozen_norm=False))
+
+
+@recipe(
+    paper="Bang et al., Rainbow memory: Continual learning with a memory of diverse samples, CVPR 2021",
+    as_released=_trains_norm_on_imagenet,
+)
 def rm(hyperparameters: Hyperparameters) -> Method:
     """One step on each batch of new samples, and at every task end hundreds of epochs on a class-balanced memory."""
     return Method(

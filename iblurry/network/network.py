@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
+from iblurry.compute import ComputeMeter
 from iblurry.errors import InputError, UnknownLabelError
 from iblurry.network.fused import FoldedBody, HopperConvolutions
 
@@ -39,6 +40,7 @@ class Network(nn.Module):
         nn.init.zeros_(self.head.bias)
         self.register_buffer("open", torch.zeros(rows, dtype=torch.bool))  # (rows,)
         self._mode_layers = [m for m in body.modules() if isinstance(m, _NormBase | _DropoutNd)]  # these have two moods
+        self.meter = ComputeMeter()  # counts every image that passes; shared with the networks made by `twin`
         self.labels: list[str | int] = []  # in order of exposure: labels[row]; not part of the state_dict
         self.precision: torch.dtype | None = None  # of convolutions and products, where it is not float32
         self.layout = torch.contiguous_format  # of images and convolutions in memory
@@ -51,10 +53,10 @@ class Network(nn.Module):
         """(B, C, H, W) float -> (B, rows) logits."""
         if self.precision is None and not self.compiled:  # the way of the CPU, where every call counts
             logits: Tensor = self.head(self.body(images))
-            return self._closed(logits)
+            return self._counted(logits)
         body = self.compiled.get(len(images), self.body) if self.training else self.body
         with nullcontext() if self.hopper is None else self.hopper.rounded():
-            return self._closed(self._precisely(body, images))
+            return self._counted(self._precisely(body, images))
 
     @torch.no_grad()
     def answering(self, normalise: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -66,7 +68,7 @@ class Network(nn.Module):
             self.folded = FoldedBody(self.body, self.precision, normalise, fuse=self.fuse)
         self.folded.refresh()
         body = self.folded
-        return lambda pixels: self._closed(self._precisely(body, pixels))
+        return lambda pixels: self._counted(self._precisely(body, pixels))
 
     def _precisely(self, body: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
         if self.precision is None:
@@ -78,8 +80,15 @@ class Network(nn.Module):
             logits = self.head(body(images))
         return logits.float()
 
-    def _closed(self, logits: Tensor) -> Tensor:
-        return logits.masked_fill(~self.open, FLOOR)  # torch.where would make a tensor of the scalar at every call
+    def _counted(self, logits: Tensor) -> Tensor:
+        """Logits with closed rows at FLOOR; their images are counted, and once more when a gradient comes back."""
+        images, meter = len(logits), self.meter
+        meter.add(images)
+        logits = logits.masked_fill(~self.open, FLOOR)  # torch.where would make a tensor of the scalar at every call
+        if logits.requires_grad:
+            purpose = meter.purpose
+            logits.register_hook(lambda _: meter.add(images, backward_of=purpose))
+        return logits
 
     def train(self, mode: bool = True) -> Self:
         """Tells only the layers that behave differently: walking over all of them costs as much as a small layer."""
@@ -120,11 +129,12 @@ class Network(nn.Module):
         return row
 
     def twin(self) -> Network:
-        """A network like this one that shares nothing with it, nor what was prepared for this one's weights."""
-        prepared = self.compiled, self.fuse, self.folded
-        self.compiled, self.fuse, self.folded = {}, None, None
+        """A network like this one with weights of its own and nothing compiled yet; the meter is shared."""
+        prepared = self.compiled, self.fuse, self.folded, self.meter
+        self.compiled, self.fuse, self.folded, self.meter = {}, None, None, ComputeMeter()
         twin = copy.deepcopy(self)
-        self.compiled, self.fuse, self.folded = prepared
+        self.compiled, self.fuse, self.folded, self.meter = prepared
+        twin.meter = self.meter
         return twin
 
     @torch.no_grad()

@@ -1,34 +1,22 @@
-"""Parts: six kinds of answers to six questions, from which every method is put together."""
+"""Parts: the components from which every method is put together, of six kinds."""
 
-from iblurry.parts.admission.admission import Admission
+from iblurry.parts.admission.admission import Admission, Everything, Reservoir
 from iblurry.parts.admission.balanced import Balanced
 from iblurry.parts.admission.diverse import Diverse
-from iblurry.parts.admission.everything import Everything
 from iblurry.parts.admission.importance import Importance
-from iblurry.parts.admission.reservoir import Reservoir
-from iblurry.parts.gradient.clip import Clip
-from iblurry.parts.gradient.project import Project
-from iblurry.parts.gradient.rule import GradientRule
+from iblurry.parts.gradient.gradient import Clip, GradientRule, Project
 from iblurry.parts.part import Part, column, scratch, state
 from iblurry.parts.readout.bias_corrected import BiasCorrected
-from iblurry.parts.readout.plain import Plain
-from iblurry.parts.readout.readout import Readout
+from iblurry.parts.readout.readout import Plain, Readout
 from iblurry.parts.readout.refit import Refit
 from iblurry.parts.rehearsal.interfered import Interfered
-from iblurry.parts.rehearsal.nothing import Nothing
-from iblurry.parts.rehearsal.rehearsal import Rehearsal
-from iblurry.parts.rehearsal.shuffled import Shuffled
-from iblurry.parts.rehearsal.uniform import Uniform
+from iblurry.parts.rehearsal.rehearsal import Nothing, Rehearsal, Shuffled, Uniform
 from iblurry.parts.schedule.adaptive import Adaptive
-from iblurry.parts.schedule.constant import Constant
-from iblurry.parts.schedule.cosine import Cosine
-from iblurry.parts.schedule.exponential import Exponential
-from iblurry.parts.schedule.multistep import MultiStep
-from iblurry.parts.schedule.schedule import Schedule
-from iblurry.parts.terms.cross_entropy import CrossEntropy
+from iblurry.parts.schedule.by_epoch import Cosine, MultiStep
+from iblurry.parts.schedule.schedule import Constant, Exponential, Schedule
 from iblurry.parts.terms.distil import Distil
 from iblurry.parts.terms.elastic import Elastic
-from iblurry.parts.terms.term import Term
+from iblurry.parts.terms.term import CrossEntropy, Term
 
 __all__ = [
     "Adaptive",

@@ -1,24 +1,27 @@
-"""The workbench: what parts share. They never hold each other; they meet here."""
+"""The context: the objects and counters that the parts of one learner share."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from iblurry.augment.pipeline import AugmentParams, Pipeline
+from iblurry.compute import ComputeCounter, QueryCounter
 from iblurry.engine.eager import Eager
 from iblurry.memory import Memory
 from iblurry.network.network import Network
-from iblurry.parts.compute_counter import ComputeCounter, Queries
-from iblurry.parts.cost import Load
+from iblurry.network.shadow import ShadowNetwork
 from iblurry.rng import Rng
 
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound="Shared")
 VALUES = 2**17  # of the images in one forward pass outside training: 64 of 3x32x32; more at a time are slower on a CPU
 POINTS = 2**21  # of such images on a GPU, channels not counted: 2,048 of 32x32
 
@@ -31,13 +34,15 @@ class Forward(NamedTuple):
     labels: Tensor  # (B,) own labels
     partners: Tensor | None  # (B,) the labels mixed in; None where the host knows that nothing was mixed
     lam: Tensor  # (1,) share of the own label
+    streamed: int  # how many of the batch come from the stream
+    rows: Tensor  # (B - streamed,) memory rows of the others
 
 
 class Drawn(NamedTuple):
     """What the host drew for one part and one update."""
 
     rows: Tensor  # memory rows, all different
-    augment_params: AugmentParams | None  # dice to vary them and the streamed samples, for a part that `varies`
+    augment_params: AugmentParams | None  # for the streamed samples and these rows, where `needs_augment_params`
 
 
 class Update(NamedTuple):
@@ -45,48 +50,164 @@ class Update(NamedTuple):
 
     rows: Tensor  # memory rows that were in the batch
     losses: Tensor | None  # (capacity,) loss of every memory row after it, where it was measured; empty rows are 0
-    last_of_round: bool = False  # told to the schedule, which lives on the host
+    last_of_round: bool = False  # known to the schedule, which runs on the host
 
 
 class Refitting(Protocol):
-    """Trains on the memory alone, a fresh network or the learner's own; returns the bench with that network."""
+    """Trains on the memory alone, a fresh network or the learner's own; returns the context with that network."""
 
     def __call__(self, *, epochs: int, fresh: bool, frozen_norm: bool) -> Context: ...
 
 
 @dataclass
+class Counters:
+    """What changes in a context.
+
+    Parameters
+    ----------
+    seen : int
+        Samples observed.
+    updates : int
+        Optimizer steps taken.
+    tasks : int
+        Tasks that ended.
+    lr : float or Tensor
+        Learning rate of the current update; on a GPU the tensor that a captured update reads.
+    """
+
+    seen: int = 0
+    updates: int = 0
+    tasks: int = 0
+    lr: float | Tensor = 0.0
+
+
+class Shared(Protocol):
+    """An object that several parts use: saved, restored and started again with the learner."""
+
+    def state_dict(self) -> dict[str, Tensor]: ...
+    def load_state_dict(self, state: dict[str, Tensor]) -> None: ...
+    def reset(self) -> None: ...
+
+
+class LogitCorrection:
+    """A scale and a shift for each logit, as a readout fitted them at the last task end; (1, 0) until then.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of the head.
+    device : torch.device
+        Where the network is.
+    """
+
+    def __init__(self, rows: int, device: torch.device) -> None:
+        self.pairs = torch.tensor([[1.0, 0.0]], device=device).repeat(rows, 1)  # (rows, 2)
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """scale * logit + shift, class by class."""
+        return logits * self.pairs[:, 0] + self.pairs[:, 1]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"pairs": self.pairs}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.pairs.copy_(state["pairs"])
+
+    def reset(self) -> None:
+        self.pairs.copy_(torch.tensor([1.0, 0.0]))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Context:
-    """The network, the memory, the dice and the counters of one learner."""
+    """What the parts of a learner share; they never hold each other. Frozen but for its counters.
+
+    Parameters
+    ----------
+    network : Network
+        Body and head; `network.meter` counts every image that passes.
+    memory : Memory
+        The rows of stored samples.
+    pipeline : Pipeline
+        Augmentation and normalisation.
+    rng : Rng
+        Counter-based random numbers.
+    budget : int
+        Samples shared between the memory and what parts keep outside of it.
+    engine : Eager
+        What steps run on.
+    refit : Refitting, optional
+        Trains on the memory alone, where the method says how.
+    counters : Counters
+        Samples, updates, tasks and the learning rate.
+    spent : ComputeCounter
+        Compute spent on learning.
+    queries : QueryCounter
+        Compute spent on answers.
+    """
 
     network: Network
     memory: Memory
     pipeline: Pipeline
     rng: Rng
-    budget: int  # samples to be shared between the memory and what parts hold
-    engine: Eager = field(default_factory=Eager)  # what steps run on
-    correct: Callable[[Tensor], Tensor] = lambda logits: logits  # as the readout did at the end of the last task
-    refit: Refitting | None = None  # where the method says how
-    seen: int = 0  # samples met
-    updates: int = 0  # optimizer steps taken
-    tasks: int = 0  # that ended
-    spent: ComputeCounter = field(default_factory=ComputeCounter)  # on learning
-    queries: Queries = field(default_factory=Queries)  # what answers cost
-    lr: float | Tensor = 0.0  # the learning rate of this update; on a GPU where a captured update finds it
+    budget: int
+    engine: Eager = field(default_factory=Eager)
+    refit: Refitting | None = None
+    counters: Counters = field(default_factory=Counters)
+    spent: ComputeCounter = field(default_factory=ComputeCounter)
+    queries: QueryCounter = field(default_factory=QueryCounter)
+    shared: dict[str, Shared] = field(default_factory=dict)  # by name, made when first asked for and saved with a run
 
-    def load(self, streamed: int, batch: int) -> Load:
-        """What decides what parts spend now."""
-        rows, classes = self.memory.size, self.network.known
-        return Load(
-            streamed=streamed, batch=batch, capacity=rows, budget=self.budget, classes=classes, tasks=self.tasks
+    @property
+    def seen(self) -> int:
+        return self.counters.seen
+
+    @property
+    def updates(self) -> int:
+        return self.counters.updates
+
+    @property
+    def tasks(self) -> int:
+        return self.counters.tasks
+
+    @property
+    def lr(self) -> float | Tensor:
+        return self.counters.lr
+
+    @property
+    def device(self) -> torch.device:
+        return self.memory.device
+
+    def shadow(self, name: str) -> ShadowNetwork:
+        """The shadow network of this name, made when first asked for; parts that name the same one share it."""
+        return self._shared(f"shadow {name}", ShadowNetwork, lambda: ShadowNetwork(self.network))
+
+    @property
+    def correction(self) -> LogitCorrection:
+        """What the readout does to logits since the last task end; a teacher's answers are corrected by it too."""
+        return self._shared(
+            "logit correction", LogitCorrection, lambda: LogitCorrection(self.network.rows, self.device)
         )
 
+    def _shared(self, name: str, kind: type[S], make: Callable[[], S]) -> S:
+        if name not in self.shared:
+            self.shared[name] = make()
+        found = self.shared[name]
+        assert isinstance(found, kind)
+        return found
+
+    def compile(self, step: Callable[P, R], graph_key: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
+        """The step as the engine runs it best, captured on a GPU; `graph_key` is what else than its arguments it
+        depends on. What a step returns is good until the engine's next step.
+        """
+        return self.engine.compile(step, graph_key, self.network.meter)
+
     @torch.no_grad()
-    def logits(self, images: Tensor) -> Tensor:
-        """What the network answers to plain images (uint8), in eval mode; nothing is changed by asking."""
+    def logits(self, images: Tensor, network: Network | None = None) -> Tensor:
+        """Answers to plain images (uint8) in eval mode, of the learner's network or of another; nothing is changed."""
         few = min(512, max(64, VALUES // math.prod(images.shape[1:])))
         chunk = max(64, POINTS // math.prod(images.shape[2:])) if images.is_cuda else few
         with self.engine.side_stream():
-            answer = self.network.answering(self.pipeline.test)
+            answer = (network or self.network).answering(self.pipeline.test)
             parts = [answer(part) for part in images.split(chunk)]
             return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -102,9 +223,11 @@ class Context:
 
     def memory_losses(self) -> Tensor:
         """The loss of every memory row, (capacity,) float64; rows never written are 0."""
-        if self.memory.device.type == "cuda":  # of one shape always: it can be captured before the memory is full
-            losses = self.losses(self.memory.images[:-1], self.memory.labels[:-1].clamp(min=0)).double()
-            return losses * self.memory.filled()
-        size = self.memory.size
-        losses = self.losses(self.memory.images[:size], self.memory.labels[:size]).double()
-        return F.pad(losses, (0, self.memory.capacity - size))
+        memory = self.memory
+        with self.network.meter.counting("losses", images=lambda: memory.size):
+            if self.device.type == "cuda":  # of one shape always: it can be captured before the memory is full
+                losses = self.losses(memory.images[:-1], memory.labels[:-1].clamp(min=0)).double()
+                return losses * memory.filled()
+            size = memory.size
+            losses = self.losses(memory.images[:size], memory.labels[:size]).double()
+            return F.pad(losses, (0, memory.capacity - size))

@@ -6,41 +6,55 @@ import copy
 import dataclasses
 import inspect
 from abc import ABC
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 from torch import Tensor
 
+from iblurry.compute import Cost, Workload
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.parts.compute_counter import PURPOSES
 from iblurry.parts.context import Context, Update
-from iblurry.parts.cost import Cost, Load
 
 T = TypeVar("T")
 
 
 def state(make: Callable[[Any], T], *, init: Literal[False] = False) -> T:
-    """Declares a piece of state and how it starts, given the part at its bench: a tensor, a dict of tensors, a number
-    or a list of numbers.
+    """Declares state that is saved, restored bit for bit and never shared between two learners.
 
-    What is declared is saved, restored bit for bit and never shared between two learners.
+    Parameters
+    ----------
+    make : callable
+        Returns the start value, given the attached part: a tensor, a dict of tensors, a number or a list of numbers.
     """
     field: T = dataclasses.field(init=init, repr=False, compare=False, metadata={"state": make})
     return field
 
 
 def scratch(make: Callable[[Any], T], *, init: Literal[False] = False) -> T:
-    """Declares a value that is made anew at the bench and after a resume: what can be worked out again is not saved.
+    """Declares a value that can be worked out again, so it is not saved: made when attached and after a resume.
 
     A tensor keeps its address then, so it is the part's own and no view of another's.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the value, given the attached part.
     """
     field: T = dataclasses.field(init=init, repr=False, compare=False, metadata={"scratch": make})
     return field
 
 
 def column(name: str, *, fill: float = 0.0, init: Literal[False] = False) -> Tensor:
-    """Declares a named column of the memory: one number per row, (capacity + 1,) float64, saved with the memory."""
+    """Declares a column of the memory: one number per row, (capacity + 1,) float64, saved with the memory.
+
+    Parameters
+    ----------
+    name : str
+        Parts that name the same column share it.
+    fill : float
+        Start value of every row.
+    """
     field: Tensor = dataclasses.field(
         init=False,
         repr=False,
@@ -52,23 +66,28 @@ def column(name: str, *, fill: float = 0.0, init: Literal[False] = False) -> Ten
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field, state, scratch, column))
 class Part(ABC):
-    """One answer to one of the learner's six questions. A subclass is a keyword-only dataclass without further ado."""
+    """A component of a method: one of six kinds, each with a question of its own.
+
+    A subclass is a keyword-only dataclass without further ado: annotated fields are hyper-parameters. A part is a
+    description until `attach` makes a working copy with a `context`. Hooks that run inside an update (`loss`, `adjust`,
+    `choose`, `on_update`) work on tensors only: no value is read on the host and nothing is decided by one, so the
+    update can be captured as a CUDA graph. What passes through the network is counted there; a part declares nothing.
+    """
 
     kind: ClassVar[str]
     needs_losses: ClassVar[bool] = False  # asks for the loss of every memory row after an update
-    purpose: ClassVar[str] = "parts"  # what the images it sends through a network are counted under, of PURPOSES
-    needs_augment_params: ClassVar[bool] = False  # wants dice to vary the rows it draws, and the streamed samples
+    needs_augment_params: ClassVar[bool] = False  # asks for random crops and flips of its rows and the streamed samples
     stores: ClassVar[str] = ""  # what it keeps besides samples of the memory; may name its fields: "{share:.0%} of ..."
     context: Context
     _known: ClassVar[dict[str, dict[str, type[Part]]]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if cls.purpose not in PURPOSES:
-            raise UnknownNameError(f"purpose (of {cls.__name__})", cls.purpose, PURPOSES)
         dataclass(kw_only=True, eq=True, unsafe_hash=True)(cls)  # hashable: parts are default values of a Method
         if not inspect.isabstract(cls) and cls.__dict__.get("kind") is None:
             Part._known.setdefault(cls.kind, {})[cls.__name__] = cls
+
+    # ------------------------------------------------------------------------------ hooks of every kind, all optional
 
     @property
     def needs_boundaries(self) -> bool:
@@ -76,50 +95,36 @@ class Part(ABC):
         return False
 
     @property
-    def graph_key(self) -> Hashable:
-        """What the host knows that changes what is computed in an update: a captured one holds for one phase."""
-        return None
+    def rows_per_update(self) -> int:
+        """How many memory rows the host draws for it before each update, at most."""
+        return 0
 
     @property
-    def rows_per_update(self) -> int:
-        """How many memory rows it wants for each update, at most."""
+    def graph_key(self) -> Hashable:
+        """State of the host that changes what is computed in an update: for each value another graph is captured."""
+        return None
+
+    def draw_rows(self, purpose: str, step: int, size: int) -> Sequence[int]:
+        """The rows of update `step` out of the `size` filled ones: at random without repetition, unless overridden."""
+        count = min(self.rows_per_update, size)
+        return self.context.rng.sample_without_replacement(purpose, step, count, population=size)
+
+    def samples_outside_memory(self, budget: int) -> int:
+        """How many samples of a budget it keeps itself; the memory gets the rest."""
         return 0
 
-    def draw(self, purpose: str, step: int, size: int) -> Sequence[int]:
-        """The rows of this update out of the `size` filled ones: at random without repetition, unless it knows better.
+    def cost(self, workload: Workload) -> Cost:
+        """An estimate of what it sends through the network besides the batch, for `iblurry methods` and equal compute.
 
-        On the host, from the dice of the bench under this purpose.
+        Measuring the memory's loss is not its own cost. What a run has spent is counted, not estimated.
         """
-        return self.context.rng.sample_without_replacement(
-            purpose, step, min(self.rows_per_update, size), population=size
-        )
-
-    def holds(self, budget: int) -> int:
-        """How many samples of a budget it keeps outside the memory."""
-        return 0
-
-    def cost(self, load: Load) -> Cost:
-        """The images it sends through a network, on top of the batch; measuring the memory's loss is not its own."""
         return Cost()
-
-    def spends(self, load: Load) -> Cost:
-        """The same at work, in whole images: exact for this load, where more than the load decides for this moment."""
-        return self.cost(load)
-
-    def attach(self, context: Context) -> Self:
-        """A fresh copy of this part at work on that bench; the part itself stays a mere description."""
-        part = copy.copy(self)
-        part.context = context
-        for what in ("state", "column", "scratch"):
-            for name, make in declared(type(self), what).items():
-                setattr(part, name, make(part))
-        return part
 
     def on_class(self, label: int) -> None:
         """A class is met for the first time; its head row opens right after this."""
 
     def on_update(self, update: Update) -> None:
-        """An update was taken. Tensors only: no value is read, nothing is decided by one."""
+        """An update was taken. Tensors only."""
 
     def on_boundary(self) -> None:
         """A task ended."""
@@ -127,6 +132,17 @@ class Part(ABC):
     def released(self) -> Part:
         """The same part as the authors' released program has it, where that differs from the paper."""
         return self
+
+    # ------------------------------------------------------------------------------ what follows needs no override
+
+    def attach(self, context: Context) -> Self:
+        """A working copy with fresh state; the part itself stays a description."""
+        part = copy.copy(self)
+        part.context = context
+        for what in ("state", "column", "scratch"):
+            for name, make in declared(type(self), what).items():
+                setattr(part, name, make(part))
+        return part
 
     def state_dict(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in declared(type(self), "state")}
@@ -142,29 +158,18 @@ class Part(ABC):
             else:
                 setattr(self, name, copy.copy(value))
         for name, make in declared(type(self), "scratch").items():
-            there, value = getattr(self, name), make(self)
-            if isinstance(value, Tensor) and isinstance(there, Tensor) and _alike(value, there):
-                there.copy_(value)
+            old, value = getattr(self, name), make(self)
+            if isinstance(value, Tensor) and isinstance(old, Tensor) and _same_form(value, old):
+                old.copy_(value)
             else:
                 setattr(self, name, value)
 
     def restart(self) -> None:
-        """Back to how it was attached, in place: a captured step that knows its tensors' addresses finds the start.
-
-        Columns are the memory's and stay as they are. A part whose `attach` does more does that here, too.
-        """
+        """Back to how it was attached, in place, so that captured steps stay valid; columns belong to the memory."""
         self.load_state_dict(Part.attach(self, self.context).state_dict())
 
     def to_json(self) -> dict[str, dict[str, object]]:
-        return {type(self).__name__: hyper_parameters(self)}
-
-
-def spending(parts: Iterable[Part], load: Load) -> dict[str, Cost]:
-    """What parts at work send through a network now, by its purpose."""
-    costs: dict[str, Cost] = {}
-    for part in parts:
-        costs[part.purpose] = costs.get(part.purpose, Cost()) + part.spends(load)
-    return costs
+        return {type(self).__name__: hyperparameters(self)}
 
 
 def declared(cls: type[Part], what: str) -> dict[str, Callable[[Any], object]]:
@@ -172,17 +177,17 @@ def declared(cls: type[Part], what: str) -> dict[str, Callable[[Any], object]]:
     return {f.name: f.metadata[what] for f in fields(cls) if what in f.metadata}  # type: ignore[arg-type]
 
 
-def _alike(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and one.dtype == other.dtype
+def _same_form(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype
 
 
-def hyper_parameters(part: Part) -> dict[str, object]:
+def hyperparameters(part: Part) -> dict[str, object]:
     """Name and value of each field a user may set."""
     return {f.name: getattr(part, f.name) for f in fields(part) if f.init}  # type: ignore[arg-type]
 
 
 def part_class(kind: str, name: str) -> type[Part]:
-    """The part of this kind with this name; parts of one's own are known once their module is imported."""
+    """The part of this kind with this name; a user's parts are known once their module is imported."""
     known = known_parts(kind)
     if name not in known:
         raise UnknownNameError(kind, name, known)
@@ -190,7 +195,7 @@ def part_class(kind: str, name: str) -> type[Part]:
 
 
 def known_parts(kind: str) -> dict[str, type[Part]]:
-    """Every part of this kind by its name, one's own among them."""
+    """Every part of this kind by its name, a user's among them."""
     return dict(sorted(Part._known.get(kind, {}).items()))
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.compute import Cost, Passes, Workload
+from iblurry.cost import measured_rows, workload
 from iblurry.data.load import load
 from iblurry.experiment.experiment import Experiment
 from iblurry.method import Method
 from iblurry.network.build import Image
 from iblurry.network.flops import BACKWARD, flops
-from iblurry.parts.cost import Cost, Load, Passes
 
 STEPS = 2000  # in which a memory fills up at most
 EPOCHS = "epochs"  # the field of a readout that refits
@@ -80,7 +79,7 @@ def _compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimat
         if pace.store_when == "after"
         else np.arange(1, samples + 1)
     )
-    known = _Loads(method, budget, of.classes)
+    known = _Costs(method, budget, of.classes)
 
     rounds = np.arange(pace.stream_batch, samples + 1, pace.stream_batch)  # the sample after which each is
     offered = rounds - pace.stream_batch if pace.store_when == "after" else rounds
@@ -109,29 +108,20 @@ def training_flops(experiment: Experiment, of: DatasetSize) -> float:
     return passes * flops(experiment.network, of.image, of.classes)
 
 
-class _Loads:
-    """What a method's parts cost while the memory holds so many rows and so many tasks have ended."""
+class _Costs:
+    """What a method's parts cost while the memory holds so many rows and so many tasks have ended, forward passes."""
 
     def __init__(self, method: Method, budget: int, classes: int) -> None:
-        self.method, self.budget, self.classes = method, budget - method.pace.holds, classes
-        self.streamed = method.pace.stream_batch if method.pace.train_stream else 0
-        self.measures = any(part.needs_losses for _, part in method.parts())
+        self.method, self.budget, self.classes = method, budget, classes
         self.parts = [part for _, part in method.parts() if part is not method.readout or method.refit is None]
 
-    def load(self, rows: int, tasks: int) -> Load:
-        rehearsal = self.method.rehearsal
-        batch = self.streamed + rehearsal.joins(min(rehearsal.rows_per_update, rows))
-        return Load(
-            streamed=self.streamed, batch=batch, capacity=rows, budget=self.budget, classes=self.classes, tasks=tasks
-        )
-
     def cost(self, rows: int, tasks: int) -> Cost:
-        return sum((part.cost(self.load(rows, tasks)) for part in self.parts), Cost())
+        load = workload(self.method, self.budget, rows=rows, classes=self.classes, tasks=tasks)
+        return sum((part.cost(load) for part in self.parts), Cost())
 
     def update(self, rows: int, tasks: int) -> float:
-        batch = self.load(rows, tasks).batch
-        losses = rows / self.method.pace.measure_every if self.measures else 0.0
-        return _worth(Passes(batch, batch) + self.cost(rows, tasks).update) + losses
+        batch = workload(self.method, self.budget, rows=rows, classes=self.classes, tasks=tasks).batch
+        return _worth(Passes(batch, batch) + self.cost(rows, tasks).update) + measured_rows(self.method, rows)
 
     def epoch(self, rows: int) -> float:
         """Of a refit."""
@@ -139,12 +129,12 @@ class _Loads:
             return 0.0
         size = self.method.refit.rehearsal.joins(rows)
         batches = [size] * (rows // size) + [rows % size] * bool(rows % size) if size else []
+        load = Workload(streamed=0, batch=size, capacity=rows, budget=self.budget, classes=self.classes)
         parts = [part for _, part in self.method.refit.parts()]
-        return sum(_worth(Passes(batch, batch)) + self._refitting(parts, batch, rows) for batch in batches)
-
-    def _refitting(self, parts: Sequence[Any], batch: int, rows: int) -> float:
-        load = Load(streamed=0, batch=batch, capacity=rows, budget=self.budget, classes=self.classes)
-        return sum(_worth(part.cost(load).update) for part in parts)
+        return sum(
+            _worth(Passes(batch, batch)) + sum(_worth(part.cost(replace(load, batch=batch)).update) for part in parts)
+            for batch in batches
+        )
 
 
 def _grouped(rows: NDArray[np.int64], tasks: NDArray[np.int64]) -> list[tuple[tuple[int, int], int]]:

@@ -9,13 +9,13 @@ import re
 import pytest
 
 from iblurry.cli.methods import _in_words
-from iblurry.cost import Total, stores
+from iblurry.compute import Passes
+from iblurry.cost import MethodCost, stores
 from iblurry.cost import cost as price
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.method import KINDS
 from iblurry.methods import METHODS
-from iblurry.parts.cost import Passes
 from iblurry.parts.part import known_parts, part_class
 
 PLACES = [*KINDS, "terms.0", "terms.1", "gradient.0", "optimizer"]
@@ -83,7 +83,7 @@ def test_costs_in_words(call):
     ],
 )
 def test_any_cost_in_words(passes, words):
-    assert _in_words(Total(**{"sample": Passes(), "query": Passes(), "task": Passes()} | passes)) == words
+    assert _in_words(MethodCost(**{"sample": Passes(), "query": Passes(), "task": Passes()} | passes)) == words
 
 
 def test_a_named_one_shows_every_field_as_set_takes_it(call):

@@ -89,7 +89,7 @@ def test_no_hidden_sync(lawful, samples, questions):
     calls = {"step": 0, "store": 0, "refit": 0}
 
     class Watching(Eager):
-        def compile(self, step, graph_key=lambda: None):
+        def compile(self, step, graph_key=lambda: None, meter=None):
             def watched(*args):
                 calls["step"] += step.__name__ == "_on_device"
                 with NoSync():
@@ -119,7 +119,7 @@ def test_what_a_step_returns_is_good_until_the_next(lawful, samples, questions):
     returned, steps = [], []
 
     class OneRoom(Eager):
-        def compile(self, step, graph_key=lambda: None):
+        def compile(self, step, graph_key=lambda: None, meter=None):
             def sharing(*args):
                 steps.append(step)
                 args = tree_map_only(torch.Tensor, torch.clone, args)  # into the places of a capture, before it runs
@@ -157,17 +157,17 @@ def test_budget(lawful, samples):
         assert lawful.name == "joint"  # the bound that knows no budget; nobody else may
         return
     most = 0
-    uncounted = lawful.pace.stream_batch - lawful.pace.holds if lawful.pace.counts == "half" else 0
+    uncounted = lawful.pace.stream_batch - lawful.pace.samples_outside_memory if lawful.pace.counts == "half" else 0
     assert uncounted == 0 or lawful.name == "rm-released"  # whose own programme counts half of what waits
     for image, label in samples:
         learner.observe(image, label)
-        waiting = len(learner.gathered) if lawful.pace.store_when == "after" else 0
+        waiting = len(learner.stream_batch) if lawful.pace.store_when == "after" else 0
         most = max(most, learner.context.memory.size + waiting)
-        assert learner.context.memory.capacity + lawful.holds(BUDGET) <= BUDGET
+        assert learner.context.memory.capacity + lawful.samples_outside_memory(BUDGET) <= BUDGET
         assert most <= BUDGET + uncounted
         rows = learner.context.memory.written_at[:-1]
         assert int((rows > 0).sum()) == learner.context.memory.size
-    assert most > BUDGET - max(1, lawful.holds(BUDGET))  # the budget is used, too
+    assert most > BUDGET - max(1, lawful.samples_outside_memory(BUDGET))  # the budget is used, too
 
 
 def test_seeds_matter(lawful, samples):
@@ -196,5 +196,5 @@ def storages(learner):
 
 
 def addresses(learner):
-    kept = {name: value for name, value in learner.state_dict().items() if name != "gathered"}
+    kept = {name: value for name, value in learner.state_dict().items() if name != "stream batch"}
     return {path: v.data_ptr() for path, v in leaves(kept) if isinstance(v, torch.Tensor)}

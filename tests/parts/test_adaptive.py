@@ -29,10 +29,10 @@ def test_t_tests_against_scipy(pooled):
         assert p_lower_is_better(low.tolist(), high.tolist(), pooled=pooled) == pytest.approx(expected, rel=1e-9)
 
 
-def test_algorithm_3_golden_trace(golden, make_bench):
+def test_algorithm_3_golden_trace(golden, make_context):
     case = golden["adaptive_lr_paper"]
     schedule = Adaptive(initial_lr=case["lr0"], gamma=case["gamma"], history=case["m"], alpha=case["alpha"]).attach(
-        make_bench(2)
+        make_context(2)
     )
     before, events = None, []
     for call, in_use, loss, after, base, _, event in case["trace"]:
@@ -57,7 +57,7 @@ def drive(schedule, loss_of, rounds):
     for n in range(1, rounds + 1):
         level -= loss_of(schedule.lr, n)
         losses = torch.full((memory.capacity,), level, dtype=torch.float64)
-        schedule.advance(Update(torch.zeros(0, dtype=torch.int64), losses, last_of_round=True))
+        schedule.step(Update(torch.zeros(0, dtype=torch.int64), losses, last_of_round=True))
         yield n, schedule.lr
 
 
@@ -86,8 +86,8 @@ def noisy_gain(rate, n):
     return 1e-3 - 3e3 * (rate - 2.2e-4) ** 2 * 10 + 1e-4 * math.sin(7.3 * n) * (1 + math.sin(n))
 
 
-def test_released_rule_over_1200_calls(make_bench):
-    mine = list(drive(Adaptive(rule="released", test="welch").attach(make_bench(3)), noisy_gain, 1200))
+def test_released_rule_over_1200_calls(make_context):
+    mine = list(drive(Adaptive(rule="released", test="welch").attach(make_context(3)), noisy_gain, 1200))
     reference = list(released_reference(noisy_gain, 1200))
     np.testing.assert_allclose([r for _, r in mine], [r for _, r in reference], rtol=1e-9)
     pairs = {round(math.log(r / 3e-4, 0.95), 6) for n, r in mine if n < 220}
@@ -95,8 +95,8 @@ def test_released_rule_over_1200_calls(make_bench):
     assert len({r for _, r in mine}) > 4  # and then it does
 
 
-def test_the_first_test_comes_at_call_220(make_bench):
-    schedule = Adaptive().attach(make_bench(2))
+def test_the_first_test_comes_at_call_220(make_context):
+    schedule = Adaptive().attach(make_context(2))
     moved = [
         n for n, _ in drive(schedule, lambda rate, n: 1e-3 / rate * 1e-4 + 1e-7 * (n % 3), 240) if schedule.base != 3e-4
     ]
@@ -104,43 +104,43 @@ def test_the_first_test_comes_at_call_220(make_bench):
     assert schedule.base == pytest.approx(3e-4 * 0.95**2)  # lower is better here
 
 
-def test_rows_rewritten_during_a_trial_do_not_count(make_bench):
-    schedule = Adaptive(trial=1, ignore=0).attach(make_bench(3))
+def test_rows_rewritten_during_a_trial_do_not_count(make_context):
+    schedule = Adaptive(trial=1, ignore=0).attach(make_context(3))
     memory = schedule.context.memory
     memory.written_at[:3] = torch.tensor([1, 2, 3])
     memory.clock.fill_(3)
     rows = torch.zeros(0, dtype=torch.int64)
-    schedule.advance(Update(rows, torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64), True))
+    schedule.step(Update(rows, torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64), True))
     memory.written_at[1], _ = 4, memory.clock.fill_(4)
-    schedule.advance(Update(rows, torch.tensor([0.5, 9.0, 2.8], dtype=torch.float64), True))
+    schedule.step(Update(rows, torch.tensor([0.5, 9.0, 2.8], dtype=torch.float64), True))
     assert schedule.low_gains == pytest.approx([np.mean([0.5, 0.2])])
     memory.written_at[:3] = 5
-    schedule.advance(Update(rows, torch.tensor([0.5, 9.0, 2.8], dtype=torch.float64), True))
+    schedule.step(Update(rows, torch.tensor([0.5, 9.0, 2.8], dtype=torch.float64), True))
     assert schedule.high_gains == []  # every row was rewritten: no number
 
 
-def test_only_measured_rounds_count(make_bench):
-    schedule = Adaptive().attach(make_bench(2))
+def test_only_measured_rounds_count(make_context):
+    schedule = Adaptive().attach(make_context(2))
     rows, losses = torch.zeros(0, dtype=torch.int64), torch.zeros(2, dtype=torch.float64)
-    schedule.advance(Update(rows, None, True))
-    schedule.advance(Update(rows, losses, False))
+    schedule.step(Update(rows, None, True))
+    schedule.step(Update(rows, losses, False))
     assert schedule.rounds == 0
-    schedule.advance(Update(rows, losses, True))
+    schedule.step(Update(rows, losses, True))
     assert schedule.rounds == 1
 
 
-def test_released_puts_the_head_back_until_the_next_trial(make_bench):
-    schedule = Adaptive(trial=2, ignore=0).released().attach(make_bench(2))
+def test_released_puts_the_head_back_until_the_next_trial(make_context):
+    schedule = Adaptive(trial=2, ignore=0).released().attach(make_context(2))
     rows, losses = torch.zeros(0, dtype=torch.int64), torch.zeros(2, dtype=torch.float64)
     for _ in range(2):
-        schedule.advance(Update(rows, losses, True))
+        schedule.step(Update(rows, losses, True))
     assert schedule.lr == pytest.approx(2.85e-4)  # a low phase
     schedule.on_class(1)
     assert (schedule.head_lr, schedule.lr) == (3e-4, pytest.approx(2.85e-4))
     for _ in range(2):
-        schedule.advance(Update(rows, losses, True))
+        schedule.step(Update(rows, losses, True))
     assert schedule.head_lr == schedule.lr
-    paper = Adaptive().attach(make_bench(2))
+    paper = Adaptive().attach(make_context(2))
     paper.on_class(1)
     assert paper.head_lr == paper.lr
 

@@ -60,10 +60,10 @@ def gain(rate, call, noise):
     return 1e-3 * better + 2e-5 * noise
 
 
-def test_1200_calls_of_the_released_rule(make_bench):
+def test_1200_calls_of_the_released_rule(make_context):
     """Slot by slot: the memory fills while it goes, and slots are rewritten with losses of another size."""
     rng = np.random.default_rng(1)
-    reference, schedule = Released(), Adaptive().released().attach(make_bench(SLOTS))
+    reference, schedule = Released(), Adaptive().released().attach(make_context(SLOTS))
     memory, offset, level, rates = schedule.context.memory, {}, 5.0, []
     for call in range(1, 1201):
         if call <= SLOTS or rng.random() < 0.3:
@@ -75,16 +75,16 @@ def test_1200_calls_of_the_released_rule(make_bench):
         losses = {slot: level + extra for slot, extra in offset.items()}
         reference.call(losses)
         row = torch.tensor([losses.get(slot, 0.0) for slot in range(SLOTS)], dtype=torch.float64)
-        schedule.advance(Update(torch.zeros(0, dtype=torch.int64), row, last_of_round=True))
+        schedule.step(Update(torch.zeros(0, dtype=torch.int64), row, last_of_round=True))
         assert schedule.lr == pytest.approx(reference.rate, rel=1e-9), f"call {call}"
         rates.append(schedule.lr)
     assert sorted({round(rate, 9) for rate in rates[:219]}) == [2.85e-4, 3e-4]  # nothing moves before call 220
     assert reference.events == [(220, "down"), (420, "down"), (700, "up"), (900, "up"), (1100, "up")]
 
 
-def test_an_event_keeps_the_phase_and_shifts_the_pair(make_bench):
+def test_an_event_keeps_the_phase_and_shifts_the_pair(make_context):
     for lower_wins, pair in ((True, [0.95 * 3e-4, 0.95**2 * 3e-4]), (False, [3e-4 / 0.95, 3e-4])):
-        schedule = Adaptive(trial=1, ignore=0, history=2).released().attach(make_bench(2))
+        schedule = Adaptive(trial=1, ignore=0, history=2).released().attach(make_context(2))
         for n, won in enumerate([not lower_wins, lower_wins] * 2):  # high, low, high, low
             schedule.judge((1.0 if won else 0.5) + 1e-4 * n)
         assert not schedule.is_high  # the test came after a low trial: low goes on
@@ -93,7 +93,7 @@ def test_an_event_keeps_the_phase_and_shifts_the_pair(make_bench):
         assert schedule.lr == pytest.approx(pair[0])
 
 
-def test_every_p_of_algorithm_3(golden, make_bench, monkeypatch):
+def test_every_p_of_algorithm_3(golden, make_context, monkeypatch):
     case, seen = golden["adaptive_lr_paper"], []
     monkeypatch.setattr(
         adaptive,
@@ -101,7 +101,7 @@ def test_every_p_of_algorithm_3(golden, make_bench, monkeypatch):
         lambda *sides, pooled: seen.append(p_lower_is_better(*sides, pooled=pooled)) or seen[-1],
     )
     schedule = Adaptive(initial_lr=case["lr0"], gamma=case["gamma"], history=case["m"], alpha=case["alpha"])
-    schedule, before, columns = schedule.attach(make_bench(2)), None, case["columns"]
+    schedule, before, columns = schedule.attach(make_context(2)), None, case["columns"]
     assert schedule.lr == pytest.approx(case["lr0"] / case["gamma"])  # the first trial is a high one
     for values in case["trace"]:
         row = dict(zip(columns, values, strict=True))
@@ -126,8 +126,8 @@ def test_t_and_its_degrees_of_freedom(golden):
 
 
 @pytest.mark.parametrize("schedule", [Adaptive(), Adaptive().released()])
-def test_equal_gains_move_nothing(schedule, make_bench):
-    at_work = schedule.attach(make_bench(2))
+def test_equal_gains_move_nothing(schedule, make_context):
+    at_work = schedule.attach(make_context(2))
     for _ in range(40):
         at_work.judge(0.25)  # 0 / 0
     assert at_work.base == 3e-4

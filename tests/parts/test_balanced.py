@@ -24,13 +24,13 @@ def fullest_rule(labels, capacity, rows=4):
     return counts.tolist()
 
 
-def test_class_counts_depend_on_labels_alone_and_are_the_same_for_both_policies(make_bench, offer):
+def test_class_counts_depend_on_labels_alone_and_are_the_same_for_both_policies(make_context, offer):
     @settings(max_examples=25, deadline=None)
     @given(labels=st.lists(st.integers(0, 3), min_size=1, max_size=40), capacity=st.integers(1, 9))
     def check(labels, capacity):
         expected = fullest_rule(labels, capacity)
         for part in (Balanced(), Importance()):
-            at_work = part.attach(make_bench(capacity))
+            at_work = part.attach(make_context(capacity))
             for i, label in enumerate(labels):
                 offer(at_work, label, i)
             assert histogram(at_work) == expected == at_work.counts
@@ -38,18 +38,18 @@ def test_class_counts_depend_on_labels_alone_and_are_the_same_for_both_policies(
     check()
 
 
-def test_a_tie_goes_to_the_class_met_first(make_bench, offer):
-    part = Balanced().attach(make_bench(4))
+def test_a_tie_goes_to_the_class_met_first(make_context, offer):
+    part = Balanced().attach(make_context(4))
     for i, label in enumerate([0, 1, 0, 1, 2]):
         row = offer(part, label, i)
     assert row in (0, 2)  # classes 0 and 1 hold two rows each; a row of class 0 leaves
     assert histogram(part) == [1, 2, 1, 0]
 
 
-def test_the_member_that_leaves_is_drawn_uniformly(make_bench, offer):
+def test_the_member_that_leaves_is_drawn_uniformly(make_context, offer):
     counts = np.zeros(5)
     runs = 1500
-    part = Balanced().attach(make_bench(5))
+    part = Balanced().attach(make_context(5))
     for i in range(5):
         offer(part, 0, i)
     for step in range(runs):
@@ -58,8 +58,8 @@ def test_the_member_that_leaves_is_drawn_uniformly(make_bench, offer):
     assert (abs(counts - runs / 5) < 5 * np.sqrt(runs * 0.16)).all()
 
 
-def test_a_newcomer_always_enters(make_bench, offer):
-    part = Balanced().attach(make_bench(3))
+def test_a_newcomer_always_enters(make_context, offer):
+    part = Balanced().attach(make_context(3))
     for i in range(30):
         row = offer(part, i % 2, i)
         assert row < 3

@@ -17,8 +17,8 @@ def gradient(context, images, labels):
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(network.parameters()))])
 
 
-def test_scores_are_one_plus_the_largest_cosine(make_bench, offer):
-    part = Diverse(batches=3, size=2).attach(make_bench(4))
+def test_scores_are_one_plus_the_largest_cosine(make_context, offer):
+    part = Diverse(batches=3, size=2).attach(make_context(4))
     offer(part, 0, 0)
     assert float(part.similarity[0]) == 2  # the first of all
     for i, label in enumerate([1, 0, 2], start=1):
@@ -37,15 +37,15 @@ def test_scores_are_one_plus_the_largest_cosine(make_bench, offer):
         assert float(part.similarity[row]) == pytest.approx(expected, abs=1e-5)
 
 
-def test_only_a_newcomer_unlike_the_memory_may_replace(make_bench, offer):
-    part = Diverse(batches=2, size=2).attach(make_bench(3))
+def test_only_a_newcomer_unlike_the_memory_may_replace(make_context, offer):
+    part = Diverse(batches=2, size=2).attach(make_context(3))
     for i in range(3):
         offer(part, i, i)
     part.similarity[:3] = torch.tensor([0.5, 1.5, 1.0], dtype=torch.float64)
     outcomes = []
     for step in range(400):
         part.context.memory.offered = 10 + step
-        part.newcomer.fill_(1.2 if step % 2 else 0.5)
+        part.new_score.fill_(1.2 if step % 2 else 0.5)
         outcomes.append(int(part.choose_row(None)))
     assert set(outcomes[1::2]) == {3}  # similarity of 1.2: turned away, each time
     taken = np.bincount(outcomes[::2], minlength=4) / 200

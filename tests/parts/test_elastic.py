@@ -15,9 +15,9 @@ NO_ROWS = Update(torch.zeros(0, dtype=torch.int64), None)
 
 
 @pytest.fixture
-def two_numbers(make_bench):
+def two_numbers(make_context):
     """A bench whose network's body is two numbers."""
-    context = make_bench(2)
+    context = make_context(2)
     context.network.body = nn.Linear(2, 1, bias=False)
     return context
 

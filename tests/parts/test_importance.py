@@ -6,7 +6,7 @@ import torch
 
 from iblurry.errors import InputError
 from iblurry.parts import Importance
-from iblurry.parts.context import Update
+from iblurry.parts.context import Context, Update
 
 PROFILES = {"paper": "H_paper", "released": "H_official"}
 
@@ -29,9 +29,9 @@ def refresh(part, rows, losses):
 
 
 @pytest.mark.parametrize("rule", PROFILES)
-def test_golden_trace(golden, make_bench, offer, rule):
+def test_golden_trace(golden, make_context, offer, rule):
     case = golden["importance_no_replacement"]
-    part = filled(Importance(rule=rule, step=case["lam"]), make_bench(6), offer, 6)
+    part = filled(Importance(rule=rule, step=case["lam"]), make_context(6), offer, 6)
     refresh(part, [0], case["losses"][0])  # where the losses of row 0 become known
     part.importance[:6] = torch.tensor(case["H0"], dtype=torch.float64)
     for rows, losses, expected in zip(
@@ -42,17 +42,17 @@ def test_golden_trace(golden, make_bench, offer, rule):
 
 
 @pytest.mark.parametrize("rule", PROFILES)
-def test_the_first_refresh_leaves_importance_alone(golden, make_bench, offer, rule):
+def test_the_first_refresh_leaves_importance_alone(golden, make_context, offer, rule):
     case = golden["importance_first_ever"]
-    part = filled(Importance(rule=rule), make_bench(3), offer, 1)
+    part = filled(Importance(rule=rule), make_context(3), offer, 1)
     refresh(part, case["batch"], case["cur_loss"])
     assert part.importance[:1].tolist() == case["H_official"]
 
 
 @pytest.mark.parametrize("rule", PROFILES)
-def test_constant_loss(golden, make_bench, offer, rule):
+def test_constant_loss(golden, make_context, offer, rule):
     case = golden["importance_constant_loss"]
-    part = filled(Importance(rule=rule), make_bench(4), offer, 4)
+    part = filled(Importance(rule=rule), make_context(4), offer, 4)
     refresh(part, [0], case["prev_loss"])
     part.importance[:4] = torch.tensor(case["H0"], dtype=torch.float64)
     refresh(part, case["batch"], case["cur_loss"])
@@ -62,10 +62,10 @@ def test_constant_loss(golden, make_bench, offer, rule):
 @pytest.mark.parametrize(
     "rule, key", [("paper", "paper_multiplier"), ("released", "official_multiplier_of_batch_mean_when_loss_constant")]
 )
-def test_growth_of_the_batch_mean(golden, make_bench, offer, rule, key):
+def test_growth_of_the_batch_mean(golden, make_context, offer, rule, key):
     case = golden["importance_growth_factor"]
     size = case["batch_size"]
-    part = filled(Importance(rule=rule, step=case["lam"]), make_bench(size), offer, size)
+    part = filled(Importance(rule=rule, step=case["lam"]), make_context(size), offer, size)
     refresh(part, [0], [1.0] * size)
     part.importance[:size] = torch.linspace(0.5, 2.5, size, dtype=torch.float64)
     before = part.importance[:size].mean()
@@ -73,8 +73,8 @@ def test_growth_of_the_batch_mean(golden, make_bench, offer, rule, key):
     assert float(part.importance[:size].mean() / before) == pytest.approx(case[key], abs=1e-9)
 
 
-def test_rows_rewritten_since_the_last_measure_do_not_enter_the_decrease(make_bench, offer):
-    part = filled(Importance(), make_bench(4), offer, 4)
+def test_rows_rewritten_since_the_last_measure_do_not_enter_the_decrease(make_context, offer):
+    part = filled(Importance(), make_context(4), offer, 4)
     refresh(part, [0], [1.0, 2.0, 3.0, 4.0])
     part.importance[:4] = torch.tensor([0.4, 0.1, 0.2, 0.3], dtype=torch.float64)
     assert offer(part, 1) == 1  # class 0 is the fullest; row 1 matters least
@@ -88,8 +88,8 @@ def test_rows_rewritten_since_the_last_measure_do_not_enter_the_decrease(make_be
     np.testing.assert_allclose(part.importance[:4].numpy(), expected, atol=1e-12)
 
 
-def test_a_row_used_twice_moves_once_but_counts_twice_in_the_mean(make_bench, offer):
-    part = filled(Importance(), make_bench(3), offer, 3)
+def test_a_row_used_twice_moves_once_but_counts_twice_in_the_mean(make_context, offer):
+    part = filled(Importance(), make_context(3), offer, 3)
     refresh(part, [0], [1.0, 1.0, 1.0])
     part.importance[:3] = torch.tensor([0.3, 0.6, 0.9], dtype=torch.float64)
     part.on_update(Update(torch.tensor([0, 1]), None))  # not measured: only noted
@@ -99,8 +99,8 @@ def test_a_row_used_twice_moves_once_but_counts_twice_in_the_mean(make_bench, of
     np.testing.assert_allclose(part.importance[:3], [0.3 + 0.1 * surprise, 0.6 + 0.1 * surprise, 0.9], atol=1e-12)
 
 
-def test_all_rows_rewritten_gives_no_decrease(make_bench, offer):
-    part = filled(Importance(), make_bench(1), offer, 1)
+def test_all_rows_rewritten_gives_no_decrease(make_context, offer):
+    part = filled(Importance(), make_context(1), offer, 1)
     refresh(part, [0], [1.0])
     offer(part, 1)
     refresh(part, [0], [0.2])
@@ -108,11 +108,11 @@ def test_all_rows_rewritten_gives_no_decrease(make_bench, offer):
     assert float(part.importance[0]) == 0
 
 
-def test_a_whole_scenario_against_plain_python(make_bench, offer):
+def test_a_whole_scenario_against_plain_python(make_context, offer):
     """Fill, then replace, with a class that has no member: rows, labels and importance at each step."""
     rng = np.random.default_rng(5)
     capacity = 5
-    part = Importance().attach(make_bench(capacity))
+    part = Importance().attach(make_context(capacity))
     rows, importance, prev, lists = [None] * capacity, np.zeros(capacity), np.full(capacity, np.nan), {}
     for n, label in enumerate([0, 0, 1, 0, 1, 2, 1, 1, 2, 3, 0, 0, 3, 2, 1, 0]):
         if n < capacity:
@@ -141,19 +141,19 @@ def test_a_whole_scenario_against_plain_python(make_bench, offer):
         assert part.context.memory.labels[:size].tolist() == rows[:size]
 
 
-def test_the_longest_held_leaves_on_a_tie(make_bench, offer):
-    part = filled(Importance(), make_bench(3), offer, 3)
+def test_the_longest_held_leaves_on_a_tie(make_context, offer):
+    part = filled(Importance(), make_context(3), offer, 3)
     assert [offer(part, 0, 10 + i) for i in range(4)] == [0, 1, 2, 0]  # all 0: the oldest each time
 
 
-def test_running_mean_of_algorithm_2(golden, make_bench, offer, monkeypatch):
+def test_running_mean_of_algorithm_2(golden, make_context, offer, monkeypatch):
     for name, capacity in (("append", 5), ("replace", 4)):
         case = golden["paper_lprev"][name]
-        part = filled(Importance(decrease="running"), make_bench(capacity), offer, 4)
+        part = filled(Importance(decrease="running"), make_context(capacity), offer, 4)
         refresh(part, [0], case["memory_losses"])
         assert float(part.running) == case["l_prev_before"]
         part.importance[:4] = torch.tensor([0.9, 0.1, 0.5, 0.7], dtype=torch.float64)  # row 1 leaves
-        monkeypatch.setattr(part.context, "losses", lambda images, labels, loss=case["new_loss"]: torch.tensor([loss]))
+        monkeypatch.setattr(Context, "losses", lambda *_, loss=case["new_loss"]: torch.tensor([loss]))
         row = offer(part, 0, 99)
         assert row == (4 if name == "append" else case["victim"])
         assert float(part.running) == pytest.approx(case["l_prev_after"], abs=1e-12)
@@ -162,8 +162,8 @@ def test_running_mean_of_algorithm_2(golden, make_bench, offer, monkeypatch):
         monkeypatch.undo()
 
 
-def test_running_decrease_covers_the_whole_memory(make_bench, offer):
-    part = filled(Importance(decrease="running"), make_bench(2), offer, 2)
+def test_running_decrease_covers_the_whole_memory(make_context, offer):
+    part = filled(Importance(decrease="running"), make_context(2), offer, 2)
     refresh(part, [0], [2.0, 4.0])
     part.importance[:2] = 0.0
     refresh(part, [0, 1], [1.0, 3.0])

@@ -31,8 +31,8 @@ def moved(rule, importance, pending, decrease):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_rows_pending_several_times_move_once(rule, make_bench, offer):
-    part = Importance(rule=rule).attach(make_bench(4))
+def test_rows_pending_several_times_move_once(rule, make_context, offer):
+    part = Importance(rule=rule).attach(make_context(4))
     for i in range(4):
         offer(part, 0, i)
     refresh(part, [0], [1.0, 2.0, 3.0, 4.0])
@@ -50,10 +50,10 @@ def test_rows_pending_several_times_move_once(rule, make_bench, offer):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_whole_scenario_against_plain_lists(rule, make_bench, offer):
+def test_a_whole_scenario_against_plain_lists(rule, make_context, offer):
     """Slots, labels and importance after each of 60 samples; two of the five classes come when the memory is full."""
     rng, capacity = np.random.default_rng(11), 6
-    part = Importance(rule=rule).attach(make_bench(capacity, rows=5))
+    part = Importance(rule=rule).attach(make_context(capacity, rows=5))
     labels, held, H, previous = [], {c: [] for c in range(5)}, [], {}  # held: slots of a class, oldest first
     stream = [0, 0, 1, 0, 2, 1, 3, 0, 4, 4, 1, *rng.integers(0, 5, 49).tolist()]
     for n, label in enumerate(stream):
@@ -85,16 +85,16 @@ def test_a_whole_scenario_against_plain_lists(rule, make_bench, offer):
 
 
 @pytest.mark.parametrize("part", [Importance(), Importance(rule="released"), Balanced()])
-def test_of_equally_full_classes_the_one_met_first_gives_way(part, make_bench, offer):
-    at_work = part.attach(make_bench(6))
+def test_of_equally_full_classes_the_one_met_first_gives_way(part, make_context, offer):
+    at_work = part.attach(make_context(6))
     for i, label in enumerate([2, 1, 0, 1, 2, 0]):  # head rows are numbered as classes are met
         offer(at_work, label, i)
     assert offer(at_work, 3, 9) in (2, 5)
     assert offer(at_work, 2, 9) in (0, 4)  # 2 counts three with the newcomer
 
 
-def test_among_equals_the_first_of_the_class_leaves_and_a_slot_used_again_is_the_last(make_bench, offer):
-    part = Importance().attach(make_bench(4))
+def test_among_equals_the_first_of_the_class_leaves_and_a_slot_used_again_is_the_last(make_context, offer):
+    part = Importance().attach(make_context(4))
     for i, label in enumerate([0, 1, 0, 0]):
         offer(part, label, i)
     part.importance[:4] = torch.tensor([0.5, 0.0, 0.5, 0.5], dtype=torch.float64)
@@ -105,12 +105,12 @@ def test_among_equals_the_first_of_the_class_leaves_and_a_slot_used_again_is_the
     assert offer(part, 0, 20) == 3  # the lowest before the first
 
 
-def test_class_counts_do_not_depend_on_importance(make_bench, offer):
+def test_class_counts_do_not_depend_on_importance(make_context, offer):
     """CLIB's policy, whatever the losses say, and that of GDumb and RM hold the same classes at each step."""
     rng = np.random.default_rng(4)
     parts = [Importance(), Importance(rule="released"), Importance(decrease="running"), Balanced()]
     for capacity in (1, 3, 10):
-        at_work = [part.attach(make_bench(capacity, rows=6)) for part in parts]
+        at_work = [part.attach(make_context(capacity, rows=6)) for part in parts]
         for n, label in enumerate(rng.choice(6, 60, p=[0.4, 0.3, 0.1, 0.1, 0.05, 0.05]).tolist()):
             held = []
             for part in at_work:

@@ -11,7 +11,7 @@ from iblurry.memory import Batch
 from iblurry.methods import Hyperparameters, mir
 from iblurry.parts import Interfered
 from iblurry.parts.context import Drawn
-from iblurry.parts.rehearsal.interfered import hurt_most
+from iblurry.parts.rehearsal.interfered import most_interfered
 from iblurry.rng import Rng
 from tests.laws.lawful import new_learner
 
@@ -20,7 +20,7 @@ def test_golden(golden):
     case = golden["mir"]
     before, after = torch.tensor(case["pre_loss"]), torch.tensor(case["post_loss"])
     torch.testing.assert_close(after - before, torch.tensor(case["scores"]))
-    assert hurt_most(before, after, 3).tolist() == case["top3"]
+    assert most_interfered(before, after, 3).tolist() == case["top3"]
     assert Interfered().candidates == case["candidates"]
 
 
@@ -29,7 +29,7 @@ def test_it_chooses_the_rows_whose_loss_a_plain_step_raises_most(samples):
     for image, label in samples[:40]:
         learner.observe(image, label)
     context, rule = learner.context, learner.method.rehearsal
-    context.lr = 0.5  # large, so that the ranking is clear
+    context.counters.lr = 0.5  # large, so that the ranking is clear
     stream = Batch(context.memory.images[:4], context.memory.labels[:4])
     params = context.pipeline.draw_params(Rng(9), 0, 16)
     drawn = Drawn(torch.arange(4, 16), params)
@@ -48,8 +48,39 @@ def test_it_chooses_the_rows_whose_loss_a_plain_step_raises_most(samples):
     assert (rise[0] - rise[1])[chosen - 4].min() >= (rise[0] - rise[1]).median()
 
 
-def test_an_empty_memory_has_no_rows_to_offer(make_bench):
-    rule = Interfered().attach(make_bench(4))
+def test_the_virtual_network_keeps_its_statistics_to_itself(samples):
+    learner = new_learner(mir(Hyperparameters(batch=8), rehearsal=Interfered(count=4, candidates=12)))
+    for image, label in samples[:40]:
+        learner.observe(image, label)
+    context = learner.context
+    stream = Batch(context.memory.images[:4], context.memory.labels[:4])
+    params = context.pipeline.draw_params(Rng(9), 0, 16)
+    plain = copy.deepcopy(context.network).train()
+    plain(context.pipeline.vary(stream.images, params))
+    plain(context.pipeline.test(context.memory.images[4:16]))
+    learner.method.rehearsal.choose(stream, Drawn(torch.arange(4, 16), params))
+    for (name, moved), (_, expected) in zip(context.network.named_buffers(), plain.named_buffers(), strict=True):
+        torch.testing.assert_close(moved, expected, msg=name)
+
+
+def test_the_virtual_step_is_on_the_images_of_the_update(samples, monkeypatch):
+    learner = new_learner(mir(Hyperparameters(batch=8), rehearsal=Interfered(count=4, candidates=12)))
+    varied = []
+    pipeline = learner.context.pipeline
+    vary = pipeline.vary
+    monkeypatch.setattr(
+        pipeline, "vary", lambda images, params: varied.append(vary(images, params)) or varied[-1].clone()
+    )
+    for image, label in samples[:16]:
+        learner.observe(image, label)
+    virtual, update = varied[-2:]
+    assert len(virtual) == 4
+    assert len(update) == 8
+    assert torch.equal(virtual, update[:4])
+
+
+def test_an_empty_memory_has_no_rows_to_offer(make_context):
+    rule = Interfered().attach(make_context(4))
     nothing = torch.zeros(0, dtype=torch.int64)
     assert (
         len(rule.choose(Batch(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.zeros(1)), Drawn(nothing, None))) == 0

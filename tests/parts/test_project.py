@@ -8,7 +8,7 @@ from iblurry.errors import InputError
 from iblurry.methods import Hyperparameters, agem
 from iblurry.parts import Project
 from iblurry.parts.context import Drawn
-from iblurry.parts.gradient.project import project
+from iblurry.parts.gradient.gradient import project
 from tests.laws.lawful import new_learner
 
 
@@ -48,8 +48,8 @@ def test_the_step_never_raises_the_loss_of_the_reference_rows_to_first_order(sam
     np.testing.assert_allclose(after[before > 0], before[before > 0], rtol=1e-4)  # and left the others alone
 
 
-def test_nothing_to_refer_to_changes_nothing(make_bench):
-    rule = Project().attach(make_bench(2))
+def test_nothing_to_refer_to_changes_nothing(make_context):
+    rule = Project().attach(make_context(2))
     for p in rule.context.network.parameters():
         p.grad = torch.ones_like(p)
     rule.adjust(Drawn(torch.zeros(0, dtype=torch.int64), None))

@@ -43,10 +43,9 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
-def test_state_is_back_at_its_start(kind, make_bench):
-    context = make_bench(12)
+def test_state_is_back_at_its_start(kind, make_context):
+    context = make_context(12)
     part = kind().attach(context)
-    correct = context.correct
     for name, value in values_of(part, "state").items():
         before = copy.deepcopy(value)
         setattr(part, name, spoilt(value))
@@ -56,7 +55,6 @@ def test_state_is_back_at_its_start(kind, make_bench):
     fresh = Part.attach(kind(), context)
     assert same(values_of(part, "state"), values_of(fresh, "state"))
     assert places(part) == where
-    assert context.correct is correct
     for name, value in values_of(fresh, "scratch").items():
         if not callable(value):
             there = getattr(part, name)
@@ -72,13 +70,14 @@ def places(part):
     return found
 
 
-def test_a_start_is_that_of_the_bench_now(make_bench):
-    """A teacher is a copy of the network when it was attached; started again, of the network as it is."""
-    context = make_bench(12)
+def test_a_shadow_starts_again_as_the_network_is_now(make_context):
+    context = make_context(12)
     teacher, anchor = Distil().attach(context), Elastic().attach(context)
     with torch.no_grad():
         context.network.head.weight += 1
+    context.shadow("teacher").reset()
     teacher.restart()
     anchor.restart()
-    assert same(teacher.teacher, dict(context.network.state_dict()))
+    assert teacher.teacher is context.shadow("teacher")
+    assert same(teacher.teacher.state_dict(), dict(context.network.state_dict()))
     assert not any(one.any() for one in anchor.anchor.values())

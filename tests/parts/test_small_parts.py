@@ -16,12 +16,13 @@ def test_cross_entropy_of_mixed_labels():
     logits, own, partner, lam = rng.normal(size=(5, 4)), rng.integers(0, 4, 5), rng.integers(0, 4, 5), 0.3
     log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     ce = [-log_p[np.arange(5), labels].mean() for labels in (own, partner)]
-    forward = Forward(None, torch.tensor(logits), torch.tensor(own), torch.tensor(partner), torch.tensor([lam]))
+    labels = torch.tensor(own), torch.tensor(partner)
+    forward = Forward(None, torch.tensor(logits), *labels, torch.tensor([lam]), 0, torch.zeros(5))
     assert float(CrossEntropy().loss(forward)) == pytest.approx(lam * ce[0] + (1 - lam) * ce[1])
 
 
-def test_clip_shortens_long_gradients_only(make_bench):
-    context = make_bench(2)
+def test_clip_shortens_long_gradients_only(make_context):
+    context = make_context(2)
     parameters = list(context.network.parameters())
     for length, expected in ((7.0, 3.0), (2.0, 2.0)):
         for i, parameter in enumerate(parameters):

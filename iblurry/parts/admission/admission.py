@@ -1,4 +1,4 @@
-"""Admission: which row does this sample take?"""
+"""Admission: which row does this sample take? Reservoir and Everything, which need no more than the memory."""
 
 from __future__ import annotations
 
@@ -7,30 +7,57 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from iblurry.errors import InputError
 from iblurry.memory import Sample
 from iblurry.parts.part import Part
 
 
 class Admission(Part):
-    """Decides whom a newcomer replaces. A memory with room left takes everyone and asks nobody."""
+    """Decides which row of a full memory a new sample takes; while there is room every sample is stored."""
 
     kind: ClassVar[str] = "admission"
     keeps_all: ClassVar[bool] = False  # needs a row for every sample of the stream, whatever the budget
 
     def on_offered(self, sample: Sample) -> None:
-        """A sample is offered; it is not in the memory yet."""
-
-    def admit(self, sample: Sample) -> Tensor:
-        """The sample goes where `place` says, or into free space; the row, shape (1,)."""
-        memory = self.context.memory
-        row = self.choose_row(sample) if memory.full else memory.next_row()
-        memory.write(row, sample)
-        self.on_stored(row, sample)
-        return row
+        """A sample is offered to the memory; it is not stored yet."""
 
     @abstractmethod
     def choose_row(self, sample: Sample) -> Tensor:
         """The row this sample takes in a full memory, shape (1,); `memory.discard` turns it away."""
 
     def on_stored(self, row: Tensor, sample: Sample) -> None:
-        """The sample was written to this row, into free space or in another's place."""
+        """The sample was written to this row, (1,): a free one, another's, or the discard row."""
+
+    def admit(self, sample: Sample) -> Tensor:
+        """Stores the sample in a free row or where `choose_row` says; the row, shape (1,)."""
+        memory = self.context.memory
+        row = self.choose_row(sample) if memory.full else memory.next_row()
+        memory.write(row, sample)
+        self.on_stored(row, sample)
+        return row
+
+
+class Reservoir(Admission):
+    """Reservoir sampling: after n samples each of them is in memory with probability capacity / n.
+
+    Draw j uniformly from {0 .. n-1}; the new sample takes row j where j < capacity and is turned away otherwise.
+
+    Vitter, "Random sampling with a reservoir", ACM TOMS 1985.
+    """
+
+    def choose_row(self, sample: Sample) -> Tensor:
+        memory = self.context.memory
+        row = self.context.rng.integer("reservoir", step=memory.offered, high=memory.offered)
+        return memory.row(min(row, memory.capacity))  # the row after the last is the discard row
+
+
+class Everything(Admission):
+    """Keeps every sample: the memory has a row for each; for joint training, which knows no budget."""
+
+    keeps_all: ClassVar[bool] = True
+
+    def choose_row(self, sample: Sample) -> Tensor:
+        raise InputError(
+            f"Everything keeps every sample, but all {self.context.memory.capacity} rows of the memory are taken; "
+            "build the learner with a `memory` as long as its stream."
+        )

@@ -1,15 +1,50 @@
-"""Balanced: the fullest class gives up a member at random."""
+"""Class balance: a member of the largest class leaves. The rule CLIB, GDumb and RM share."""
 
 from __future__ import annotations
+
+from abc import abstractmethod
 
 import torch
 from torch import Tensor
 
-from iblurry.parts.admission.fullest import Fullest
+from iblurry.memory import Sample
+from iblurry.parts.admission.admission import Admission
+from iblurry.parts.part import state
 
 
-class Balanced(Fullest):
-    """Class balance without any notion of a better or worse sample.
+class LargestClass(Admission):
+    """The new sample always enters; a member of the class with most rows, the new sample counted, leaves.
+
+    Ties go to the class met first. The class depends on labels alone, so the host knows it without reading a tensor.
+    """
+
+    counts: list[int] = state(lambda part: [0] * part.context.network.rows)  # rows held by each class
+
+    @abstractmethod
+    def pick(self, label: int) -> Tensor:
+        """The row of that class which is overwritten, shape (1,)."""
+
+    def choose_row(self, sample: Sample) -> Tensor:
+        largest = self.largest(sample.label)
+        row = self.pick(largest)
+        self.counts[largest] -= 1
+        return row
+
+    def on_stored(self, row: Tensor, sample: Sample) -> None:
+        self.counts[sample.label] += 1
+
+    def largest(self, new: int) -> int:
+        """The class that gives up a row for a new sample of class `new`."""
+        self.counts[new] += 1
+        largest = self.counts.index(max(self.counts))
+        self.counts[new] -= 1
+        if self.counts[largest] == 0:  # every class holds one row and the new sample's, met first, holds none
+            largest = self.counts.index(max(self.counts))
+        return largest
+
+
+class Balanced(LargestClass):
+    """Class balance without any notion of a better or worse sample: a random member of the largest class leaves.
 
     Prabhu et al., "GDumb", ECCV 2020 (the greedy balancing sampler).
     """

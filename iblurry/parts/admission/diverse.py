@@ -1,4 +1,4 @@
-"""Diverse: a sample is kept for pulling the parameters where the memory does not pull them yet."""
+"""Diverse: keeps samples whose gradients differ from those of the memory (GSS)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,28 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from iblurry.compute import Cost, Passes, Workload
 from iblurry.errors import InputError
 from iblurry.memory import Sample
 from iblurry.parts.admission.admission import Admission
-from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import column, scratch, state
 
 
 class Diverse(Admission):
     """GSS-greedy: score c = 1 + the largest cosine between a sample's gradient and those of random memory batches.
 
-    A full memory takes a newcomer only if c < 1: a row i, drawn with probability in proportion to its score, gives way
-    with probability score_i / (score_i + c). Gradients are of plain images in eval mode, over all parameters; the first
-    sample of all scores 2.
+    Parameters
+    ----------
+    batches : int
+        Memory batches that a new sample is compared with.
+    size : int
+        Rows in each of them.
+
+    Notes
+    -----
+    A full memory takes a new sample only if c < 1: a row i, drawn with probability in proportion to its score, gives
+    way with probability score_i / (score_i + c). Gradients are of plain images in eval mode, over all parameters; the
+    first sample of all scores 2.
 
     Aljundi et al., "Gradient based sample selection for online continual learning", NeurIPS 2019, Algorithm 2.
     """
@@ -29,24 +38,24 @@ class Diverse(Admission):
     stores: ClassVar[str] = "a similarity per row"
 
     batches: int = 10
-    size: int = 10  # rows in each
+    size: int = 10
 
     similarity: Tensor = column("similarity")  # (capacity + 1,) score of each row
-    newcomer: Tensor = state(lambda part: part.context.memory.clock.double())  # (1,) score of the sample on offer
-    score: Callable[..., None] = scratch(lambda part: part.context.engine.compile(part._score))
+    new_score: Tensor = state(lambda part: part.context.memory.clock.double())  # (1,) score of the sample on offer
+    score: Callable[..., None] = scratch(lambda part: part.context.compile(part._score))
 
     def __post_init__(self) -> None:
         if self.batches < 1 or self.size < 1:
             raise InputError(f"{self}: at least one batch of at least one row.")
 
-    def cost(self, load: Load) -> Cost:
-        images = 1 + self.batches * min(self.size, load.capacity) if load.capacity else 0
+    def cost(self, workload: Workload) -> Cost:
+        images = 1 + self.batches * min(self.size, workload.capacity) if workload.capacity else 0
         return Cost(sample=Passes(images, images))
 
     def on_offered(self, sample: Sample) -> None:
         memory, rng = self.context.memory, self.context.rng
         if not memory.size:
-            self.newcomer.fill_(2.0)
+            self.new_score.fill_(2.0)
             return
         count = min(self.size, memory.size)
         drawn = [
@@ -63,17 +72,17 @@ class Diverse(Admission):
             torch.from_numpy(self.context.rng.uniforms("diverse", memory.offered, 2).copy())
         )
         row, score = in_proportion(self.similarity[:-1], draw[:1])
-        gives_way = (self.newcomer < 1) & (draw[1:] < score / (score + self.newcomer))
+        gives_way = (self.new_score < 1) & (draw[1:] < score / (score + self.new_score))
         return torch.where(gives_way, row, memory.discard)
 
     def on_stored(self, row: Tensor, sample: Sample) -> None:
-        self.similarity.index_copy_(0, row, self.newcomer)
+        self.similarity.index_copy_(0, row, self.new_score)
 
     def _score(self, images: Tensor, labels: Tensor, rows: Tensor) -> None:
-        """Of the newcomer beside the memory's `rows` (batches, count); on the device, no value is read."""
+        """Of the new sample beside the memory's `rows` (batches, count); on the device, no value is read."""
         mine = self._gradient(images, labels)
         theirs = torch.stack([self._gradient(*self.context.memory.read(batch)) for batch in rows])
-        self.newcomer.copy_(1 + F.cosine_similarity(theirs, mine[None]).max())
+        self.new_score.copy_(1 + F.cosine_similarity(theirs, mine[None]).max())
 
     def _gradient(self, images: Tensor, labels: Tensor) -> Tensor:
         self.context.network.eval()

@@ -1,4 +1,4 @@
-"""Importance: the fullest class gives up the member whose training lowered the memory's loss the least."""
+"""Importance: the largest class gives up the member whose training lowered the memory's loss the least."""
 
 from __future__ import annotations
 
@@ -9,24 +9,35 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from iblurry.compute import Cost, Passes, Workload
 from iblurry.errors import InputError
 from iblurry.memory import Sample
-from iblurry.parts.admission.fullest import Fullest
+from iblurry.parts.admission.balanced import LargestClass
 from iblurry.parts.context import Update
-from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import column, scratch, state
 
-NOT_TOLD = -1  # the head row, in a step that is the same for all of them
+UNKNOWN_LABEL = -1  # the head row, in a step that is the same for all of them
 
 
-class Importance(Fullest):
+class Importance(LargestClass):
     """CLIB's sample-wise importance (Algorithms 1 and 2).
 
+    Parameters
+    ----------
+    step : float
+        Step size lambda of the importance estimate, in (0, 1]. The paper gives no value; 0.1 is the released program's.
+    rule : {"paper", "released"}
+        "released": H_i <- H_i + step * (dl + mean(H_I) / |I|).
+    decrease : {"untouched", "running"}
+        How dl is measured, see `Differs:` below.
+
+    Notes
+    -----
     After an update with memory rows I, with dl the decrease of the memory's mean loss:
         H_i <- H_i + step * (dl - mean(H_I))        for each i in I
-    A newcomer starts with the mean of its class; the lowest H of the fullest class leaves, the longest held on a tie.
+    A new sample starts with the mean of its class; the lowest H of the largest class leaves, the longest held on a tie.
 
-    Differs: dl is taken over the rows not rewritten since the last measure, with no forward pass for the newcomer;
+    Differs: dl is taken over the rows not rewritten since the last measure, with no forward pass for the new sample;
     `decrease="running"` keeps Algorithm 2's own running mean l_prev instead, at one forward pass per stored sample.
     Differs: the paper leaves the mean of no members open; the lone member of a class starts at 0 while the memory fills
     and at the mean of all rows afterwards.
@@ -38,8 +49,8 @@ class Importance(Fullest):
     needs_losses: ClassVar[bool] = True
     stores: ClassVar[str] = "an importance, a loss and a count of uses per row"
 
-    step: float = 0.1  # lambda; the paper gives no value
-    rule: Literal["paper", "released"] = "paper"  # released: H_i + step * (dl + mean(H_I) / |I|)
+    step: float = 0.1
+    rule: Literal["paper", "released"] = "paper"
     decrease: Literal["untouched", "running"] = "untouched"
 
     importance: Tensor = column("importance")  # (capacity + 1,) H
@@ -48,7 +59,7 @@ class Importance(Fullest):
     mark: Tensor = state(lambda part: torch.zeros_like(part.context.memory.clock))  # the memory's clock then
     running: Tensor = state(lambda part: part.context.memory.clock.double())  # (1,) l_prev of Algorithm 2
     labels: Tensor = scratch(lambda part: torch.arange(part.context.network.rows, device=part.context.memory.device))
-    swap: Callable[..., Tensor] = scratch(lambda part: part.context.engine.compile(part._swap))
+    swap: Callable[..., Tensor] = scratch(lambda part: part.context.compile(part._swap))
     lowest: Callable[..., Tensor] = scratch(lambda part: part.context.engine.fuse(part._lowest))
     start: Callable[..., Tensor] = scratch(lambda part: part.context.engine.fuse(part._start))
     credit: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(part._credit))
@@ -64,16 +75,16 @@ class Importance(Fullest):
     def released(self) -> Self:
         return dataclasses.replace(self, rule="released", decrease="untouched")
 
-    def cost(self, load: Load) -> Cost:
+    def cost(self, workload: Workload) -> Cost:
         return Cost(sample=Passes(forward=1)) if self.decrease == "running" else Cost()
 
     def admit(self, sample: Sample) -> Tensor:
         if not self.context.memory.full or self.decrease == "running":
             return super().admit(sample)
-        fullest = self.fullest(sample.label)
-        self.counts[fullest] -= 1
+        largest = self.largest(sample.label)
+        self.counts[largest] -= 1
         self.counts[sample.label] += 1
-        return self.swap(self.labels[fullest : fullest + 1], sample.images, sample.labels)
+        return self.swap(self.labels[largest : largest + 1], sample.images, sample.labels)
 
     def pick(self, label: int) -> Tensor:
         return self.lowest(self.labels[label : label + 1])
@@ -96,9 +107,9 @@ class Importance(Fullest):
     # ------------------------------------------------------------------------ on the device: no value is read
 
     def _swap(self, label: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-        """A newcomer takes the row of the least important member of that class; the row, (1,)."""
+        """A new sample takes the row of the least important member of that class; the row, (1,)."""
         row = self.lowest(label)
-        self.context.memory.write(row, Sample(images, labels, NOT_TOLD))
+        self.context.memory.write(row, Sample(images, labels, UNKNOWN_LABEL))
         self.importance.index_copy_(0, row, self.start(row, labels))
         return row
 

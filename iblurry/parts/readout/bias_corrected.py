@@ -1,17 +1,17 @@
-"""BiasCorrected: the logits of the newest classes are straightened on samples kept aside for that."""
+"""BiasCorrected: corrects the logits of the newest classes, fitted on a validation set (BiC)."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from iblurry.compute import Cost, Passes, Workload
 from iblurry.errors import InputError
 from iblurry.memory import Sample
-from iblurry.parts.context import Context
-from iblurry.parts.cost import Cost, Load, Passes
+from iblurry.parts.context import LogitCorrection
 from iblurry.parts.part import scratch, state
 from iblurry.parts.readout.readout import Readout
 
@@ -19,6 +19,15 @@ from iblurry.parts.readout.readout import Readout
 class BiasCorrected(Readout):
     """BiC: logit <- alpha * logit + beta for the classes first met in this task, fitted before each query.
 
+    Parameters
+    ----------
+    share : float
+        Validation set, as a share of the budget left after the stream's samples; in (0, 1).
+    epochs, batch, lr : int, int, float
+        The fit: epochs over the validation set, batch size, Adam's learning rate.
+
+    Notes
+    -----
     A share of the budget is a validation set with equal quotas per class; its samples are never trained on. The fit
     starts from (1, 0) each time and needs a full set, a second task, and a class that is new in it.
 
@@ -30,10 +39,10 @@ class BiasCorrected(Readout):
     needs_boundaries: ClassVar[bool] = True
     stores: ClassVar[str] = "{share:.0%} of the budget as a validation set, never trained on"
 
-    share: float = 0.1  # of the budget left after the stream's buffer
+    share: float = 0.1
     epochs: int = 256
     batch: int = 100
-    lr: float = 1e-3  # Adam's
+    lr: float = 1e-3
 
     images: Tensor = state(
         lambda part: part.context.memory.images.new_zeros(part.size, *part.context.memory.images.shape[1:])
@@ -43,38 +52,32 @@ class BiasCorrected(Readout):
     newest: list[int] = state(lambda part: [])  # classes first met in this task
     task: int = state(lambda part: 0)
     ended: bool = state(lambda part: False)  # between the end of a task and the next sample
-    previous: Tensor = state(lambda part: part.identity())  # (rows, 2) the pair of each class at the last task end
+    at_last_boundary: LogitCorrection = scratch(lambda part: part.context.correction)  # teachers are corrected by it
     pairs: Tensor = scratch(lambda part: part.identity())  # made anew before each query
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1 or self.epochs < 1 or self.batch < 1 or self.lr <= 0:
             raise InputError(f"{self}: share lies in (0, 1), epochs and batch are at least 1, lr is positive.")
 
-    def holds(self, budget: int) -> int:
+    def samples_outside_memory(self, budget: int) -> int:
         return round(self.share * budget)
 
-    def cost(self, load: Load) -> Cost:
-        if not load.tasks:
+    def cost(self, workload: Workload) -> Cost:
+        if not workload.tasks:
             return Cost()
-        rows = self.holds(load.budget) // load.classes * load.classes  # each is answered once; the fit needs no network
+        rows = (
+            self.samples_outside_memory(workload.budget) // workload.classes * workload.classes
+        )  # each is answered once; the fit needs no network
         return Cost(query=Passes(forward=rows), task=Passes(forward=rows))
-
-    def spends(self, load: Load) -> Cost:
-        return self.cost(load) if self._can_fit() else Cost()
 
     @property
     def size(self) -> int:
         """Places in the validation set."""
-        return self.holds(self.context.budget)
+        return self.samples_outside_memory(self.context.budget)
 
     def quota(self, classes: int) -> int:
         """Places per class."""
         return self.size // max(1, classes)
-
-    def attach(self, context: Context) -> Self:
-        part = super().attach(context)
-        context.correct = lambda logits: corrected(logits, part.previous)
-        return part
 
     def identity(self) -> Tensor:
         """(rows, 2): alpha 1, beta 0."""
@@ -108,7 +111,7 @@ class BiasCorrected(Readout):
         return len(self.owners) - self.owners.count(-1) == self.quota(known) * known
 
     def on_boundary(self) -> None:
-        self.previous.copy_(self._fitted())
+        self.at_last_boundary.pairs.copy_(self._fitted())
         self.ended = True
 
     def prepare(self) -> None:

@@ -1,4 +1,4 @@
-"""Readout: how is a query answered?"""
+"""Readout: how is a query answered? Plain: by the network as it is."""
 
 from __future__ import annotations
 
@@ -17,21 +17,28 @@ class Readout(Part):
     kind: ClassVar[str] = "readout"
     refits: ClassVar[bool] = False  # trains on the memory, as `Method.refit` says
 
+    @property
+    def only_at_end(self) -> bool:
+        """Whether a run should query it only when the stream has ended."""
+        return False
+
     def takes(self, sample: Sample) -> bool:
         """Whether it keeps this sample for itself: then it is neither trained on nor stored."""
         return False
 
-    @property
-    def only_at_end(self) -> bool:
-        """Whether it is worth asking only when the stream has ended."""
-        return False
-
     def finish_pending(self) -> None:
-        """Work that a boundary left to do, before the next sample or answer; a resume may fall into it."""
+        """Does what a task end left to do, before the next sample or answer; a run may be interrupted in it."""
 
     def prepare(self) -> None:
-        """Makes itself ready for queries at this moment of the stream."""
+        """Called once before the queries at a moment of the stream."""
 
     @abstractmethod
     def logits(self, images: Tensor) -> Tensor:
         """The answer to plain images (uint8), (B, rows)."""
+
+
+class Plain(Readout):
+    """The network in eval mode, as it is."""
+
+    def logits(self, images: Tensor) -> Tensor:
+        return self.context.logits(images)

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal, Self
 
 from torch import Tensor
 
+from iblurry.compute import Cost, Passes, Workload
 from iblurry.errors import InputError
 from iblurry.parts.context import Context
-from iblurry.parts.cost import Cost, Load, Passes
 from iblurry.parts.part import scratch, state
 from iblurry.parts.readout.readout import Readout
 
@@ -20,6 +20,15 @@ class Refit(Readout):
     `at="end"` is a fresh network too, but a run asks only when the stream has ended (joint training). How it is trained
     is the method's `refit`. A fresh network belongs to the query: learning goes on as if nobody had asked.
 
+    Parameters
+    ----------
+    at : {"query", "boundary", "end"}
+        When it is trained.
+    epochs : int
+        Passes over the memory.
+    frozen_norm : bool
+        Released RM on CIFAR and TinyImageNet: batch norm keeps the statistics of the stream, in training too.
+
     Prabhu et al., "GDumb: A simple approach that questions our progress in continual learning", ECCV 2020.
     Bang et al., "Rainbow memory: Continual learning with a memory of diverse samples", CVPR 2021.
     """
@@ -27,8 +36,8 @@ class Refit(Readout):
     refits: ClassVar[bool] = True
 
     at: Literal["query", "boundary", "end"] = "query"
-    epochs: int = 256  # over the memory
-    frozen_norm: bool = False  # released RM: batch norm keeps the statistics of the stream, in training too
+    epochs: int = 256
+    frozen_norm: bool = False
 
     due: bool = state(lambda part: False)  # a task ended and its refit is not done yet
     answering: Context = scratch(lambda part: part.context)  # whose network answers
@@ -53,12 +62,9 @@ class Refit(Readout):
     def only_at_end(self) -> bool:
         return self.at == "end"
 
-    def cost(self, load: Load) -> Cost:
-        study = Passes(load.capacity, load.capacity) * self.epochs
+    def cost(self, workload: Workload) -> Cost:
+        study = Passes(workload.capacity, workload.capacity) * self.epochs
         return Cost(task=study) if self.needs_boundaries else Cost(query=study)
-
-    def spends(self, load: Load) -> Cost:
-        return Cost()  # counted update by update where it trains
 
     def on_boundary(self) -> None:
         self.due = self.needs_boundaries

@@ -16,15 +16,38 @@ from iblurry.parts.schedule.schedule import Schedule
 
 
 class Adaptive(Schedule):
-    """CLIB's learning rate (Algorithm 3).
+    """CLIB's adaptive learning rate (Algorithm 3): tries a higher and a lower one, keeps what lowers the loss more.
 
+    Parameters
+    ----------
+    initial_lr : float
+        The base learning rate at the start.
+    gamma : float
+        LR step, in (0, 1).
+    history : int
+        Trials m of each kind that a test compares.
+    alpha : float
+        Significance level, in (0, 0.5).
+    trial : int
+        Rounds in a trial.
+    ignore : int
+        Rounds at the start whose gains do not count.
+    rule : {"paper", "released"}
+        "released": the pair is (base, base*gamma), base moves by gamma, an event keeps the phase.
+    test : {"student", "welch"}
+        The one-sided t-test.
+    head_restarts : bool
+        Released: a new class puts the head back to `initial_lr` until the next trial.
+
+    Notes
+    -----
     Trials of `trial` rounds alternate between base/gamma and base*gamma; each yields the decrease of the memory's mean
     loss. With `history` trials of both kinds at hand, a one-sided t-test decides: base <- base * gamma^2 if the lower
     rate did better (p < alpha), base / gamma^2 if the higher did (p > 1 - alpha); both histories then start again.
 
-    `rule="released"`: the pair is (base, base*gamma), base moves by gamma, an event keeps the phase; `test="welch"`.
     Differs: the paper gives neither the length of a trial nor a warm-up; both are the released program's, and so is
-    counting rounds (training calls), not updates. The decrease is taken over rows not rewritten during the trial.
+    counting rounds (training calls), not updates: at ER's pace (`clib-stream`), where a round holds 8 samples, a trial
+    spans 8 times as many updates as CLIB's. The decrease is taken over rows not rewritten during the trial.
 
     Koh et al., "Online Continual Learning on Class Incremental Blurry Task Configuration with Anytime
     Inference", ICLR 2022.
@@ -33,14 +56,14 @@ class Adaptive(Schedule):
     needs_losses: ClassVar[bool] = True
     stores: ClassVar[str] = "each row's loss before the trial of a rate"
 
-    gamma: float = 0.95  # LR step
-    history: int = 10  # m
-    alpha: float = 0.05  # significance level
-    trial: int = 10  # rounds
-    ignore: int = 20  # rounds at the start whose gains do not count
+    gamma: float = 0.95
+    history: int = 10
+    alpha: float = 0.05
+    trial: int = 10
+    ignore: int = 20
     rule: Literal["paper", "released"] = "paper"
     test: Literal["student", "welch"] = "student"
-    head_restarts: bool = False  # released: a new class puts the head back to `rate` until the next trial
+    head_restarts: bool = False
 
     base: float = state(lambda part: part.initial_lr)
     is_high: bool = state(lambda part: True)
@@ -49,7 +72,7 @@ class Adaptive(Schedule):
     low_gains: list[float] = state(lambda part: [])
     head_is_fresh: bool = state(lambda part: False)
     before: Tensor = column("loss before the trial")  # (capacity + 1,)
-    awaited: AsyncRead | None = scratch(lambda part: None)  # the gain of the last trial, on its way to the host
+    pending: AsyncRead | None = scratch(lambda part: None)  # the gain of the last trial, on its way to the host
     mark: Tensor = state(lambda part: torch.zeros_like(part.context.memory.clock))  # the memory's clock then
 
     def __post_init__(self) -> None:
@@ -68,7 +91,7 @@ class Adaptive(Schedule):
 
     @property
     def lr(self) -> float:
-        self._hear()
+        self._finish_read()
         if not self.is_high:
             return self.base * self.gamma
         return self.base / self.gamma if self.rule == "paper" else self.base
@@ -79,20 +102,20 @@ class Adaptive(Schedule):
 
     @property
     def head_lr(self) -> float:
-        self._hear()
+        self._finish_read()
         return self.initial_lr if self.head_is_fresh else self.lr
 
     def on_class(self, label: int) -> None:
-        self._hear()
+        self._finish_read()
         self.head_is_fresh = self.head_restarts
 
-    def advance(self, update: Update) -> None:
+    def step(self, update: Update) -> None:
         if not update.last_of_round or update.losses is None:
             return
         self.rounds += 1
         if self.rounds % self.trial:
             return
-        self._hear()
+        self._finish_read()
         counts = self.rounds > max(self.ignore, self.trial)
         gain = AsyncRead(self._gain(update.losses)) if counts else None
         self.before[:-1].copy_(update.losses)
@@ -100,18 +123,18 @@ class Adaptive(Schedule):
         if gain is None:
             self.judge(None)
         else:
-            self.awaited = gain
+            self.pending = gain
             if gain.ready():
-                self._hear()
+                self._finish_read()
 
     def state_dict(self) -> dict[str, object]:
-        self._hear()
+        self._finish_read()
         return super().state_dict()
 
-    def _hear(self) -> None:
+    def _finish_read(self) -> None:
         """The gain of the last trial: read when it is needed, so that the host need not wait for the device."""
-        if self.awaited is not None:
-            (total, count), self.awaited = self.awaited.tolist(), None
+        if self.pending is not None:
+            (total, count), self.pending = self.pending.tolist(), None
             self.judge(total / count if count else None)
 
     def judge(self, gain: float | None) -> None:

@@ -1,21 +1,27 @@
-"""Schedule: what is the learning rate now?"""
+"""Schedule: what is the learning rate now? The constant and the exponential one."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from iblurry.errors import InputError
 from iblurry.parts.context import Update
-from iblurry.parts.part import Part
+from iblurry.parts.part import Part, state
 
 
 class Schedule(Part):
-    """The learning rate as it goes along; lives on the host."""
+    """The learning rate over time; runs on the host.
+
+    Parameters
+    ----------
+    initial_lr : float
+        The learning rate at the start; 3e-4 is the paper's with Adam.
+    """
 
     kind: ClassVar[str] = "schedule"
 
-    initial_lr: float = 3e-4  # the rate it starts from; 3e-4 is the paper's with Adam
+    initial_lr: float = 3e-4
 
     def __post_init__(self) -> None:
         if not self.initial_lr > 0:
@@ -24,18 +30,76 @@ class Schedule(Part):
     @property
     @abstractmethod
     def lr(self) -> float:
-        """The rate of the next update."""
+        """The learning rate of the next update."""
 
     @property
     def separate_head_lr(self) -> bool:
-        """Whether the head may have another rate than the body."""
+        """Whether the head may have another learning rate than the body."""
         return False
 
     @property
     def head_lr(self) -> float:
-        """The rate of the next update for the head."""
+        """The learning rate of the next update for the head, where it is separate."""
         return self.lr
 
     @abstractmethod
-    def advance(self, update: Update) -> None:
+    def step(self, update: Update) -> None:
         """An update was taken."""
+
+
+class Constant(Schedule):
+    """The learning rate does not change.
+
+    Parameters
+    ----------
+    initial_lr : float
+        The learning rate.
+    """
+
+    @property
+    def lr(self) -> float:
+        return self.initial_lr
+
+    def step(self, update: Update) -> None:
+        return
+
+
+class Exponential(Schedule):
+    """initial_lr * gamma^k, with k the updates since the last new class ("exp with reset").
+
+    Parameters
+    ----------
+    initial_lr : float
+        The learning rate at the start and after each new class.
+    gamma : float
+        Decay for each update, in (0, 1]; 0.99995 on TinyImageNet and ImageNet.
+    restart_on_class : bool
+        Whether a new class sets k to 0.
+    per : {"update", "round"}
+        What k counts; released CLIB counts training calls (rounds), which may hold several updates.
+    """
+
+    gamma: float = 0.9999
+    restart_on_class: bool = True
+    per: Literal["update", "round"] = "update"
+
+    decays: int = state(lambda part: 0)  # k
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.gamma <= 1:
+            raise InputError(f"Exponential(gamma={self.gamma}): gamma lies in (0, 1].")
+        if self.per not in ("update", "round"):
+            raise InputError(f"Exponential(per={self.per!r}): per is 'update' or 'round'.")
+
+    @property
+    def lr(self) -> float:
+        return self.initial_lr * self.gamma**self.decays
+
+    def on_class(self, label: int) -> None:
+        if self.restart_on_class:
+            self.decays = 0
+
+    def step(self, update: Update) -> None:
+        if self.per == "update" or update.last_of_round:
+            self.decays += 1

@@ -1,30 +1,34 @@
-"""Distil: what the network answered before, it should answer still."""
+"""Distil: keeps the answers close to those of an earlier copy of the network (BiC)."""
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 from typing import ClassVar, Self
 
-import torch
 from torch import Tensor
-from torch.func import functional_call
 from torch.nn import functional as F
 
+from iblurry.compute import Cost, Passes, Workload
 from iblurry.errors import InputError
 from iblurry.network.network import FLOOR
-from iblurry.parts.context import Forward
-from iblurry.parts.cost import Cost, Load, Passes
-from iblurry.parts.part import Part, state
+from iblurry.network.shadow import ShadowNetwork
+from iblurry.parts.context import Forward, LogitCorrection
+from iblurry.parts.part import scratch, state
 from iblurry.parts.terms.term import Term
-
-
-def _snapshot(part: Part) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in part.context.network.state_dict().items()}
 
 
 class Distil(Term):
     """BiC's distillation: -sum softmax(old / T) log softmax(new / T) over the classes the teacher knew, batch mean.
 
+    Parameters
+    ----------
+    temperature : float
+        T.
+    correct_mixed : bool
+        Whether the teacher's answers to mixed batches are corrected, too; released: no.
+
+    Notes
+    -----
     The teacher is the network as it was at the last new class or task end, corrected as the readout was at the last
     task end; it teaches from the second task on and sees the mixed images.
 
@@ -35,26 +39,24 @@ class Distil(Term):
     """
 
     needs_boundaries: ClassVar[bool] = True
-    purpose: ClassVar[str] = "distillation"
     stores: ClassVar[str] = "a copy of the network as a teacher"
 
     temperature: float = 2.0
-    correct_mixed: bool = True  # released: a teacher is not corrected on mixed batches
+    correct_mixed: bool = True
 
-    teacher: dict[str, Tensor] = state(_snapshot)
     teaches: bool = state(lambda part: False)
+    teacher: ShadowNetwork = scratch(lambda part: part.context.shadow("teacher"))
+    correction: LogitCorrection = scratch(lambda part: part.context.correction)
 
     def __post_init__(self) -> None:
         if self.temperature <= 0:
             raise InputError(f"Distil(temperature={self.temperature}): the temperature is positive.")
 
     def released(self) -> Self:
-        changed = copy.copy(self)
-        changed.correct_mixed = False
-        return changed
+        return dataclasses.replace(self, correct_mixed=False)
 
-    def cost(self, load: Load) -> Cost:
-        return Cost(update=Passes(forward=load.batch)) if load.tasks else Cost()  # the teacher's
+    def cost(self, workload: Workload) -> Cost:
+        return Cost(update=Passes(forward=workload.batch)) if workload.tasks else Cost()  # the teacher's
 
     @property
     def graph_key(self) -> bool:
@@ -63,25 +65,17 @@ class Distil(Term):
     def loss(self, forward: Forward) -> Tensor:
         if not self.teaches:  # known to the host: it is the first task
             return forward.logits.new_zeros(())
-        network = self.context.network
-        network.eval()
-        with torch.no_grad():
-            old = functional_call(network, self.teacher, (forward.images,))
-            if self.correct_mixed or forward.partners is None:
-                old = self.context.correct(old)
-        network.train()
-        return distillation(old, forward.logits.masked_fill(~self.teacher["open"], FLOOR), self.temperature)
+        old = self.teacher.logits(forward.images)
+        if self.correct_mixed or forward.partners is None:
+            old = self.correction(old)
+        return distillation(old, forward.logits.masked_fill(~self.teacher.network.open, FLOOR), self.temperature)
 
     def on_class(self, label: int) -> None:
-        self._copy()
+        self.teacher.copy_()
 
     def on_boundary(self) -> None:
-        self._copy()
+        self.teacher.copy_()
         self.teaches = True
-
-    def _copy(self) -> None:
-        for name, value in self.context.network.state_dict().items():
-            self.teacher[name].copy_(value)
 
 
 def distillation(old: Tensor, new: Tensor, temperature: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Elastic: parameters that mattered are held near where they were at the end of the last task."""
+"""Elastic: a quadratic penalty on moving important weights away from the last task end (EWC++)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ def _zeros(part: Part) -> dict[str, Tensor]:
 class Elastic(Term):
     """EWC++: strength * sum F*_p (theta_p - theta*_p)^2 over the body, with a running Fisher estimate F.
 
+    Parameters
+    ----------
+    strength : float
+        Weight of the penalty.
+    decay : float
+        Of the Fisher estimate for each update, in [0, 1).
+    skip_first : bool
+        Whether the gradient of the very first update is left out of F; as released.
+
+    Notes
+    -----
     After an update with gradient g of the whole loss: F <- decay * F + (1 - decay) * g^2, the first one as it is. At
     the end of a task F* <- F and theta* <- theta; F itself runs on. The head is free.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from iblurry.compute import PURPOSES
 from iblurry.cost import HOLDINGS
 from iblurry.experiment.journal import Spent
 from iblurry.experiment.result import Result
-from iblurry.parts.compute_counter import PURPOSES
 from iblurry.studies.formats.layout import figures
 from iblurry.studies.report.runs import Block, Row
 from iblurry.studies.run_table import spread

@@ -1,0 +1,100 @@
+"""Gradient: what is done to the gradient before the step? Clipping, and A-GEM's projection."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from iblurry.compute import Cost, Passes, Workload
+from iblurry.errors import InputError
+from iblurry.parts.context import Drawn
+from iblurry.parts.part import Part
+
+
+class GradientRule(Part):
+    """Changes the gradients of the network in place."""
+
+    kind: ClassVar[str] = "gradient"
+
+    @abstractmethod
+    def adjust(self, drawn: Drawn) -> None:
+        """Works on `parameter.grad`; `drawn` holds the `rows_per_update` memory rows the host drew for it."""
+
+
+class Clip(GradientRule):
+    """g <- g * min(1, norm / |g|), over all parameters together.
+
+    Parameters
+    ----------
+    norm : float
+        The largest L2 norm; 10 as in BiC and RM.
+
+    Pascanu et al., "On the difficulty of training recurrent neural networks", ICML 2013.
+    """
+
+    norm: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.norm <= 0:
+            raise InputError(f"Clip(norm={self.norm}): the norm is positive.")
+
+    def adjust(self, drawn: Drawn) -> None:
+        nn.utils.clip_grad_norm_(self.context.network.parameters(), self.norm)
+
+
+class Project(GradientRule):
+    """A-GEM: with r the gradient on `count` memory rows, g <- g - min(0, g.r) / (r.r) * r, over all parameters.
+
+    Parameters
+    ----------
+    count : int
+        Memory rows of the reference gradient.
+
+    Notes
+    -----
+    Differs: no task identities; the constraint holds from the first memory content on. Rows are augmented, not mixed.
+    Differs: the reference pass is in train mode, as in public implementations of A-GEM: batch norm uses the reference
+    batch, and its running statistics move as they do in the training pass.
+
+    Chaudhry et al., "Efficient lifelong learning with A-GEM", ICLR 2019.
+    """
+
+    needs_augment_params: ClassVar[bool] = True
+
+    count: int = 240
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise InputError(f"Project(count={self.count}): at least 1 row to refer to.")
+
+    @property
+    def rows_per_update(self) -> int:
+        return self.count
+
+    def cost(self, workload: Workload) -> Cost:
+        rows = min(self.count, workload.capacity)
+        return Cost(update=Passes(rows, rows))
+
+    def adjust(self, drawn: Drawn) -> None:
+        if not len(drawn.rows):  # nothing stored yet, as the host knows
+            return
+        context = self.context
+        assert drawn.augment_params is not None
+        batch = context.memory.read(drawn.rows)
+        reference = context.gradient(context.pipeline.vary(batch.images, drawn.augment_params), batch.labels)
+        gradients = [p.grad for p in context.network.parameters() if p.grad is not None]
+        project(gradients, reference)
+
+
+def project(gradients: Sequence[Tensor], reference: Sequence[Tensor]) -> None:
+    """Removes from the gradients, in place, what points against the reference."""
+    with torch.no_grad():
+        dot = torch.stack([(g * r).sum() for g, r in zip(gradients, reference, strict=True)]).sum()
+        length = torch.stack([r.square().sum() for r in reference]).sum()
+        share = dot.clamp(max=0) / length.clamp(min=torch.finfo(length.dtype).tiny)
+        for g, r in zip(gradients, reference, strict=True):
+            g -= share * r
