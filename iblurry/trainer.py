@@ -56,7 +56,9 @@ class Trainer:
         self._begin()
         self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=self.engine.device), None)
         self._step = context.compile(self._on_device, self._graph_key)
-        self.engine.expect_batch_size(context.network, context.pipeline, streamed + training.rehearsal.joins(sys.maxsize))
+        self.engine.expect_batch_size(
+            context.network, context.pipeline, streamed + training.rehearsal.joins(sys.maxsize)
+        )
 
     def _begin(self) -> None:
         self.loss.zero_()

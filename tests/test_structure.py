@@ -14,7 +14,7 @@ import iblurry
 ROOT = Path(iblurry.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 LAYERS = [  # imports only go up this list
-    ["errors", "files", "version", "rng", "web"],
+    ["errors", "files", "version", "rng", "compute", "web"],
     ["data", "augment", "network"],
     ["streams", "memory", "engine"],
     ["parts"],

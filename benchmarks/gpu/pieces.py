@@ -86,7 +86,9 @@ def on_device(trainer: Trainer, given: Given) -> Iterator[Stage]:
     listeners = [part for part in trainer.parts.values() if type(part).on_update is not Part.on_update]
 
     def choosing(stream: Batch, drawn: dict[str, Drawn]) -> tuple[Tensor, Batch]:
-        rows = training.rehearsal.choose(stream, drawn.get("rehearsal", trainer._nothing))
+        rows = training.rehearsal.choose(
+            stream, drawn.get("rehearsal", trainer._nothing)._replace(augment_params=params)
+        )
         return rows, _join(stream, context.memory.read(rows))
 
     def augmentation(images: Tensor, params: AugmentParams) -> Tensor:
@@ -95,7 +97,7 @@ def on_device(trainer: Trainer, given: Given) -> Iterator[Stage]:
     def learning(images: Tensor, labels: Tensor, params: AugmentParams) -> Tensor:
         partners = labels.index_select(0, params.partner) if params.mixes else None
         network.train(not trainer.frozen_norm)
-        forward = Forward(images, network(images), labels, partners, params.lam)
+        forward = Forward(images, network(images), labels, partners, params.lam, streamed, rows)
         loss = functools.reduce(torch.add, [term.loss(forward) for term in training.terms])
         optimizer.zero_grad()
         loss.backward()
@@ -120,6 +122,7 @@ def on_device(trainer: Trainer, given: Given) -> Iterator[Stage]:
     rows, batch = choosing(stream, drawn)
     yield Stage("augmentation", augmentation, (batch.images, params))
     images = augmentation(batch.images, params)
+    streamed = len(stream.labels)
     yield Stage("forward and backward", learning, (images, batch.labels, params))
     if training.gradient:
         yield Stage("adjusting", adjusting, (batch.labels, drawn))

@@ -52,6 +52,8 @@ def clib_stream(hyperparameters: Hyperparameters) -> Method:
 
 def _decays_per_round(method: Method) -> Method:
     """The released CLIB steps its schedule once per training call, unlike its ER."""
+    if not isinstance(method.schedule, Exponential):
+        return method
     return dataclasses.replace(method, schedule=dataclasses.replace(method.schedule, per="round"))
 
 

@@ -14,7 +14,7 @@ from iblurry.training import Training
 
 def _trains_norm_on_imagenet(method: Method) -> Method:
     """The released RM refits in the mode the last query left: eval, but on ImageNet no query falls on a task end."""
-    if method.refit is None or not isinstance(method.refit.schedule, MultiStep):
+    if not isinstance(method.readout, Refit) or not (method.refit and isinstance(method.refit.schedule, MultiStep)):
         return method
     return dataclasses.replace(method, readout=dataclasses.replace(method.readout, frozen_norm=False))
 
