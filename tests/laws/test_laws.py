@@ -157,7 +157,9 @@ def test_budget(lawful, samples):
         assert lawful.name == "joint"  # the bound that knows no budget; nobody else may
         return
     most = 0
-    uncounted = lawful.pace.stream_batch - lawful.pace.samples_outside_memory if lawful.pace.count_waiting == "half" else 0
+    uncounted = (
+        lawful.pace.stream_batch - lawful.pace.samples_outside_memory if lawful.pace.count_waiting == "half" else 0
+    )
     assert uncounted == 0 or lawful.name == "rm-released"  # whose own programme counts half of what waits
     for image, label in samples:
         learner.observe(image, label)
