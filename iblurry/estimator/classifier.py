@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self, cast
 
@@ -15,10 +15,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from iblurry.augment.pipeline import Augment
 from iblurry.errors import InputError
-from iblurry.estimator.plan import Plan, Shape, shape_of, whole
-from iblurry.estimator.saved import as_arrays, as_tensors
-from iblurry.estimator.tables import as_images, as_table, as_they_came
-from iblurry.estimator.targets import label, merged, plain
+from iblurry.estimator.spec import LearnerSpec, Shape, check_shape, positive_int
+from iblurry.estimator.validation import as_images, as_table, check_targets, from_images, merge_classes, to_label
 from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.network.table_mlp import TableMLP
@@ -28,9 +26,42 @@ from iblurry.rng import Rng
 class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no types
     """Learns sample by sample from tables or images; classes may come at any time, and a small memory keeps old ones.
 
-    Parameters are read when a learner begins: at `fit`, and at the first `partial_fit`. `learner_` is that learner,
-    `classes_` the classes announced or met, sorted, and `memory_` what the memory holds.
+    Parameters are read when a learner is built: at `fit`, and at the first `partial_fit`.
 
+    Parameters
+    ----------
+    method : str or Method, default "clib"
+        A name in METHODS or a Method; one that needs no task ends and does not train when queried.
+    network : str, optional
+        A name in NETWORKS; "mlp" for a table and "convnet" for images unless given.
+    memory : int, default 500
+        Samples that may be kept.
+    max_classes : int, default 100
+        Rows of the head.
+    updates_per_sample : float or str, default 1
+        Optimizer steps per sample, of a method given by its name.
+    batch_size : int, default 16
+        Images per update, of a method given by its name.
+    epochs : int, default 1
+        Passes of `fit`; `partial_fit` takes one.
+    shape : tuple of int, optional
+        (channels, height, width) where rows of X are the pixels of images.
+    augment : Augment, optional
+        Of images; unless given they are cropped and mixed, or left as they are for an mlp.
+    random_state : int, RandomState or None, default 1
+        None: numpy's global generator gives a seed.
+    device : str, default "cpu"
+
+    Attributes
+    ----------
+    learner_ : Learner
+    classes_ : ndarray
+        The classes announced or met, sorted.
+    memory_ : tuple of ndarray
+        The rows that the memory holds, and their classes.
+
+    Examples
+    --------
     >>> X, y = [[0.0, 1.0], [5.0, 1.0], [0.2, 1.1], [5.1, 0.9]], ["dog", "cat", "dog", "cat"]
     >>> model = ContinualClassifier(method="er", memory=20).partial_fit(X, y)
     >>> model.classes_.tolist(), model.learner_.labels, model.predict_proba(X).shape
@@ -39,21 +70,21 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     learner_: Learner
     classes_: NDArray[Any]
-    _plan: Plan
+    _spec: LearnerSpec
 
     def __init__(
         self,
         *,
-        method: str | Method = "clib",  # one that needs no task ends and does not train when asked
-        network: str | None = None,  # None: "mlp" for a table, "convnet" for images
-        memory: int = 500,  # samples it may keep
-        max_classes: int = 100,  # rows of the head
-        updates_per_sample: float | str = 1,  # of a method given by its name
-        batch_size: int = 16,  # of a method given by its name
-        epochs: int = 1,  # passes of `fit`; `partial_fit` takes one
-        shape: tuple[int, int, int] | None = None,  # channels, height, width, where rows of X are the pixels of images
-        augment: Augment | None = None,  # of images; None: cropped and mixed, or left as they are for an mlp
-        random_state: int | np.random.RandomState | None = 1,  # None: numpy's global generator gives a seed
+        method: str | Method = "clib",
+        network: str | None = None,
+        memory: int = 500,
+        max_classes: int = 100,
+        updates_per_sample: float | str = 1,
+        batch_size: int = 16,
+        epochs: int = 1,
+        shape: tuple[int, int, int] | None = None,
+        augment: Augment | None = None,
+        random_state: int | np.random.RandomState | None = 1,
         device: str = "cpu",
     ) -> None:
         self.method = method
@@ -71,49 +102,50 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------------------ learning
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Begins again: `epochs` passes over all rows, each in another order, on a scale measured before the first.
+        """Start a new learner: `epochs` passes over all rows, each in another order, standardised by statistics of all.
 
-        Where it ends in an error, the learner before stays as it was.
+        Where it fails, the previous learner stays as it was.
         """
-        epochs = whole("epochs", self.epochs)
-        with self._or_as_before():
-            images, targets = self._begin(X, y)
+        epochs = positive_int("epochs", self.epochs)
+        with self._restored_on_error():
+            images, targets = self._build(X, y)
             if self._is_table:
-                self._measure(images)
-            rng = Rng(self._plan.seed)
+                self._measure_statistics(images)
+            rng = Rng(self._spec.seed)
             for epoch in range(epochs):
                 order = rng.permutation("a pass of fit", epoch, len(targets))
                 self._observe(images[order], targets[order], measure=False)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
-        """Goes on, or begins: one pass over the rows in their order; in how many calls they come makes no difference.
+        """Learn the rows in their order, once; splitting them over several calls makes no difference.
 
-        `classes` announces classes that may come later. It may be left out: a new class is welcome whenever it comes.
+        `classes` announces classes that may come later. It may be left out: new classes are accepted at any time.
         """
         if self.__sklearn_is_fitted__():
             images, targets = self._read(X, y)
-            self.classes_ = merged(self.classes_, targets, classes, most=self._plan.classes)
+            self.classes_ = merge_classes(self.classes_, targets, classes, most=self._spec.classes)
         else:
-            with self._or_as_before():
-                images, targets = self._begin(X, y, classes)
+            with self._restored_on_error():
+                images, targets = self._build(X, y, classes)
         self._observe(images, targets, measure=self._is_table)
         return self
 
-    def _begin(
+    def _build(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
     ) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-        """A new learner for rows like these, and the rows."""
-        table, shape = as_table(X, shape_of(self.shape))
+        """Builds a learner for rows like these; returns the converted rows."""
+        table, shape = as_table(X, check_shape(self.shape))
         table, targets = self._checked(table, y, shape=shape, reset=True)
-        plan = Plan.of(self.get_params(deep=False), columns=table.shape[1], shape=shape, seed=self._seed())
-        images, known = as_images(table, shape), merged(None, targets, classes, most=plan.classes)
-        self.learner_, self.classes_, self._plan = plan.begin(), known, plan
+        params, columns = self.get_params(deep=False), table.shape[1]
+        spec = LearnerSpec.from_params(params, columns=columns, shape=shape, seed=self._seed())
+        images, known = as_images(table, shape), merge_classes(None, targets, classes, most=spec.classes)
+        self.learner_, self.classes_, self._spec = spec.build(), known, spec
         return images, targets
 
     @contextmanager
-    def _or_as_before(self) -> Iterator[None]:
-        """All of it or nothing: scikit-learn's check of X changes attributes before anything else can be refused."""
+    def _restored_on_error(self) -> Iterator[None]:
+        """Restores all attributes after an error: scikit-learn's check of X sets some before anything else can fail."""
         before = dict(vars(self))
         try:
             yield
@@ -122,18 +154,18 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.__dict__.update(before)
             raise
 
-    def _measure(self, images: NDArray[np.uint8]) -> None:
+    def _measure_statistics(self, images: NDArray[np.uint8]) -> None:
         with self.learner_.engine.cuda_stream():
             for image in self.learner_.engine.to_device(torch.from_numpy(images)):
-                self._numbers.update_statistics(image)
+                self._table_mlp.update_statistics(image)
 
     def _observe(self, images: NDArray[np.uint8], targets: NDArray[Any], *, measure: bool) -> None:
         learner = self.learner_
         with learner.engine.cuda_stream():
-            for image, one in zip(learner.engine.to_device(torch.from_numpy(images)), targets.tolist(), strict=True):
+            for image, name in zip(learner.engine.to_device(torch.from_numpy(images)), targets.tolist(), strict=True):
                 if measure:
-                    self._numbers.update_statistics(image)
-                learner.observe(image, label(one))
+                    self._table_mlp.update_statistics(image)
+                learner.observe(image, to_label(name))
         learner.check()
 
     # ------------------------------------------------------------------------------------------------ answering
@@ -156,16 +188,16 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The share of rows whose class is predicted; y in any form that `fit` takes."""
-        return float(super().score(X, plain(column_or_1d(y), "y"), sample_weight))
+        return float(super().score(X, check_targets(column_or_1d(y), "y"), sample_weight))
 
     @property
     def memory_(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """What the memory holds: rows as they came, numbers in float32, and their classes."""
+        """The rows in the memory as they were given, numbers in float32, and their classes."""
         check_is_fitted(self)
         memory = self.learner_.context.memory
         with self.learner_.engine.cuda_stream():
             images, rows = (values[: memory.size].cpu().numpy() for values in (memory.images, memory.labels))
-        return as_they_came(images, self._plan.shape), self.classes_[self._columns[rows]]
+        return from_images(images, self._spec.shape), self.classes_[self._columns[rows]]
 
     def __sklearn_is_fitted__(self) -> bool:
         return "learner_" in vars(self)
@@ -178,35 +210,35 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------------------ remembering
 
     def __getstate__(self) -> dict[str, Any]:
-        """The learner as plain arrays: who loads them goes on from here, bit for bit."""
+        """The learner as plain arrays: a loaded copy continues bit for bit."""
         state = dict(super().__getstate__())
         if "learner_" in state:
-            state["learner_"] = as_arrays(self.learner_.state_dict())
+            state["learner_"] = _to_arrays(self.learner_.state_dict())
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "learner_" in state:
-            self.learner_ = self._plan.begin()
-            self.learner_.load_state_dict(as_tensors(state["learner_"]))
+            self.learner_ = self._spec.build()
+            self.learner_.load_state_dict(_to_tensors(state["learner_"]))
 
     # ------------------------------------------------------------------------------------------------ reading
 
     def _read(self, X: ArrayLike, *y: ArrayLike) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-        """Rows like those it began with, as a learner takes them, and their classes."""
-        began = self._plan.shape
-        table, shape = as_table(X, began)
-        if shape != began:
+        """Rows of the same form as the first, converted for the learner, and their targets."""
+        expected = self._spec.shape
+        table, shape = as_table(X, expected)
+        if shape != expected:
             raise InputError(f"X holds images of shape {shape}, but the first X was a table; give rows of numbers.")
         checked = self._checked(table, *y, shape=shape, reset=False)
         table, targets = checked if y else (checked, np.empty(0))
         return as_images(table, shape), targets
 
     def _checked(self, table: Any, *y: ArrayLike, shape: Shape | None, reset: bool) -> Any:
-        """The table, or the table and y, as scikit-learn wants them."""
-        with np.errstate(over="ignore"):  # what is too large for float32 is refused in a sentence
+        """The table, or the table and y, checked by scikit-learn."""
+        with np.errstate(over="ignore"):  # values too large for float32 are refused with a message
             checked = validate_data(self, table, *y, reset=reset, dtype="numeric" if shape else np.float32)
-        return (checked[0], plain(checked[1], "y")) if y else checked
+        return (checked[0], check_targets(checked[1], "y")) if y else checked
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
@@ -215,14 +247,35 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _is_table(self) -> bool:
-        return self._plan.shape is None
+        return self._spec.shape is None
 
     @property
-    def _numbers(self) -> TableMLP:
+    def _table_mlp(self) -> TableMLP:
         return cast(TableMLP, self.learner_.context.network.body)
 
     @property
     def _columns(self) -> NDArray[np.int64]:
-        """The place in `classes_` of each head row in use."""
-        place = {label(one): column for column, one in enumerate(self.classes_.tolist())}
-        return np.array([place[name] for name in self.learner_.labels], dtype=np.int64)
+        """The position in `classes_` of each head row in use."""
+        position = {to_label(name): column for column, name in enumerate(self.classes_.tolist())}
+        return np.array([position[name] for name in self.learner_.labels], dtype=np.int64)
+
+
+def _to_arrays(state: Any) -> Any:
+    """Tensors as numpy arrays, which share their memory on a CPU."""
+    return _each(state, torch.Tensor, lambda tensor: tensor.detach().cpu().numpy())
+
+
+def _to_tensors(state: Any) -> Any:
+    """Arrays as tensors, copied."""
+    return _each(state, np.ndarray, lambda array: torch.from_numpy(array.copy()))
+
+
+def _each(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """The same nested dicts and lists with every value of this kind changed."""
+    if isinstance(value, kind):
+        return change(value)
+    if isinstance(value, dict):
+        return {name: _each(item, kind, change) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_each(item, kind, change) for item in value)
+    return value

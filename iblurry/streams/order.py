@@ -153,10 +153,10 @@ def i_blurry(
     divided = [_divide(own, m, rng, t) for t, own in enumerate(_in_parts(blurry_samples, major_counts))]
     pool = np.concatenate([pooled for pooled, _ in divided])
     pool = _shuffled(pool, rng, f"split.pool.{len(pool)}")  # pools nest but are shuffled anew, as the published ones
-    sizes = [len(pooled) for pooled, _ in divided]
+    part_sizes = [len(pooled) for pooled, _ in divided]
     if mode == "compatible":  # equal parts; what is left of the pool is dropped
-        sizes = [len(pool) // len(sizes)] * len(sizes)
-    returned = np.split(pool, np.cumsum(sizes))[: len(sizes)]
+        part_sizes = [len(pool) // len(part_sizes)] * len(part_sizes)
+    returned = np.split(pool, np.cumsum(part_sizes))[: len(part_sizes)]
 
     parts = zip(divided, returned, _in_parts(disjoint_samples, disjoint_counts), strict=True)
     streams = [

@@ -1,4 +1,4 @@
-"""What a learner is begun with: an estimator's parameters, checked, and the form of the first rows."""
+"""What a learner is built from: the estimator's parameters, checked, and the shape of the first rows."""
 
 from __future__ import annotations
 
@@ -15,52 +15,69 @@ from iblurry.errors import InputError, UnknownNameError
 from iblurry.learner import Learner
 from iblurry.method import Method, check_updates
 from iblurry.methods import METHODS, Hyperparameters
-from iblurry.methods import method as named
+from iblurry.methods import method as method_named
 from iblurry.network.build import NETWORKS
 from iblurry.network.table_mlp import BYTES, TableMLP
 
 Shape = tuple[int, int, int]  # channels, height, width
-STILL = Augment(pad=0, flip=False, cutmix=0.0)
-USUAL = Hyperparameters()
+NO_AUGMENT = Augment(pad=0, flip=False, cutmix=0.0)
+DEFAULTS = Hyperparameters()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """All that decides how a learner begins; two that begin with equal plans are equal."""
+class LearnerSpec:
+    """Everything that determines a new learner: two built from equal specs are equal.
+
+    Parameters
+    ----------
+    method : Method
+    classes, memory : int
+        Rows of the head, and samples kept.
+    columns : int
+        Columns of X.
+    shape : tuple of int, optional
+        (channels, height, width) of images; None: rows are numbers.
+    network : str
+        A name in NETWORKS.
+    augment : Augment, optional
+        None: the learner's default for images.
+    seed : int
+    device : str
+    """
 
     method: Method
     classes: int
     memory: int
     columns: int
-    shape: Shape | None  # of images; None: rows are numbers
+    shape: Shape | None
     network: str
     augment: Augment | None
     seed: int
     device: str
 
     @classmethod
-    def of(cls, params: Mapping[str, Any], *, columns: int, shape: Shape | None, seed: int) -> Plan:
-        """Of an estimator's parameters and of what the first X is like."""
+    def from_params(cls, params: Mapping[str, Any], *, columns: int, shape: Shape | None, seed: int) -> LearnerSpec:
+        """From an estimator's parameters and the shape of the first X; InputError where they do not fit."""
         if shape is not None and columns != math.prod(shape):
             raise InputError(
                 f"A row of X has {columns} columns, but an image of shape={shape} has {math.prod(shape)} pixels; "
                 "give the shape (channels, height, width) that the rows have."
             )
-        network = _network(params["network"], shape)
+        network = _check_network(params["network"], shape)
         return cls(
-            method=_method(params["method"], params["batch_size"], params["updates_per_sample"]),
-            classes=whole("max_classes", params["max_classes"]),
-            memory=whole("memory", params["memory"]),
+            method=_check_method(params["method"], params["batch_size"], params["updates_per_sample"]),
+            classes=positive_int("max_classes", params["max_classes"]),
+            memory=positive_int("memory", params["memory"]),
             columns=columns,
             shape=shape,
             network=network,
-            augment=_augment(params["augment"], network, shape),
+            augment=_check_augment(params["augment"], network, shape),
             seed=seed,
-            device=_device(params["device"]),
+            device=_check_device(params["device"]),
         )
 
-    def begin(self) -> Learner:
-        """A learner that has learnt nothing yet."""
+    def build(self) -> Learner:
+        """A new learner."""
         is_table = self.shape is None
         return Learner(
             self.method,
@@ -77,8 +94,8 @@ class Plan:
         )
 
 
-def whole(name: str, given: Any) -> int:
-    """A count, also where numpy made it."""
+def positive_int(name: str, given: Any) -> int:
+    """A parameter as a positive int; NumPy integers are accepted."""
     try:
         number = index(given)
     except TypeError:
@@ -88,8 +105,8 @@ def whole(name: str, given: Any) -> int:
     return number
 
 
-def shape_of(given: Any) -> Shape | None:
-    """The parameter `shape`, as a tuple."""
+def check_shape(given: Any) -> Shape | None:
+    """The parameter `shape` as a tuple."""
     if given is None:
         return None
     try:
@@ -98,32 +115,33 @@ def shape_of(given: Any) -> Shape | None:
         raise InputError(
             f"shape={given!r}: the shape of an image is (channels, height, width), such as (3, 32, 32)."
         ) from error
-    return whole("a side of shape", channels), whole("a side of shape", height), whole("a side of shape", width)
+    channels, height, width = (positive_int("a side of shape", side) for side in (channels, height, width))
+    return channels, height, width
 
 
-def _method(given: Any, batch: Any, updates: Any) -> Method:
+def _check_method(given: Any, batch: Any, updates: Any) -> Method:
     if isinstance(given, str):
         check_updates(updates)
-        made = named(given, Hyperparameters(batch=whole("batch_size", batch), updates_per_sample=updates))
+        made = method_named(given, Hyperparameters(batch=positive_int("batch_size", batch), updates_per_sample=updates))
     elif not isinstance(given, Method):
         raise InputError(f"method={given!r} is neither a name ({', '.join(METHODS)}) nor a Method, as clib() makes it.")
-    elif (batch, updates) != (USUAL.batch, USUAL.updates_per_sample):
+    elif (batch, updates) != (DEFAULTS.batch, DEFAULTS.updates_per_sample):
         raise InputError(
             f"batch_size={batch!r} and updates_per_sample={updates!r} are for a method given by its name; one that is "
             "put together has its own, as in clib(Hyperparameters(batch=32)), so leave them out."
         )
     else:
         made = given
-    why = _unfit(made)
+    why = _unsuitable(made)
     if why:
-        fit = ", ".join(name for name in METHODS if _unfit(METHODS[name]()) is None)
+        fit = ", ".join(name for name in METHODS if _unsuitable(METHODS[name]()) is None)
         raise InputError(f"The method {made.name} {why}; use one of {fit}, or run it as an experiment.")
     check_updates(made.pace.updates_per_sample)
     return made
 
 
-def _unfit(method: Method) -> str | None:
-    """Why it cannot be an estimator's, or None."""
+def _unsuitable(method: Method) -> str | None:
+    """Why a method cannot be used by an estimator, or None."""
     if not method.task_free:
         return "must be told where tasks end, and an estimator is never told"
     if method.refit is not None:
@@ -131,7 +149,7 @@ def _unfit(method: Method) -> str | None:
     return None
 
 
-def _network(given: Any, shape: Shape | None) -> str:
+def _check_network(given: Any, shape: Shape | None) -> str:
     name = given or ("mlp" if shape is None else "convnet")
     if not isinstance(name, str) or name not in NETWORKS:
         raise UnknownNameError("network", str(name), NETWORKS)
@@ -143,17 +161,17 @@ def _network(given: Any, shape: Shape | None) -> str:
     return name
 
 
-def _augment(given: Any, network: str, shape: Shape | None) -> Augment | None:
+def _check_augment(given: Any, network: str, shape: Shape | None) -> Augment | None:
     if not isinstance(given, Augment | None):
         raise InputError(f"augment={given!r} is neither an Augment, as Augment(pad=2, flip=True), nor None.")
     if shape is None and given is not None:
         raise InputError(f"augment={given!r} varies images, but X is a table of numbers; leave it out.")
     if given is None and (shape is None or network == "mlp"):
-        return STILL  # an mlp knows nothing of neighbours
+        return NO_AUGMENT  # an mlp does not know which pixels are neighbours
     return given
 
 
-def _device(given: Any) -> str:
+def _check_device(given: Any) -> str:
     if str(given).split(":", 1)[0] not in ("cpu", "cuda"):
         raise InputError(f"device={given!r} is neither 'cpu' nor 'cuda' (or one of several, as 'cuda:1').")
     return str(given)
