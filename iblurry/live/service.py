@@ -227,5 +227,5 @@ class Service:
                 try:
                     self._emit("status", self.status())
                 except OSError as error:  # of the disk usage; listeners get the next one
-                    LOGGER.warning("The status could not be told: %s", error)
+                    LOGGER.warning("The status could not be sent to listeners: %s", error)
             await asyncio.sleep(STATUS_SECONDS)

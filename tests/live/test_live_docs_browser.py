@@ -6,6 +6,8 @@ import pytest
 
 from tests.live.toy import Toy
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "sesame-0123456789"
 
 

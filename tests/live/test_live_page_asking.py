@@ -9,6 +9,8 @@ import pytest
 from tests.live.browsing import file, learning, settled, wait_for_text
 from tests.live.fake_service import png
 
+pytestmark = pytest.mark.slow
+
 EVIL = '<img src=x onerror="window.hacked=1">'
 
 

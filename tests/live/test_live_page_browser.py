@@ -6,6 +6,8 @@ import pytest
 
 from tests.live.browsing import file, learning, settled, wait_for_text
 
+pytestmark = pytest.mark.slow
+
 
 def labels(tab):
     return tab.locator("#classes tbody th").all_inner_texts()

@@ -58,8 +58,8 @@ class Handlers:
     async def learn(self, request: Request) -> Response:
         """Accept samples.
 
-        They are on the disk when the answer comes, and are learnt in the order they were accepted. A label never
-        heard before makes a new class, as long as there is room.
+        They are on the disk when the answer comes, and are learnt in the order they were accepted. A new
+        label makes a new class, as long as there is room.
         """
         keys, label = request.headers.getlist("idempotency-key"), _query_label(request)
         key = self.reader.check_key(" ".join(keys) if keys else None)  # two are refused for their space

@@ -54,7 +54,7 @@ CLASS = [  # the same, of /v1/classes
 
 
 class MetricsSource(Protocol):
-    """What a service tells."""
+    """The numbers of a service."""
 
     def status(self) -> Mapping[str, Any]: ...
 

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 
 from iblurry.data.images import Shape
@@ -225,13 +224,7 @@ class DescribedApp(FastAPI):
     def openapi(self) -> Spec:
         """The description, made once."""
         if self.openapi_schema is None:
-            spec = get_openapi(
-                title=self.title,
-                version=self.version,
-                description=self.description,
-                tags=self.openapi_tags,
-                routes=self.routes,
-            )
+            spec = super().openapi()
             if self.needs_token:
                 spec["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             for path, operations in spec["paths"].items():
@@ -243,7 +236,7 @@ class DescribedApp(FastAPI):
                             answer["content"] = {JSON: {"schema": {"$ref": "#/components/schemas/ErrorResponse"}}}
                     if operation["description"].rstrip(".") == operation["summary"]:
                         del operation["description"]
-            self.openapi_schema = spec
+        assert self.openapi_schema is not None
         return self.openapi_schema
 
 
