@@ -4,4 +4,5 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("fastapi") and find_spec("uvicorn") else ["iblurry/live/http/*.py"]
+EXTRA = ("fastapi", "uvicorn", "prometheus_client")
+collect_ignore_glob = [] if all(map(find_spec, EXTRA)) else ["iblurry/live/http/*.py"]

@@ -204,7 +204,7 @@ def test_a_token(call, refused, service, pets, monkeypatch):
 
 
 @pytest.fixture
-def rooms(monkeypatch):
+def backend(monkeypatch):
     """The learner's side and the server's, which only remember what they were told."""
     told = SimpleNamespace()
 
@@ -236,16 +236,16 @@ def rooms(monkeypatch):
     return told
 
 
-def test_serve_passes_on_only_what_was_given(call, rooms, here):
+def test_serve_passes_on_only_what_was_given(call, backend, here):
     said = call("serve")
     assert (said.code, said.err) == (0, "")
     for word in ("http://127.0.0.1:8000", "/docs", "clib", "mlp", "1x8x8", "500", "100 classes", "in live"):
         assert word in said.out
-    assert (str(rooms.folder), rooms.given, rooms.limits) == ("live", {}, Limits())
-    assert (rooms.host, rooms.port, rooms.token) == ("127.0.0.1", 8000, None)
+    assert (str(backend.folder), backend.given, backend.limits) == ("live", {}, Limits())
+    assert (backend.host, backend.port, backend.token) == ("127.0.0.1", 8000, None)
 
 
-def test_serve_with_everything(call, rooms, monkeypatch):
+def test_serve_with_everything(call, backend, monkeypatch):
     monkeypatch.setenv("IBLURRY_TOKEN", "sesame")
     words = "--method er --network mlp --memory 9 --image 1x8x8 --max-classes 7 --seed 0 --updates-per-sample 1/4"
     more = (
@@ -254,7 +254,7 @@ def test_serve_with_everything(call, rooms, monkeypatch):
     said = call("serve", *words.split(), *more.split())
     assert json.loads(said.out) == {"url": "http://0.0.0.0:80", "pid": os.getpid()}
     assert said.out.count("\n") == 1
-    assert rooms.given == {
+    assert backend.given == {
         "method": "er",
         "network": "mlp",
         "memory": 9,
@@ -267,10 +267,10 @@ def test_serve_with_everything(call, rooms, monkeypatch):
         "device": "cuda",
         "threads": 2,
     }
-    assert (rooms.limits, rooms.token, rooms.host, rooms.port) == (Limits(queue=5), "sesame", "0.0.0.0", 80)
+    assert (backend.limits, backend.token, backend.host, backend.port) == (Limits(queue=5), "sesame", "0.0.0.0", 80)
 
 
-def test_settings_are_refused_in_a_sentence(refused, rooms):
+def test_settings_are_refused_in_a_sentence(refused, backend):
     assert refused("serve", "--method", "nothing") == "iblurry: No such method.\n"
 
 

@@ -11,12 +11,12 @@ let turn = Promise.resolve(); // teaching keeps the order: a stream has one
 
 function add(files) {
   const fit = [...files].filter((file) => !file.type || file.type.startsWith("image/"));
-  const room = MOST - pictures.size;
+  const left = MOST - pictures.size;
   note(
-    fit.length > room ? `The page takes ${MOST} pictures at a time; for a folder: iblurry send FOLDER.`
+    fit.length > left ? `The page takes ${MOST} pictures at a time; for a folder: iblurry send FOLDER.`
       : fit.length < files.length ? "Only pictures can be asked about: PNG, JPEG and the like." : "",
   );
-  const fresh = fit.slice(0, room).map(entry);
+  const fresh = fit.slice(0, left).map(entry);
   at("tray").prepend(...fresh.map((picture) => picture.row));
   changed();
   question(fresh);
