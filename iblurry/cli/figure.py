@@ -10,26 +10,28 @@ from typing import TYPE_CHECKING
 
 import click
 
+from iblurry.cli.option_groups import GroupedCommand
 from iblurry.cli.own import import_option, import_own
 from iblurry.cli.places import check_figure
-from iblurry.cli.sections import Sections
-from iblurry.cli.selecting import OPTIONS, USUAL, places, runs_option, selecting
+from iblurry.cli.study_options import OPTIONS, RUN_FOLDERS, run_places, runs_option, study_options
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
     from iblurry.studies.selection import Selection
-    from iblurry.studies.study import Planned
+    from iblurry.studies.study import PlannedRun
 
 KINDS = ("curves", "sweep", "bars", "rates", "forgetting", "composition")
+METRICS = ("a_auc", "a_avg", "a_last", "f_last")
 PLACE = click.Path(path_type=Path)
-SECTIONS = {"What": (*OPTIONS, "modules"), "Figure": ("runs", "kind", "metric", "out", "as_json")}
+GROUPS = {"What": (*OPTIONS, "modules"), "Figure": ("runs", "kind", "metric", "out", "as_json")}
 
 
-@click.command(cls=Sections, sections=SECTIONS)
-@selecting(default=None)
+@click.command(cls=GroupedCommand, groups=GROUPS)
+@study_options(default=None)
 @click.option(
     "--kind",
     metavar="KIND",
+    type=click.Choice(KINDS),
     help=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.  [default: sweep for several columns, bars for the ablation, "
     "else curves]",
 )
@@ -40,7 +42,9 @@ SECTIONS = {"What": (*OPTIONS, "modules"), "Figure": ("runs", "kind", "metric", 
     help="A .png, .svg or .pdf.  [default: figures/<study>-<data set>-<kind>.png]",
 )
 @runs_option
-@click.option("--metric", metavar="NAME", help="a_auc, a_avg, a_last or f_last, for sweep and bars.")
+@click.option(
+    "--metric", metavar="NAME", type=click.Choice(METRICS), help="a_auc, a_avg, a_last or f_last, for sweep and bars."
+)
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 def figure(
@@ -59,33 +63,37 @@ def figure(
     on it. rates: learning rates. forgetting: classes one by one. composition: what the memory holds.
     """
     from iblurry.files import replacing
-    from iblurry.studies.figures.kinds import check, draw, usual_kind
-    from iblurry.studies.study import found
+    from iblurry.studies.figures.draw import check_kind, default_kind, draw_study
+    from iblurry.studies.tables.table import tabulate_study
 
     import_own(modules)
     chosen = select()
-    wanted, planned = chosen.study, chosen.planned
-    kind = kind or usual_kind(wanted, len({one.column for one in planned}))
-    check(kind, metric)
-    path = out or Path("figures") / f"{_safe(wanted.name)}-{_safe(chosen.dataset)}-{kind}.png"
+    kind = kind or default_kind(chosen.study, len({run.column for run in chosen.planned}))
+    check_kind(kind, metric)
+    path = out or Path("figures") / f"{_safe(chosen.study.name)}-{_safe(chosen.dataset)}-{kind}.png"
     check_figure(path, f"--out {path}" if out else f"The figure {path}")
-    there = found(planned, places(runs, chosen))
-    if not there:
-        raise InputError(_nothing(chosen, runs or USUAL))
-    missing = [one for one in planned if one not in there]
-    if missing:
-        click.echo(_missing(planned, missing), err=True)
+    table = tabulate_study(chosen, run_places(runs, chosen), metrics=[metric or chosen.study.metrics[0]])
+    drawn = [result for cell in table.cells.values() for result in cell.runs.values()]
+    if not drawn:
+        raise InputError(_nothing(chosen, runs or RUN_FOLDERS))
+    if table.missing:
+        click.echo(_missing(chosen.planned, table.missing), err=True)
     with replacing(path) as part:
-        draw(kind, wanted, there, part, metric=metric)
+        draw_study(table, kind, part)
     if as_json:
-        about = {"figure": str(path), "study": wanted.name, "dataset": chosen.dataset, "kind": kind}
-        drawn = [str(result.folder) for result in there.values()]
-        click.echo(json.dumps(about | {"runs": drawn, "missing": [one.experiment.name for one in missing]}, indent=2))
+        about: dict[str, object] = {
+            "figure": str(path),
+            "study": chosen.study.name,
+            "dataset": chosen.dataset,
+            "kind": kind,
+        }
+        about |= {"runs": [str(run.folder) for run in drawn], "missing": [run.experiment.name for run in table.missing]}
+        click.echo(json.dumps(about, indent=2))
         return
-    click.echo(f"Figure: {path} ({kind}, {len(there)} {_plural(len(there))})")
+    click.echo(f"Figure: {path} ({kind}, {len(drawn)} {_plural(len(drawn))})")
 
 
-def _missing(planned: Sequence[Planned], missing: Sequence[Planned]) -> str:
+def _missing(planned: Sequence[PlannedRun], missing: Sequence[PlannedRun]) -> str:
     """In one line, row by row; a row without a single run has no number."""
     words = []
     for row in dict.fromkeys(one.row for one in missing):

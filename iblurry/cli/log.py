@@ -15,8 +15,9 @@ from iblurry.cli.places import check_folder, run_folders
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
-    from iblurry.studies.loggers.feed import Feed
+    from iblurry.studies.loggers.follow import JournalFeed
 
+LOGGERS = ("tensorboard", "wandb", "mlflow")
 PAUSE = 1.0  # seconds between two looks at the journals
 GRACE = 10.0  # seconds in which the next run of several may begin
 
@@ -24,7 +25,11 @@ GRACE = 10.0  # seconds in which the next run of several may begin
 @click.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...", type=click.Path(path_type=Path))
 @click.option(
-    "--to", metavar="LOGGER", required=True, help="tensorboard, wandb or mlflow; each is an extra to install."
+    "--to",
+    metavar="LOGGER",
+    type=click.Choice(LOGGERS),
+    required=True,
+    help="tensorboard, wandb or mlflow; each is an extra to install.",
 )
 @click.option(
     "--out",
@@ -46,11 +51,10 @@ def log(runs: tuple[Path, ...], to: str, out: Path | None, project: str | None, 
     if out is not None:
         check_folder(out, f"--out {out}")
 
-    from iblurry.studies.loggers.feed import Feed
-    from iblurry.studies.loggers.writer import maker
+    from iblurry.studies.loggers.follow import JournalFeed
+    from iblurry.studies.loggers.logger import make_logger_factory
 
-    make = maker(to, out=out, project=project)
-    begin = partial(Feed, make=make)
+    begin = partial(JournalFeed, make=make_logger_factory(to, out=out, project=project))
     feeds = {folder: begin(folder) for folder in folders}
     interrupted = False
     try:
@@ -58,7 +62,7 @@ def log(runs: tuple[Path, ...], to: str, out: Path | None, project: str | None, 
             interrupted = not _follow(feeds, places, begin)
         else:
             for feed in feeds.values():
-                feed.tell()
+                feed.update()
                 feed.close()
     finally:
         for feed in feeds.values():
@@ -68,7 +72,7 @@ def log(runs: tuple[Path, ...], to: str, out: Path | None, project: str | None, 
         raise KeyboardInterrupt
 
 
-def _follow(feeds: dict[Path, Feed], places: tuple[Path, ...], begin: Callable[[Path], Feed]) -> bool:
+def _follow(feeds: dict[Path, JournalFeed], places: tuple[Path, ...], begin: Callable[[Path], JournalFeed]) -> bool:
     """Looks again and again, also for runs that are new; True once all are finished, False at Ctrl-C."""
     from iblurry.launch.stop import stop_on_signals
 
@@ -88,8 +92,8 @@ def _follow(feeds: dict[Path, Feed], places: tuple[Path, ...], begin: Callable[[
                     feeds[folder] = begin(folder)
 
 
-def _done(feed: Feed) -> bool:
-    finished = feed.tell()
+def _done(feed: JournalFeed) -> bool:
+    finished = feed.update()
     if finished:
         feed.close()
     return finished
@@ -105,7 +109,7 @@ def _distinct(folders: list[Path]) -> list[Path]:
     return folders
 
 
-def _report(feeds: dict[Path, Feed], *, as_json: bool) -> None:
+def _report(feeds: dict[Path, JournalFeed], *, as_json: bool) -> None:
     about = [
         {"folder": str(folder), "place": feed.place, "finished": feed.summary is not None, "events": feed.events}
         for folder, feed in feeds.items()

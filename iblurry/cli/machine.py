@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.values import Number, Whole
+from iblurry.cli.values import NumberRange
 
 if TYPE_CHECKING:
     from iblurry.launch.config import LaunchConfig
@@ -24,22 +24,32 @@ def machine_options(*, jobs: str, pack: str) -> Callable[[Callable[..., Any]], C
             "--device", metavar="NAME", default="auto", help="cpu, cuda.  [default: a GPU for a ResNet if there is one]"
         ),
         click.option("--precision", metavar="NAME", help="float32 or bfloat16.  [default: float32; bfloat16 on a GPU]"),
-        click.option("--jobs", metavar="J", type=Whole(1), help=f"Runs at a time, a process each.  [default: {jobs}]"),
         click.option(
-            "--pack", metavar="N", type=Whole(1), help=f"Runs side by side in one process on a GPU.  [default: {pack}]"
+            "--jobs", metavar="J", type=click.IntRange(1), help=f"Runs at a time, a process each.  [default: {jobs}]"
         ),
         click.option(
-            "--threads", metavar="T", type=Whole(1), help="Threads of each run.  [default: its share; 1 if small]"
+            "--pack",
+            metavar="N",
+            type=click.IntRange(1),
+            help=f"Runs side by side in one process on a GPU.  [default: {pack}]",
+        ),
+        click.option(
+            "--threads",
+            metavar="T",
+            type=click.IntRange(1),
+            help="Threads of each run.  [default: its share; 1 if small]",
         ),
         click.option(
             "--save-seconds",
             metavar="S",
-            type=Number(0),
+            type=NumberRange(0),
             default=30,
             show_default=True,
             help="Seconds between two checkpoints.",
         ),
-        click.option("--save-samples", metavar="S", type=Whole(1), help="Also a checkpoint every so many samples."),
+        click.option(
+            "--save-samples", metavar="S", type=click.IntRange(1), help="Also a checkpoint every so many samples."
+        ),
     )
 
     def give(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -100,7 +100,7 @@ def _usage(error: click.ClickException, given: Sequence[str]) -> str:
     verb = [word for word in given[:1] if word in VERBS]
     context = error.ctx if isinstance(error, click.UsageError) else None
     where = context.command_path if context else " ".join(["iblurry", *verb])
-    message = error.format_message()
+    message = " ".join(error.format_message().split())  # a list of choices comes in lines
     return f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{where} --help`."
 
 

@@ -35,18 +35,18 @@ def report(runs: Path, out: Path, title: str | None, name: str | None, modules: 
     import_own(modules)
 
     from iblurry.files import replacing
-    from iblurry.studies.catalogue import study_named
-    from iblurry.studies.report.data import contents
-    from iblurry.studies.report.page import page
+    from iblurry.studies.catalogue import get_study
+    from iblurry.studies.report.data import report_data
+    from iblurry.studies.report.page import render_page
 
-    study = study_named(name) if name is not None else None
+    study = get_study(name) if name is not None else None
     try:
-        data = contents(runs, title=title, study=study)
+        data = report_data(runs, title=title, study=study)
     except InputError as error:
         if isinstance(error.__cause__, UnknownNameError):
             raise InputError(f"{error} Parts of your own are known after --import MODULE.") from error
         raise
-    text = page(data).encode("utf-8", "replace")  # half a character in somebody's label is no reason to fail
+    text = render_page(data).encode("utf-8", "replace")  # half a character in somebody's label is no reason to fail
     with replacing(out) as part:
         part.write_bytes(text)
     if as_json:

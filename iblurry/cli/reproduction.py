@@ -14,7 +14,7 @@ from iblurry.cli.places import check_folder
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
-    from iblurry.studies.compare import Block
+    from iblurry.studies.compare import ComparisonBlock
 
 PLACE = click.Path(path_type=Path)
 
@@ -45,14 +45,14 @@ def reproduction(results: Path, out: Path, notes: Path | None, modules: tuple[st
     import_own(modules)
 
     from iblurry.files import replacing
-    from iblurry.studies.collect import collected
-    from iblurry.studies.compare import compare
-    from iblurry.studies.reproduction import draw, page
+    from iblurry.studies.collect import read_collected
+    from iblurry.studies.compare import compare_with_paper
+    from iblurry.studies.reproduction import draw_blocks, reproduction_page
 
     beside = notes or out.with_name(f"{out.stem}-notes.md")
-    blocks = compare(collected(results))
-    text = page(blocks, notes=beside.read_text("utf-8") if beside.is_file() else None, stem=out.stem)
-    figures = draw(blocks, out.parent / "images", stem=out.stem)
+    blocks = compare_with_paper(read_collected(results))
+    text = reproduction_page(blocks, notes=beside.read_text("utf-8") if beside.is_file() else None, stem=out.stem)
+    figures = draw_blocks(blocks, out.parent / "images", stem=out.stem)
     with replacing(out) as part:
         part.write_text(text, "utf-8")
     if as_json:
@@ -64,7 +64,7 @@ def reproduction(results: Path, out: Path, notes: Path | None, modules: tuple[st
         click.echo(f"Figure: {path}")
 
 
-def _rows(blocks: list[Block]) -> list[dict[str, Any]]:
+def _rows(blocks: list[ComparisonBlock]) -> list[dict[str, Any]]:
     return [
         {"configuration": asdict(block.configuration), "metric": metric, "difference": one.difference} | asdict(one)
         for block in blocks

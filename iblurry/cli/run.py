@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iblurry.cli.machine import OPTIONS, launch_config, machine_options
+from iblurry.cli.option_groups import GroupedCommand
 from iblurry.cli.own import import_option, import_own
 from iblurry.cli.places import check_figure, check_folder
-from iblurry.cli.sections import Sections
-from iblurry.cli.values import PERCENT, Number, Seeds, Whole
+from iblurry.cli.values import PERCENT, NumberRange, Seeds
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_METHODS = ("clib", "er")
 ELSEWHERE = {"dataset": "--dataset", "seed": "--seeds", "method": "the METHOD argument"}  # what --set cannot change
 PLACE = click.Path(path_type=Path)
-SECTIONS = {
+GROUPS = {
     "Stream": ("dataset", "seeds", "disjoint", "blur", "tasks", "mode", "samples", "share", "published"),
     "Learning (defaults are the paper's for the data set)": ("memory", "network", "query_every", "changes", "modules"),
     "Places": ("out", "figure", "data_home", "as_json"),
@@ -39,20 +39,20 @@ Examples:
 """
 
 
-@click.command(cls=Sections, sections=SECTIONS, epilog=EXAMPLES)
+@click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @click.argument("methods", nargs=-1, metavar="[METHOD]...")
 @click.option("--dataset", metavar="SPEC", default="digits", show_default=True, help="See `iblurry data`.")
 @click.option("--seeds", metavar="LIST", type=Seeds(), default="1,2,3", show_default=True, help="One run for each.")
 @click.option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]")
 @click.option("--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples that stray.  [default: 10]")
-@click.option("--tasks", metavar="T", type=Whole(1), help="How many tasks.  [default: the paper's]")
+@click.option("--tasks", metavar="T", type=click.IntRange(1), help="How many tasks.  [default: the paper's]")
 @click.option("--mode", metavar="NAME", help="strict, uneven, compatible: if N does not fit.")
-@click.option("--samples", metavar="S", type=Whole(1), help="Stop after so many samples.  [default: all]")
-@click.option("--share", metavar="P", type=Number(0, 1), help="Part of each class's images, as 0.1.  [default: 1]")
+@click.option("--samples", metavar="S", type=click.IntRange(1), help="Stop after so many samples.  [default: all]")
+@click.option("--share", metavar="P", type=NumberRange(0, 1), help="Part of each class's images, as 0.1.  [default: 1]")
 @click.option("--published", metavar="FOLDER", type=PLACE, help="Take the order from published split files.")
-@click.option("--memory", metavar="K", type=Whole(1), help="Samples that may be kept.")
+@click.option("--memory", metavar="K", type=click.IntRange(1), help="Samples that may be kept.")
 @click.option("--network", metavar="NAME", help="convnet, mlp, resnet18 or resnet34.")
-@click.option("--query-every", metavar="S", type=Whole(1), help="Samples between two queries.")
+@click.option("--query-every", metavar="S", type=click.IntRange(1), help="Samples between two queries.")
 @click.option(
     "--set",
     "changes",

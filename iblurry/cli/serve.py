@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iblurry.cli.connect import token_option
+from iblurry.cli.option_groups import GroupedCommand
 from iblurry.cli.places import check_folder
-from iblurry.cli.sections import Sections
 from iblurry.cli.values import Shape
 from iblurry.errors import InputError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from iblurry.live.settings import Settings
 
 LIBRARIES = ("fastapi", "uvicorn", "httptools", "prometheus_client")  # the extra `live`
-SECTIONS = {
+GROUPS = {
     "Learning (a folder keeps what it began with)": (
         *("method", "network", "memory", "image", "max_classes", "seed", "updates_per_sample", "batch"),
         "measure_every",
@@ -37,7 +37,7 @@ Examples:
 """
 
 
-@click.command(cls=Sections, sections=SECTIONS, epilog=EXAMPLES)
+@click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @click.option("--method", metavar="NAME", help="See `iblurry methods`.  [default: clib]")
 @click.option("--network", metavar="NAME", help="convnet, mlp, resnet18, resnet34.  [default: convnet]")
 @click.option("--memory", metavar="K", type=POSITIVE, help="Samples that may be kept.  [default: 500]")

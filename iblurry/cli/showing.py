@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from iblurry.experiment.result import Result
 
 FEW = 8  # run folders are named one by one up to so many
@@ -23,37 +21,27 @@ LEGEND = 80  # characters of a name that fit below a figure
 def show_results(results: Sequence[Result], figures: Sequence[Path], *, as_json: bool) -> None:
     """The figure into its files; the table, the names of the figures and of the runs to standard output."""
     from iblurry.files import replacing
-    from iblurry.studies.run_figure import curves
-    from iblurry.studies.run_rows import grouped, settings
-    from iblurry.studies.run_table import caption, render, rows, to_json
+    from iblurry.studies.describe import describe_settings, group_runs
+    from iblurry.studies.figures.curves import draw_curves
+    from iblurry.studies.tables.data import runs_to_json
+    from iblurry.studies.tables.table import tabulate_runs
+    from iblurry.studies.tables.text import runs_to_terminal
 
-    groups = grouped(results)
-    title = settings([result.experiment for result in results])
-    table = rows({name: [result.metrics for result in group] for name, group in groups.items()})
+    groups = group_runs(results)
+    title = describe_settings([result.experiment for result in results])
+    table = tabulate_runs(groups)
     lines = {textwrap.fill(name, LEGEND): [result.records for result in group] for name, group in groups.items()}
     for path in figures:
         with replacing(path) as part:
-            curves(lines, part, title=title)
+            draw_curves({"": lines}, part, title=title)
     if as_json:
-        about = {"title": title, "table": json.loads(to_json(table)), "figures": list(map(str, figures))}
+        about = {"title": title, "table": runs_to_json(table), "figures": list(map(str, figures))}
         click.echo(json.dumps(about | {"runs": _runs(groups)}, indent=2))
         return
     click.echo(title)
-    _print(render(table))
-    click.echo(caption(table))
+    click.echo(runs_to_terminal(table))
     click.echo("Figure: " + ", ".join(map(str, figures)))
     _name_folders(results)
-
-
-def _print(table: Table) -> None:
-    """Narrow enough for 80 columns: no borders, and long names folded, never cut."""
-    from rich import box
-    from rich.console import Console
-
-    table.box, table.show_edge, table.pad_edge, table.padding = box.SIMPLE_HEAD, False, False, (0, 1, 0, 0)
-    table.caption = None  # it would be folded at the table's width
-    table.columns[0].overflow = "fold"
-    Console(highlight=False).print(table)
 
 
 def _runs(groups: Mapping[str, Sequence[Result]]) -> list[dict[str, Any]]:

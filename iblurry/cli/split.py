@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.values import PERCENT, Whole
+from iblurry.cli.values import PERCENT
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +21,7 @@ PLACE = click.Path(path_type=Path)
 
 @click.command()
 @click.option("--dataset", metavar="SPEC", default="digits", show_default=True, help="See `iblurry data`.")
-@click.option("--tasks", metavar="T", type=Whole(1), default=5, show_default=True, help="How many tasks.")
+@click.option("--tasks", metavar="T", type=click.IntRange(1), default=5, show_default=True, help="How many tasks.")
 @click.option(
     "--disjoint",
     metavar="N",
@@ -38,7 +38,9 @@ PLACE = click.Path(path_type=Path)
     show_default=True,
     help="Per cent of blurry samples that stray to other tasks.",
 )
-@click.option("--seed", metavar="S", type=Whole(0), default=1, show_default=True, help="Same seed, same split.")
+@click.option(
+    "--seed", metavar="S", type=click.IntRange(0), default=1, show_default=True, help="Same seed, same split."
+)
 @click.option(
     "--mode", metavar="NAME", default="strict", show_default=True, help="strict, uneven, compatible: if N does not fit."
 )

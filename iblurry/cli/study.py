@@ -12,11 +12,11 @@ import click
 
 from iblurry.cli.machine import OPTIONS as MACHINE
 from iblurry.cli.machine import launch_config, machine_options
+from iblurry.cli.option_groups import GroupedCommand
 from iblurry.cli.own import import_option, import_own
 from iblurry.cli.places import check_folder
-from iblurry.cli.sections import Sections
-from iblurry.cli.selecting import OPTIONS as SELECTING
-from iblurry.cli.selecting import selecting
+from iblurry.cli.study_options import OPTIONS as STUDY_OPTIONS
+from iblurry.cli.study_options import study_options
 
 if TYPE_CHECKING:
     from iblurry.errors import IblurryError
@@ -27,8 +27,8 @@ PLACE = click.Path(path_type=Path)
 USUAL = Path("runs")
 SOME_FAILED = 1  # exit code
 PACK = 3  # runs side by side on a GPU unless told
-SECTIONS = {
-    "What": (*SELECTING, "modules"),
+GROUPS = {
+    "What": (*STUDY_OPTIONS, "modules"),
     "Places": ("out", "as_json"),
     "Machine (nothing here is part of the experiments)": ("on", *MACHINE),
 }
@@ -41,8 +41,8 @@ Examples:
 """
 
 
-@click.command(cls=Sections, sections=SECTIONS, epilog=EXAMPLES)
-@selecting(default="digits")
+@click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
+@study_options(default="digits")
 @import_option
 @click.option("--out", metavar="FOLDER", type=PLACE, default=USUAL, show_default=True, help="Where runs live.")
 @click.option("--on", metavar="PLACE", default="local", show_default=True, help="local, or ray: a cluster.")
@@ -110,10 +110,10 @@ def _tell(
     selection: Selection, finished: set[str], failures: dict[str, IblurryError], out: Path, *, as_json: bool
 ) -> int:
     from iblurry.cli.main import INTERRUPTED
-    from iblurry.studies.formats import FORMATS
-    from iblurry.studies.table import tabulate
+    from iblurry.studies.tables import FORMATS
+    from iblurry.studies.tables.table import tabulate_study
 
-    click.echo(FORMATS["json" if as_json else "terminal"](tabulate(selection, [out]), None), nl=False)
+    click.echo(FORMATS["json" if as_json else "terminal"](tabulate_study(selection, [out]), None), nl=False)
     for name, error in failures.items():
         click.echo(f"iblurry: {name} failed: {error}", err=True)
     missing = {one.experiment.name for one in selection.planned} - finished - failures.keys()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from iblurry.cli.option_groups import GroupedCommand
 from iblurry.cli.own import import_option, import_own
 from iblurry.cli.places import check_folder
-from iblurry.cli.sections import Sections
-from iblurry.cli.selecting import OPTIONS, listed, places, runs_option, selecting
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.cli.study_options import OPTIONS, run_places, runs_option, split_names, study_options
+from iblurry.errors import InputError
 
 if TYPE_CHECKING:
     from iblurry.studies.selection import Selection
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 ENDINGS = {".txt": "terminal", ".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 PLACE = click.Path(path_type=Path)
-SECTIONS = {
+GROUPS = {
     "What": (*OPTIONS, "modules"),
     "Table": ("runs", "metric", "paper", "pairs", "against"),
     "Form": ("form", "as_json", "out"),
@@ -33,8 +33,8 @@ Examples:
 """
 
 
-@click.command(cls=Sections, sections=SECTIONS, epilog=EXAMPLES)
-@selecting(default=None)
+@click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
+@study_options(default=None)
 @runs_option
 @click.option(
     "--metric",
@@ -45,7 +45,13 @@ Examples:
 @click.option("--paper/--no-paper", default=True, show_default=True, help="The paper's numbers beside ours.")
 @click.option("--pairs", is_flag=True, help="Compare the best row with each other, seed by seed.")
 @click.option("--against", metavar="METHOD", help="Compare each row with this one instead; implies --pairs.")
-@click.option("--format", "form", metavar="NAME", help=f"{', '.join(FORMATS)}.  [default: by --out; terminal]")
+@click.option(
+    "--format",
+    "form",
+    metavar="NAME",
+    type=click.Choice(FORMATS),
+    help=f"{', '.join(FORMATS)}.  [default: by --out; terminal]",
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--out", metavar="FILE", type=PLACE, help="Write into this file instead: .txt, .md, .tex, .csv, .json.")
 @import_option
@@ -70,13 +76,13 @@ def table(
     import_own(modules)
 
     from iblurry.files import replacing
-    from iblurry.studies.formats import FORMATS as WRITERS
-    from iblurry.studies.significance import pairs as compare
-    from iblurry.studies.table import tabulate
+    from iblurry.studies.significance import compare_rows
+    from iblurry.studies.tables import FORMATS as WRITERS
+    from iblurry.studies.tables.table import tabulate_study
 
     chosen = select()
-    made = tabulate(chosen, places(runs, chosen), metrics=listed(metric), paper=paper)
-    text = WRITERS[form](made, compare(made, against) if pairs or against else None)
+    made = tabulate_study(chosen, run_places(runs, chosen), metrics=split_names(metric), paper=paper)
+    text = WRITERS[form](made, compare_rows(made, against) if pairs or against else None)
     if out is None:
         click.echo(text, nl=False)
         return
@@ -87,8 +93,6 @@ def table(
 
 def _form(form: str | None, as_json: bool, out: Path | None) -> str:
     """The form that was named, or that the file's name tells; raises now what could not be written later."""
-    if form is not None and form not in FORMATS:
-        raise UnknownNameError("format", form, FORMATS)
     if as_json and form != "json":
         raise InputError(f"--json and --format {form} are two forms; leave one of them out.")
     if out is None:

@@ -176,7 +176,7 @@ STUDIES = {
 }
 
 
-def study_named(name: str) -> Study:
+def get_study(name: str) -> Study:
     """By its name on the command line."""
     if name not in STUDIES:
         raise UnknownNameError("study", name, STUDIES)

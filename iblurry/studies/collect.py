@@ -19,17 +19,38 @@ LARGEST = 200_000  # bytes of a journal that is kept as it is; a larger one is p
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A finished run, and where it happened."""
+class CollectedRun:
+    """A run read from its folder's texts.
+
+    Parameters
+    ----------
+    result : Result
+        Experiment, journal, metrics and, of a finished run, summary.
+    environment : dict
+        environment.json: versions, device, seconds spent.
+    """
 
     result: Result
-    environment: dict[str, Any]  # versions, device, seconds
+    environment: dict[str, Any]
 
 
 def collect(folder: Path, results: Path) -> tuple[Path, str]:
-    """Copies a finished run to results/<data set>/<run>; that place, and whether it is new, the same or replaced."""
-    experiment = read(folder).result.experiment
-    place = shelf(results, experiment.dataset) / folder.name
+    """Copy the texts of a finished run to results/<data set>/<run>.
+
+    Parameters
+    ----------
+    folder : Path
+        The run's folder.
+    results : Path
+        Where collected runs are kept.
+
+    Returns
+    -------
+    tuple of Path and str
+        The copy's folder, and whether it is "new", "the same" or "replaced".
+    """
+    experiment = read_run(folder).result.experiment
+    place = dataset_folder(results, experiment.dataset) / folder.name
     files = _texts(folder)
     before = {path.name: path.read_bytes() for path in place.glob("*")}
     if before == files:
@@ -42,19 +63,19 @@ def collect(folder: Path, results: Path) -> tuple[Path, str]:
     return place, "replaced" if before else "new"
 
 
-def shelf(results: Path, dataset: str) -> Path:
+def dataset_folder(results: Path, dataset: str) -> Path:
     """The folder of a data set's runs, whatever its options."""
     return results / Path(dataset.partition(":")[0]).stem
 
 
-def collected(results: Path) -> list[Finished]:
+def read_collected(results: Path) -> list[CollectedRun]:
     """Every run under results/<data set>/, by the names of their folders."""
     if not results.is_dir():
         raise InputError(f"There is no folder {results}; name the one that `iblurry collect` wrote to.")
-    return [read(path.parent) for path in sorted(results.glob("*/*/experiment.json"))]
+    return [read_run(path.parent) for path in sorted(results.glob("*/*/experiment.json"))]
 
 
-def read(folder: Path) -> Finished:
+def read_run(folder: Path) -> CollectedRun:
     """A finished run from its texts alone; raises for one that is not, or whose texts do not belong together."""
     place = RunFolder(folder)
     found, environment = read_result(place), place.environment()
@@ -63,7 +84,7 @@ def read(folder: Path) -> Finished:
     digest = json.loads((folder / "experiment.json").read_bytes()).get("digest")
     if not _is_whole(found.records, digest):
         raise DataError(f"The journal in {folder} is not that of the whole experiment {digest}; collect the run again.")
-    return Finished(found, environment)
+    return CollectedRun(found, environment)
 
 
 def _is_whole(records: list[Record], digest: str) -> bool:

@@ -18,7 +18,7 @@ from iblurry.method import Method
 from iblurry.methods import method as method_named
 from iblurry.network.flops import flops
 from iblurry.studies.compute_estimate import EPOCHS, DatasetSize, compute_estimate, dataset_size, training_flops
-from iblurry.studies.study import Planned, Study
+from iblurry.studies.study import PlannedRun, Study
 
 EQUAL = "equal"  # the column of those with the reference's compute
 NEAREST = 10_000  # the largest denominator of an updates_per_sample: within a ten-thousandth of what is wanted
@@ -53,7 +53,7 @@ def with_compute(experiment: Experiment, reference: Experiment, of: DatasetSize)
         raise InputError(f"{method.name} cannot be given the compute of {reference.method.name}: {error}") from error
 
 
-def equal_compute(planned: Iterable[Planned], reference: str, data_home: Path | None = None) -> list[Planned]:
+def equal_compute(planned: Iterable[PlannedRun], reference: str, data_home: Path | None = None) -> list[PlannedRun]:
     """Each with the compute that `reference` (written as a row is) takes in its place."""
     return [dataclasses.replace(one, experiment=_equal(one, reference, data_home)) for one in planned]
 
@@ -64,8 +64,8 @@ class EqualCompute(Study):
 
     reference: str = "clib"
 
-    def placed(self, one: Planned, data_home: Path | None) -> Planned:
-        return equal_compute([one], self.reference, data_home)[0] if one.column == EQUAL else one
+    def adjust(self, planned: PlannedRun, data_home: Path | None) -> PlannedRun:
+        return equal_compute([planned], self.reference, data_home)[0] if planned.column == EQUAL else planned
 
 
 def _columns(dataset: str) -> Mapping[str, Mapping[str, Any]]:
@@ -84,7 +84,7 @@ COMPUTE = EqualCompute(
 )
 
 
-def _equal(one: Planned, reference: str, data_home: Path | None) -> Experiment:
+def _equal(one: PlannedRun, reference: str, data_home: Path | None) -> Experiment:
     of, like = dataset_size(one.experiment.dataset, data_home), _in_place(one.experiment, reference)
     try:
         return with_compute(one.experiment, like, of)

@@ -1,4 +1,4 @@
-"""The numbers of the paper's tables, found by our names for its methods."""
+"""The numbers of the paper's tables, and where an experiment of ours stands in them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from importlib import resources
 from typing import Any
 
 from iblurry.errors import UnknownNameError
-from iblurry.studies.run_table import JOINT
+from iblurry.experiment.edit import edit
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.settings import plain
 
-METRICS = ("A_AUC", "A_avg", "F_last", "final_accuracy")
+JOINT = "joint"  # trained on everything at once: neither the order of the stream nor the memory matters
+PAPER_METRICS = {"A_AUC": "a_auc", "A_avg": "a_avg", "F_last": "f_last", "final_accuracy": "a_last"}  # ours: Metrics
 COUNTERPARTS = {  # our name, with what --set changes: the paper's
     "er": "Baseline-ER",
     "er-constant": "Baseline-ER, constant rate",
@@ -33,16 +36,28 @@ COUNTERPARTS = {  # our name, with what --set changes: the paper's
 
 @dataclass(frozen=True)
 class Configuration:
-    """One column of the paper's tables: the stream and the memory."""
+    """One column of the paper's tables: the stream and the memory.
+
+    Parameters
+    ----------
+    dataset : str
+        Name without options, such as "cifar10".
+    disjoint, blur : float
+        N and M, percent. With N = 100 no class is blurry and M is taken to be 10, as the paper names it.
+    memory : int
+        K, samples.
+    tasks : int
+        Number of tasks.
+    """
 
     dataset: str
-    disjoint: float  # N, percent of the classes
-    blur: float  # M, percent
-    memory: int  # K
+    disjoint: float
+    blur: float
+    memory: int
     tasks: int
 
     def __post_init__(self) -> None:
-        if self.disjoint == 100:  # no class is blurry then; the paper names M = 10, its files m0
+        if self.disjoint == 100:  # the published split files say m0
             object.__setattr__(self, "blur", 10)
 
     def __str__(self) -> str:
@@ -51,60 +66,108 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Number:
-    """A cell of a table: mean and spread over three seeds in percent (no spread: one seed)."""
+class PaperNumber:
+    """A cell of one of the paper's tables.
+
+    Parameters
+    ----------
+    mean, std : float
+        Over three seeds, percent; `std` is None where the paper ran one seed.
+    tables : tuple of int
+        The tables that print it.
+    warning : str, optional
+        Why it should not be a target: probably a copy error.
+    """
 
     mean: float
     std: float | None
-    tables: tuple[int, ...]  # where it is printed
-    warning: str | None = None  # why it should not be a target
+    tables: tuple[int, ...]
+    warning: str | None = None
 
 
-def paper_number(method: str, metric: str, configuration: Configuration) -> Number | None:
-    """What the paper reports for one of our methods; None where it reports nothing. `-released` is the same row.
+def paper_number(method: str, metric: str, configuration: Configuration) -> PaperNumber | None:
+    """Look up what the paper reports for one of our methods; None where it reports nothing.
 
+    Parameters
+    ----------
+    method : str
+        A name of COUNTERPARTS; with `-released` it is the same row.
+    metric : str
+        A name of PAPER_METRICS.
+    configuration : Configuration
+        The column; only its data set counts for joint training.
+
+    Examples
+    --------
     >>> paper_number("clib", "A_AUC", Configuration("cifar10", 50, 10, 500, 5)).mean
     70.26
     """
-    if metric not in METRICS:
-        raise UnknownNameError("metric of the paper", metric, METRICS)
-    name = _plain(method)
+    if metric not in PAPER_METRICS:
+        raise UnknownNameError("metric of the paper", metric, PAPER_METRICS)
+    first, *changes = method.split()
+    name = " ".join([first.removesuffix("-released"), *changes])
     where = configuration.dataset if name == JOINT else configuration
     return _numbers().get((where, COUNTERPARTS[name], metric)) if name in COUNTERPARTS else None
 
 
-def configurations() -> list[Configuration]:
+def paper_configurations() -> list[Configuration]:
     """Every column of the tables, in their order; the first of a data set is that of Table 1."""
     return list(dict.fromkeys(where for where, *_ in _numbers() if isinstance(where, Configuration)))
 
 
 def paper_rows(configuration: Configuration) -> list[str]:
     """Our names of the methods the paper has numbers for there, in its order; joint training beside Table 1's."""
-    first = next((one for one in configurations() if one.dataset == configuration.dataset), None)
+    first = next((other for other in paper_configurations() if other.dataset == configuration.dataset), None)
     wheres = (configuration, configuration.dataset) if configuration == first else (configuration,)
     ours = {theirs: name for name, theirs in COUNTERPARTS.items()}
     return list(dict.fromkeys(ours[row] for where, row, _ in _numbers() if where in wheres))
 
 
-def about() -> dict[str, Any]:
-    """The whole file: citation, units, and where the paper's text contradicts its tables."""
+def configuration_of(experiment: Experiment) -> Configuration:
+    """The column of the tables that an experiment belongs to."""
+    dataset = plain(experiment.dataset)
+    return Configuration(dataset, experiment.disjoint, experiment.blur, experiment.memory, experiment.tasks)
+
+
+def find_counterpart(experiment: Experiment) -> str | None:
+    """The name in COUNTERPARTS that an experiment is exactly, its stream, memory and seed aside; None: it departs."""
+    for name in COUNTERPARTS:
+        method, *changes = name.split()
+        if experiment.method.name.removesuffix("-released") == method:
+            default = default_experiment(experiment)
+            for change in changes:
+                default = edit(default, change)
+            if default.digest == experiment.digest:
+                return name
+    return None
+
+
+def default_experiment(experiment: Experiment) -> Experiment:
+    """The same method with the default settings, on the same stream with the same memory and seed."""
+    same = ("disjoint", "blur", "memory", "tasks", "mode", "published", "seed")
+    stream = {field: getattr(experiment, field) for field in same}
+    return Experiment.of(experiment.method.name, experiment.dataset, **stream)
+
+
+def is_bound(row: str) -> bool:
+    """Whether a row is no contender: the paper has joint training for a soft upper bound."""
+    return row.split()[0].removesuffix("-released") == JOINT
+
+
+def load_paper() -> dict[str, Any]:
+    """paper.json: citation, units, numbers, and where the paper's text contradicts its tables."""
     text = resources.files("iblurry.studies").joinpath("paper.json").read_text(encoding="utf-8")
     content: dict[str, Any] = json.loads(text)
     return content
 
 
 @cache
-def _numbers() -> dict[tuple[Configuration | str, str, str], Number]:
+def _numbers() -> dict[tuple[Configuration | str, str, str], PaperNumber]:
     """By configuration (joint training: data set), the paper's row and metric."""
     found = {}
-    for line in about()["numbers"]:
+    for line in load_paper()["numbers"]:
         is_joint = line["N"] is None
         where = line["dataset"] if is_joint else Configuration(*(line[k] for k in ("dataset", "N", "M", "K", "tasks")))
-        number = Number(line["mean"], line["std"], tuple(line["tables"]), line.get("warning"))
+        number = PaperNumber(line["mean"], line["std"], tuple(line["tables"]), line.get("warning"))
         found[where, line["method"], line["metric"]] = number
     return found
-
-
-def _plain(method: str) -> str:
-    name, *changes = method.split()
-    return " ".join([name.removesuffix("-released"), *changes])

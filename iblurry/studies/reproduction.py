@@ -8,12 +8,21 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from iblurry.files import replacing
-from iblurry.studies.collect import Finished
-from iblurry.studies.command import command
-from iblurry.studies.compare import MAIN, NOT_RUN, SEEDS, TARGETS, Block, Comparison
-from iblurry.studies.paper import COUNTERPARTS, Configuration, Number, about, configurations, paper_number, paper_rows
-from iblurry.studies.run_figure import curves
-from iblurry.studies.run_table import Spread, to_markdown
+from iblurry.studies.collect import CollectedRun
+from iblurry.studies.compare import MAIN, NOT_RUN, SEEDS, TARGETS, Comparison, ComparisonBlock
+from iblurry.studies.describe import run_command
+from iblurry.studies.figures.curves import draw_curves
+from iblurry.studies.paper import (
+    COUNTERPARTS,
+    Configuration,
+    PaperNumber,
+    load_paper,
+    paper_configurations,
+    paper_number,
+    paper_rows,
+)
+from iblurry.studies.tables.table import MeanStd
+from iblurry.studies.tables.text import markdown_grid, runs_to_markdown
 
 HEADINGS = {
     "A_AUC": "A_AUC",
@@ -23,27 +32,30 @@ HEADINGS = {
 }
 
 
-def page(blocks: Sequence[Block], *, notes: str | None = None, stem: str = "reproduction") -> str:
+def reproduction_page(
+    blocks: Sequence[ComparisonBlock], *, notes: str | None = None, stem: str = "reproduction"
+) -> str:
     """The whole page in Markdown; `notes` are written by people and included as they are."""
     sections = [_head(), *(_block(block, stem) for block in blocks), _notes(blocks, notes), _rest(blocks), _text()]
     return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
 
 
-def draw(blocks: Sequence[Block], folder: Path, *, stem: str = "reproduction") -> list[Path]:
+def draw_blocks(blocks: Sequence[ComparisonBlock], folder: Path, *, stem: str = "reproduction") -> list[Path]:
     """The figure of each configuration that has runs, where the page beside `folder` looks for it."""
     drawn = []
     for block in (block for block in blocks if block.groups):
-        path = folder / figure(block.configuration, stem)
+        path = folder / figure_name(block.configuration, stem)
         runs = {name: [run.result.records for run in group] for name, group in block.groups.items()}
         with replacing(path) as part:
-            curves({textwrap.fill(name, 80): run for name, run in runs.items()}, part, title=str(block.configuration))
+            groups = {textwrap.fill(name, 80): run for name, run in runs.items()}
+            draw_curves({"": groups}, part, title=str(block.configuration))
         drawn.append(path)
     return drawn
 
 
-def figure(where: Configuration, stem: str) -> str:
+def figure_name(where: Configuration, stem: str) -> str:
     """The name of a configuration's figure; the plain one for that of Table 1."""
-    first = next((one for one in configurations() if one.dataset == where.dataset), None)
+    first = next((one for one in paper_configurations() if one.dataset == where.dataset), None)
     data = re.sub("[^A-Za-z0-9]+", "-", where.dataset).strip("-")
     rest = "" if where == first else f"-n{where.disjoint:g}-m{where.blur:g}-k{where.memory}-t{where.tasks}"
     return f"{stem}-{data}{rest}.png"
@@ -54,8 +66,9 @@ def _head() -> str:
     made = """
         Made by `iblurry reproduction` from the journals under `results/` and from the numbers of the paper's tables; it
         needs no GPU. Nothing here is typed by hand but the notes, which come from a file of their own."""
+    paper = load_paper()
     numbers = f"""
-        The paper: {about()["paper"]}. Its numbers: {about()["units"]}. Ours: percent, mean ± sample standard deviation
+        The paper: {paper["paper"]}. Its numbers: {paper["units"]}. Ours: percent, mean ± sample standard deviation
         (n - 1) over n seeds; the commands of the runs stand below."""
     verdict = f"""
         **Verdict.** The project set itself targets for A_AUC and A_avg on {MAIN}: {targets}. *Within* such a number:
@@ -68,7 +81,7 @@ def _head() -> str:
     return "\n\n".join(["# The paper's tables, run again", *paragraphs])
 
 
-def _block(block: Block, stem: str) -> str:
+def _block(block: ComparisonBlock, stem: str) -> str:
     parts = [f"## {block.configuration}"]
     if not block.groups:
         parts.append("No run has been collected for this configuration yet.")
@@ -76,9 +89,9 @@ def _block(block: Block, stem: str) -> str:
         if comparisons:
             parts += [f"### {HEADINGS[metric]}", _table(comparisons)]
     if block.groups:
-        image = f"images/{figure(block.configuration, stem)}"
+        image = f"images/{figure_name(block.configuration, stem)}"
         parts += ["### Curves", f"![Accuracy to samples seen, {block.configuration}]({image})"]
-        parts += ["### All numbers of our runs", to_markdown(block.table).strip()]
+        parts += ["### All numbers of our runs", runs_to_markdown(block.table).strip()]
         parts += ["### The runs", _runs(block)]
     return "\n\n".join(parts)
 
@@ -97,11 +110,13 @@ def _table(comparisons: Sequence[Comparison]) -> str:
         for one in comparisons
     ]
     warnings = dict.fromkeys(one.paper.warning for one in comparisons if one.paper and one.paper.warning)
-    table = _markdown(["paper's row", "our method", "n", "paper", "ours", "difference", "verdict"], "llrrrrl", lines)
+    table = markdown_grid(
+        ["paper's row", "our method", "n", "paper", "ours", "difference", "verdict"], lines, sides="llrrrrl"
+    )
     return "\n\n".join([table, *(f"⚠ {warning}." for warning in warnings)])
 
 
-def _runs(block: Block) -> str:
+def _runs(block: ComparisonBlock) -> str:
     lines, commands = [], []
     for name, runs in block.groups.items():
         seconds = [run.environment["seconds"] for run in runs]
@@ -112,29 +127,31 @@ def _runs(block: Block) -> str:
         where = [_device(runs), _all(runs, "precision"), _all(runs, "machine"), _versions(runs)]
         lines.append([f"`{name}`", seeds, spent, *where])
         commands.append(
-            command([run.result.experiment for run in runs])
+            run_command([run.result.experiment for run in runs])
             or f"# {name} was built in Python: experiment.json of its runs has every field"
         )
-    table = _markdown(["row", "seeds", "seconds a run", "device", "precision", "machine", "versions"], "llrllll", lines)
+    table = markdown_grid(
+        ["row", "seeds", "seconds a run", "device", "precision", "machine", "versions"], lines, sides="llrllll"
+    )
     return f"{table}\n\n```console\n" + "\n".join(commands) + "\n```"
 
 
-def _device(runs: Sequence[Finished]) -> str:
+def _device(runs: Sequence[CollectedRun]) -> str:
     """Of each kind which: a GPU has a name of its own."""
     names = {run.environment["device"] for run in runs}
     return " / ".join(sorted("CPU" if name == "cpu" else f"GPU: {name}" for name in names))
 
 
-def _versions(runs: Sequence[Finished]) -> str:
+def _versions(runs: Sequence[CollectedRun]) -> str:
     return ", ".join(f"{name} {_all(runs, name)}" for name in ("iblurry", "torch", "numpy", "python"))
 
 
-def _all(runs: Sequence[Finished], name: str) -> str:
+def _all(runs: Sequence[CollectedRun], name: str) -> str:
     """What was noted of all of them; what an older run did not note is not guessed."""
     return " / ".join(sorted({str(run.environment.get(name, "not noted")) for run in runs}))
 
 
-def _notes(blocks: Sequence[Block], notes: str | None) -> str:
+def _notes(blocks: Sequence[ComparisonBlock], notes: str | None) -> str:
     misses = [
         f"- {block.configuration}: `{one.row}`, {metric} {one.difference:+z.2f}, {one.verdict}"
         for block in blocks
@@ -149,17 +166,17 @@ def _notes(blocks: Sequence[Block], notes: str | None) -> str:
     return f"{heading}\n\n{notes.strip()}" if notes else ""
 
 
-def _rest(blocks: Sequence[Block]) -> str:
+def _rest(blocks: Sequence[ComparisonBlock]) -> str:
     """Rows of the paper without a run, outside the configurations shown."""
     shown = [block.configuration for block in blocks]
     lines = []
-    for where in configurations():
+    for where in paper_configurations():
         methods = paper_rows(where)
         if where not in shown:
             tables = sorted({table for method in methods for table in _tables(method, where)})
             rows = "; ".join(COUNTERPARTS[method] for method in methods)
             lines.append([str(where), ", ".join(map(str, tables)), rows, NOT_RUN])
-    return "## The rest of the tables\n\n" + _markdown(["configuration", "tables", "rows", ""], "llll", lines)
+    return "## The rest of the tables\n\n" + markdown_grid(["configuration", "tables", "rows", ""], lines, sides="llll")
 
 
 def _tables(method: str, where: Configuration) -> Iterable[int]:
@@ -168,18 +185,12 @@ def _tables(method: str, where: Configuration) -> Iterable[int]:
 
 
 def _text() -> str:
-    lines = [[one["claim"], one["table"]] for one in about()["contradictions"]]
-    table = _markdown(["the paper's text", "its tables"], "ll", lines)
+    lines = [[one["claim"], one["table"]] for one in load_paper()["contradictions"]]
+    table = markdown_grid(["the paper's text", "its tables"], lines, sides="ll")
     return f"## Where the paper's text and its tables disagree\n\nThe tables are what we compare with.\n\n{table}"
 
 
-def _number(number: Number | Spread | None) -> str:
+def _number(number: PaperNumber | MeanStd | None) -> str:
     if number is None:
         return "–"
     return f"{number.mean:z.2f}" + (f" ± {number.std:.2f}" if number.std is not None else "")
-
-
-def _markdown(heads: Sequence[str], sides: str, lines: Sequence[Sequence[str]]) -> str:
-    rule = ["---:" if side == "r" else "---" for side in sides]
-    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    return "\n".join("| " + " | ".join(line) + " |" for line in [list(heads), rule, *cells])

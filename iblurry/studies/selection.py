@@ -11,22 +11,44 @@ from typing import Any
 
 from iblurry.errors import InputError
 from iblurry.studies.compute import EQUAL, equal_compute
-from iblurry.studies.study import SEEDS, Planned, Study
+from iblurry.studies.study import SEEDS, PlannedRun, Study
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The same for whoever runs, tabulates or draws a study."""
+    """What of a study is run, tabulated or drawn.
+
+    Parameters
+    ----------
+    study : Study
+        Which study.
+    dataset : str
+        As in `Experiment.of`.
+    rows : tuple of str, optional
+        The study's rows or any other methods, as `iblurry run` and --set write them; the study's unless given.
+    columns : tuple of str, optional
+        Keep only these of the study's columns.
+    seeds : tuple of int
+        Seeds of every cell.
+    scale : float
+        Share of the stream, up to 1.
+    equal_compute : str, optional
+        The row whose training FLOPs every row gets.
+    data_home : Path, optional
+        Where imported data live.
+    out : Path, optional
+        Where its runs go, if that is not the default folder.
+    """
 
     study: Study
     dataset: str
-    rows: tuple[str, ...] | None = None  # of the study or any others, as `iblurry run` and --set write them
-    only: tuple[str, ...] | None = None  # columns
+    rows: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
     seeds: tuple[int, ...] = SEEDS
     scale: float = 1.0
-    equal_compute: str | None = None  # the row whose training FLOPs all get
+    equal_compute: str | None = None
     data_home: Path | None = None
-    out: Path | None = None  # where its runs go, if that is not the usual place
+    out: Path | None = None
 
     def __post_init__(self) -> None:
         for name in self.rows or ():
@@ -39,25 +61,24 @@ class Selection:
             )
 
     @cached_property
-    def planned(self) -> list[Planned]:
+    def planned(self) -> list[PlannedRun]:
         """Column by column, row by row, seed by seed."""
-        study = replace(self.study, rows=self.rows or self.study.rows)
-        planned = study.planned(
-            self.dataset, only=self.only, seeds=self.seeds, scale=self.scale, data_home=self.data_home
+        planned = replace(self.study, rows=self.row_names).plan(
+            self.dataset, columns=self.columns, seeds=self.seeds, scale=self.scale, data_home=self.data_home
         )
         return planned if self.equal_compute is None else equal_compute(planned, self.equal_compute, self.data_home)
 
     @property
-    def wanted(self) -> tuple[str, ...]:
+    def row_names(self) -> tuple[str, ...]:
         """Its rows, in order."""
         return self.rows or self.study.rows
 
-    def command(self, verb: str = "study") -> str:
+    def command(self) -> str:
         """`iblurry study ...` that runs what is missing of it."""
-        words = ["iblurry", verb, self.study.name, "--dataset", self.dataset]
+        words = ["iblurry", "study", self.study.name, "--dataset", self.dataset]
         given: dict[str, tuple[Any, Sequence[Any] | None]] = {
             "--methods": (self.rows, None),
-            "--only": (self.only, None),
+            "--only": (self.columns, None),
             "--seeds": (self.seeds, SEEDS),
         }
         for option, (value, usual) in given.items():

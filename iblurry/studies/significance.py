@@ -10,28 +10,43 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.studies.run_table import is_bound
+from iblurry.studies.paper import is_bound
 
 if TYPE_CHECKING:
-    from iblurry.studies.run_table import Better
-    from iblurry.studies.table import StudyTable
+    from iblurry.studies.tables.table import Better, StudyTable
 
 LEVEL = 0.05  # the usual one of tests; intervals hold 1 - LEVEL
 MOST = 24  # seeds: the exact test looks at all 2^n signs
 
 
 @dataclass(frozen=True)
-class Paired:
-    """Differences first minus second over the seeds both have; n of them."""
+class PairedDifference:
+    """Differences first minus second over the seeds that both have.
+
+    Parameters
+    ----------
+    seeds, differences : tuple
+        Seed by seed.
+    ahead, even : int
+        Seeds on which the first is better, and on which both are equal.
+    mean : float or None
+        None without a seed in common.
+    std : float or None
+        By n - 1; None below two seeds, as are `interval` and `p`.
+    interval : tuple of float or None
+        Of the mean, 95 %, by Student's t.
+    p : float or None
+        Two-sided, of the exact sign-flip test.
+    """
 
     seeds: tuple[int, ...]
     differences: tuple[float, ...]
-    ahead: int  # seeds on which the first is better
+    ahead: int
     even: int
-    mean: float | None  # None without a seed in common
-    std: float | None  # by n - 1; None below two seeds, as is what follows
-    interval: tuple[float, float] | None  # of the mean, 95 %
-    p: float | None  # two-sided, of the exact sign-flip test
+    mean: float | None
+    std: float | None
+    interval: tuple[float, float] | None
+    p: float | None
 
     @property
     def n(self) -> int:
@@ -51,47 +66,49 @@ class Paired:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two rows in one column for one number."""
+class PairedComparison:
+    """Two rows of a table, compared in one column for one metric."""
 
     column: str
     metric: str
     first: str
     second: str
-    paired: Paired
+    paired: PairedDifference
 
     def __str__(self) -> str:
         return f"{self.first} over {self.second}: {self.paired}"
 
 
-def pairs(table: StudyTable, against: str | None = None) -> list[Pair]:
-    """Column by column and number by number: the best row over each other, or each other over `against`."""
+def compare_rows(table: StudyTable, against: str | None = None) -> list[PairedComparison]:
+    """Column by column and metric by metric: the best row over each other, or each other over the row `against`."""
     if against is not None:
         _check(table, against)
     made = []
-    for column, measure in table.across():
-        rows = {cell.row: cell.values for cell in table.along(column, measure) if cell.values}
-        if measure.better is None or not rows or (against is not None and against not in rows):
+    for column, metric in table.headings():
+        rows = {cell.row: cell.values for cell in table.column(column, metric.name) if cell.values}
+        if metric.better is None or not rows or (against is not None and against not in rows):
             continue
-        one = against or _best(rows, measure.better)
-        for other in (row for row in rows if row != one):
-            first, second = (other, one) if against else (one, other)
-            compared = paired(rows[first], rows[second], lower=measure.better is min)
-            made.append(Pair(column, measure.name, first, second, compared))
+        reference = against or _best(rows, metric.better)
+        for other in (row for row in rows if row != reference):
+            first, second = (other, reference) if against else (reference, other)
+            paired = paired_difference(rows[first], rows[second], lower=metric.better is min)
+            made.append(PairedComparison(column, metric.name, first, second, paired))
     return made
 
 
-def paired(first: Mapping[int, float], second: Mapping[int, float], *, lower: bool = False) -> Paired:
-    """Numbers by seed against numbers by seed; `lower`: less is better.
+def paired_difference(
+    first: Mapping[int, float], second: Mapping[int, float], *, lower: bool = False
+) -> PairedDifference:
+    """Compare numbers by seed with numbers by seed; `lower` says that less is better.
 
-    >>> str(paired({1: 70.0, 2: 71.0, 3: 75.0}, {1: 57.0, 2: 57.0, 3: 61.0}))[:60]
+    >>> str(paired_difference({1: 70.0, 2: 71.0, 3: 75.0}, {1: 57.0, 2: 57.0, 3: 61.0}))[:60]
     'ahead on 3 of 3 seeds, +13.67 ± 0.58 points, 95 % t interval'
     """
     seeds = tuple(seed for seed in first if seed in second)
     differences = np.array([first[seed] - second[seed] for seed in seeds])
     wins = int((differences < 0).sum() if lower else (differences > 0).sum())
     many = len(seeds) > 1
-    return Paired(
+    return PairedDifference(
         seeds,
         tuple(differences.tolist()),
         ahead=wins,
@@ -134,7 +151,7 @@ def least_p(seeds: int) -> float:
     return min(1.0, 2.0 ** (1 - seeds))
 
 
-def caveats(made: Sequence[Pair]) -> list[str]:
+def caveats(made: Sequence[PairedComparison]) -> list[str]:
     """What the numbers mean and what they cannot tell, in sentences."""
     if not made:
         return ["There is no pair to compare: fewer than two rows have finished runs."]

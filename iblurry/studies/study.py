@@ -2,114 +2,222 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.data.load import load
+from iblurry.errors import IblurryError, InputError, UnknownNameError
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.result import Result, read_result
+from iblurry.experiment.settings import setting
+from iblurry.method import Method
 from iblurry.studies.paper import COUNTERPARTS
-from iblurry.studies.scale import scaled
 
 SEEDS = (1, 2, 3)  # as many as the paper has
+ROWS_PER_CLASS = 2  # of memory that a class has at least, at any scale
+CLASSES = {  # so that a study can be planned without the data
+    "digits": 10,
+    "fashion_mnist": 10,
+    "cifar10": 10,
+    "cifar100": 100,
+    "tinyimagenet": 200,
+    "imagenet": 1000,
+}
 Changes = Mapping[str, Any]  # fields of an experiment
 
 
 @dataclass(frozen=True)
-class Planned:
-    """An experiment and its place."""
+class PlannedRun:
+    """An experiment and its place in the study's table.
 
-    row: str  # a method as `iblurry run` and --set write it: "clib", "ewc schedule=Constant"
-    column: str  # what is varied: "N=50"; "" where nothing is
+    Parameters
+    ----------
+    row : str
+        A method as `iblurry run` and --set write it: "clib", "ewc schedule=Constant".
+    column : str
+        What is varied: "N=50"; "" where nothing is.
+    experiment : Experiment
+        What is run.
+    """
+
+    row: str
+    column: str
     experiment: Experiment
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Rows are methods, columns are settings; a cell is a metric's mean over seeds."""
+    """A table of experiments: rows are methods, columns are settings, a cell is a metric's mean over seeds.
 
-    name: str  # on the command line
+    Parameters
+    ----------
+    name : str
+        On the command line.
+    title : str
+        Heading of its table and figures.
+    shows : tuple of str
+        Tables and figures of the paper that it repeats, such as "Table 1"; () for a study of our own.
+    question : str
+        What it answers, in a sentence.
+    datasets : tuple of str
+        Data sets that it was made for; the first is the default of `table` and `figure`. It runs on any other too.
+    rows : tuple of str
+        Methods, in the paper's order, written as for `iblurry run` and --set.
+    columns : callable
+        Given a data set, the changed fields of the experiments by the column's name, in order.
+    metrics : tuple of str
+        Names of TABLE_METRICS; what a row does not have stays empty.
+    """
+
+    name: str
     title: str
-    shows: tuple[str, ...]  # of the paper: "Table 1"; () for a study of our own
-    question: str  # that it answers, in a sentence
-    datasets: tuple[str, ...]  # that the paper has it for, or we have; it runs on any other too
-    rows: tuple[str, ...]  # in the paper's order
-    columns: Callable[[str], Mapping[str, Changes]]  # of a data set, in order
-    metrics: tuple[str, ...] = ("a_auc", "a_avg")  # of MEASURES; what a row does not have stays empty
+    shows: tuple[str, ...]
+    question: str
+    datasets: tuple[str, ...]
+    rows: tuple[str, ...]
+    columns: Callable[[str], Mapping[str, Changes]]
+    metrics: tuple[str, ...] = ("a_auc", "a_avg")
 
-    def planned(
+    def plan(
         self,
         dataset: str,
         *,
         rows: Sequence[str] | None = None,
-        only: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
         seeds: Iterable[int] = SEEDS,
         scale: float = 1.0,
         data_home: Path | None = None,
         **changes: Any,
-    ) -> list[Planned]:
-        """Column by column, row by row, seed by seed; `changes` go to every experiment.
+    ) -> list[PlannedRun]:
+        """The experiments on a data set: column by column, row by row, seed by seed.
 
-        `rows` and `only` keep some rows and columns. At a `scale` below 1 the stream has that share of the images, and
-        memory and query_every shrink with it. Data of one's own are looked up for that, in `data_home`.
+        Parameters
+        ----------
+        dataset : str
+            As in `Experiment.of`.
+        rows, columns : sequence of str, optional
+            Keep only these.
+        seeds : iterable of int
+            One experiment for each.
+        scale : float
+            Share of the images, up to 1; memory and query_every shrink with it.
+        data_home : Path, optional
+            Where imported data live; data of one's own are opened to count their classes if `scale` is below 1.
+        **changes
+            Fields of every experiment.
         """
-        columns = self._columns(dataset, changes)
+        varied = self._varied(dataset, changes)
         if scale != 1:
             # The paper's methods too, so that one experiment has one memory in all studies.
             methods = [_experiment(row, dataset).method for row in {*self.rows, *COUNTERPARTS}]
-            columns = scaled(columns, methods, dataset, scale, data_home)
+            varied = scale_columns(varied, methods, dataset, scale, data_home)
         seeds = tuple(seeds)
         return [
-            self.placed(
-                Planned(row, column, _experiment(row, dataset, **columns[column] | {"seed": seed} | changes)), data_home
+            self.adjust(
+                PlannedRun(row, column, _experiment(row, dataset, **varied[column] | {"seed": seed} | changes)),
+                data_home,
             )
-            for column in self._kept("column", only, tuple(columns))
-            for row in self._kept("row", rows, self.rows)
+            for column in self._keep("column", columns, tuple(varied))
+            for row in self._keep("row", rows, self.rows)
             for seed in seeds
         ]
 
-    def placed(self, one: Planned, data_home: Path | None) -> Planned:
-        """What stands in that place; for a study that does more with an experiment than change fields."""
-        return one
+    def adjust(self, planned: PlannedRun, data_home: Path | None) -> PlannedRun:
+        """The run to plan instead; overridden by a study that does more to an experiment than change fields."""
+        return planned
 
-    def _columns(self, dataset: str, changes: Changes) -> dict[str, dict[str, Any]]:
-        columns = {name: dict(varied) for name, varied in self.columns(dataset).items()}
-        varies = {field for varied in columns.values() for field in varied} - {"mode"}  # how a split is made, not which
+    def _varied(self, dataset: str, changes: Changes) -> dict[str, dict[str, Any]]:
+        columns = {name: dict(fields) for name, fields in self.columns(dataset).items()}
+        varies = {field for fields in columns.values() for field in fields} - {"mode"}  # how a split is made, not which
         for field in varies & set(changes):
             raise InputError(f"The study {self.name} varies {field} itself; leave {field} out, or run another study.")
         return columns
 
-    def _kept(self, kind: str, chosen: Sequence[str] | None, there: tuple[str, ...]) -> tuple[str, ...]:
+    def _keep(self, kind: str, chosen: Sequence[str] | None, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those chosen, in the study's order; all where nothing is chosen."""
         if not chosen:
-            return there
+            return names
         for name in chosen:
-            if there == ("",):
+            if names == ("",):
                 raise InputError(f"The study {self.name} varies nothing but the method; leave out the column {name!r}.")
-            if name not in there:
-                raise UnknownNameError(f"{kind} of the study {self.name}", name, there)
-        return tuple(name for name in there if name in chosen)
+            if name not in names:
+                raise UnknownNameError(f"{kind} of the study {self.name}", name, names)
+        return tuple(name for name in names if name in chosen)
 
 
 def _experiment(row: str, dataset: str, **changes: Any) -> Experiment:
     method, *edits = row.split()
-    one = Experiment.of(method, dataset, **changes)
+    experiment = Experiment.of(method, dataset, **changes)
     for change in edits:
-        one = edit(one, change)
-    return one
+        experiment = edit(experiment, change)
+    return experiment
 
 
-def found(planned: Sequence[Planned], places: Sequence[Path]) -> dict[Planned, Result]:
-    """The finished runs among them, from the first of the places (folders of runs) that has each."""
-    there: dict[Planned, Result] = {}
-    for one in planned:
-        for place in places:
-            folder = RunFolder(place / one.experiment.name)
-            if folder.summary() is not None:
-                there[one] = read_result(folder, one.experiment)
+def find_finished(planned: Sequence[PlannedRun], folders: Sequence[Path]) -> dict[PlannedRun, Result]:
+    """The finished runs among those planned, each from the first of `folders` (which hold run folders) that has it."""
+    found: dict[PlannedRun, Result] = {}
+    renamed = cache(_find_format1)
+    for run in planned:
+        for folder in folders:
+            place = RunFolder(folder / run.experiment.name)
+            if not place.path.is_dir():
+                place = RunFolder(renamed(folder).get(run.experiment.digest, place.path))
+            if place.summary() is not None:
+                found[run] = read_result(place, run.experiment)
                 break
-    return there
+    return found
+
+
+def _find_format1(folder: Path) -> dict[str, Path]:
+    """Runs written in format 1, whose folders are named by another digest than the experiment has now."""
+    found = {}
+    for path in sorted(folder.glob("*/experiment.json")):
+        if b'"format": 1' in path.read_bytes():
+            with suppress(IblurryError):  # parts of somebody's own that were not imported: none of these experiments
+                found[RunFolder(path.parent).experiment().digest] = path.parent
+    return found
+
+
+def scale_columns(
+    columns: Mapping[str, Changes],
+    methods: Sequence[Method],
+    dataset: str,
+    scale: float,
+    data_home: Path | None = None,
+) -> dict[str, dict[str, Any]]:
+    """The columns with that share of the images, and of the memory and of the samples between two queries.
+
+    The memory is the same for all methods. Where the scaled memory were too little for one of them, the memories of
+    all columns shrink less, so that they keep their proportions; none grows.
+    """
+    usual = setting(dataset)
+    memories = {name: given.get("memory", usual.memory) for name, given in columns.items()}
+    classes = CLASSES[dataset] if dataset in CLASSES else len(load(dataset, data_home).classes)
+    least = max(_least_budget(method, ROWS_PER_CLASS * classes) for method in methods)
+    shrink = min(1.0, max(scale, least / min(memories.values())))
+    scaled = {name: round(shrink * memory) for name, memory in memories.items()}
+    query_every = max(1, round(scale * usual.query_every))
+    return {
+        f"K={scaled[name]}" if name == f"K={memories[name]}" else name: {
+            "query_every": query_every,
+            **given,
+            "memory": scaled[name],
+            "share": scale,
+        }
+        for name, given in columns.items()
+    }
+
+
+def _least_budget(method: Method, rows: int) -> int:
+    """The smallest budget that leaves the method so many rows, and no fewer than a batch takes."""
+    budget = rows = max(rows, method.rehearsal.joins(sys.maxsize))
+    while method.capacity(budget) < rows:
+        budget += 1
+    return budget

@@ -10,7 +10,7 @@ import pytest
 
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
-from iblurry.studies.run_rows import names, settings
+from iblurry.studies.describe import describe_settings, name_rows
 from tests.cli.conftest import QUICK
 
 
@@ -124,11 +124,11 @@ def test_a_figure_that_fails_spoils_nothing(runs, call, monkeypatch):
     (runs / "accuracy.png").write_bytes(b"before")
     files = set(runs.iterdir())
 
-    def fail(groups, path, **_):
+    def fail(columns, path, **_):
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("iblurry.studies.run_figure.curves", fail)
+    monkeypatch.setattr("iblurry.studies.figures.curves.draw_curves", fail)
     said = call("show", "--json")
     assert (said.code, said.out) == (2, "")
     assert "no room left on the disk of runs" in said.err
@@ -158,12 +158,12 @@ def test_long_names_are_folded_not_cut(runs, call):
 def test_long_names_are_folded_in_the_figure(runs, call, monkeypatch):
     drawn = {}
 
-    def curves(groups, path, **_):
-        drawn.update(groups)
+    def curves(columns, path, **_):
+        drawn.update(columns[""])
         path.touch()
 
-    monkeypatch.setattr("iblurry.studies.run_figure.curves", curves)
-    monkeypatch.setattr("iblurry.studies.run_rows.names", lambda kinds: ["a " * 50, "b"])
+    monkeypatch.setattr("iblurry.studies.figures.curves.draw_curves", curves)
+    monkeypatch.setattr("iblurry.studies.describe.name_rows", lambda kinds: ["a " * 50, "b"])
     assert call("show").code == 0
     assert list(drawn) == [" ".join("a" * 40) + "\n" + " ".join("a" * 10), "b"]
     assert [len(group) for group in drawn.values()] == [2, 2]
@@ -202,12 +202,12 @@ def made(method, *changes, **fields):
     ],
 )
 def test_names_of_rows(kinds, called):
-    assert len(set(names(kinds))) == len(kinds)
+    assert len(set(name_rows(kinds))) == len(kinds)
     if called is not None:
-        assert names(kinds) == called
+        assert name_rows(kinds) == called
 
 
 def test_title():
-    assert settings([made("clib"), made("er")]) == "digits, i-Blurry-50-10, 5 tasks, memory 100"
-    assert settings([made("clib"), made("er", memory=50, blur=30)]) == "digits, 5 tasks"
-    assert settings([made("clib"), made("er", dataset="shapes")]) == "i-Blurry-50-10, 5 tasks, memory 100"
+    assert describe_settings([made("clib"), made("er")]) == "digits, i-Blurry-50-10, 5 tasks, memory 100"
+    assert describe_settings([made("clib"), made("er", memory=50, blur=30)]) == "digits, 5 tasks"
+    assert describe_settings([made("clib"), made("er", dataset="shapes")]) == "i-Blurry-50-10, 5 tasks, memory 100"

@@ -15,7 +15,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start, read
 from iblurry.launch.launch import run
-from iblurry.studies.run_rows import departures, names, settings
+from iblurry.studies.describe import describe_settings, find_departures, name_rows
 from tests.experiment.small import DATA, At, CrashError, crash, kept, small
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -92,11 +92,15 @@ def test_published_orders_are_whole():
 
 def test_it_is_named_where_it_differs():
     whole, part = Experiment.of("clib"), Experiment.of("clib", share=0.1)
-    assert departures(part, whole) == {"share": 0.1}
-    assert departures(whole, part) == {"share": 1.0}
-    assert names([whole, part]) == ["clib", "clib share=0.1"]
-    assert settings([part, Experiment.of("er", share=0.1)]).startswith("digits, 10 % of the images, i-Blurry-50-10")
-    assert settings([whole]) == settings([whole, part]) == "digits, i-Blurry-50-10, 5 tasks, memory 100"
+    assert find_departures(part, whole) == {"share": 0.1}
+    assert find_departures(whole, part) == {"share": 1.0}
+    assert name_rows([whole, part]) == ["clib", "clib share=0.1"]
+    assert describe_settings([part, Experiment.of("er", share=0.1)]).startswith(
+        "digits, 10 % of the images, i-Blurry-50-10"
+    )
+    assert (
+        describe_settings([whole]) == describe_settings([whole, part]) == "digits, i-Blurry-50-10, 5 tasks, memory 100"
+    )
 
 
 def test_it_goes_on_where_it_was_stopped(tmp_path):

@@ -12,10 +12,11 @@ from iblurry.experiment.checkpoint import load_latest
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Held, Query, Spent, TaskEnd, read
-from iblurry.experiment.metrics import metrics
 from iblurry.launch.launch import run
 from iblurry.methods import Hyperparameters, method
-from iblurry.studies import run_figure, run_table
+from iblurry.studies.figures.curves import draw_curves
+from iblurry.studies.tables.table import tabulate_runs
+from iblurry.studies.tables.text import runs_to_markdown
 from tests.experiment.small import CrashError, Recorder, checkpoints, kept, small
 
 REFITS = ("gdumb", "rm", "joint", "rm-released")
@@ -110,15 +111,16 @@ def test_joint_answers_once(tmp_path, whole):
 
 
 def test_joint_beside_the_others(tmp_path):
-    records = {name: [run(small(name), tmp_path).records] for name in ("er", "joint", "rm")}
-    rows = run_table.rows({name: [metrics(run) for run in runs] for name, runs in records.items()})
-    assert rows[1].a_last is not None
-    assert rows[1].a_auc is None
-    assert "| joint | 1 | – | – |" in run_table.to_markdown(rows)
-    run_figure.curves(records, tmp_path / "all.svg")
+    results = {name: [run(small(name), tmp_path)] for name in ("er", "joint", "rm")}
+    table = tabulate_runs(results)
+    assert table.cells["joint", "", "a_last"].ours is not None
+    assert table.cells["joint", "", "a_auc"].ours is None
+    assert "| joint | 1 | – | – |" in runs_to_markdown(table)
+    records = {name: [result.records for result in group] for name, group in results.items()}
+    draw_curves({"": records}, tmp_path / "all.svg")
     drawn = (tmp_path / "all.svg").read_text()
     assert "joint" in drawn
-    run_figure.curves({"joint": records["joint"]}, tmp_path / "alone.png")
+    draw_curves({"": {"joint": records["joint"]}}, tmp_path / "alone.png")
 
 
 def test_the_shapes_the_paper_describes(tmp_path):
@@ -137,8 +139,8 @@ def test_the_shapes_the_paper_describes(tmp_path):
 
 def test_boundaries_are_marked_where_they_change_the_answer(tmp_path):
     rm, er = ([run(small(name, query_every=8), tmp_path).records] for name in ("rm", "er"))
-    run_figure.curves({"er": er}, tmp_path / "er.svg")
-    run_figure.curves({"rm": rm}, tmp_path / "rm.svg")
+    draw_curves({"": {"er": er}}, tmp_path / "er.svg")
+    draw_curves({"": {"rm": rm}}, tmp_path / "rm.svg")
     open_markers = 'style="fill: #ffffff; stroke: #0072b2'
     assert open_markers in (tmp_path / "rm.svg").read_text()
     assert open_markers not in (tmp_path / "er.svg").read_text()

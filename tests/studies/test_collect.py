@@ -13,7 +13,7 @@ from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Query, read
 from iblurry.launch.launch import run
 from iblurry.studies import collect as module
-from iblurry.studies.collect import collect, collected
+from iblurry.studies.collect import collect, read_collected
 from tests.experiment.small import small
 from tests.studies.written import usual, write_run
 
@@ -30,7 +30,7 @@ def test_a_real_run_is_collected_without_its_checkpoints(tmp_path):
     assert (place, state) == (tmp_path / "results/shapes" / folder.name, "new")
     assert names(place) == NAMES < names(folder)
     assert all((place / name).read_bytes() == (folder / name).read_bytes() for name in NAMES)
-    (found,) = collected(tmp_path / "results")
+    (found,) = read_collected(tmp_path / "results")
     queries = [record.accuracy for record in read(folder / "journal.jsonl") if isinstance(record, Query)]
     assert found.result.metrics.a_auc == pytest.approx(np.mean(queries))
     assert found.result.experiment == small("clib")
@@ -45,7 +45,7 @@ def test_again_is_the_same_and_another_journal_replaces(tmp_path):
     place, state = collect(other, tmp_path / "results")
     assert state == "replaced"
     assert (place / "journal.jsonl").read_bytes() == (other / "journal.jsonl").read_bytes()
-    assert len(collected(tmp_path / "results")) == 1
+    assert len(read_collected(tmp_path / "results")) == 1
 
 
 def test_a_large_journal_is_packed_and_read_all_the_same(tmp_path, monkeypatch):
@@ -58,13 +58,13 @@ def test_a_large_journal_is_packed_and_read_all_the_same(tmp_path, monkeypatch):
     packed = (place / "journal.jsonl.gz").read_bytes()
     assert gzip.decompress(packed) == plain
     assert packed[4:8] == bytes(4)  # no date
-    (found,) = collected(tmp_path / "results")
+    (found,) = read_collected(tmp_path / "results")
     assert 100 * found.result.metrics.a_auc == pytest.approx(a_auc)
     again, state = collect(place, tmp_path / "elsewhere")  # what was collected can be collected
     assert (names(again), state) == (names(place), "new")
     (place / "journal.jsonl.gz").write_bytes(packed[:-9])
     with pytest.raises(DataError, match=r"journal\.jsonl\.gz cannot be unpacked"):
-        collected(tmp_path / "results")
+        read_collected(tmp_path / "results")
 
 
 def test_what_is_not_finished_or_not_its_own_is_refused(tmp_path):
@@ -82,12 +82,12 @@ def test_what_is_not_finished_or_not_its_own_is_refused(tmp_path):
 
 
 def test_nothing_collected_is_no_error_but_no_folder_is(tmp_path):
-    assert collected(tmp_path) == []
+    assert read_collected(tmp_path) == []
     with pytest.raises(InputError, match="There is no folder"):
-        collected(tmp_path / "nowhere")
+        read_collected(tmp_path / "nowhere")
 
 
 def test_other_things_among_the_results_are_left_alone(tmp_path):
     (tmp_path / "kills").mkdir()
     (tmp_path / "kills" / "cifar10.json").write_text(json.dumps({}))
-    assert collected(tmp_path) == []
+    assert read_collected(tmp_path) == []

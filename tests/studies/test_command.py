@@ -11,8 +11,7 @@ from iblurry.cli.run import _experiments, run
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.parts import Elastic
-from iblurry.studies.command import command
-from iblurry.studies.run_rows import names
+from iblurry.studies.describe import name_rows, run_command
 
 
 def edited(experiment, *changes):
@@ -64,27 +63,27 @@ def parsed(text):
     ],
 )
 def test_it_makes_the_experiment_again(experiment, text):
-    made = command([experiment])
+    made = run_command([experiment])
     assert text is None or made == text
     assert parsed(made) == [experiment]
 
 
 def test_all_seeds_in_one():
     experiments = [Experiment.of("er", seed=seed) for seed in (3, 1, 2)]
-    assert command(experiments) == "iblurry run er --dataset digits --seeds 1,2,3"
+    assert run_command(experiments) == "iblurry run er --dataset digits --seeds 1,2,3"
 
 
 def test_what_only_python_can_build():
     experiment = Experiment.of("er")
     mine = replace(experiment, method=replace(experiment.method, name="mine"))
-    assert command([mine]) is None
+    assert run_command([mine]) is None
     many = replace(experiment, method=replace(experiment.method, terms=(Elastic(),)))
     refit = Experiment.of("gdumb").method
     odd = replace(experiment, method=replace(experiment.method, readout=refit.readout, refit=refit.refit))
-    assert parsed(command([many])) == [many]
-    assert command([odd]) is None  # a readout that refits is none before it is told how
+    assert parsed(run_command([many])) == [many]
+    assert run_command([odd]) is None  # a readout that refits is none before it is told how
 
 
 def test_rows_that_differ_in_the_refit_alone_have_names():
     kinds = [Experiment.of("gdumb"), edited(Experiment.of("gdumb"), "refit.optimizer.momentum=0.5")]
-    assert names(kinds) == ["gdumb", "gdumb refit.optimizer.momentum=0.5"]
+    assert name_rows(kinds) == ["gdumb", "gdumb refit.optimizer.momentum=0.5"]

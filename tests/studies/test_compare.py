@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from iblurry.experiment.edit import edit
-from iblurry.studies.collect import read
-from iblurry.studies.compare import MAIN, compare, configuration, counterpart, verdict
-from iblurry.studies.paper import Configuration, Number, paper_number
-from iblurry.studies.run_table import Spread
+from iblurry.studies.collect import read_run
+from iblurry.studies.compare import MAIN, compare_with_paper, configuration_of, find_counterpart, judge
+from iblurry.studies.paper import Configuration, PaperNumber, paper_number
+from iblurry.studies.tables.table import MeanStd
 from tests.studies.written import usual, write_run
 
 
 def runs(tmp_path, *experiments_and_levels):
     """Written, and read again; with what their A_AUC and A_avg must be."""
     written = [write_run(tmp_path, experiment, level) for experiment, level in experiments_and_levels]
-    return [read(folder) for folder, *_ in written], np.array([numbers for _, *numbers in written])
+    return [read_run(folder) for folder, *_ in written], np.array([numbers for _, *numbers in written])
 
 
 @pytest.mark.parametrize(
@@ -34,20 +34,20 @@ def runs(tmp_path, *experiments_and_levels):
     ],
 )
 def test_verdicts(mean, std, n, target, words):
-    paper = Number(70.26, 1.28, (1,))
-    assert verdict(paper, Spread(mean, std), n, target=target) == words
-    copied = Number(70.26, 1.28, (1,), warning="a copy")
-    assert verdict(copied, Spread(mean, std), n, target=target) == "not judged: see the warning"
+    paper = PaperNumber(70.26, 1.28, (1,))
+    assert judge(paper, MeanStd(mean, std), n, target=target) == words
+    copied = PaperNumber(70.26, 1.28, (1,), warning="a copy")
+    assert judge(copied, MeanStd(mean, std), n, target=target) == "not judged: see the warning"
 
 
 def test_a_number_without_a_spread_is_judged_by_ours():
-    assert verdict(Number(96.03, None, (1,)), Spread(95.8, 0.3), 3) == "within the spreads"
-    assert verdict(Number(96.03, None, (1,)), Spread(95.5, 0.3), 3) == "below"
+    assert judge(PaperNumber(96.03, None, (1,)), MeanStd(95.8, 0.3), 3) == "within the spreads"
+    assert judge(PaperNumber(96.03, None, (1,)), MeanStd(95.5, 0.3), 3) == "below"
 
 
 def test_numbers_recomputed(tmp_path):
     found, numbers = runs(tmp_path, *((usual("clib", seed), 71) for seed in (1, 2, 3)))
-    (block,) = compare(found)
+    (block,) = compare_with_paper(found)
     assert block.configuration == MAIN
     for metric, values in zip(("A_AUC", "A_avg"), numbers.T, strict=True):
         (one,) = [one for one in block.comparisons[metric] if one.row == "clib"]
@@ -72,7 +72,7 @@ def test_targets_are_for_table_1_on_cifar10_only(tmp_path):
     found, _ = runs(
         tmp_path, *((usual("er", seed, memory=memory), level) for memory, level in levels.items() for seed in (1, 2, 3))
     )
-    main, other = compare(found)
+    main, other = compare_with_paper(found)
     assert other.configuration == small
     words = [next(one.verdict for one in block.comparisons["A_AUC"] if one.row == "er") for block in (main, other)]
     assert words == ["within 2.5", "within the spreads"]
@@ -82,7 +82,7 @@ def test_a_method_that_departs_is_not_the_papers(tmp_path):
     short = usual("clib", samples=100)
     small = edit(usual("er"), "network=mlp")
     found, _ = runs(tmp_path, (short, 71), (small, 58), (usual("clib-balanced"), 70))
-    (block,) = compare(found)
+    (block,) = compare_with_paper(found)
     own = {one.row: one for one in block.comparisons["A_AUC"] if one.row}
     assert [one.paper for one in own.values()] == [None, None, None]
     assert [one.difference for one in own.values()] == [None, None, None]
@@ -98,7 +98,7 @@ def test_a_method_that_departs_is_not_the_papers(tmp_path):
 
 def test_the_released_program_and_the_paper_are_two_rows_beside_one_number(tmp_path):
     found, _ = runs(tmp_path, (usual("clib"), 71), (usual("clib-released"), 70))
-    (block,) = compare(found)
+    (block,) = compare_with_paper(found)
     mine = [one for one in block.comparisons["A_AUC"] if one.method == "clib"]
     assert {one.row for one in mine} == {"clib", "clib-released"}
     assert {one.paper.mean for one in mine} == {70.26}
@@ -121,12 +121,12 @@ def test_the_released_program_and_the_paper_are_two_rows_beside_one_number(tmp_p
     ],
 )
 def test_counterparts(experiment, name):
-    assert counterpart(experiment) == name
+    assert find_counterpart(experiment) == name
 
 
 def test_joint_training_is_compared_at_the_end(tmp_path):
     found, _ = runs(tmp_path, (usual("joint"), 95.9), (usual("joint", disjoint=0), 95.9))
-    main, other = compare(found)
+    main, other = compare_with_paper(found)
     for block in (main, other):
         (one,) = block.comparisons["final_accuracy"]
         assert (one.row, one.paper.mean) == ("joint", 96.03)
@@ -137,16 +137,16 @@ def test_joint_training_is_compared_at_the_end(tmp_path):
 def test_configurations_in_the_papers_order_and_others_last(tmp_path):
     streams = [{"memory": 77}, {"disjoint": 100, "blur": 0}, {"disjoint": 0}, {}]
     found, _ = runs(tmp_path, *((usual("er", **stream), 60) for stream in streams))
-    assert [str(block.configuration) for block in compare(found)] == [
+    assert [str(block.configuration) for block in compare_with_paper(found)] == [
         "cifar10, i-Blurry-50-10, 5 tasks, memory 500",
         "cifar10, i-Blurry-0-10, 5 tasks, memory 500",
         "cifar10, i-Blurry-100-10, 5 tasks, memory 500",
         "cifar10, i-Blurry-50-10, 5 tasks, memory 77",
     ]
-    assert configuration(usual("er", disjoint=100, blur=0)) == configuration(usual("er", disjoint=100, blur=10))
+    assert configuration_of(usual("er", disjoint=100, blur=0)) == configuration_of(usual("er", disjoint=100, blur=10))
 
 
 def test_misses(tmp_path):
     found, _ = runs(tmp_path, *((usual("clib", seed), 90) for seed in (1, 2, 3)), (usual("clib-balanced"), 5))
-    (block,) = compare(found)
+    (block,) = compare_with_paper(found)
     assert {one.row for one in block.comparisons["A_AUC"] if one.misses} == {"clib"}

@@ -20,7 +20,7 @@ from iblurry.studies.catalogue import MAIN as MAIN_RESULTS
 from iblurry.studies.compute import COMPUTE, equal_compute, with_compute
 from iblurry.studies.compute_estimate import DATASET_SIZES, DatasetSize, compute_estimate, dataset_size, training_flops
 from iblurry.studies.selection import Selection
-from iblurry.studies.study import Planned
+from iblurry.studies.study import PlannedRun
 from tests.experiment.small import DATA, small
 
 CIFAR = DATASET_SIZES["cifar10"]
@@ -111,17 +111,17 @@ def test_what_cannot_be_is_refused():
 
 def test_a_row_that_cannot_be_is_named_with_the_way_out():
     way_out = r"; choose a costlier reference\. Or leave the row out: name the others with --methods\.$"
-    planned = [Planned(row, "", Experiment.of(row.split()[0], "cifar10")) for row in ("er", "gss admission.size=9")]
+    planned = [PlannedRun(row, "", Experiment.of(row.split()[0], "cifar10")) for row in ("er", "gss admission.size=9")]
     with pytest.raises(InputError, match=rf"^The row 'gss admission\.size=9': gss cannot .*{way_out}"):
         equal_compute(planned, "er")
     with pytest.raises(InputError, match=rf"^The row 'gss' in the column 'equal': gss cannot .*{way_out}"):
-        dataclasses.replace(COMPUTE, rows=("er", "gss")).planned("digits")
+        dataclasses.replace(COMPUTE, rows=("er", "gss")).plan("digits")
     with pytest.raises(UnknownNameError, match=r"^There is no method called 'eer'"):  # that is no row's fault
         equal_compute(planned, "eer")
 
 
 def test_a_plan_keeps_its_places():
-    planned = [Planned(name, "N=50", Experiment.of(name, "cifar10", seed=2, memory=200)) for name in ("er", "clib")]
+    planned = [PlannedRun(name, "N=50", Experiment.of(name, "cifar10", seed=2, memory=200)) for name in ("er", "clib")]
     equal = equal_compute(planned, "clib")
     assert [(one.row, one.column, one.experiment.seed) for one in equal] == [("er", "N=50", 2), ("clib", "N=50", 2)]
     assert equal[1] == planned[1]
@@ -131,18 +131,18 @@ def test_a_plan_keeps_its_places():
 
 
 def test_the_study():
-    planned = COMPUTE.planned("cifar10", seeds=(1, 2))
+    planned = COMPUTE.plan("cifar10", seeds=(1, 2))
     assert [one.column for one in planned] == ["own pace"] * 14 + ["equal"] * 14
     assert set(COMPUTE.rows) <= {*METHODS}
     assert len({one.experiment.name for one in planned}) == 28 - 2  # clib is as it was
     takes = [training_flops(one.experiment, CIFAR) for one in planned[14:]]
     assert max(takes) / min(takes) < 1.03  # whole epochs of gdumb
-    assert COMPUTE.planned("cifar10", seeds=(1, 2), only=["equal"]) == planned[14:]
+    assert COMPUTE.plan("cifar10", seeds=(1, 2), columns=["equal"]) == planned[14:]
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 def test_the_study_on_digits(scale):
-    planned = COMPUTE.planned("digits", seeds=(1,), scale=scale, only=["equal"])
+    planned = COMPUTE.plan("digits", seeds=(1,), scale=scale, columns=["equal"])
     takes = {one.row: training_flops(one.experiment, dataset_size("digits")) for one in planned}
     assert {one.experiment.share for one in planned} == {scale}
     assert takes["er"] == pytest.approx(takes["clib"], rel=1e-3)

@@ -6,8 +6,8 @@ import pytest
 
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.journal import Query, encode
-from iblurry.studies.loggers.feed import Feed
-from iblurry.studies.loggers.writer import WRITERS, library, maker
+from iblurry.studies.loggers.follow import JournalFeed
+from iblurry.studies.loggers.logger import LOGGERS, make_logger_factory, require_library
 from tests.studies.told import FINAL, LINES, PARAMETERS, SCALARS, SUMMARY, TEXTS, Recorder, begin, finish, write
 
 
@@ -19,10 +19,10 @@ def folder(tmp_path):
 def test_a_finished_run(folder):
     finish(folder)
     writer = Recorder()
-    feed = Feed(folder, lambda: writer)
-    assert feed.tell()
+    feed = JournalFeed(folder, lambda: writer)
+    assert feed.update()
     feed.close()
-    assert feed.tell()
+    assert feed.update()
     feed.close()
     assert writer.run.parameters == PARAMETERS
     assert writer.scalar == [*SCALARS, FINAL]
@@ -34,13 +34,13 @@ def test_a_finished_run(folder):
 def test_a_run_under_way_that_is_left(tmp_path):
     made = []
     folder = begin(tmp_path / "mine-pets-1")
-    feed = Feed(folder, lambda: made.append(Recorder()) or made[-1])
-    assert not feed.tell()
+    feed = JournalFeed(folder, lambda: made.append(Recorder()) or made[-1])
+    assert not feed.update()
     feed.close()
     assert (made, feed.place) == ([], None)  # nothing is started for a run that has not begun
     for lines in range(1, len(LINES)):
         write(folder, LINES[:lines])
-        assert not feed.tell()
+        assert not feed.update()
         assert made[0].flushed == lines - 1
     feed.close()
     assert (len(made), made[0].started, made[0].ended) == (1, 1, [None])
@@ -49,36 +49,36 @@ def test_a_run_under_way_that_is_left(tmp_path):
 
 def test_a_journal_written_otherwise_starts_anew(folder):
     writer = Recorder()
-    feed = Feed(folder, lambda: writer)
-    feed.tell()
+    feed = JournalFeed(folder, lambda: writer)
+    feed.update()
     write(folder, [*LINES[:3], encode(Query(10, 0, (4, 1), (4, 4), 0.1, 10))])
-    feed.tell()
+    feed.update()
     assert writer.started == 2
     assert [step for step, _ in writer.scalar] == [1, 3, 10]
     assert feed.events == 5
 
 
-@pytest.mark.parametrize("verb", ["start", "scalars", "end"])
+@pytest.mark.parametrize("verb", ["start", "log_scalars", "finish"])
 def test_what_the_library_refuses_is_one_sentence(folder, verb, monkeypatch):
     def refuse(*_):
         raise KeyError("no such server.")
 
     monkeypatch.setattr(Recorder, verb, refuse)
-    feed = Feed(folder, Recorder)
+    feed = JournalFeed(folder, Recorder)
     with pytest.raises(InputError, match=r"Recorder refused .*/mine-pets-1: .*no such server.*; the same command"):  # noqa: PT012
-        feed.tell()
+        feed.update()
         feed.close()
     if verb == "start":
         feed.close()  # nothing was begun that could be ended
 
 
-@pytest.mark.parametrize("name, module", [*zip(WRITERS, WRITERS, strict=True), ("mlflow", "sqlalchemy")])
+@pytest.mark.parametrize("name, module", [*zip(LOGGERS, LOGGERS, strict=True), ("mlflow", "sqlalchemy")])
 def test_a_library_that_is_not_installed(name, module, monkeypatch, tmp_path):
     """A folder of its name, such as a logger leaves in the working folder, is no library."""
-    monkeypatch.setattr("iblurry.studies.loggers.writer.find_spec", lambda asked: None if asked == module else SPEC)
+    monkeypatch.setattr("iblurry.studies.loggers.logger.find_spec", lambda asked: None if asked == module else SPEC)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    with pytest.raises(InputError, match=rf"{WRITERS[name]} needs {module}, .*pip install 'iblurry\[{name}\]'\."):
-        maker(name)
+    with pytest.raises(InputError, match=rf"{LOGGERS[name]} needs {module}, .*pip install 'iblurry\[{name}\]'\."):
+        make_logger_factory(name)
 
 
 class SPEC:
@@ -89,18 +89,18 @@ def test_a_folder_of_its_name_is_no_library(monkeypatch, tmp_path):
     (tmp_path / "nolibrary").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError, match="needs nolibrary, which is not installed"):
-        library("nolibrary", "wandb")
-    library("numpy", "wandb")
+        require_library("nolibrary", "wandb")
+    require_library("numpy", "wandb")
 
 
 def test_an_unknown_logger():
     with pytest.raises(UnknownNameError, match="Did you mean 'wandb'"):
-        maker("wandbb")
+        make_logger_factory("wandbb")
 
 
 def test_extras_are_declared():
     from pathlib import Path
 
     text = (Path(__file__).parent.parent.parent / "pyproject.toml").read_text()
-    for name in WRITERS:
+    for name in LOGGERS:
         assert f'\n{name} = ["{name}>=' in text

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from iblurry.studies.loggers.feed import Feed
-from iblurry.studies.loggers.writer import maker
+from iblurry.studies.loggers.follow import JournalFeed
+from iblurry.studies.loggers.logger import make_logger_factory
 from tests.studies.told import ENVIRONMENT, FINAL, LINES, PARAMETERS, SCALARS, TEXTS, begin, finish, write
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # theirs are not ours to correct
@@ -33,8 +33,8 @@ def curves(rows):
 
 
 def log(folder, make):
-    feed = Feed(folder, make)
-    finished = feed.tell()
+    feed = JournalFeed(folder, make)
+    finished = feed.update()
     feed.close()
     return finished
 
@@ -43,12 +43,12 @@ def log_in_pieces(folder, make):
     """Left unfinished at line 5, resumed from line 3 and followed to the end, and then told once more."""
     write(folder, LINES[:5])
     assert not log(folder, make)
-    feed = Feed(folder, make)
+    feed = JournalFeed(folder, make)
     for lines in (3, 6, 8, len(LINES)):
         write(folder, LINES[:lines])
-        assert not feed.tell()
+        assert not feed.update()
     finish(folder)
-    assert feed.tell()
+    assert feed.update()
     feed.close()
     assert log(folder, make)
 
@@ -67,7 +67,7 @@ def test_tensorboard(folder, write_it, tmp_path):
     (tmp_path / "logs/tensorboard/mine-pets-1").mkdir(parents=True)
     (tmp_path / "logs/tensorboard/mine-pets-1/notes.txt").write_text("precious")
     finish(folder) if write_it is log else None
-    write_it(folder, maker("tensorboard"))
+    write_it(folder, make_logger_factory("tensorboard"))
     place = tmp_path / "logs/tensorboard/mine-pets-1"
     assert len(list(place.glob("events.*"))) == 1
     assert (place / "notes.txt").read_text() == "precious"
@@ -89,10 +89,10 @@ def test_tensorboard(folder, write_it, tmp_path):
 
 def test_tensorboard_of_a_journal_written_otherwise(folder, tmp_path):
     pytest.importorskip("tensorboard")
-    feed = Feed(folder, maker("tensorboard", out=tmp_path / "tb"))
-    feed.tell()
+    feed = JournalFeed(folder, make_logger_factory("tensorboard", out=tmp_path / "tb"))
+    feed.update()
     write(folder, [*LINES[:3], LINES[4]])
-    feed.tell()
+    feed.update()
     feed.close()
     assert [event.step for event in tensorboard_events(tmp_path / "tb/mine-pets-1").Scalars("accuracy")] == [20]
 
@@ -119,7 +119,7 @@ def test_wandb_offline(folder, write_it, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
     finish(folder) if write_it is log else None
-    write_it(folder, maker("wandb", out=tmp_path / "kept", project="pets"))
+    write_it(folder, make_logger_factory("wandb", out=tmp_path / "kept", project="pets"))
     (file,) = (tmp_path / "kept").glob("wandb/offline-run-*-mine-pets-1/run-mine-pets-1.wandb")  # one, however often
     for _ in range(200):  # W&B's own process writes behind our back, until this one ends
         records = list(wandb_records(file))
@@ -154,7 +154,7 @@ def test_mlflow(folder, write_it, tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
     finish(folder) if write_it is log else None
-    write_it(folder, maker("mlflow"))
+    write_it(folder, make_logger_factory("mlflow"))
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/logs/mlflow/mlflow.db")
     experiment = client.get_experiment_by_name("iblurry")
     (run,) = client.search_runs([experiment.experiment_id])

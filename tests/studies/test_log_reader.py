@@ -11,20 +11,21 @@ import sys
 import pytest
 
 from iblurry.errors import DataError, FolderError
+from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Query, Start, encode
-from iblurry.studies.loggers.events import Scalars, Text
-from iblurry.studies.loggers.reader import News, Reader
+from iblurry.studies.loggers.follow import JournalUpdate, RunFollower, ScalarEvent, TextEvent
+from iblurry.studies.loggers.logger import describe_run
 from tests.studies.told import ENVIRONMENT, FINAL, LINES, PARAMETERS, SCALARS, SUMMARY, TEXTS, begin, finish, write
 
 COUNT = len(SCALARS) + len(TEXTS)
 
 
 def numbers(events):
-    return [(event.step, event.values) for event in events if isinstance(event, Scalars)]
+    return [(event.step, event.values) for event in events if isinstance(event, ScalarEvent)]
 
 
 def words(events):
-    return [(event.step, event.name, event.text) for event in events if isinstance(event, Text)]
+    return [(event.step, event.name, event.text) for event in events if isinstance(event, TextEvent)]
 
 
 @pytest.fixture
@@ -34,76 +35,76 @@ def folder(tmp_path):
 
 def test_a_finished_folder(folder):
     finish(folder)
-    reader = Reader(folder)
-    news = reader.news()
+    reader = RunFollower(folder)
+    news = reader.poll()
     assert numbers(news.events) == [*SCALARS, FINAL]
     assert words(news.events) == TEXTS
-    assert (news.anew, news.summary) == (True, SUMMARY)
-    assert reader.news() == News([], summary=SUMMARY)
+    assert (news.restarted, news.summary) == (True, SUMMARY)
+    assert reader.poll() == JournalUpdate([], summary=SUMMARY)
 
 
 def test_what_is_known_of_the_run(folder):
-    facts = Reader(folder).facts()
+    facts = describe_run(RunFolder(folder))
     assert (facts.name, facts.folder) == ("mine-pets-1", folder)
     assert (facts.parameters, facts.environment) == (PARAMETERS, ENVIRONMENT)
 
 
 def test_the_name_of_the_working_folder(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    assert Reader(".").facts().name == "mine-pets-1"
+    assert describe_run(RunFolder(".")).name == "mine-pets-1"
 
 
 def test_a_run_under_way_a_few_bytes_at_a_time(folder):
-    whole, reader, told, firsts = b"".join(LINES), Reader(folder), [], 0
+    whole, reader, told, firsts = b"".join(LINES), RunFollower(folder), [], 0
     for size in [*range(0, len(whole), 13), len(whole)]:
         write(folder, [whole[:size]])
-        news = reader.news()
+        news = reader.poll()
         told += news.events
-        firsts += news.anew
+        firsts += news.restarted
         assert news.summary is None
         lines = whole[:size].count(b"\n")
         assert len(numbers(told)) == max(0, lines - 1)  # a torn line is not read, a whole one at once
     finish(folder)
-    assert numbers(told + reader.news().events) == [*SCALARS, FINAL]
+    assert numbers(told + reader.poll().events) == [*SCALARS, FINAL]
     assert words(told) == TEXTS
     assert firsts == 1
-    assert reader.news().events == []
+    assert reader.poll().events == []
 
 
 @pytest.mark.parametrize("seen, kept", list(itertools.combinations(range(1, len(LINES) + 1), 2))[::-1])
 def test_a_run_that_goes_on_cuts_its_journal_back_and_no_step_is_told_twice(folder, seen, kept):
     kept, seen = seen, kept  # a checkpoint lies before what was written last
-    reader = Reader(folder)
+    reader = RunFollower(folder)
     write(folder, [*LINES[:seen], b'{"kind":"que'])  # killed while it wrote
-    told = reader.news().events
+    told = reader.poll().events
     for lines in range(kept, len(LINES) + 1):
         write(folder, LINES[:lines])
-        news = reader.news()
-        assert not news.anew
+        news = reader.poll()
+        assert not news.restarted
         told += news.events
     assert numbers(told) == SCALARS
     assert words(told) == TEXTS
 
 
 def test_a_resume_that_nobody_saw(folder):
-    reader = Reader(folder)
+    reader = RunFollower(folder)
     write(folder, LINES[:6])
-    told = reader.news().events
+    told = reader.poll().events
     write(folder, LINES)  # cut back to line 4 and grown beyond line 6 between two looks
-    news = reader.news()
-    assert not news.anew
+    news = reader.poll()
+    assert not news.restarted
     assert numbers(told + news.events) == SCALARS
 
 
 @pytest.mark.parametrize("first", [4, len(LINES)])
 def test_a_journal_with_other_lines_is_told_anew(folder, first):
-    reader = Reader(folder)
+    reader = RunFollower(folder)
     write(folder, LINES[:first])
-    reader.news()
+    reader.poll()
     other = [*LINES[:3], encode(Query(10, 0, (4, 1), (4, 4), 0.1, 10)), *LINES[4:]]
     write(folder, other)
-    news = reader.news()
-    assert news.anew
+    news = reader.poll()
+    assert news.restarted
     assert [values["accuracy"] for _, values in numbers(news.events) if "accuracy" in values] == [
         0.625,
         0.75,
@@ -112,40 +113,40 @@ def test_a_journal_with_other_lines_is_told_anew(folder, first):
     ]
     assert words(news.events) == TEXTS  # classes are counted from the start again
     finish(folder)
-    assert numbers(reader.news().events) == [FINAL]
+    assert numbers(reader.poll().events) == [FINAL]
 
 
 def test_a_finished_run_with_a_shorter_journal_is_told_anew(folder):
-    reader = Reader(folder)
-    reader.news()
+    reader = RunFollower(folder)
+    reader.poll()
     write(folder, LINES[:5])
-    assert reader.news() == News([])  # a run that goes on
+    assert reader.poll() == JournalUpdate([])  # a run that goes on
     finish(folder)
-    news = reader.news()
-    assert news.anew
+    news = reader.poll()
+    assert news.restarted
     assert numbers(news.events) == [*SCALARS[:4], FINAL]
 
 
 def test_a_run_that_has_not_begun(tmp_path):
     folder = begin(tmp_path / "mine-pets-1")
-    reader = Reader(folder)
-    assert reader.news() == News([])
+    reader = RunFollower(folder)
+    assert reader.poll() == JournalUpdate([])
     write(folder, LINES[:1])
-    assert reader.news() == News([], anew=True)
+    assert reader.poll() == JournalUpdate([], restarted=True)
     write(folder, LINES[:2])
-    assert numbers(reader.news().events) == SCALARS[:1]
+    assert numbers(reader.poll().events) == SCALARS[:1]
     (folder / "journal.jsonl").unlink()
-    assert reader.news() == News([])
+    assert reader.poll() == JournalUpdate([])
 
 
 def test_a_packed_journal(folder):
     (folder / "journal.jsonl").unlink()
     (folder / "journal.jsonl.gz").write_bytes(gzip.compress(b"".join(LINES)))
     finish(folder)
-    assert numbers(Reader(folder).news().events) == [*SCALARS, FINAL]
+    assert numbers(RunFollower(folder).poll().events) == [*SCALARS, FINAL]
     (folder / "journal.jsonl.gz").write_bytes(gzip.compress(b"".join(LINES))[:-9])
     with pytest.raises(DataError, match=r"journal\.jsonl\.gz cannot be unpacked"):
-        Reader(folder).news()
+        RunFollower(folder).poll()
 
 
 @pytest.mark.parametrize(
@@ -160,26 +161,26 @@ def test_a_packed_journal(folder):
 def test_a_damaged_journal(folder, lines, number, why):
     write(folder, lines)
     with pytest.raises(DataError, match=rf"journal\.jsonl, line {number} is damaged: .*{why}"):
-        Reader(folder).news()
+        RunFollower(folder).poll()
 
 
 def test_a_damaged_experiment(folder):
     path = folder / "experiment.json"
     path.write_text('{"format": 1, "experiment": {}}')
     with pytest.raises(DataError, match="holds no experiment that can be read"):
-        Reader(folder).facts()
+        describe_run(RunFolder(folder))
     path.unlink()
     with pytest.raises(FolderError, match="is no run's folder"):
-        Reader(folder).facts()
+        describe_run(RunFolder(folder))
 
 
 def test_nothing_is_written_there(folder):
     finish(folder)
     for path in (*folder.iterdir(), folder):
         os.utime(path, (1, 1))
-    reader = Reader(folder)
-    reader.facts()
-    reader.news()
+    reader = RunFollower(folder)
+    describe_run(reader.folder)
+    reader.poll()
     assert {path.stat().st_mtime for path in (*folder.iterdir(), folder)} == {1.0}
 
 
@@ -187,9 +188,10 @@ def test_it_needs_no_torch(folder):
     finish(folder)
     code = (
         "import sys\n"
-        "from iblurry.studies.loggers.feed import Feed, Reader\n"
-        "reader = Reader(sys.argv[1])\n"
-        "print(len(reader.news().events), reader.facts().name)\n"
+        "from iblurry.studies.loggers.follow import JournalFeed, RunFollower\n"
+        "from iblurry.studies.loggers.logger import describe_run\n"
+        "reader = RunFollower(sys.argv[1])\n"
+        "print(len(reader.poll().events), describe_run(reader.folder).name)\n"
         "print([name for name in ('torch', 'tensorboard', 'wandb', 'mlflow') if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)

@@ -61,23 +61,23 @@ def wandb(monkeypatch):
 
 def tell(writer, *steps):
     for step in steps:
-        writer.scalars({"accuracy": step / 100}, step)
-        writer.text("new_class", f"c{step}", step)
+        writer.log_scalars({"accuracy": step / 100}, step)
+        writer.log_text("new_class", f"c{step}", step)
 
 
 def test_wandb_sends_a_row_when_it_is_complete_and_never_again(wandb, tmp_path):
     first = WeightsAndBiases(tmp_path, "pets")
     assert first.start(FACTS) == "https://there"
     tell(first, 10, 20)
-    first.end(None)  # left where the row at 20 may still get the end of a task
+    first.finish(None)  # left where the row at 20 may still get the end of a task
     rows = wandb.server["mine-pets-1"]
     assert rows == {10: {"accuracy": 0.1, "new_class": "c10"}}
     again = WeightsAndBiases(tmp_path, "pets")
     again.start(FACTS)
     tell(again, 10, 20)
-    again.scalars({"task_end/accuracy": 0.9}, 20)
+    again.log_scalars({"task_end/accuracy": 0.9}, 20)
     tell(again, 30)
-    again.end(SUMMARY)
+    again.finish(SUMMARY)
     assert list(rows) == [10, 20, 30]
     assert rows[20] == {"accuracy": 0.2, "new_class": "c20", "task_end/accuracy": 0.9}
     assert [run.finished for run in wandb.runs] == [1, 1]
@@ -104,7 +104,7 @@ def test_wandb_is_offline_where_nobody_is_logged_in(wandb, tmp_path):
     left = sorted(path.name for path in (tmp_path / "wandb").iterdir())
     assert left == ["offline-run-1-mine-pets-10", "run-1-mine-pets-1"]  # written anew, and nobody else's
     tell(writer, 10)
-    writer.end(None)
+    writer.finish(None)
     assert list(wandb.runs[0].rows) == [10]  # all of it: another time it is written anew
 
 
@@ -129,7 +129,7 @@ def test_wandb_does_not_mix_two_courses_of_a_run(wandb, tmp_path):
     tell(offline, 10, 20)
     offline.start(FACTS)
     tell(offline, 10)
-    offline.end(SUMMARY)
+    offline.finish(SUMMARY)
     assert list(wandb.runs[-1].rows) == [10]
 
 
@@ -210,7 +210,7 @@ def test_mlflow_finds_the_run_again_and_writes_what_is_missing(server, tmp_path)
         assert writer.start(FACTS) == f"sqlite:///{tmp_path}/mlflow.db, run id0 of pets"
         tell(writer, *steps)
         writer.flush()
-        writer.end(summary)
+        writer.finish(summary)
     (run,) = server.runs
     assert points(run) == [("accuracy", 10, 0.1), ("accuracy", 20, 0.2), ("accuracy", 30, 0.3)]
     assert run.status == "FINISHED"
@@ -233,14 +233,14 @@ def test_mlflow_does_not_mix_two_courses_of_a_run(server, tmp_path):
     second = MLflow("pets", uri=None, out=tmp_path)
     second.start(FACTS)
     with pytest.raises(InputError, match=r"has accuracy = 0\.1 after 10 samples where runs/mine-pets-1 has 0\.7"):
-        second.scalars({"accuracy": 0.7}, 10)
+        second.log_scalars({"accuracy": 0.7}, 10)
 
 
 def test_mlflow_takes_no_more_than_a_thousand_at_once_and_no_odd_names(server, tmp_path):
     writer = MLflow("pets", uri="http://somewhere", out=tmp_path / "unused")
     writer.start(FACTS)
     for step in range(1, 800):
-        writer.scalars({"accuracy": 0.5, "class_accuracy/a b": 0.5, "class_accuracy/..": 0.5}, step)
+        writer.log_scalars({"accuracy": 0.5, "class_accuracy/a b": 0.5, "class_accuracy/..": 0.5}, step)
     writer.flush()
     (run,) = server.runs
     assert len(run.metrics) == 3 * 799
@@ -255,17 +255,17 @@ def test_mlflow_takes_no_more_than_a_thousand_at_once_and_no_odd_names(server, t
 
 def test_where_things_go_unless_told(monkeypatch, wandb, server, tmp_path):
     for ours in (our_mlflow, our_tensorboard, our_wandb):
-        monkeypatch.setattr(ours, "library", lambda *_: None)
+        monkeypatch.setattr(ours, "require_library", lambda *_: None)
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    assert str(our_tensorboard.maker(None, None)().out) == "logs/tensorboard"
-    ours = our_wandb.maker(None, None)()
+    assert str(our_tensorboard.make_factory(None, None)().out) == "logs/tensorboard"
+    ours = our_wandb.make_factory(None, None)()
     assert (str(ours.out), ours.project) == ("logs", "iblurry")  # W&B makes a folder wandb there
-    kept = our_mlflow.maker(None, None)()
+    kept = our_mlflow.make_factory(None, None)()
     assert (kept.project, kept.uri, kept.out) == ("iblurry", None, tmp_path / "logs/mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
-    assert our_mlflow.maker(None, None)().uri == "http://somewhere"
-    assert our_mlflow.maker(tmp_path, "x")().uri is None  # --out is nearer
+    assert our_mlflow.make_factory(None, None)().uri == "http://somewhere"
+    assert our_mlflow.make_factory(tmp_path, "x")().uri is None  # --out is nearer
     with pytest.raises(InputError, match="TensorBoard has folders and no projects"):
-        our_tensorboard.maker(None, "pets")
+        our_tensorboard.make_factory(None, "pets")

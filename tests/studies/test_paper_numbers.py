@@ -6,7 +6,14 @@ import pytest
 
 from iblurry.errors import UnknownNameError
 from iblurry.methods import METHODS
-from iblurry.studies.paper import COUNTERPARTS, Configuration, about, configurations, paper_number, paper_rows
+from iblurry.studies.paper import (
+    COUNTERPARTS,
+    Configuration,
+    load_paper,
+    paper_configurations,
+    paper_number,
+    paper_rows,
+)
 
 CIFAR10 = Configuration("cifar10", 50, 10, 500, 5)
 CIFAR100 = Configuration("cifar100", 50, 10, 2000, 5)
@@ -70,14 +77,14 @@ def test_what_the_paper_does_not_report():
 
 
 def test_every_method_of_the_paper_has_a_name_of_ours():
-    assert {line["method"] for line in about()["numbers"]} == set(COUNTERPARTS.values())
+    assert {line["method"] for line in load_paper()["numbers"]} == set(COUNTERPARTS.values())
     assert {name.split()[0] for name in COUNTERPARTS} == {*METHODS} - {"clib-balanced"}
 
 
 def test_columns_and_rows_of_the_tables():
-    assert configurations()[0] == CIFAR10
-    assert {CIFAR10, CIFAR100, TINY, IMAGENET} < set(configurations())
-    assert len(configurations()) == 12
+    assert paper_configurations()[0] == CIFAR10
+    assert {CIFAR10, CIFAR100, TINY, IMAGENET} < set(paper_configurations())
+    assert len(paper_configurations()) == 12
     assert {"clib", "er", "joint", "gss", "agem", "ewc schedule=Constant"} < set(paper_rows(CIFAR10))
     other = Configuration("cifar10", 0, 10, 500, 5)
     assert sorted(paper_rows(other)) == sorted(["ewc", "bic", "mir", "gdumb", "rm", "er", "clib"])
@@ -86,7 +93,7 @@ def test_columns_and_rows_of_the_tables():
 
 def test_numbers_that_two_rows_share_are_warned_of():
     """Mean and spread equal to the last digit in one column are a copy error; nothing else is warned of."""
-    lines = about()["numbers"]
+    lines = load_paper()["numbers"]
     columns = {}
     for line in lines:
         key = tuple(line[k] for k in ("dataset", "N", "M", "K", "tasks", "metric", "mean", "std"))
@@ -97,7 +104,7 @@ def test_numbers_that_two_rows_share_are_warned_of():
 
 
 def test_no_number_twice_and_all_in_percent():
-    lines = about()["numbers"]
+    lines = load_paper()["numbers"]
     keys = [tuple(line[k] for k in ("dataset", "N", "M", "K", "tasks", "metric", "method")) for line in lines]
     assert len(set(keys)) == len(lines) == 224
     assert all(0 < line["mean"] < 100 and 1 <= min(line["tables"]) <= max(line["tables"]) <= 9 for line in lines)
@@ -108,4 +115,4 @@ def test_margins_by_the_tables_where_the_text_says_otherwise():
         rivals = ["ewc", "bic", "mir", "gdumb", "rm", "er"]
         best = max(paper_number(name, metric, CIFAR10).mean for name in rivals)
         assert f"{paper_number('clib', metric, CIFAR10).mean - best:.2f}" == margin
-        assert margin in about()["contradictions"][0]["table"]
+        assert margin in load_paper()["contradictions"][0]["table"]

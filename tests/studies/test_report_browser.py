@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd
-from iblurry.studies.report.data import contents
-from iblurry.studies.report.page import page
+from iblurry.studies.report.data import report_data
+from iblurry.studies.report.page import render_page
 from tests.studies.test_report_data import rewrite, stop
 from tests.studies.written import spend, usual, write_run
 
@@ -32,7 +32,7 @@ def written(tmp_path_factory):
         Query(100, 4, (5, 2), (10, 10), 0.1, 100),
         TaskEnd(100, 4, (5, 2), (10, 10), 0.1, 100),
     )
-    (place / "page.html").write_text(page(contents(place / "runs")), "utf-8")
+    (place / "page.html").write_text(render_page(report_data(place / "runs")), "utf-8")
     return place / "page.html"
 
 

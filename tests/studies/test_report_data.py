@@ -11,10 +11,9 @@ import pytest
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.edit import edit
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
-from iblurry.studies.catalogue import study_named
-from iblurry.studies.report.classes import LINES
-from iblurry.studies.report.curves import POINTS, thin
-from iblurry.studies.report.data import contents
+from iblurry.studies.catalogue import get_study
+from iblurry.studies.report.charts import CLASSES, POINTS, thin
+from iblurry.studies.report.data import report_data
 from tests.studies.written import FLOPS, SAMPLES, spend, usual, write_run
 
 
@@ -36,7 +35,7 @@ def rewrite(folder, *records):
 
 
 def the_block(place, **options):
-    (block,) = contents(place, **options)["blocks"]
+    (block,) = report_data(place, **options)["blocks"]
     return block
 
 
@@ -133,7 +132,7 @@ def test_unfinished_runs_are_not_in_the_table_but_on_the_page(tmp_path):
     write_run(tmp_path, usual("er", 4), 50)
     stop(folders[1], 5)  # start, class, queries at 10 and 20, end of the first task
     stop(folders[2], 0)
-    data = contents(tmp_path)
+    data = report_data(tmp_path)
     (block,) = data["blocks"]
     assert (data["runs"], data["finished"]) == (4, 2)
     assert [line["n"] for line in block["table"]["lines"]] == [1, 1]
@@ -149,11 +148,11 @@ def test_unfinished_runs_are_not_in_the_table_but_on_the_page(tmp_path):
 
 
 def test_a_study_at_a_smaller_scale(tmp_path):
-    gss = study_named("gss")
-    for one in gss.planned("cifar10", rows=["er", "clib"], scale=0.1):
+    gss = get_study("gss")
+    for one in gss.plan("cifar10", rows=["er", "clib"], scale=0.1):
         write_run(tmp_path, one.experiment, 50)
     write_run(tmp_path, usual("mir"), 50)  # of none of its rows
-    data = contents(tmp_path, study=gss)
+    data = report_data(tmp_path, study=gss)
     assert (data["runs"], data["methods"]) == (6, ["clib", "er"])
     (lacks,) = data["missing"]
     assert (lacks["method"], lacks["seeds"]) == ("gss", [1, 2, 3])
@@ -205,7 +204,7 @@ def test_maps_class_by_class(tmp_path):
 
 def test_many_classes_share_the_lines_of_a_map(tmp_path):
     folder, *_ = write_run(tmp_path, usual("clib"), 70)
-    many = 3 * LINES
+    many = 3 * CLASSES
     right = tuple(10 if c % 3 == 0 else 0 for c in range(many))
     rewrite(
         folder,
@@ -214,7 +213,7 @@ def test_many_classes_share_the_lines_of_a_map(tmp_path):
         Query(many, 0, right, (10,) * many, 0.1, many),
     )
     (found,) = the_block(tmp_path)["maps"]
-    assert (found["labels"][0], len(found["labels"])) == ("c0 to c2", LINES)
+    assert (found["labels"][0], len(found["labels"])) == ("c0 to c2", CLASSES)
     assert set(found["cells"]) == {f"{33:02x}"}
 
 
@@ -232,7 +231,7 @@ def test_versions_and_places(tmp_path):
     write_run(tmp_path, usual("clib", 2), 70, seconds=50, device="cpu")
     folder, *_ = write_run(tmp_path, usual("clib", 3), 70)
     (folder / "environment.json").unlink()
-    data = contents(tmp_path)
+    data = report_data(tmp_path)
     place = data["blocks"][0]["place"]
     assert (data["seconds"], data["devices"]) == (150, ["Some GPU", "cpu"])
     assert place["same"] == {}
@@ -246,48 +245,48 @@ def test_folders_of_data_sets_and_of_configurations(tmp_path):
     write_run(tmp_path / "cifar10", usual("clib", memory=200), 60)
     write_run(tmp_path / "cifar10", usual("clib"), 70)
     write_run(tmp_path / "mine", replace(usual("clib"), dataset="mine.npz"), 70)
-    data = contents(tmp_path)
+    data = report_data(tmp_path)
     assert [block["title"].split(", i-")[0] for block in data["blocks"]] == ["cifar10", "cifar10", "mine.npz"]
     assert [block["title"].rsplit(" ", 1)[1] for block in data["blocks"][:2]] == ["500", "200"]  # the paper's first
     assert data["title"] == "Continual learning on cifar10 and mine.npz"
     assert data["blocks"][0]["runs"][0]["folder"] == f"cifar10/{usual('clib').name}"
-    assert contents(tmp_path / "cifar10" / usual("clib").name)["runs"] == 1
+    assert report_data(tmp_path / "cifar10" / usual("clib").name)["runs"] == 1
 
 
 def test_a_study_keeps_its_own_and_says_what_is_missing(tmp_path):
     write_run(tmp_path, usual("clib"), 70)
     write_run(tmp_path, usual("clib", memory=123), 70)
-    study = study_named("main")
-    data = contents(tmp_path, study=study)
+    study = get_study("main")
+    data = report_data(tmp_path, study=study)
     assert (data["runs"], data["title"]) == (1, study.title)
     lacking = {one["method"]: one for one in data["missing"]}
     assert lacking["clib"]["command"] == "iblurry run clib --dataset cifar10 --seeds 2,3"
     assert lacking["er"]["seeds"] == [1, 2, 3]
     assert set(lacking) == set(study.rows)
     with pytest.raises(UnknownNameError, match="no study called 'mian'"):
-        study_named("mian")
+        get_study("mian")
 
 
 def test_a_study_without_runs(tmp_path):
     write_run(tmp_path, usual("clib", memory=123), 70)
     with pytest.raises(InputError, match="None of the 1 runs belongs to the study main; run one of its rows"):
-        contents(tmp_path, study=study_named("main"))
+        report_data(tmp_path, study=get_study("main"))
 
 
 def test_no_runs_at_all(tmp_path):
     with pytest.raises(InputError, match=r"There is no folder .*nowhere; name one that `iblurry run`"):
-        contents(tmp_path / "nowhere")
+        report_data(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"holds no runs, only nothing at all; name"):
-        contents(tmp_path)
+        report_data(tmp_path)
     for name in "abcdefgh":
         (tmp_path / name).touch()
     (tmp_path / "a-folder").mkdir()
     with pytest.raises(InputError, match=r"holds no runs, only a, a-folder/, b, c, d, e and 3 more; name"):
-        contents(tmp_path)
+        report_data(tmp_path)
 
 
 def test_one_run_twice_is_refused(tmp_path):
     write_run(tmp_path / "a", usual("clib"), 70)
     write_run(tmp_path / "b", usual("clib"), 70)
     with pytest.raises(InputError, match="are the same experiment with the same seed"):
-        contents(tmp_path)
+        report_data(tmp_path)

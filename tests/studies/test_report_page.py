@@ -16,10 +16,10 @@ from iblurry import cost
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
 from iblurry.parts import compute_counter
-from iblurry.studies.report.data import contents
+from iblurry.studies.report.compute import HOLDING_TEXTS, PURPOSE_TEXTS, _unit
+from iblurry.studies.report.data import report_data
 from iblurry.studies.report.html import Html, tag
-from iblurry.studies.report.page import SCRIPTS, STYLES, page
-from iblurry.studies.report.spent_tables import HOLDINGS, PURPOSES, _unit
+from iblurry.studies.report.page import SCRIPTS, STYLES, render_page
 from tests.studies.test_report_data import rewrite, stop
 from tests.studies.written import spend, usual, write_run
 
@@ -62,8 +62,8 @@ def runs(tmp_path):
 
 
 def test_sections_and_numbers(runs):
-    data = contents(runs)
-    found = Elements(page(data))
+    data = report_data(runs)
+    found = Elements(render_page(data))
     assert found.open == []
     assert found.names.count("h1") == 1
     for heading in (
@@ -81,12 +81,12 @@ def test_sections_and_numbers(runs):
 
 
 def test_what_was_spent_and_what_is_counted(runs):
-    without = Elements(page(contents(runs)))
+    without = Elements(render_page(report_data(runs)))
     assert "What was spent" not in without.texts
     assert "What is counted" not in without.texts
     for folder in runs.glob("er-*"):
         spend(folder, training=100, losses=0, distillation=20, parts=3, queries=9)
-    found = Elements(page(contents(runs)))
+    found = Elements(render_page(report_data(runs)))
     assert found.texts.count("What was spent") == 1
     assert ("href", "#counted") in found.attributes
     assert ("id", "counted") in found.attributes
@@ -95,8 +95,8 @@ def test_what_was_spent_and_what_is_counted(runs):
         assert number in found.texts
     assert "Written before anything was counted: clib." in found.texts
     assert "purposes are called training, losses, distillation, parts, queries" in found.text
-    assert {*PURPOSES} == {*compute_counter.PURPOSES}
-    assert {*HOLDINGS} == {*cost.HOLDINGS}
+    assert {*PURPOSE_TEXTS} == {*compute_counter.PURPOSES}
+    assert {*HOLDING_TEXTS} == {*cost.HOLDINGS}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_units_suit_the_largest(values, largest, text):
 
 
 def test_a_page_asks_nobody_for_anything(runs):
-    text = page(contents(runs))
+    text = render_page(report_data(runs))
     found = Elements(text)
     places = [value for name, value in found.attributes if name in ("src", "href", "action", "srcset", "data")]
     assert all(value.startswith("#") for value in places)
@@ -133,10 +133,10 @@ def test_a_page_asks_nobody_for_anything(runs):
 
 
 def test_the_same_folder_is_the_same_page(runs, tmp_path, monkeypatch):
-    text = page(contents(runs))
-    assert page(contents(runs)) == text
+    text = render_page(report_data(runs))
+    assert render_page(report_data(runs)) == text
     monkeypatch.chdir(tmp_path)
-    assert page(contents(runs.relative_to(tmp_path))) == text  # whatever the folder is called from here
+    assert render_page(report_data(runs.relative_to(tmp_path))) == text  # whatever the folder is called from here
     assert str(tmp_path) not in text
 
 
@@ -151,7 +151,7 @@ def test_labels_are_text(tmp_path):
         Query(20, 0, (5,), (10,), 0.1, 20),
         TaskEnd(20, 0, (5,), (10,), 0.1, 20),
     )
-    text = page(contents(tmp_path, title=EVIL))
+    text = render_page(report_data(tmp_path, title=EVIL))
     found = Elements(text)
     assert "b" not in found.names
     assert found.names.count("script") == 2
@@ -168,7 +168,7 @@ def test_elements_escape():
 def test_what_is_not_finished(runs):
     first = sorted(runs.iterdir())[0]
     stop(first, 4)
-    found = Elements(page(contents(runs)))
+    found = Elements(render_page(report_data(runs)))
     assert "Not finished or missing" in found.texts
     assert ("value", "20") in found.attributes
     assert ("max", "100") in found.attributes
@@ -176,7 +176,7 @@ def test_what_is_not_finished(runs):
     for folder in runs.iterdir():
         if (folder / "summary.json").exists():
             stop(folder, 0)
-    found = Elements(page(contents(runs)))
+    found = Elements(render_page(report_data(runs)))
     assert "No finished run yet: clib, er." in found.texts
     assert "is not begun." in found.text
 
@@ -184,7 +184,7 @@ def test_what_is_not_finished(runs):
 def test_one_seed_has_no_spread_to_compare_with(tmp_path):
     write_run(tmp_path, usual("clib"), 71)
     write_run(tmp_path, usual("er"), 57)
-    assert "spreads together" not in Elements(page(contents(tmp_path))).text.split("How to read this")[0]
+    assert "spreads together" not in Elements(render_page(report_data(tmp_path))).text.split("How to read this")[0]
 
 
 @pytest.mark.slow
@@ -205,9 +205,9 @@ def test_fifty_long_runs_are_a_small_page(tmp_path):
                 for at, correct in zip(range(250, samples + 1, 250), right, strict=True):
                     journal.append(Query(at, 0, tuple(correct), (100,) * classes, rng.uniform(), at))
                 journal.append(TaskEnd(samples, 0, tuple(correct), (100,) * classes, 0.1, at))
-    data = contents(tmp_path / "runs")
+    data = report_data(tmp_path / "runs")
     assert data["runs"] == 50
-    assert len(page(data)) < 3_000_000
+    assert len(render_page(data)) < 3_000_000
 
 
 @pytest.mark.parametrize("name", [*SCRIPTS, *STYLES])

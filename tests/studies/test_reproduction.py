@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from iblurry.experiment.edit import edit
-from iblurry.studies.collect import collected, read
-from iblurry.studies.compare import compare
-from iblurry.studies.reproduction import draw, figure, page
+from iblurry.studies.collect import read_collected, read_run
+from iblurry.studies.compare import compare_with_paper
+from iblurry.studies.reproduction import draw_blocks, figure_name, reproduction_page
 from tests.studies.written import usual, write_run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -23,7 +23,7 @@ def blocks(tmp_path_factory):
     experiments = [(usual("clib", seed), 71) for seed in (1, 2, 3)] + [(usual("er", seed), 40) for seed in (1, 2, 3)]
     experiments += [(usual("mir", memory=1000), 61), (edit(usual("er"), "name=mine"), 50)]
     folders = [write_run(out, experiment, level, seconds=100 + experiment.seed)[0] for experiment, level in experiments]
-    return compare([read(folder) for folder in folders])
+    return compare_with_paper([read_run(folder) for folder in folders])
 
 
 def section(text, heading):
@@ -31,7 +31,7 @@ def section(text, heading):
 
 
 def test_a_row_has_paper_ours_difference_and_verdict(blocks):
-    text = page(blocks)
+    text = reproduction_page(blocks)
     ours = next(one for one in blocks[0].comparisons["A_AUC"] if one.row == "clib")
     line = f"| CLIB | `clib` | 3 | 70.26 ± 1.28 | {ours.ours.mean:.2f} ± {ours.ours.std:.2f} | "
     assert f"{line}{ours.ours.mean - 70.26:+.2f} | within 1.5 |" in section(text, "### A_AUC").splitlines()
@@ -41,25 +41,25 @@ def test_a_row_has_paper_ours_difference_and_verdict(blocks):
 
 
 def test_misses_are_listed_and_ask_for_reasons(blocks):
-    text = page(blocks)
+    text = reproduction_page(blocks)
     misses = section(text, "## What differs, and why")
     assert re.search(r"- cifar10, i-Blurry-50-10, 5 tasks, memory 500: `er`, A_AUC -1\d\.\d\d, below\n", misses)
     assert "No reason has been written down yet." in misses
     assert "`clib`, A_AUC" not in misses
-    told = section(page(blocks, notes="\nER was ill.\n"), "## What differs, and why")
+    told = section(reproduction_page(blocks, notes="\nER was ill.\n"), "## What differs, and why")
     assert told.rstrip().endswith("\n\nER was ill.")
     assert "No reason" not in told
 
 
 def test_warnings_are_shown(blocks):
-    text = page(blocks).split("## cifar10, i-Blurry-50-10, 5 tasks, memory 1,000", 1)[1]
+    text = reproduction_page(blocks).split("## cifar10, i-Blurry-50-10, 5 tasks, memory 1,000", 1)[1]
     table = section(text, "### A_AUC")
     assert re.search(r"\| ER-MIR \| `mir` \| 1 \| 61\.18 ± 1\.08 ⚠ \| .* \| not judged: see the warning \|", table)
     assert table.count("⚠ ER-MIR and Baseline-ER are identical to the last digit at K=1000") == 1
 
 
 def test_runs_with_seconds_device_versions_and_commands(blocks):
-    runs = section(page(blocks), "### The runs")
+    runs = section(reproduction_page(blocks), "### The runs")
     assert (
         "| `clib` | 1, 2, 3 | 102 (101 to 103) | GPU: Some GPU | bfloat16 | Linux x86_64, 16 cores | "
         "iblurry 0.1.0, torch 2.13.0, numpy 2.4.0, python 3.11.9 |" in runs.splitlines()
@@ -71,22 +71,26 @@ def test_runs_with_seconds_device_versions_and_commands(blocks):
 def test_runs_in_several_places_say_so(tmp_path):
     """A CPU is told from a GPU, and a precision that was not noted is not guessed."""
     places = [{"device": "cpu", "precision": "float32"}, {"precision": None}, {}]
-    runs = [read(write_run(tmp_path, usual("er", 1 + i), 57, **place)[0]) for i, place in enumerate(places)]
-    row = next(line for line in section(page(compare(runs)), "### The runs").splitlines() if line.startswith("| `er`"))
+    runs = [read_run(write_run(tmp_path, usual("er", 1 + i), 57, **place)[0]) for i, place in enumerate(places)]
+    row = next(
+        line
+        for line in section(reproduction_page(compare_with_paper(runs)), "### The runs").splitlines()
+        if line.startswith("| `er`")
+    )
     assert " | CPU / GPU: Some GPU | bfloat16 / float32 / not noted | Linux" in row
-    alone = section(page(compare(runs[:1])), "### The runs")
+    alone = section(reproduction_page(compare_with_paper(runs[:1])), "### The runs")
     assert "| `er` | 1 | 100 | CPU | float32 | Linux" in alone
 
 
 def test_what_has_no_run_at_all_is_listed_once(blocks):
-    rest = section(page(blocks), "## The rest of the tables")
+    rest = section(reproduction_page(blocks), "## The rest of the tables")
     assert "| cifar10, i-Blurry-50-10, 5 tasks, memory 200 | 4 | EWC++; BiC;" in rest
     assert "memory 1,000" not in rest
     assert rest.count("not run yet") == 10
 
 
 def test_nothing_collected_is_said():
-    text = page(compare([]))
+    text = reproduction_page(compare_with_paper([]))
     assert "No run has been collected for this configuration yet." in text
     assert "| CLIB | `clib` | – | 70.26 ± 1.28 | – | – | not run yet |" in text
     assert "What differs" not in text
@@ -94,9 +98,9 @@ def test_nothing_collected_is_said():
 
 
 def test_the_page_is_stable_and_its_figures_are_where_it_says(blocks, tmp_path):
-    text = page(blocks, stem="repro")
-    assert text == page(blocks, stem="repro")
-    drawn = draw(blocks, tmp_path / "images", stem="repro")
+    text = reproduction_page(blocks, stem="repro")
+    assert text == reproduction_page(blocks, stem="repro")
+    drawn = draw_blocks(blocks, tmp_path / "images", stem="repro")
     linked = re.findall(r"!\[.*?\]\((.*?)\)", text)
     assert linked == ["images/repro-cifar10.png", "images/repro-cifar10-n50-m10-k1000-t5.png"]
     assert drawn == [tmp_path / path for path in linked]
@@ -106,19 +110,22 @@ def test_the_page_is_stable_and_its_figures_are_where_it_says(blocks, tmp_path):
 def test_names_of_figures():
     from iblurry.studies.paper import Configuration
 
-    assert figure(Configuration("shapes:classes=4", 50, 10, 20, 2), "r") == "r-shapes-classes-4-n50-m10-k20-t2.png"
+    assert figure_name(Configuration("shapes:classes=4", 50, 10, 20, 2), "r") == "r-shapes-classes-4-n50-m10-k20-t2.png"
 
 
 def test_tables_are_tables(blocks):
     """Every line of a table has as many cells as its head."""
-    for table in re.findall(r"(?:^\|.*\|\n)+", page(blocks), flags=re.MULTILINE):
+    for table in re.findall(r"(?:^\|.*\|\n)+", reproduction_page(blocks), flags=re.MULTILINE):
         counts = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
         assert len(counts) == 1
 
 
 def test_the_committed_page_is_what_the_command_makes():
     notes = ROOT / "docs" / "reproduction-notes.md"
-    made = page(compare(collected(ROOT / "results")), notes=notes.read_text("utf-8") if notes.is_file() else None)
+    made = reproduction_page(
+        compare_with_paper(read_collected(ROOT / "results")),
+        notes=notes.read_text("utf-8") if notes.is_file() else None,
+    )
     assert (ROOT / "docs" / "reproduction.md").read_text("utf-8") == made, "run `make reproduction` and commit the page"
     for path in re.findall(r"!\[.*?\]\((.*?)\)", made):
         assert (ROOT / "docs" / path).is_file(), path

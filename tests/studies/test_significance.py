@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.studies.significance import MOST, caveats, least_p, paired, pairs, sign_flip_p, t_interval
-from iblurry.studies.table import MEASURES
+from iblurry.studies.significance import (
+    MOST,
+    caveats,
+    compare_rows,
+    least_p,
+    paired_difference,
+    sign_flip_p,
+    t_interval,
+)
+from iblurry.studies.tables.table import TABLE_METRICS
 from tests.studies.tiny import TINY
 from tests.studies.written import tabulated
 
@@ -61,7 +69,7 @@ def test_too_many_seeds_for_the_exact_test():
 
 
 def test_only_seeds_that_both_have():
-    one = paired({1: 70, 2: 71, 3: 75, 9: 0}, {3: 61, 2: 57, 1: 57, 4: 99})
+    one = paired_difference({1: 70, 2: 71, 3: 75, 9: 0}, {3: 61, 2: 57, 1: 57, 4: 99})
     assert (one.seeds, one.differences, one.n, one.ahead, one.even) == ((1, 2, 3), (13, 14, 14), 3, 3, 0)
     assert one.mean == pytest.approx(41 / 3)
     assert one.std == pytest.approx(np.sqrt(((np.array([13, 14, 14]) - 41 / 3) ** 2).sum() / 2))
@@ -74,56 +82,60 @@ def test_only_seeds_that_both_have():
 
 
 def test_words():
-    assert str(paired({1: 5, 2: 5}, {1: 5, 2: 4})).startswith("ahead on 1 of 2 seeds, even on 1, +0.50 ± 0.71 points,")
-    assert str(paired({1: 5}, {1: 4})) == "ahead on 1 of 1 seed, +1.00 points; one seed has no interval"
-    assert str(paired({1: 5}, {2: 4})) == "no seed in common"
-    less = paired({1: 20, 2: 30}, {1: 25, 2: 29}, lower=True)
+    assert str(paired_difference({1: 5, 2: 5}, {1: 5, 2: 4})).startswith(
+        "ahead on 1 of 2 seeds, even on 1, +0.50 ± 0.71 points,"
+    )
+    assert str(paired_difference({1: 5}, {1: 4})) == "ahead on 1 of 1 seed, +1.00 points; one seed has no interval"
+    assert str(paired_difference({1: 5}, {2: 4})) == "no seed in common"
+    less = paired_difference({1: 20, 2: 30}, {1: 25, 2: 29}, lower=True)
     assert (less.ahead, less.differences) == (1, (-5, 1))
-    split = str(paired({1: 5, 2: 6, 3: 9}, {1: 6, 2: 4, 3: 5}))  # p 0.5: three seeds could have told more
+    split = str(paired_difference({1: 5, 2: 6, 3: 9}, {1: 6, 2: 4, 3: 5}))  # p 0.5: three seeds could have told more
     assert split.endswith("sign-flip p 0.5")
-    assert str(paired({1: 5, 2: 6}, {1: 4, 2: 4})).endswith("sign-flip p 0.5; 2 seeds cannot tell more")
-    six = paired(dict(enumerate([2.0, 3, 4, 5, 6, 7])), dict.fromkeys(range(6), 1.0))
+    assert str(paired_difference({1: 5, 2: 6}, {1: 4, 2: 4})).endswith("sign-flip p 0.5; 2 seeds cannot tell more")
+    six = paired_difference(dict(enumerate([2.0, 3, 4, 5, 6, 7])), dict.fromkeys(range(6), 1.0))
     assert str(six).endswith("sign-flip p 0.031")  # six can tell
 
 
 def test_the_best_over_each_other(table):
-    assert [(p.column, p.metric, p.first, p.second) for p in pairs(table)] == [
+    assert [(p.column, p.metric, p.first, p.second) for p in compare_rows(table)] == [
         ("K=500", "a_auc", "clib", "er"),
         ("K=1000", "a_auc", "clib", "mir"),
     ]
-    first, second = (pair.paired for pair in pairs(table))
+    first, second = (pair.paired for pair in compare_rows(table))
     assert first.differences == pytest.approx((13, 13.5, 14))
     assert second.seeds == (1, 2)
 
 
 def test_each_other_over_one(table):
-    assert [(p.column, p.first, p.second, p.paired.ahead) for p in pairs(table, "er")] == [("K=500", "clib", "er", 3)]
-    assert [(p.first, p.second, p.paired.ahead) for p in pairs(table, "clib")] == [
+    assert [(p.column, p.first, p.second, p.paired.ahead) for p in compare_rows(table, "er")] == [
+        ("K=500", "clib", "er", 3)
+    ]
+    assert [(p.first, p.second, p.paired.ahead) for p in compare_rows(table, "clib")] == [
         ("er", "clib", 0),
         ("mir", "clib", 0),
     ]
 
 
 def test_where_less_is_better_the_least_is_best(runs):
-    turned = replace(MEASURES["a_auc"], name="turned", better=min)
-    table = tabulated(TINY, "cifar10", [runs], metrics=["turned"], measures={"turned": turned})
-    assert [(p.first, p.second, p.paired.ahead) for p in pairs(table)] == [("er", "clib", 3), ("mir", "clib", 2)]
+    turned = replace(TABLE_METRICS["a_auc"], name="turned", better=min)
+    table = tabulated(TINY, "cifar10", [runs], metrics=["turned"], known={"turned": turned})
+    assert [(p.first, p.second, p.paired.ahead) for p in compare_rows(table)] == [("er", "clib", 3), ("mir", "clib", 2)]
 
 
 def test_against_what_is_not_there(table, runs):
     with pytest.raises(UnknownNameError, match=r"no row of the table called 'clob'\. Did you mean 'clib'"):
-        pairs(table, "clob")
+        compare_rows(table, "clob")
     empty = tabulated(TINY, "cifar10", [])
     with pytest.raises(InputError, match="--against er: it has no finished run here, nor has any other row; run it"):
-        pairs(empty, "er")
-    assert pairs(empty) == []
+        compare_rows(empty, "er")
+    assert compare_rows(empty) == []
     assert caveats([]) == ["There is no pair to compare: fewer than two rows have finished runs."]
     others = tabulated(TINY, "cifar10", [runs], methods=["gdumb", "er", "clib"])
     with pytest.raises(InputError, match="--against gdumb: it has no finished run here; name one that has: er, clib"):
-        pairs(others, "gdumb")
+        compare_rows(others, "gdumb")
 
 
 def test_it_is_said_that_three_seeds_cannot_reach_the_level(table):
-    said = " ".join(caveats(pairs(table, "er")))
+    said = " ".join(caveats(compare_rows(table, "er")))
     assert "p of 3 seeds by the sign-flip test is 0.25: 3 seeds cannot reach 0.05 by that test" in said
     assert "6 seeds can (0.031)" in said

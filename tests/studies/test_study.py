@@ -9,10 +9,9 @@ from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.launch.launch import run
 from iblurry.parts import Constant
-from iblurry.studies.catalogue import STUDIES, study_named
+from iblurry.studies.catalogue import STUDIES, get_study
 from iblurry.studies.compute import COMPUTE
-from iblurry.studies.scale import CLASSES
-from iblurry.studies.study import Study, found
+from iblurry.studies.study import CLASSES, Study, find_finished
 
 TOY = Study(
     name="toy",
@@ -27,7 +26,7 @@ SHAPES = "shapes:classes=4,train=20,test=10,size=8,channels=1"
 
 
 def test_column_by_column_row_by_row_seed_by_seed():
-    planned = TOY.planned("digits", seeds=iter((4, 2)), network="convnet")
+    planned = TOY.plan("digits", seeds=iter((4, 2)), network="convnet")
     assert [(one.column, one.row, one.experiment.seed) for one in planned] == [
         *(("N=0", "clib", 4), ("N=0", "clib", 2)),
         *(("N=0", "ewc schedule=Constant", 4), ("N=0", "ewc schedule=Constant", 2)),
@@ -40,7 +39,7 @@ def test_column_by_column_row_by_row_seed_by_seed():
 
 
 def test_some_rows_and_columns_in_their_order():
-    some = TOY.planned("digits", rows=["ewc schedule=Constant", "clib"], only=["N=100"], seeds=[1])
+    some = TOY.plan("digits", rows=["ewc schedule=Constant", "clib"], columns=["N=100"], seeds=[1])
     assert [(one.column, one.row) for one in some] == [("N=100", "clib"), ("N=100", "ewc schedule=Constant")]
 
 
@@ -48,42 +47,42 @@ def test_some_rows_and_columns_in_their_order():
     "choice, said",
     [
         ({"rows": ["clip"]}, "no row of the study toy called 'clip'. Did you mean 'clib'?"),
-        ({"only": ["N=10"]}, "no column of the study toy called 'N=10'. Did you mean 'N=100'?"),
+        ({"columns": ["N=10"]}, "no column of the study toy called 'N=10'. Did you mean 'N=100'?"),
     ],
 )
 def test_rows_and_columns_that_are_not_there(choice, said):
     with pytest.raises(UnknownNameError, match=said.replace("?", r"\?")):
-        TOY.planned("digits", **choice)
+        TOY.plan("digits", **choice)
 
 
 def test_no_columns_to_choose_from():
     with pytest.raises(InputError, match="The study main varies nothing but the method; leave out the column 'N=0'"):
-        study_named("main").planned("digits", only=["N=0"])
+        get_study("main").plan("digits", columns=["N=0"])
 
 
 def test_what_a_study_varies_is_not_to_be_changed():
     with pytest.raises(InputError, match="The study memory varies memory itself"):
-        study_named("memory").planned("digits", memory=50)
-    uneven = study_named("tasks").planned("digits", mode="compatible")
+        get_study("memory").plan("digits", memory=50)
+    uneven = get_study("tasks").plan("digits", mode="compatible")
     assert {one.experiment.mode for one in uneven} == {"compatible"}
 
 
 def test_a_study_that_is_not_there():
     with pytest.raises(UnknownNameError, match=r"no study called 'ablations'\. Did you mean 'ablation'"):
-        study_named("ablations")
+        get_study("ablations")
 
 
 def test_a_tenth():
-    (one,) = study_named("main").planned("cifar10", rows=["clib"], seeds=[1], scale=0.1)
+    (one,) = get_study("main").plan("cifar10", rows=["clib"], seeds=[1], scale=0.1)
     assert one.experiment == Experiment.of("clib", "cifar10", share=0.1, memory=50, query_every=10)
-    whole = study_named("main").planned("cifar10", scale=1)
-    assert [one.experiment for one in whole] == [one.experiment for one in study_named("main").planned("cifar10")]
+    whole = get_study("main").plan("cifar10", scale=1)
+    assert [one.experiment for one in whole] == [one.experiment for one in get_study("main").plan("cifar10")]
 
 
 def test_about_as_many_queries():
     data = load("digits")
     for scale in (0.1, 0.25, 0.5, 1):
-        one = TOY.planned("digits", scale=scale)[0].experiment
+        one = TOY.plan("digits", scale=scale)[0].experiment
         assert 56 <= len(one.order(data)) // one.query_every <= 70
 
 
@@ -92,8 +91,8 @@ def test_about_as_many_queries():
 def test_memory_enough_for_every_class_the_same_for_all_methods(dataset, scale):
     classes = CLASSES.get(dataset, 4)
     for study in set(STUDIES.values()) - {COMPUTE}:  # the least streams are too short for equal compute
-        usual = {one.experiment.memory for one in study.planned(dataset, seeds=[1])}
-        planned = study.planned(dataset, seeds=[1], scale=scale)
+        usual = {one.experiment.memory for one in study.plan(dataset, seeds=[1])}
+        planned = study.plan(dataset, seeds=[1], scale=scale)
         for one in planned:
             assert one.experiment.method.capacity(one.experiment.memory) >= 2 * classes
             assert one.experiment.share == scale
@@ -106,23 +105,23 @@ def test_memory_enough_for_every_class_the_same_for_all_methods(dataset, scale):
 
 
 def test_memory_columns_say_what_they_have():
-    planned = study_named("memory").planned("cifar10", seeds=[1], scale=0.5)
+    planned = get_study("memory").plan("cifar10", seeds=[1], scale=0.5)
     assert {(one.column, one.experiment.memory) for one in planned} == {("K=100", 100), ("K=250", 250), ("K=500", 500)}
-    assert len(study_named("memory").planned("cifar10", seeds=[1], scale=0.5, only=["K=250"])) == 7
+    assert len(get_study("memory").plan("cifar10", seeds=[1], scale=0.5, columns=["K=250"])) == 7
 
 
 def test_one_experiment_has_one_memory_in_all_studies():
     """So that no study runs again what another has run."""
-    planned = [one for study in STUDIES.values() for one in study.planned("digits", seeds=[1], scale=0.1)]
+    planned = [one for study in STUDIES.values() for one in study.plan("digits", seeds=[1], scale=0.1)]
     usual = {one.experiment.memory for one in planned if not one.column.startswith("K=") and one.row == "clib"}
     assert len(usual) == 1
 
 
 def test_only_data_of_ones_own_are_looked_up(tmp_path):
     for dataset in CLASSES:
-        assert TOY.planned(dataset, scale=0.1, data_home=tmp_path)
+        assert TOY.plan(dataset, scale=0.1, data_home=tmp_path)
     with pytest.raises(DataError):
-        TOY.planned(str(tmp_path / "mine.npz"), scale=0.1)
+        TOY.plan(str(tmp_path / "mine.npz"), scale=0.1)
 
 
 def test_classes_are_what_the_source_has():
@@ -132,15 +131,15 @@ def test_classes_are_what_the_source_has():
 @pytest.mark.parametrize("scale", [0, 1.5])
 def test_what_is_no_scale(scale):
     with pytest.raises(InputError, match="is no share of the images"):
-        TOY.planned("digits", scale=scale)
+        TOY.plan("digits", scale=scale)
 
 
 def test_runs_are_found_in_the_first_place_that_has_them(tmp_path):
-    study = study_named("rm-curve")
+    study = get_study("rm-curve")
     changes = {"network": "mlp", "samples": 20, "query_every": 10, "tasks": 2}
-    planned = study.planned(SHAPES, rows=["clib"], seeds=[1, 2], **changes)
+    planned = study.plan(SHAPES, rows=["clib"], seeds=[1, 2], **changes)
     for place in ("first", "second"):
         run(planned[1].experiment, tmp_path / place)
-    there = found(planned, [tmp_path / "nothing", tmp_path / "first", tmp_path / "second"])
+    there = find_finished(planned, [tmp_path / "nothing", tmp_path / "first", tmp_path / "second"])
     assert list(there) == [planned[1]]
     assert there[planned[1]].folder == tmp_path / "first" / planned[1].experiment.name

@@ -9,10 +9,8 @@ import pytest
 
 from iblurry.data.load import load
 from iblurry.studies.catalogue import STUDIES
-from iblurry.studies.command import command
-from iblurry.studies.compare import FIELDS, configuration, counterpart
-from iblurry.studies.paper import COUNTERPARTS, Configuration
-from iblurry.studies.run_table import JOINT
+from iblurry.studies.describe import run_command
+from iblurry.studies.paper import COUNTERPARTS, JOINT, PAPER_METRICS, Configuration, configuration_of, find_counterpart
 
 NUMBERS = json.loads(resources.files("iblurry.studies").joinpath("paper.json").read_text(encoding="utf-8"))["numbers"]
 TABLES = sorted({table for line in NUMBERS for table in line["tables"]})
@@ -25,10 +23,10 @@ def cells():
     planned = set()
     for study in STUDIES.values():
         for dataset in study.datasets:
-            for one in study.planned(dataset, seeds=[1]):
-                where = None if one.row == JOINT else configuration(one.experiment)
+            for one in study.plan(dataset, seeds=[1]):
+                where = None if one.row == JOINT else configuration_of(one.experiment)
                 for place in study.shows:
-                    for metric, field in FIELDS.items():
+                    for metric, field in PAPER_METRICS.items():
                         if field in study.metrics:
                             planned.add((place, dataset, where, COUNTERPARTS[one.row], metric))
     return planned
@@ -76,22 +74,22 @@ def test_rows_are_exactly_the_papers_methods():
     for study in STUDIES.values():
         if study.shows:
             for dataset in study.datasets:
-                for one in study.planned(dataset, seeds=[1]):
-                    assert counterpart(one.experiment) == one.row
+                for one in study.plan(dataset, seeds=[1]):
+                    assert find_counterpart(one.experiment) == one.row
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_no_two_places_hold_the_same_experiment(name):
     for dataset in {*STUDIES[name].datasets, "digits", SHAPES}:
-        planned = [one for one in STUDIES[name].planned(dataset) if (name, one.row) != ("compute", "clib")]
+        planned = [one for one in STUDIES[name].plan(dataset) if (name, one.row) != ("compute", "clib")]
         digests = [one.experiment.digest for one in planned]
         assert len(set(digests)) == len(digests)
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_experiment_has_a_command(name):
-    for one in STUDIES[name].planned("digits", seeds=[1]):
-        assert command([one.experiment]) is not None
+    for one in STUDIES[name].plan("digits", seeds=[1]):
+        assert run_command([one.experiment]) is not None
 
 
 @pytest.mark.parametrize("scale", [1, 0.1])
@@ -100,7 +98,7 @@ def test_every_study_fits_small_data(scale):
     checked = {}
     for study in STUDIES.values():
         for dataset in data:
-            for one in study.planned(dataset, seeds=[1], scale=scale, network="mlp"):
+            for one in study.plan(dataset, seeds=[1], scale=scale, network="mlp"):
                 checked[one.experiment.digest] = (one.experiment, data[dataset])
     for experiment, its_data in checked.values():
         experiment.check(its_data)

@@ -10,11 +10,10 @@ import click
 import pytest
 
 from iblurry.errors import InputError
-from iblurry.studies.formats import FORMATS
-from iblurry.studies.formats.layout import figures
-from iblurry.studies.run_table import Spread
-from iblurry.studies.significance import pairs
-from iblurry.studies.table import MEASURES, Measure
+from iblurry.studies.significance import compare_rows
+from iblurry.studies.tables import FORMATS
+from iblurry.studies.tables.layout import format_mean_std
+from iblurry.studies.tables.table import TABLE_METRICS, MeanStd, TableMetric
 from tests.studies.test_study_latex import latex_rows
 from tests.studies.tiny import TINY
 from tests.studies.written import tabulated
@@ -51,7 +50,7 @@ def terminal(monkeypatch):
 
 
 def test_terminal(table, terminal):
-    assert terminal(table, pairs(table), columns=1000).splitlines() == [
+    assert terminal(table, compare_rows(table), columns=1000).splitlines() == [
         "Memory & 100% (Table 4 of the paper): cifar10, i-Blurry-50-10, 5 tasks",
         "",
         "A_AUC ↑",
@@ -102,7 +101,7 @@ def test_a_narrow_terminal_has_the_columns_one_below_the_other(table, terminal):
 
 def test_markdown(table):
     console = "```console\niblurry study tiny --dataset cifar10\n```"
-    assert FORMATS["markdown"](table, pairs(table)).split("\n\n") == [
+    assert FORMATS["markdown"](table, compare_rows(table)).split("\n\n") == [
         "### Memory & 100% (Table 4 of the paper): cifar10, i-Blurry-50-10, 5 tasks",
         "**A_AUC ↑**",
         "| method |  | K=500 | K=1000 |\n"
@@ -144,18 +143,18 @@ def test_without_the_paper_a_row_is_a_line(runs):
 
 def test_one_seed_has_neither_spread_nor_interval(runs, terminal):
     made = tabulated(TINY, "cifar10", [runs], methods=["er", "clib"], metrics=["a_auc"], seeds=[1])
-    text = terminal(made, pairs(made))
+    text = terminal(made, compare_rows(made))
     assert re.search(r"er +ours +57\.00 \(1\) ", text)
     assert "Percent, one seed each; the best of ours in bold." in text
     assert "clib over er: ahead on 1 of 1 seed, +13.00 points; one seed has no interval" in text
     assert "Percent, one seed; best in bold." in FORMATS["latex"](made, None)
-    assert json.loads(FORMATS["json"](made, pairs(made)))["pairs"][0]["interval"] is None
+    assert json.loads(FORMATS["json"](made, compare_rows(made)))["pairs"][0]["interval"] is None
     assert "cifar10,er,K=500,a_auc,1,57.0" in FORMATS["csv"](made, None)
 
 
 def test_nothing_run_at_all(terminal):
     made = tabulated(TINY, "cifar10", [])
-    text = terminal(made, pairs(made))
+    text = terminal(made, compare_rows(made))
     assert re.search(r"clib +ours +– +–\n +paper +70\.26 ± 1\.28 +73\.00 ± 1\.30\n", text)
     assert "Not run yet: mir; er; clib. To run them:\n  iblurry study tiny --dataset cifar10\n" in text
     assert text.endswith("There is no pair to compare: fewer than two rows have finished runs.\n")
@@ -207,7 +206,7 @@ def test_json_has_everything(table):
     ]
     assert about["commands"] == ["iblurry study tiny --dataset cifar10"]
     assert "pairs" not in about
-    (first, second) = json.loads(FORMATS["json"](table, pairs(table)))["pairs"]
+    (first, second) = json.loads(FORMATS["json"](table, compare_rows(table)))["pairs"]
     assert (first["first"], first["second"], first["n"], first["ahead"], first["p"]) == ("clib", "er", 3, 3, 0.25)
     assert first["interval"] == pytest.approx([12.2579, 14.7421], abs=1e-4)
     assert first["words"].endswith("3 seeds cannot tell more")
@@ -217,11 +216,13 @@ def test_json_has_everything(table):
 def test_numbers_of_other_units_are_not_called_percent(runs):
     """Bills of 27,932.4 ± 3.1, as seeds that fill a memory at other times have them."""
     bills = {1: 27_929.3, 2: 27_932.4, 3: 27_935.5}
-    compute_estimate = Measure(
-        name="bill", heading="bill", of=lambda run: bills[run.experiment.seed], digits=None, unit="TFLOP"
+    compute_estimate = TableMetric(
+        name="bill", heading="bill", value=lambda run: bills[run.experiment.seed], digits=None, unit="TFLOP"
     )
-    made = tabulated(TINY, "cifar10", [runs], metrics=["a_auc", "bill"], measures=MEASURES | {"bill": compute_estimate})
-    alone = tabulated(TINY, "cifar10", [runs], metrics=["bill"], measures={"bill": compute_estimate})
+    made = tabulated(
+        TINY, "cifar10", [runs], metrics=["a_auc", "bill"], known=TABLE_METRICS | {"bill": compute_estimate}
+    )
+    alone = tabulated(TINY, "cifar10", [runs], metrics=["bill"], known={"bill": compute_estimate})
     assert "27,932 ± 3 (3)" in FORMATS["markdown"](made, None)
     assert r"$27{,}932 \pm 3$" in FORMATS["latex"](made, None)
     for form in ("terminal", "markdown", "latex"):
@@ -232,13 +233,13 @@ def test_numbers_of_other_units_are_not_called_percent(runs):
 
 
 def test_a_spread_has_the_digits_of_its_mean():
-    tiny = MEASURES["compute"]
-    assert figures(tiny, Spread(0.0055821, 1.06e-18)) == ["0.00558", "0.00000"]
-    assert figures(tiny, Spread(0.034, None)) == ["0.0340"]
-    assert figures(MEASURES["a_auc"], Spread(70.256, 1.284)) == ["70.26", "1.28"]
+    tiny = TABLE_METRICS["compute"]
+    assert format_mean_std(tiny, MeanStd(0.0055821, 1.06e-18)) == ["0.00558", "0.00000"]
+    assert format_mean_std(tiny, MeanStd(0.034, None)) == ["0.0340"]
+    assert format_mean_std(TABLE_METRICS["a_auc"], MeanStd(70.256, 1.284)) == ["70.26", "1.28"]
 
 
 @pytest.mark.parametrize("form", ["latex", "csv"])
 def test_forms_without_pairs_say_so(table, form):
     with pytest.raises(InputError, match=f"A {form} table holds cells and no pairs; ask for --pairs with --format"):
-        FORMATS[form](table, pairs(table))
+        FORMATS[form](table, compare_rows(table))

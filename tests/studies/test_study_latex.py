@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 
 from iblurry.studies.catalogue import MAIN
-from iblurry.studies.formats import FORMATS
-from iblurry.studies.formats.latex import escaped
 from iblurry.studies.selection import Selection
-from iblurry.studies.table import tabulate
+from iblurry.studies.tables import FORMATS
+from iblurry.studies.tables.latex import escape_latex
+from iblurry.studies.tables.table import tabulate_study
 from tests.studies.tiny import TINY
 from tests.studies.written import tabulated
 
@@ -86,7 +86,7 @@ def test_latex_can_be_read_by_tex(runs):
 
 
 def test_every_name_can_be_written_in_tex():
-    assert escaped("\\a_b") == r"\textbackslash{}a\_b"
+    assert escape_latex("\\a_b") == r"\textbackslash{}a\_b"
 
 
 def test_latex_of_one_column_has_no_groups(runs):
@@ -101,7 +101,7 @@ def test_latex_labels_differ_where_the_experiments_do(runs):
     chosen = Selection(study=MAIN, dataset="digits", rows=("er",))
     ways = [{}, {"scale": 0.1}, {"scale": 0.05}, {"equal_compute": "clib pace.measure_every=2"}]
     ways.append({"scale": 0.1, "equal_compute": "clib"})
-    texts = [FORMATS["latex"](tabulate(replace(chosen, **way), [runs]), None) for way in ways]
+    texts = [FORMATS["latex"](tabulate_study(replace(chosen, **way), [runs]), None) for way in ways]
     assert [re.search(r"\\label\{(.*)\}", text)[1] for text in texts] == [
         "tab:main-digits",
         "tab:main-digits-scale-0-1",

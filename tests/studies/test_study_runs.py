@@ -10,7 +10,7 @@ from iblurry.data.load import load
 from iblurry.experiment.edit import edit
 from iblurry.launch.launch import run
 from iblurry.studies.catalogue import STUDIES
-from iblurry.studies.table import MEASURES
+from iblurry.studies.tables.table import TABLE_METRICS
 
 SHAPES = "shapes:classes=10,train=6,test=4,size=8,channels=1"
 CELLS = [  # another row each time, so that most methods have their turn
@@ -29,15 +29,15 @@ def data():
 @pytest.mark.parametrize("name, column, row", CELLS)
 def test_it_runs(name, column, row, data, tmp_path):
     study = STUDIES[name]
-    only = [column] if column else None
-    (one,) = study.planned(SHAPES, rows=[row], only=only, seeds=[1], network="mlp", query_every=15)
+    columns = [column] if column else None
+    (one,) = study.plan(SHAPES, rows=[row], columns=columns, seeds=[1], network="mlp", query_every=15)
     experiment = one.experiment
     if experiment.method.refit is not None:
         experiment = edit(experiment, "readout.epochs=1")
     result = run(experiment, tmp_path, dataset=data)
     assert result.summary is not None
     assert result.metrics.samples == 60
-    there = {metric: MEASURES[metric].of(result) for metric in study.metrics}
+    there = {metric: TABLE_METRICS[metric].value(result) for metric in study.metrics}
     if row == "joint":
         assert [metric for metric, value in there.items() if value is not None] == ["a_last"]
     else:

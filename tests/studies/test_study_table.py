@@ -11,10 +11,10 @@ import pytest
 
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.studies.catalogue import MAIN
-from iblurry.studies.formats.layout import commands, missing
-from iblurry.studies.paper import Number
-from iblurry.studies.significance import pairs
-from iblurry.studies.table import MEASURES, Measure
+from iblurry.studies.paper import PaperNumber
+from iblurry.studies.significance import compare_rows
+from iblurry.studies.tables.layout import describe_missing, missing_commands
+from iblurry.studies.tables.table import TABLE_METRICS, TableMetric
 from tests.studies.tiny import LEVELS, TINY
 from tests.studies.written import spend, tabulated, usual, write_run
 
@@ -62,12 +62,12 @@ def test_the_papers_numbers_are_those_of_the_setting(table):
 @pytest.mark.parametrize(
     "paper, word",
     [
-        (Number(71.0, 1.0, (1,)), "within"),
-        (Number(73.0, 1.0, (1,)), "within"),
-        (Number(70.99, 1.0, (1,)), "above"),
-        (Number(73.01, 1.0, (1,)), "below"),
-        (Number(72.0, None, (1,)), "not judged"),
-        (Number(72.0, 1.0, (1,), warning="a copy"), "not judged"),
+        (PaperNumber(71.0, 1.0, (1,)), "within"),
+        (PaperNumber(73.0, 1.0, (1,)), "within"),
+        (PaperNumber(70.99, 1.0, (1,)), "above"),
+        (PaperNumber(73.01, 1.0, (1,)), "below"),
+        (PaperNumber(72.0, None, (1,)), "not judged"),
+        (PaperNumber(72.0, 1.0, (1,), warning="a copy"), "not judged"),
         (None, None),
     ],
 )
@@ -87,7 +87,7 @@ def test_best_of_a_column_ties_as_printed(tmp_path):
         for seed, level in enumerate(levels, start=1):
             write_run(tmp_path, usual(method, seed), level, wobble=0)
     made = tabulated(TINY, "cifar10", [tmp_path])
-    column = made.along("K=500", MEASURES["a_auc"])
+    column = made.column("K=500", "a_auc")
     assert column[0].ours.mean < column[1].ours.mean  # 57.0000 and 57.0033
     assert [(cell.row, made.is_best(cell)) for cell in column] == [("mir", True), ("er", True), ("clib", False)]
 
@@ -102,8 +102,8 @@ def test_joint_training_is_a_bound_and_not_the_best(tmp_path):
         for seed in (1, 2):
             write_run(tmp_path, usual(method, seed), level, wobble=0)
     made = tabulated(MAIN, "cifar10", [tmp_path], methods=["joint", "er", "clib"], metrics=["a_last"], seeds=[1, 2])
-    assert [made.is_best(cell) for cell in made.along("", MEASURES["a_last"])] == [False, False, True]
-    assert [(pair.first, pair.second) for pair in pairs(made)] == [("clib", "joint"), ("clib", "er")]
+    assert [made.is_best(cell) for cell in made.column("", "a_last")] == [False, False, True]
+    assert [(pair.first, pair.second) for pair in compare_rows(made)] == [("clib", "joint"), ("clib", "er")]
     alone = tabulated(MAIN, "cifar10", [tmp_path], methods=["joint", "er"], metrics=["a_last"], seeds=[1, 2])
     assert not any(alone.is_best(cell) for cell in alone.cells.values())  # one contender is a lone one
 
@@ -113,7 +113,7 @@ def test_rows_that_are_whole_are_not_run_again(tmp_path):
         for memory in (500, 1000):
             write_run(tmp_path, usual("er", seed, memory=memory), 57)
     made = tabulated(TINY, "cifar10", [tmp_path], seeds=[1, 2])
-    assert commands(made) == ["iblurry study tiny --dataset cifar10 --methods mir,clib --seeds 1,2"]
+    assert missing_commands(made) == ["iblurry study tiny --dataset cifar10 --methods mir,clib --seeds 1,2"]
 
 
 def test_the_paper_is_beside_data_wherever_they_lie():
@@ -127,13 +127,19 @@ def test_the_paper_is_beside_data_wherever_they_lie():
 
 
 def test_missing_runs_and_what_runs_them(table, runs):
-    assert missing(table) == ["mir K=500", "er K=1000", "clib K=1000 seed 3"]
-    assert commands(table) == ["iblurry study tiny --dataset cifar10"]
+    assert describe_missing(table) == ["mir K=500", "er K=1000", "clib K=1000 seed 3"]
+    assert missing_commands(table) == ["iblurry study tiny --dataset cifar10"]
     more = tabulated(TINY, "cifar10", [runs], methods=["clib", "gdumb", "er"], seeds=[1, 2, 4])
-    assert missing(more) == ["clib K=500 seed 4", "clib K=1000 seed 4", "gdumb", "er K=500 seed 4", "er K=1000"]
-    assert commands(more) == ["iblurry study tiny --dataset cifar10 --methods clib,gdumb,er --seeds 1,2,4"]
+    assert describe_missing(more) == [
+        "clib K=500 seed 4",
+        "clib K=1000 seed 4",
+        "gdumb",
+        "er K=500 seed 4",
+        "er K=1000",
+    ]
+    assert missing_commands(more) == ["iblurry study tiny --dataset cifar10 --methods clib,gdumb,er --seeds 1,2,4"]
     whole = tabulated(TINY, "cifar10", [runs], methods=["clib"], seeds=[1, 2])
-    assert (missing(whole), commands(whole)) == ([], [])
+    assert (describe_missing(whole), missing_commands(whole)) == ([], [])
 
 
 def test_the_first_place_that_has_a_run_counts(tmp_path):
@@ -162,17 +168,19 @@ def test_a_number_that_no_run_has_is_none(tmp_path):
 
 
 def test_a_number_that_one_run_lacks_is_not_averaged_over_the_others(runs):
-    odd = Measure(name="odd", heading="odd", of=lambda run: run.experiment.seed if run.experiment.seed > 1 else None)
-    made = tabulated(TINY, "cifar10", [runs], metrics=["odd"], measures={"odd": odd})
+    odd = TableMetric(
+        name="odd", heading="odd", value=lambda run: run.experiment.seed if run.experiment.seed > 1 else None
+    )
+    made = tabulated(TINY, "cifar10", [runs], metrics=["odd"], known={"odd": odd})
     assert made.cells["er", "K=500", "odd"].ours is None
-    later = tabulated(TINY, "cifar10", [runs], metrics=["odd"], measures={"odd": odd}, seeds=[2, 3])
+    later = tabulated(TINY, "cifar10", [runs], metrics=["odd"], known={"odd": odd}, seeds=[2, 3])
     assert later.cells["er", "K=500", "odd"].ours.mean == 2.5
 
 
 def test_one_more_measure_is_one_more_column(runs):
-    seconds = Measure(name="seconds", heading="s", of=lambda run: run.summary["seconds"], digits=0)
+    seconds = TableMetric(name="seconds", heading="s", value=lambda run: run.summary["seconds"], digits=0)
     made = tabulated(
-        TINY, "cifar10", [runs], metrics=["a_auc", "seconds"], measures=MEASURES | {"seconds": seconds}, seeds=[1]
+        TINY, "cifar10", [runs], metrics=["a_auc", "seconds"], known=TABLE_METRICS | {"seconds": seconds}, seeds=[1]
     )
     cell = made.cells["er", "K=500", "seconds"]
     assert (cell.ours.mean, cell.paper, made.is_best(cell)) == (100, None, False)

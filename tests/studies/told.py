@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd, encode
-from iblurry.studies.loggers.facts import Facts
+from iblurry.studies.loggers.logger import RunDescription
 
 RECORDS = [
     Start("0123456789ab", 40, (20, 40), 10),
@@ -57,7 +57,7 @@ PARAMETERS = {
     "terms": "CrossEntropy",
 }
 ENVIRONMENT = {"torch": "2.13.0", "machine": "Linux x86_64, 2 cores", "threads": 1}
-FACTS = Facts("mine-pets-1", Path("runs/mine-pets-1"), PARAMETERS, ENVIRONMENT)
+FACTS = RunDescription("mine-pets-1", Path("runs/mine-pets-1"), PARAMETERS, ENVIRONMENT)
 
 
 def begin(folder: Path, lines: list[bytes] | None = None) -> Path:
@@ -93,18 +93,18 @@ class Recorder:
         self.scalar, self.texts = [], []
         return f"kept/{run.name}"
 
-    def scalars(self, values, step):
+    def log_scalars(self, values, step):
         assert self.started
         assert not self.ended
         assert not self.scalar or step >= self.scalar[-1][0]
         self.scalar.append((step, dict(values)))
 
-    def text(self, name, text, step):
+    def log_text(self, name, text, step):
         self.texts.append((step, name, text))
 
     def flush(self):
         self.flushed = len(self.scalar)
 
-    def end(self, summary):
+    def finish(self, summary):
         assert not self.ended
         self.ended.append(summary)

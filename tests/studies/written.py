@@ -12,7 +12,7 @@ from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Journal, NewClass, Query, Spent, Start, TaskEnd, read
 from iblurry.experiment.metrics import metrics
 from iblurry.studies.selection import Selection
-from iblurry.studies.table import tabulate
+from iblurry.studies.tables.table import tabulate_study
 
 SAMPLES, EVERY, ENDS = 100, 10, (20, 40, 60, 80, 100)
 ASKED = 10_000
@@ -43,7 +43,7 @@ def write_run(
     folder.path.mkdir(parents=True)
     folder.claim(experiment)
     curve, ends = [], []
-    waits = experiment.method.readout.waits
+    waits = experiment.method.readout.only_at_end
     with Journal(folder.journal) as journal:
         journal.append(Start(experiment.digest, SAMPLES, ENDS, EVERY))
         journal.append(NewClass(1, "ship"))
@@ -87,4 +87,4 @@ def usual(method: str, seed: int = 1, **changes: object) -> Experiment:
 def tabulated(study, dataset, places, *, methods=None, seeds=(1, 2, 3), **more):
     """The table of some rows and seeds."""
     chosen = Selection(study=study, dataset=dataset, rows=methods and tuple(methods), seeds=tuple(seeds))
-    return tabulate(chosen, places, **more)
+    return tabulate_study(chosen, places, **more)

@@ -1,9 +1,11 @@
-"""Classes one by one, from a journal: when each was met, how well it was known over time, and what was forgotten."""
+"""Classes one by one: when each was met, its accuracy over time, what was forgotten, and its name at the edge."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,45 +13,67 @@ from numpy.typing import NDArray
 from iblurry.experiment.journal import Evaluation, NewClass, Query, Record, Start, TaskEnd
 from iblurry.experiment.metrics import class_accuracy
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NAMED = 20  # classes that are named one by one
+LINE = 0.115  # inches between two names
+
 
 @dataclass(frozen=True)
-class Classwise:
-    """What a run knew of each class, in order of exposure; accuracies in percent."""
+class ClassAccuracy:
+    """A run's accuracy on each class over time.
+
+    Parameters
+    ----------
+    classes : sequence of str
+        In order of exposure.
+    met : sequence of int
+        Their first samples.
+    ends : sequence of int
+        Last samples of the tasks.
+    at : sequence of int
+        Samples seen at each evaluation.
+    accuracy : array (classes, evaluations)
+        Percent; not a number before a class was met.
+    lost : array (classes,)
+        Points lost since the best earlier task end; not a number where there was nothing to lose.
+    """
 
     classes: Sequence[str]
-    met: Sequence[int]  # their first samples
-    ends: Sequence[int]  # of the tasks
-    at: Sequence[int]  # samples seen
-    accuracy: NDArray[np.float64]  # (classes, times); not a number before a class was met
-    lost: NDArray[np.float64]  # (classes,); not a number where there was nothing to lose
+    met: Sequence[int]
+    ends: Sequence[int]
+    at: Sequence[int]
+    accuracy: NDArray[np.float64]
+    lost: NDArray[np.float64]
 
 
-def classwise(records: Sequence[Record]) -> Classwise:
-    """From a journal."""
+def class_accuracies(records: Sequence[Record]) -> ClassAccuracy:
+    """From a run's journal."""
     classes = [record for record in records if isinstance(record, NewClass)]
-    known = answers(records)
+    known = find_evaluations(records)
     table = np.full((len(classes), len(known)), np.nan)
     for column, record in enumerate(known):
         total = np.array(record.total, dtype=np.float64)
         right = np.array(record.correct) / np.where(total > 0, total, np.nan)  # without test images nothing is known
         table[: len(total), column] = 100 * right
-    return Classwise(
+    return ClassAccuracy(
         classes=[record.label for record in classes],
         met=[record.at for record in classes],
         ends=next(record.ends for record in records if isinstance(record, Start)),
         at=[record.at for record in known],
         accuracy=table,
-        lost=lost(records, len(classes)),
+        lost=points_lost(records, len(classes)),
     )
 
 
-def answers(records: Sequence[Record]) -> Sequence[Evaluation]:
+def find_evaluations(records: Sequence[Record]) -> Sequence[Evaluation]:
     """The points of a curve; the ends of tasks where a method is not asked in between."""
     asked = [record for record in records if isinstance(record, Query)]
     return asked or [record for record in records if isinstance(record, TaskEnd)]
 
 
-def lost(records: Sequence[Record], classes: int) -> NDArray[np.float64]:
+def points_lost(records: Sequence[Record], classes: int) -> NDArray[np.float64]:
     """Points of each class from its best earlier task end to the last one, as F_last counts them: its mean is F_last.
 
     Not a number for a class that was never right before the last task.
@@ -69,3 +93,45 @@ def first_tasks(met: Sequence[int], ends: Sequence[int]) -> list[int]:
     [0, 0, 1]
     """
     return [int(task) for task in np.searchsorted(ends, met)]
+
+
+def edge_names(classes: Sequence[str], met: Sequence[int], ends: Sequence[int]) -> list[tuple[str, int, int]]:
+    """What to write, and the positions of the classes it stands for: from, and up to."""
+    if len(classes) <= NAMED:
+        return [(name, number, number + 1) for number, name in enumerate(classes)]
+    found, start = [], 0
+    for task, group in groupby(first_tasks(met, ends)):
+        size = len(list(group))
+        found.append((f"task {task + 1}: {size} {'classes' if size > 1 else 'class'}", start, start + size))
+        start += size
+    return found
+
+
+def edge_height(labels: int) -> float:
+    """Inches that a panel with so many names needs, its own titles and ticks included."""
+    return 0.7 + LINE * labels
+
+
+def write_names(axes: Axes, texts: Sequence[str], places: Sequence[float], *, inches: float, left: bool) -> None:
+    """Beside the axes, which have a panel of so many inches; a thin line leads to where a name had to be moved."""
+    low, high = sorted(axes.get_ylim())
+    moved = spread_apart(places, (high - low) * LINE / (inches - 0.7), high)
+    sideways = axes.get_yaxis_transform()
+    edge, bend, word, side = (0.0, -0.025, -0.035, "right") if left else (1.0, 1.025, 1.035, "left")
+    for text, place, beside in zip(texts, places, moved, strict=True):
+        axes.plot([edge, bend], [place, beside], color="0.5", linewidth=0.5, clip_on=False, transform=sideways)
+        axes.text(word, beside, text, fontsize=7, va="center", ha=side, transform=sideways, parse_math=False)
+
+
+def spread_apart(places: Sequence[float], gap: float, high: float) -> list[float]:
+    """Ascending places, moved so that neighbours are a gap apart and none is above `high`.
+
+    >>> spread_apart([1.0, 1.0, 5.0], gap=1.0, high=5.0)
+    [1.0, 2.0, 5.0]
+    """
+    moved: list[float] = []
+    for place in places:
+        moved.append(max(place, moved[-1] + gap) if moved else place)
+    for number in reversed(range(len(moved))):
+        moved[number] = min(moved[number], high if number == len(moved) - 1 else moved[number + 1] - gap)
+    return moved

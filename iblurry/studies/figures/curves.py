@@ -1,57 +1,187 @@
-"""Accuracy to samples seen, one pair of axes per column of a study."""
+"""Accuracy and learning rate over samples seen: one line per method with its spread, one panel per column."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from iblurry.errors import InputError
-from iblurry.experiment.journal import Start
-from iblurry.studies import run_figure as single
-from iblurry.studies.figures.cells import rows_of
-from iblurry.studies.run_figure import Run, draw_curves, keep_percent
-from iblurry.studies.run_marks import sample_axis
-from iblurry.studies.run_style import legend_below, outer, panels, sheet, side_by_side
+from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
+from iblurry.experiment.metrics import a_auc, a_last, curve
+from iblurry.studies.figures.classes import find_evaluations
+from iblurry.studies.figures.style import (
+    OPEN,
+    add_grid,
+    add_legend_below,
+    add_panels,
+    all_rows,
+    draw_line,
+    escape_math,
+    format_sample_axis,
+    label_panels,
+    legend_columns,
+    mark_arrivals,
+    mark_tasks,
+    method_style,
+    open_figure,
+)
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Journal = Sequence[Record]
+Columns = Mapping[str, Mapping[str, Sequence[Journal]]]  # journals by column and method, seed by seed
 ACROSS = 2  # panels beside each other: wide enough for the names of five tasks
 
 
-def curves(
-    columns: Mapping[str, Mapping[str, Sequence[Run]]],
-    path: Path | str,
-    *,
-    title: str | None = None,
-    arrivals: bool = False,
-) -> None:
-    """Draw runs, by column and method; a single column is drawn as `iblurry show` does, with A_AUC in the legend."""
-    methods = rows_of(columns)
+def draw_curves(columns: Columns, path: Path | str, *, title: str | None = None, arrivals: bool = False) -> None:
+    """Draw accuracy over samples seen to a PNG, SVG or PDF file.
+
+    A line is the mean over seeds at the query points they share, its band one sample standard deviation either way.
+    Open markers at the ends of tasks: the answers after a boundary, where they are not those of the query before it.
+    A method that answers only once, when the stream has ended, is a level line. A single column is drawn larger, with
+    A_AUC in the legend.
+
+    Parameters
+    ----------
+    columns : mapping
+        Journals by column (a panel each) and method, seed by seed.
+    path : Path or str
+        Its ending decides the format.
+    title : str, optional
+        Above all panels.
+    arrivals : bool
+        Whether to mark where classes were met.
+    """
+    methods, single = all_rows(columns), len(columns) == 1
     if not methods:
         raise InputError("There are no runs to draw; give at least one.")
-    if len(columns) == 1:
-        single.curves(next(iter(columns.values())), path, title=title, arrivals=arrivals)
-        return
-    below = side_by_side(12 + max(map(len, methods)))
-    height = 2.1 * -(-len(columns) // ACROSS) + 0.5 + 0.18 * -(-(len(methods) + arrivals + 1) // below)
-    with sheet(path, height) as figure:
-        places = panels(figure, len(columns), columns=ACROSS, sharey=True)
-        for axes, (column, groups) in zip(places, columns.items(), strict=True):
-            # A method looks the same on all panels, also where another is missing.
-            numbered = {methods.index(method): (method, runs) for method, runs in groups.items()}
-            draw_curves(axes, numbered, arrivals=arrivals, areas=False, word="" if _many(groups) else "task ")
+    below = legend_columns((26 if single else 12) + max(map(len, methods)))
+    legend_rows = -(-(len(methods) + arrivals + 1) // below)
+    height = 3.5 if single else 2.1 * -(-len(columns) // ACROSS) + 0.5
+    with open_figure(path, height + 0.18 * legend_rows) as figure:
+        panels = add_panels(figure, len(columns), columns=ACROSS, sharey=True)
+        for axes, (column, groups) in zip(panels, columns.items(), strict=True):
+            for method, runs in groups.items():  # a method looks the same on all panels, also where another is missing
+                _draw_accuracy(axes, methods.index(method), method, runs, areas=single)
+            changes = [_draw_task_ends(axes, methods.index(method), runs) for method, runs in groups.items()]
+            if any(changes):
+                axes.plot([], [], "o", color="0.4", label="after the end of a task", **OPEN)
+            _mark_samples(axes, groups, arrivals=arrivals, narrow=not single)
+            if not single:
+                axes.set_title(column, fontsize=9, parse_math=False)
+        low, high = panels[0].get_ylim()  # of all panels, once everything is drawn: the limits stay as they are
+        panels[0].set_ylim(max(low, 0), min(high, 100))
+        if single:
+            panels[0].set_title(title or "", fontsize=10, parse_math=False)
+        accuracy = "accuracy on classes met so far (%)" if single else "accuracy (%)"
+        label_panels(figure, panels, ACROSS, x="samples seen", y=accuracy, title=None if single else title)
+        add_legend_below(figure, below)
+
+
+def draw_rates(columns: Columns, path: Path | str, *, title: str | None = None) -> None:
+    """Draw learning rates over samples seen on a logarithmic axis; the parameters are those of `draw_curves`.
+
+    A line is the geometric mean over seeds where they share a point, its band from their least to their greatest. A
+    rate of zero has no place on the axis and leaves a gap.
+    """
+    methods = all_rows(columns)
+    if not methods:
+        raise InputError("There are no runs to draw; give at least one.")
+    across = min(ACROSS, len(columns))
+    below = legend_columns(12 + max(map(len, methods)))
+    height = (2.9 if across == 1 else 2.0) * -(-len(columns) // across)
+    with open_figure(path, height + 0.6 + 0.18 * -(-(len(methods) + 1) // below)) as figure:
+        panels = add_panels(figure, len(columns), columns=across, sharey=True)
+        for axes, (column, groups) in zip(panels, columns.items(), strict=True):
+            axes.set_yscale("log")
+            for method, runs in groups.items():
+                at, rates = shared_rate(method, runs)
+                band = (rates.min(axis=0), rates.max(axis=0)) if len(runs) > 1 else (None, None)
+                mean = np.exp(np.log(rates).mean(axis=0))
+                draw_line(axes, methods.index(method), at, mean, *band, label=escape_math(method), markers=10)
+            _mark_samples(axes, groups, arrivals=True, narrow=across > 1)
             axes.set_title(column, fontsize=9, parse_math=False)
-            sample_axis(axes, narrow=True)
-        keep_percent(places[0])  # they share the axis
-        left, lowest = outer(places, ACROSS)
-        for axes in left:
-            axes.set_ylabel("accuracy (%)")
-        for axes in lowest:
-            axes.set_xlabel("samples seen")
-        if title is not None:
-            figure.suptitle(title, fontsize=10, parse_math=False)
-        legend_below(figure, below)
+        label_panels(figure, panels, across, x="samples seen", y="learning rate", title=title)
+        add_legend_below(figure, below)
 
 
-def _many(groups: Mapping[str, Sequence[Run]]) -> bool:
-    """More tasks than a narrow panel has room to name."""
-    starts = [record for runs in groups.values() for run in runs for record in run if isinstance(record, Start)]
-    return max(len(start.ends) for start in starts) > 5
+def shared_curve(
+    method: str, runs: Sequence[Journal]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64] | None]:
+    """Where all runs were queried, their mean accuracy there, and its sample standard deviation (None for one run)."""
+    measured = [curve(run) for run in runs]
+    at = _shared_points(method, [points for points, _ in measured])
+    table = np.array([accuracy[np.isin(points, at)] for points, accuracy in measured])  # (runs, points)
+    return at, table.mean(axis=0), table.std(axis=0, ddof=1) if len(runs) > 1 else None
+
+
+def shared_rate(method: str, runs: Sequence[Journal]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Where all runs have a learning rate, and their rates there: (runs, points), not a number where it is zero."""
+    rates = [{record.at: record.rate for record in find_evaluations(run)} for run in runs]
+    at = _shared_points(method, [np.array(sorted(rate), dtype=np.int64) for rate in rates])
+    table = np.array([[rate[int(point)] for point in at] for rate in rates], dtype=np.float64)
+    return at, np.where(table > 0, table, np.nan)
+
+
+def _shared_points(method: str, points: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    at = reduce(np.intersect1d, points) if points else np.array([], dtype=np.int64)
+    if not len(at):
+        raise InputError(f"The runs of {method!r} share no query point; let them run on, or query them equally often.")
+    return at
+
+
+def _mark_samples(axes: Axes, groups: Mapping[str, Sequence[Journal]], *, arrivals: bool, narrow: bool) -> None:
+    """Ends of tasks, first samples of classes, and the axis of samples."""
+    records = [record for runs in groups.values() for run in runs for record in run]
+    ends = [record.ends for record in records if isinstance(record, Start)]
+    unnamed = narrow and max(map(len, ends)) > 5  # more tasks than a narrow panel has room to name
+    mark_tasks(axes, ends, word="" if unnamed else "task ")
+    if arrivals:
+        mark_arrivals(axes, [record.at for record in records if isinstance(record, NewClass)])
+    format_sample_axis(axes, narrow=narrow)
+    add_grid(axes)
+
+
+def _draw_accuracy(axes: Axes, number: int, method: str, runs: Sequence[Journal], *, areas: bool) -> None:
+    if not any(isinstance(record, Query) for run in runs for record in run) and all(map(a_last, runs)):
+        style, finals = method_style(number), [100 * (a_last(run) or 0.0) for run in runs]
+        level = axes.axhline(float(np.mean(finals)), color=style.colour, linestyle=style.line, linewidth=1.0)
+        level.set_label(_label(method, r"A_{\mathrm{last}}", finals) if areas else escape_math(method))
+        return
+    at, mean, std = shared_curve(method, runs)
+    found = [100 * area for run in runs if (area := a_auc(run)) is not None]
+    label = _label(method, r"A_{\mathrm{AUC}}", found) if areas else escape_math(method)
+    band = (None, None) if std is None else (100 * (mean - std), 100 * (mean + std))
+    draw_line(axes, number, at, 100 * mean, *band, label=label)
+
+
+def _draw_task_ends(axes: Axes, number: int, runs: Sequence[Journal]) -> bool:
+    """Draw what a task boundary changed, the mean over seeds; whether it changed anything."""
+    points = changed_by_task_ends(runs)
+    if points:
+        style = method_style(number)
+        axes.plot(*np.array(points).T, style.marker, color=style.colour, clip_on=False, zorder=4, **OPEN)
+    return bool(points)
+
+
+def changed_by_task_ends(runs: Sequence[Journal]) -> list[NDArray[np.float64]]:
+    """Samples seen and accuracy (percent) after each task end, mean over runs; [] where no end changed 1 percent."""
+    points: dict[int, list[tuple[float, float]]] = {}  # by task
+    changed = False
+    for run in runs:
+        queries = {record.at: record.accuracy for record in run if isinstance(record, Query)}
+        for end in (record for record in run if isinstance(record, TaskEnd)):
+            points.setdefault(end.task, []).append((end.at, 100 * end.accuracy))
+            changed |= abs(end.accuracy - queries.get(end.at, end.accuracy)) > 0.01
+    return [np.mean(values, axis=0) for values in points.values()] if changed else []
+
+
+def _label(method: str, symbol: str, values: Sequence[float]) -> str:
+    spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
+    return rf"{escape_math(method)}  (${symbol}$ {np.mean(values):.1f}{spread})"

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.errors import InputError
-from iblurry.studies.figures.classes import Classwise, first_tasks
-from iblurry.studies.figures.edge import height, names, write_names
-from iblurry.studies.run_marks import mark_tasks, sample_axis
-from iblurry.studies.run_style import COLOURS, sheet
+from iblurry.studies.figures.classes import ClassAccuracy, edge_height, edge_names, first_tasks, write_names
+from iblurry.studies.figures.style import COLOURS, add_grid, format_sample_axis, mark_tasks, open_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,25 +21,34 @@ if TYPE_CHECKING:
 NOTHING = "0.9"  # where a class is not known yet
 
 
-def forgetting(runs: Mapping[str, Classwise], path: Path | str, *, title: str | None = None) -> None:
+def draw_forgetting(runs: Mapping[str, ClassAccuracy], path: Path | str, *, title: str | None = None) -> None:
     """Draw single runs by their names: classes from top to bottom in order of exposure, the stream from left to right.
 
     The bars are points of accuracy lost since a class's best earlier task end; the dashed line is their mean, F_last.
+
+    Parameters
+    ----------
+    runs : mapping of str to ClassAccuracy
+        By what stands above each.
+    path : Path or str
+        A PNG, SVG or PDF file.
+    title : str, optional
+        Above all of them.
     """
     if not runs:
-        raise InputError("There are no runs to draw; give at least one.")
+        raise InputError("There are no runs to draw; give at least run.")
     across = min(2, len(runs))
     down = -(-len(runs) // across)
-    most = max(len(names(one.classes, one.met, one.ends)) for one in runs.values())
-    high = max(2.9 if across == 1 else 2.0, height(most))
-    with sheet(path, 1.0 + high * down) as figure:
+    most = max(len(edge_names(run.classes, run.met, run.ends)) for run in runs.values())
+    high = max(2.9 if across == 1 else 2.0, edge_height(most))
+    with open_figure(path, 1.0 + high * down) as figure:
         table = figure.subplots(down, 2 * across, squeeze=False, width_ratios=[3, 1] * across)
         pairs = table.reshape(-1, 2)
-        limits = _limits([one.lost for one in runs.values()])
-        for place, (name, one) in enumerate(runs.items()):
+        limits = _limits([run.lost for run in runs.values()])
+        for place, (name, run) in enumerate(runs.items()):
             heat, strip = pairs[place]
-            mesh = _draw_heat(heat, one, high, narrow=across > 1)
-            _draw_lost(strip, one)
+            mesh = _draw_heat(heat, run, high, narrow=across > 1)
+            _draw_lost(strip, run)
             strip.set_xlim(*limits)
             heat.set_title(textwrap.fill(name, 80 // across - 8), fontsize=9, parse_math=False)
             if place + across >= len(runs):
@@ -56,58 +63,57 @@ def forgetting(runs: Mapping[str, Classwise], path: Path | str, *, title: str | 
             figure.suptitle(title, fontsize=10, parse_math=False)
 
 
-def _draw_heat(axes: Axes, one: Classwise, inches: float, *, narrow: bool) -> QuadMesh:
+def _draw_heat(axes: Axes, run: ClassAccuracy, inches: float, *, narrow: bool) -> QuadMesh:
     from matplotlib import colormaps
 
     axes.set_facecolor(NOTHING)
     mesh = axes.pcolormesh(
-        _edges(one.at),
-        np.arange(len(one.classes) + 1),
-        np.ma.masked_invalid(one.accuracy),
+        _edges(run.at),
+        np.arange(len(run.classes) + 1),
+        np.ma.masked_invalid(run.accuracy),
         cmap=colormaps["cividis"],  # even in lightness and for any colour vision
         vmin=0,
         vmax=100,
         rasterized=True,  # a picture of its own in SVG and PDF, else thousands of tiles
     )
-    mark_tasks(axes, [one.ends], word="" if narrow or len(one.ends) > 6 else "task ")
-    sample_axis(axes, narrow=narrow)
-    _name_classes(axes, one, inches)
+    mark_tasks(axes, [run.ends], word="" if narrow or len(run.ends) > 6 else "task ")
+    format_sample_axis(axes, narrow=narrow)
+    _name_classes(axes, run, inches)
     return mesh
 
 
-def _draw_lost(axes: Axes, one: Classwise) -> None:
+def _draw_lost(axes: Axes, run: ClassAccuracy) -> None:
     """Bars beside the rows of the heat map, in the colour of the task a class was met in."""
-    tasks = first_tasks(one.met, one.ends)
+    tasks = first_tasks(run.met, run.ends)
     order = list(dict.fromkeys(tasks))
     shades = [COLOURS[order.index(task) % len(COLOURS)] for task in tasks]
-    rows = np.arange(len(one.classes)) + 0.5
-    axes.barh(rows, np.nan_to_num(one.lost), 0.8, color=shades, zorder=2)
-    for row in rows[np.isnan(one.lost)]:
+    rows = np.arange(len(run.classes)) + 0.5
+    axes.barh(rows, np.nan_to_num(run.lost), 0.8, color=shades, zorder=2)
+    for row in rows[np.isnan(run.lost)]:
         axes.plot(0, row, "x", color="0.5", markersize=2.5, markeredgewidth=0.6, zorder=3)
-    if not np.isnan(one.lost).all():
-        mean = float(np.nanmean(one.lost))
+    if not np.isnan(run.lost).all():
+        mean = float(np.nanmean(run.lost))
         axes.set_title(rf"$F_{{\mathrm{{last}}}}$ {mean:z.1f}", fontsize=8)
         axes.axvline(mean, color="black", linewidth=0.9, linestyle=(0, (3, 2)), zorder=3)
     axes.axvline(0, color="black", linewidth=0.8, zorder=3)
-    axes.set(ylim=(len(one.classes), 0), yticks=[])
+    axes.set(ylim=(len(run.classes), 0), yticks=[])
     axes.spines["left"].set_visible(False)
-    axes.grid(axis="x", color="0.92", linewidth=0.6, zorder=0)
-    axes.set_axisbelow(True)
+    add_grid(axes, "x")
 
 
-def _name_classes(axes: Axes, one: Classwise, inches: float) -> None:
+def _name_classes(axes: Axes, run: ClassAccuracy, inches: float) -> None:
     """At the left; a white line parts classes that were met in different tasks."""
-    tasks = first_tasks(one.met, one.ends)
+    tasks = first_tasks(run.met, run.ends)
     for row in np.flatnonzero(np.diff(tasks)) + 1:
         axes.axhline(float(row), color="white", linewidth=0.6, zorder=4)
-    axes.set(ylim=(len(one.classes), 0), yticks=[])
-    texts, starts, stops = zip(*names(one.classes, one.met, one.ends), strict=True)
+    axes.set(ylim=(len(run.classes), 0), yticks=[])
+    texts, starts, stops = zip(*edge_names(run.classes, run.met, run.ends), strict=True)
     middles = [(start + stop) / 2 for start, stop in zip(starts, stops, strict=True)]
     write_names(axes, texts, middles, inches=inches, left=True)
 
 
 def _edges(at: Sequence[int]) -> NDArray[np.float64]:
-    """Where each time's tiles begin and end: an answer stands for the samples since the one before."""
+    """Where each time's tiles begin and end: an answer stands for the samples since the run before."""
     return np.array([0, *at], dtype=np.float64)
 
 

@@ -1,0 +1,1 @@
+"""Loggers: runs in TensorBoard, Weights & Biases or MLflow, from their journals."""

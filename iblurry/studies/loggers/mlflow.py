@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import InputError
-from iblurry.studies.loggers.facts import Facts, identity
-from iblurry.studies.loggers.writer import library
+from iblurry.studies.loggers.logger import RunDescription, require_library, safe_name
 
 TAG = "iblurry.run"
 MOST_METRICS, MOST_PARAMETERS = 1000, 100  # that MLflow takes at once
 
 
-def maker(out: Path | None, project: str | None) -> Callable[[], MLflow]:
-    library("mlflow", "mlflow")
+def make_factory(out: Path | None, project: str | None) -> Callable[[], MLflow]:
+    require_library("mlflow", "mlflow")
     uri = os.environ.get("MLFLOW_TRACKING_URI") if out is None else None
     if uri is None:
-        library("sqlalchemy", "mlflow")  # which the small mlflow-skinny comes without
+        require_library("sqlalchemy", "mlflow")  # which the small mlflow-skinny comes without
     name = project or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "iblurry"
     return lambda: MLflow(name, uri=uri, out=out or Path("logs/mlflow"))
 
@@ -38,16 +37,16 @@ class MLflow:
         self._client: Any = None
         self._id: str | None = None
 
-    def start(self, run: Facts) -> str:
+    def start(self, run: RunDescription) -> str:
         uri = self.uri or f"sqlite:///{self.out / 'mlflow.db'}"
         self._connect(uri)
         if self._id is not None:
             self._client.delete_run(self._id)
         experiment = self._experiment()
-        named = f"tags.`{TAG}` = '{identity(run.name)}'"
+        named = f"tags.`{TAG}` = '{safe_name(run.name)}'"
         found = self._client.search_runs([experiment], filter_string=named, max_results=1)
         self._folder, self._found = run.folder, bool(found)
-        tags = {TAG: identity(run.name)}
+        tags = {TAG: safe_name(run.name)}
         made = found[0] if found else self._client.create_run(experiment, run_name=run.name, tags=tags)
         self._id = made.info.run_id
         self._metrics: list[Any] = []
@@ -56,12 +55,12 @@ class MLflow:
         self._describe(run)
         return f"{uri}, run {self._id} of {self.project}"
 
-    def scalars(self, values: Mapping[str, float], step: int) -> None:
+    def log_scalars(self, values: Mapping[str, float], step: int) -> None:
         from mlflow.entities import Metric
 
         now = int(1000 * time.time())
         for name, value in values.items():
-            key = "/".join(identity(word) for word in name.split("/"))
+            key = "/".join(safe_name(word) for word in name.split("/"))
             there = self._before(key).get(step)
             if there is None:
                 self._metrics.append(Metric(key, value, now, step))
@@ -71,7 +70,7 @@ class MLflow:
                     f"made again, elsewhere. Delete its run {self._id} there, and log it again."
                 )
 
-    def text(self, name: str, text: str, step: int) -> None:
+    def log_text(self, name: str, text: str, step: int) -> None:
         self._words.append(f"{step}\t{name}\t{text}\n")
 
     def flush(self) -> None:
@@ -79,7 +78,7 @@ class MLflow:
             self._client.log_batch(self._id, metrics=self._metrics[first : first + MOST_METRICS])
         self._metrics = []
 
-    def end(self, summary: Mapping[str, Any] | None) -> None:
+    def finish(self, summary: Mapping[str, Any] | None) -> None:
         self._client.log_text(self._id, "".join(self._words), "events.tsv")
         if summary is not None:
             self._client.set_terminated(self._id, "FINISHED")
@@ -97,7 +96,7 @@ class MLflow:
         files = (self.out / "artifacts").as_uri() if self.uri is None else None
         return str(self._client.create_experiment(self.project, artifact_location=files))
 
-    def _describe(self, run: Facts) -> None:
+    def _describe(self, run: RunDescription) -> None:
         from mlflow.entities import Param, RunTag
 
         parameters = [Param(name, str(value)) for name, value in run.parameters.items()]

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import InputError
-from iblurry.studies.loggers.facts import Facts, Value
-from iblurry.studies.loggers.writer import library
+from iblurry.studies.loggers.logger import RunDescription, Value, require_library
 
 SUFFIX = ".iblurry"  # of files that may be replaced
 
 
-def maker(out: Path | None, project: str | None) -> Callable[[], TensorBoard]:
+def make_factory(out: Path | None, project: str | None) -> Callable[[], TensorBoard]:
     if project is not None:
         raise InputError(f"--project {project}: TensorBoard has folders and no projects; give --out instead.")
-    library("tensorboard", "tensorboard")
+    require_library("tensorboard", "tensorboard")
     return lambda: TensorBoard(out or Path("logs/tensorboard"))
 
 
@@ -30,7 +29,7 @@ class TensorBoard:
         self.out = out
         self._file: Any = None
 
-    def start(self, run: Facts) -> str:
+    def start(self, run: RunDescription) -> str:
         from tensorboard.plugins.hparams.summary_v2 import hparams_pb
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
@@ -40,17 +39,17 @@ class TensorBoard:
             old.unlink()
         self._file = EventFileWriter(str(place), max_queue_size=1000, filename_suffix=SUFFIX)
         self._add(hparams_pb(run.parameters, trial_id=run.name), 0)
-        self.text("parameters", _table(run.parameters), 0)
-        self.text("environment", _table(run.environment), 0)
+        self.log_text("parameters", _table(run.parameters), 0)
+        self.log_text("environment", _table(run.environment), 0)
         return str(place)
 
-    def scalars(self, values: Mapping[str, float], step: int) -> None:
+    def log_scalars(self, values: Mapping[str, float], step: int) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         made = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         self._add(Summary(value=made), step)
 
-    def text(self, name: str, text: str, step: int) -> None:
+    def log_text(self, name: str, text: str, step: int) -> None:
         from tensorboard.plugins.text.summary_v2 import text_pb
 
         self._add(text_pb(name, text), step)
@@ -58,7 +57,7 @@ class TensorBoard:
     def flush(self) -> None:
         self._file.flush()
 
-    def end(self, summary: Mapping[str, Any] | None) -> None:
+    def finish(self, summary: Mapping[str, Any] | None) -> None:
         self._close()
 
     def _add(self, summary: Any, step: int) -> None:

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import InputError
-from iblurry.studies.loggers.facts import Facts, identity
-from iblurry.studies.loggers.writer import library
+from iblurry.studies.loggers.logger import RunDescription, require_library, safe_name
 
 OFFLINE = ("offline", "dryrun")  # two words for it
 
 
-def maker(out: Path | None, project: str | None) -> Callable[[], WeightsAndBiases]:
-    library("wandb", "wandb")
+def make_factory(out: Path | None, project: str | None) -> Callable[[], WeightsAndBiases]:
+    require_library("wandb", "wandb")
     return lambda: WeightsAndBiases(out or Path("logs"), project or os.environ.get("WANDB_PROJECT") or "iblurry")
 
 
@@ -35,13 +34,13 @@ class WeightsAndBiases:
         self._row: dict[str, float | str] = {}
         self._at = 0
 
-    def start(self, run: Facts) -> str:
+    def start(self, run: RunDescription) -> str:
         import wandb
 
         if self._run is not None:
             self._refuse_other_rows(run)
             self._run.finish()
-        mode, known = self._mode(wandb), identity(run.name)
+        mode, known = self._mode(wandb), safe_name(run.name)
         self.out.mkdir(parents=True, exist_ok=True)
         if mode in OFFLINE:
             for old in (self.out / "wandb").glob(f"offline-run-*-{known}"):
@@ -70,18 +69,18 @@ class WeightsAndBiases:
             return "no place: WANDB_MODE is disabled"
         return str(self._run.settings.sync_dir if self._run.offline else self._run.url)
 
-    def scalars(self, values: Mapping[str, float], step: int) -> None:
+    def log_scalars(self, values: Mapping[str, float], step: int) -> None:
         self._turn(step)
         self._row |= values
 
-    def text(self, name: str, text: str, step: int) -> None:
+    def log_text(self, name: str, text: str, step: int) -> None:
         self._turn(step)
         self._row[name] = text
 
     def flush(self) -> None:
         """Rows leave by themselves; the last one is kept until it is complete."""
 
-    def end(self, summary: Mapping[str, Any] | None) -> None:
+    def finish(self, summary: Mapping[str, Any] | None) -> None:
         if summary is not None or self._run.offline:  # a row that was sent could not be completed another time
             self._commit()
         self._run.summary["finished"] = summary is not None
@@ -103,9 +102,9 @@ class WeightsAndBiases:
             return mode
         return None if wandb.login(prompt=False, verify=False) else "offline"
 
-    def _refuse_other_rows(self, run: Facts) -> None:
+    def _refuse_other_rows(self, run: RunDescription) -> None:
         if not self._run.offline:
             raise InputError(
                 f"The journal of {run.folder} was written again, otherwise than before, and W&B keeps what it was "
-                f"told: delete its run {identity(run.name)} there, and log it again."
+                f"told: delete its run {safe_name(run.name)} there, and log it again."
             )

@@ -8,17 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.experiment.experiment import Experiment
-from iblurry.studies.collect import Finished
-from iblurry.studies.command import command
-from iblurry.studies.compare import Comparison, compare
+from iblurry.studies.collect import CollectedRun
+from iblurry.studies.compare import Comparison, compare_with_paper
+from iblurry.studies.describe import experiment_fields, run_command
 from iblurry.studies.paper import COUNTERPARTS
-from iblurry.studies.report.classes import final, maps
-from iblurry.studies.report.curves import chart
-from iblurry.studies.report.runs import Block, Row, blocks, find, length, of_study, read
-from iblurry.studies.report.spent import spent
-from iblurry.studies.run_rows import facts
-from iblurry.studies.run_table import COLUMNS, Spread, caption, cells, rows
+from iblurry.studies.report.charts import chart_data, class_maps, final_accuracies
+from iblurry.studies.report.compute import mean_compute
+from iblurry.studies.report.runs import (
+    ReportBlock,
+    ReportRow,
+    find_runs,
+    group_blocks,
+    read_runs,
+    select_study,
+    stream_length,
+)
 from iblurry.studies.study import Study
+from iblurry.studies.tables.layout import NOTHING
+from iblurry.studies.tables.table import ACCURACY_METRICS, tabulate_runs, to_percent
+from iblurry.studies.tables.text import describe_seeds
 
 UNLIKE = ("order", "seconds")  # of an environment: belong to the run, not to the place
 HASHES = {"data": 12, "order": 12}  # digits that tell enough
@@ -26,13 +34,23 @@ HASHES = {"data": 12, "order": 12}  # digits that tell enough
 Json = dict[str, Any]
 
 
-def contents(place: Path, *, title: str | None = None, study: Study | None = None) -> Json:
-    """The whole page; names of folders are those inside `place`."""
-    runs = read(find(place))
+def report_data(place: Path, *, title: str | None = None, study: Study | None = None) -> Json:
+    """Everything the page shows.
+
+    Parameters
+    ----------
+    place : Path
+        A folder of runs, or of data sets of them; the page names run folders as they are inside it.
+    title : str, optional
+        The page's heading; the study's, or the data sets, unless given.
+    study : Study, optional
+        Only the runs of this study, and what it still lacks.
+    """
+    runs = read_runs(find_runs(place))
     missing: list[Experiment] = []
     if study is not None:
-        runs, missing = of_study(study, runs)
-    found = blocks(runs)
+        runs, missing = select_study(study, runs)
+    found = group_blocks(runs)
     datasets = list(dict.fromkeys(block.configuration.dataset for block in found))
     return {
         "title": title or (study.title if study else f"Continual learning on {_listed(datasets)}"),
@@ -48,7 +66,7 @@ def contents(place: Path, *, title: str | None = None, study: Study | None = Non
     }
 
 
-def _block(number: int, block: Block, place: Path) -> Json:
+def _block(number: int, block: ReportBlock, place: Path) -> Json:
     return {
         "id": f"c{number + 1}",
         "title": str(block.configuration),
@@ -56,10 +74,10 @@ def _block(number: int, block: Block, place: Path) -> Json:
         "names": [row.name for row in block.rows],
         "table": _table(block),
         "paper": _paper(block),
-        "chart": chart(block),
-        "maps": maps(block),
-        "final": final(block),
-        "spent": spent(block),
+        "chart": chart_data(block),
+        "maps": class_maps(block),
+        "final": final_accuracies(block),
+        "spent": mean_compute(block),
         "settings": _settings(block),
         "place": _place(block),
         "runs": [_run(name, run, place) for row in block.rows for name, run in ((row.name, run) for run in row.runs)],
@@ -70,31 +88,28 @@ def _block(number: int, block: Block, place: Path) -> Json:
     }
 
 
-def _table(block: Block) -> Json:
+def _table(block: ReportBlock) -> Json:
     """All four numbers of finished runs, row by row; a row without any waits below."""
-    done = {row.name: [run.result.metrics for run in row.finished] for row in block.rows if row.finished}
-    table = rows(done)
-    lines = []
-    for row, line in zip(table, cells(table), strict=True):
-        values = {
-            name: {"text": text, "best": is_best} | _spread(getattr(row, name))
-            for name, (text, is_best) in zip(COLUMNS, line, strict=True)
-        }
-        number = [one.name for one in block.rows].index(row.method)
-        lines.append({"row": number, "n": row.n, "unfinished": len(block.rows[number].unfinished)} | values)
-    waiting = [number for number, row in enumerate(block.rows) if not row.finished]
-    return {"lines": lines, "waiting": waiting, "caption": caption(table) if table else ""}
+    table = tabulate_runs({row.name: [run.result for run in row.finished] for row in block.rows if row.finished})
+    lines, waiting = [], []
+    for number, row in enumerate(block.rows):
+        if not row.finished:
+            waiting.append(number)
+            continue
+        values = {}
+        for name in ACCURACY_METRICS:
+            cell = table.cells[row.name, "", name]
+            about = {"text": str(cell.ours or NOTHING), "best": table.is_best(cell)}
+            values[name] = about | (asdict(cell.ours) if cell.ours else {"mean": None, "std": None})
+        lines.append({"row": number, "n": len(row.finished), "unfinished": len(row.unfinished)} | values)
+    return {"lines": lines, "waiting": waiting, "caption": describe_seeds(table) if lines else ""}
 
 
-def _spread(spread: Spread | None) -> Json:
-    return asdict(spread) if spread else {"mean": None, "std": None}
-
-
-def _paper(block: Block) -> list[Json]:
+def _paper(block: ReportBlock) -> list[Json]:
     """The paper's numbers beside ours, metric by metric; nothing where it has none for this configuration."""
     names = {_kind(row.experiments[0]): number for number, row in enumerate(block.rows)}
     done = [run for row in block.rows for run in row.finished]
-    beside = next((one for one in compare(done) if one.configuration == block.configuration), None)
+    beside = next((one for one in compare_with_paper(done) if one.configuration == block.configuration), None)
     if beside is None:
         return []
     numbers = {name: names[_kind(group[0].result.experiment)] for name, group in beside.groups.items()}
@@ -119,9 +134,9 @@ def _comparison(one: Comparison, numbers: dict[str, int]) -> Json:
     }
 
 
-def _settings(block: Block) -> Json:
+def _settings(block: ReportBlock) -> Json:
     """Every field by the path that --set takes: what differs between rows, then what all have."""
-    tables = [facts(row.experiments[0]) for row in block.rows]
+    tables = [experiment_fields(row.experiments[0]) for row in block.rows]
     paths = list(dict.fromkeys(path for table in tables for path in table))
     lines = [[path, [_text(table.get(path, "–")) for table in tables]] for path in paths]
     differing = [line for line in lines if len(set(line[1])) > 1]
@@ -139,7 +154,7 @@ def _text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _place(block: Block) -> Json:
+def _place(block: ReportBlock) -> Json:
     """Versions and hardware: what is the same for all runs, and the names of what is not."""
     all_ = [run.environment for row in block.rows for run in row.runs]
     names = list(dict.fromkeys(name for environment in all_ for name in environment if name not in UNLIKE))
@@ -147,8 +162,8 @@ def _place(block: Block) -> Json:
     return {"same": same, "differ": [name for name in names if name not in same]}
 
 
-def _run(row: str, run: Finished, place: Path) -> Json:
-    found, whole = run.result, length(run)
+def _run(row: str, run: CollectedRun, place: Path) -> Json:
+    found, whole = run.result, stream_length(run)
     seconds = run.environment.get("seconds")
     return {
         "row": row,
@@ -158,7 +173,7 @@ def _run(row: str, run: Finished, place: Path) -> Json:
         "of": whole,
         "updates": found.metrics.updates,
         "seconds": seconds,
-        "so_far": {name: None if (v := getattr(found.metrics, name)) is None else 100 * v for name in COLUMNS},
+        "so_far": {name: to_percent(getattr(found.metrics, name)) for name in ACCURACY_METRICS},
         "environment": {name: _noted(run.environment, name) for name in run.environment if name != "seconds"},
         "folder": found.folder.relative_to(place).as_posix(),
     }
@@ -169,14 +184,14 @@ def _noted(environment: Json, name: str) -> str:
     return value[: HASHES.get(name)] if name in environment else value
 
 
-def _command(row: Row, block: Block) -> Json:
+def _command(row: ReportRow, block: ReportBlock) -> Json:
     """What ran the row, and what finishes it, with the seeds that it lacks; None where nothing is left to do."""
     lacking = [replace(row.experiments[0], seed=seed) for seed in _lacking(row, block)]
-    todo = command([*row.experiments, *lacking]) if lacking or row.unfinished else None
-    return {"row": row.name, "command": command(row.experiments), "todo": todo}
+    todo = run_command([*row.experiments, *lacking]) if lacking or row.unfinished else None
+    return {"row": row.name, "command": run_command(row.experiments), "todo": todo}
 
 
-def _lacking(row: Row, block: Block) -> list[int]:
+def _lacking(row: ReportRow, block: ReportBlock) -> list[int]:
     """Seeds that other rows of the configuration have and this one has not."""
     return sorted(
         {one.seed for other in block.rows for one in other.experiments} - {one.seed for one in row.experiments}
@@ -189,7 +204,7 @@ def _missing(experiments: Iterable[Experiment]) -> list[Json]:
     for one in experiments:
         alike.setdefault(_kind(one), []).append(one)
     return [
-        {"method": group[0].method.name, "seeds": [one.seed for one in group], "command": command(group)}
+        {"method": group[0].method.name, "seeds": [one.seed for one in group], "command": run_command(group)}
         for group in alike.values()
     ]
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from typing import Any
 
+WIDTH, HEIGHT, EDGE = 150, 26, 7  # pixels of a cell with two dots
+UPPER, LOWER = 8, 18  # the paper's line and ours
 VOID = ("br", "col", "input", "meta", "wbr")
 
 
@@ -49,3 +52,24 @@ def table(heads: Sequence[str], lines: Sequence[Sequence[Html]], *, caption: str
     body = [tag("tr", *line) for line in lines]
     inner = tag("table", tag("caption", caption), tag("thead", tag("tr", *columns)), tag("tbody", *body))
     return tag("div", inner, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def dots(paper: dict[str, Any] | None, ours: dict[str, Any] | None, low: float, high: float, *, style: int) -> Html:
+    """The paper's number and ours with their spreads, drawn into a cell on an axis from `low` to `high`."""
+
+    def across(value: float) -> str:
+        share = (value - low) / (high - low) if high > low else 0.5
+        return f"{EDGE + share * (WIDTH - 2 * EDGE):.1f}"
+
+    parts = [tag("line", x1=0, x2=WIDTH, y1=HEIGHT // 2, y2=HEIGHT // 2, class_="axis")]
+    for number, y, kind in ((paper, UPPER, "paper"), (ours, LOWER, f"ours s{style}")):
+        if number is not None:
+            x, std = across(number["mean"]), number["std"] or 0
+            ends = {"x1": across(number["mean"] - std), "x2": across(number["mean"] + std)}
+            parts.append(tag("line", **ends, y1=y, y2=y, class_=kind))
+            parts.append(
+                tag("circle", cx=x, cy=y, r=4, class_=kind)
+                if number is ours
+                else tag("path", d=f"M{x} {y - 5}l5 5l-5 5l-5 -5z", class_=kind)
+            )
+    return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", width=WIDTH, height=HEIGHT, aria_hidden="true")

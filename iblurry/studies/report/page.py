@@ -10,10 +10,10 @@ from typing import Any
 
 from iblurry import web
 from iblurry.studies.compare import SEEDS
-from iblurry.studies.paper import about
+from iblurry.studies.paper import load_paper
 from iblurry.studies.report import sections
+from iblurry.studies.report.compute import compute_section, counting_section
 from iblurry.studies.report.html import Html, join, tag
-from iblurry.studies.report.spent_tables import what_is_counted, what_was_spent
 from iblurry.version import __version__
 
 SHARED = ("uplot/uPlot.min.css", "style.css", "table.css", "chart.css")
@@ -24,8 +24,8 @@ DRAWN = ("id", "names", "chart", "maps")  # of a block: what the scripts draw
 Json = dict[str, Any]
 
 
-def page(data: Json) -> str:
-    """HTML, the same for the same data."""
+def render_page(data: Json) -> str:
+    """The HTML page of what `report_data` returned; the same bytes for the same data."""
     code = _script()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src '{_digest(code)}'"
     head = [
@@ -45,7 +45,7 @@ def page(data: Json) -> str:
             *(_block(block, data) for block in data["blocks"]),
             _missing(data),
             _reading(),
-            what_is_counted(data),
+            counting_section(data),
             id="main",
         ),
         _footer(),
@@ -86,7 +86,7 @@ def _block(block: Json, data: Json) -> Html:
         if block["maps"]
         else None,
         "Learning rate": _figure("rate", RATE) if any("rate" in line for line in block["chart"]["lines"]) else None,
-        "What was spent": what_was_spent(block),
+        "What was spent": compute_section(block),
         "Settings": sections.settings(block),
         "Runs, versions, hardware": sections.runs(block),
         "Run it again": sections.commands(block),
@@ -153,7 +153,7 @@ def _reading() -> Html:
         f"are probably copy errors and are not judged. With fewer than {SEEDS} seeds a verdict is provisional.",
     }
     items = [tag("div", tag("dt", sections.metric(name)), tag("dd", text)) for name, text in terms.items()]
-    paper = tag("p", f"The paper: {about()['paper']}. Its numbers: {about()['units']}.", class_="note")
+    paper = tag("p", f"The paper: {load_paper()['paper']}. Its numbers: {load_paper()['units']}.", class_="note")
     return tag("section", tag("h2", "How to read this"), tag("dl", *items, class_="terms"), paper, class_="block")
 
 

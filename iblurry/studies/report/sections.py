@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from iblurry.studies.compare import FIELDS, NOT_RUN
-from iblurry.studies.report.dots import dots
-from iblurry.studies.report.html import Html, cell, join, table, tag
-from iblurry.studies.run_table import COLUMNS
+from iblurry.studies.compare import NOT_RUN
+from iblurry.studies.paper import PAPER_METRICS
+from iblurry.studies.report.html import Html, cell, dots, join, table, tag
+from iblurry.studies.tables.table import ACCURACY_METRICS
 
 STYLES = 28  # ways to draw a row: 7 colours, 4 kinds of line
 SHORT = {"iblurry": "iblurry", "python": "Python", "torch": "PyTorch", "numpy": "NumPy"}
@@ -23,11 +23,11 @@ def results(block: Json) -> Html:
         [
             tag("th", named(block, one["row"]), scope="row", data_value=one["row"]),
             cell(one["n"], one["n"], class_="n"),
-            *(_mean(one[name]) for name in COLUMNS),
+            *(_mean(one[name]) for name in ACCURACY_METRICS),
         ]
         for one in block["table"]["lines"]
     ]
-    heads = ["method", "n", *(metric(heading) for heading, _ in COLUMNS.values())]
+    heads = ["method", "n", *(metric(shown.heading) for shown in ACCURACY_METRICS.values())]
     waiting = [block["names"][number] for number in block["table"]["waiting"]]
     note = tag("p", f"No finished run yet: {', '.join(waiting)}.", class_="note") if waiting else None
     if not lines:
@@ -190,7 +190,7 @@ def _comparisons(block: Json, found: Json) -> Html:
         for one in ran
     ]
     heads = ["our method", "paper's row", "n", "paper", "ours", "difference", "◇ paper  ● ours", "verdict"]
-    arrow = COLUMNS[FIELDS[found["metric"]]][0].partition(" ")[2]
+    arrow = ACCURACY_METRICS[PAPER_METRICS[found["metric"]]].heading.partition(" ")[2]
     caption = f"{found['metric'].replace('final_', 'Final ')} {arrow} in percent, the paper's and ours"
     warnings = dict.fromkeys(
         one["paper"]["warning"] for one in found["lines"] if one["paper"] and one["paper"]["warning"]
@@ -261,7 +261,7 @@ def _progress(one: Json) -> Html:
     if one["of"] is None:
         return tag("li", name, " is not begun.")
     bar = tag("progress", value=one["samples"], max=one["of"], aria_label=f"{one['row']}, seed {one['seed']}")
-    known = {metric(COLUMNS[key][0]): value for key, value in one["so_far"].items() if value is not None}
+    known = {metric(ACCURACY_METRICS[key].heading): value for key, value in one["so_far"].items() if value is not None}
     numbers = join([part for key, value in known.items() for part in ("; ", key, f" {value:.2f}")])
     share = f"{one['samples']:,} of {one['of']:,} samples ({100 * one['samples'] / one['of']:.0f} %)"
     return tag("li", name, bar, tag("span", share, " so far" if known else None, numbers))

@@ -1,30 +1,133 @@
+"""Accuracy and learning rates over samples: what is drawn, and the files."""
+
+from __future__ import annotations
+
 from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
 
 from iblurry.errors import InputError
-from iblurry.experiment.journal import Query
-from iblurry.studies import run_figure as single
-from iblurry.studies.figures.curves import curves
+from iblurry.experiment.journal import NewClass, Query, Record, Start
+from iblurry.studies.figures.curves import draw_curves, draw_rates, shared_curve, shared_rate
 from tests.studies.figures.conftest import METHODS
 
+SAMPLES = 60
 
-def test_a_single_column_is_the_figure_of_show(tmp_path, records):
-    groups = {"er": [records(1), records(2)], "clib": [records(3)]}
-    curves({"": groups}, tmp_path / "one.svg", title="t")
-    single.curves(groups, tmp_path / "two.svg", title="t")
-    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+def short_run(seed: int, *, every: int = 4, until: int = SAMPLES, ends: tuple[int, ...] = (20, 40, 60)) -> list[Record]:
+    wobble = np.random.default_rng(seed).integers(-5, 6, size=SAMPLES + 1)
+    start = Start(experiment="x", samples=SAMPLES, ends=ends, query_every=every)
+    points = [
+        Query(at=n, task=0, correct=(int(30 + n / 2 + wobble[n]),), total=(100,), rate=0.1, updates=n)
+        for n in range(every, until + 1, every)
+    ]
+    return [start, NewClass(1, "ship"), NewClass(21, "cat"), *points]
+
+
+def test_shared_curve_is_the_mean_where_all_seeds_were_asked() -> None:
+    at, mean, std = shared_curve("er", [short_run(1, every=4), short_run(2, every=6), short_run(3, every=4, until=40)])
+    assert at.tolist() == [12, 24, 36]
+    values = np.array(
+        [[r.accuracy for r in short_run(s, every=1) if isinstance(r, Query) and r.at in at] for s in (1, 2, 3)]
+    )
+    assert mean == pytest.approx(values.sum(axis=0) / 3)
+    assert std == pytest.approx(np.sqrt(((values - values.mean(axis=0)) ** 2).sum(axis=0) / 2))
+
+
+def test_one_seed_has_no_band() -> None:
+    at, mean, std = shared_curve("er", [short_run(1)])
+    assert len(at) == len(mean) == 15
+    assert std is None
+
+
+def test_runs_without_a_shared_point_are_refused() -> None:
+    with pytest.raises(InputError, match="The runs of 'er' share no query point"):
+        shared_curve("er", [short_run(1, every=40), short_run(2, every=60)])
+    with pytest.raises(InputError, match="'er' share no query point"):
+        shared_curve("er", [])
+
+
+def test_the_figure_shows_lines_bands_tasks_and_areas(drawn: list[Figure], tmp_path: Path) -> None:
+    groups = {"clib": [short_run(1), short_run(2), short_run(3)], "e$r": [short_run(4)]}
+    draw_curves({"": groups}, tmp_path / "f.png", title="a $title$", arrivals=True)
+    axes: Axes = drawn[0].axes[0]
+    clib, er, *others = axes.lines
+    assert clib.get_ydata() == pytest.approx(100 * shared_curve("clib", groups["clib"])[1])
+    assert er.get_xdata() == pytest.approx(np.arange(4, 61, 4))
+    assert (clib.get_color(), clib.get_linestyle(), clib.get_marker()) != (
+        er.get_color(),
+        er.get_linestyle(),
+        er.get_marker(),
+    )
+    assert len(axes.collections) == 1  # the band of clib only
+    boundaries = [line.get_xdata()[0] for line in others if line.get_marker() == "None"]
+    assert boundaries == [20, 40]
+    assert [list(line.get_xdata()) for line in others if line.get_marker() == "|"] == [[1, 21]]
+    assert [label.get_text() for label in axes.child_axes[0].get_xticklabels()] == ["task 1", "task 2", "task 3"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("samples seen", "accuracy on classes met so far (%)")
+    labels = [text.get_text() for text in drawn[0].legends[0].get_texts()]
+    areas = [100 * np.mean([r.accuracy for r in records if isinstance(r, Query)]) for records in groups["clib"]]
+    assert f"{np.mean(areas):.1f} ± {np.std(areas, ddof=1):.1f}" in labels[0]
+    assert labels[1].startswith(r"e\$r")
+    assert "±" not in labels[1]
+
+
+def test_task_lines_are_left_out_where_runs_disagree(drawn: list[Figure], tmp_path: Path) -> None:
+    draw_curves({"": {"er": [short_run(1), short_run(2, ends=(30, 60))]}}, tmp_path / "f.png")
+    assert len(drawn[0].axes[0].lines) == 1
+    draw_curves({"": {"er": [short_run(1), short_run(2, ends=(24, 40, 60))]}}, tmp_path / "f.png")
+    assert len(drawn[1].axes[0].lines) == 1
+
+
+def test_task_lines_stand_in_the_middle_where_runs_differ_by_a_sample_or_so(
+    drawn: list[Figure], tmp_path: Path
+) -> None:
+    draw_curves({"": {"er": [short_run(1), short_run(2, ends=(21, 40, 60))]}}, tmp_path / "f.png")
+    assert [line.get_xdata()[0] for line in drawn[0].axes[0].lines[1:]] == [20.5, 40]
+
+
+def test_ten_methods_look_different(drawn: list[Figure], tmp_path: Path) -> None:
+    draw_curves({"": {f"m{i}": [short_run(i)] for i in range(10)}}, tmp_path / "f.png")
+    assert len({(line.get_color(), line.get_marker()) for line in drawn[0].axes[0].lines[:10]}) == 10
+
+
+@pytest.mark.parametrize("suffix", ["svg", "pdf", "png"])
+def test_the_same_runs_give_the_same_bytes(tmp_path: Path, suffix: str) -> None:
+    groups = {"clib": [short_run(1), short_run(2)], "er": [short_run(3), short_run(4)]}
+    for name in ("one", "two"):
+        draw_curves({"": groups}, tmp_path / f"{name}.{suffix}", title="t")
+    assert (tmp_path / f"one.{suffix}").read_bytes() == (tmp_path / f"two.{suffix}").read_bytes()
+    draw_curves({"": groups | {"er": [short_run(3), short_run(5)]}}, tmp_path / f"three.{suffix}", title="t")
+    assert (tmp_path / f"one.{suffix}").read_bytes() != (tmp_path / f"three.{suffix}").read_bytes()
+
+
+def test_files_are_what_their_names_say(tmp_path: Path) -> None:
+    groups = {"clib": [short_run(1), short_run(2)]}
+    for name in ("new/f.PNG", "f.svg", "f.pdf"):
+        draw_curves({"": groups}, tmp_path / name)
+    with Image.open(tmp_path / "new/f.PNG") as image:
+        assert image.width == 1320  # 6.6 inches at 200 dpi
+        assert image.info["dpi"] == pytest.approx((200, 200), abs=0.1)
+    assert ElementTree.parse(tmp_path / "f.svg").getroot().tag.endswith("svg")
+    assert b"date" not in (tmp_path / "f.svg").read_bytes()
+    assert (tmp_path / "f.pdf").read_bytes().startswith(b"%PDF")
+    assert b"CreationDate" not in (tmp_path / "f.pdf").read_bytes()
 
 
 def test_every_column_has_a_panel_and_a_method_one_look(drawn, tmp_path, records):
     runs = {"er": [records(1), records(2)], "clib": [records(3), records(4)]}
-    curves({"N=0": runs, "N=50": {"clib": runs["clib"]}, "N=100": runs}, tmp_path / "f.png", title="a $title$")
+    draw_curves({"N=0": runs, "N=50": {"clib": runs["clib"]}, "N=100": runs}, tmp_path / "f.png", title="a $title$")
     places = drawn[0].axes
     assert [axes.get_title() for axes in places] == ["N=0", "N=50", "N=100"]
     _, clib = places[0].lines[:2]
     alone = places[1].lines[0]
-    at, mean, _ = single.shared_curve("clib", runs["clib"])
+    at, mean, _ = shared_curve("clib", runs["clib"])
     for line in (clib, alone):
         assert line.get_xdata() == pytest.approx(at)
         assert line.get_ydata() == pytest.approx(100 * mean)
@@ -34,7 +137,7 @@ def test_every_column_has_a_panel_and_a_method_one_look(drawn, tmp_path, records
 
 
 def test_the_axis_that_panels_share_has_room_for_all_of_them(drawn, tmp_path, records):
-    curves({"low": {"er": [records(1)]}, "high": {"er": [high(records(1))]}}, tmp_path / "f.png")
+    draw_curves({"low": {"er": [records(1)]}, "high": {"er": [high(records(1))]}}, tmp_path / "f.png")
     bottom, top = drawn[0].axes[0].get_ylim()
     shown = [y for axes in drawn[0].axes for y in axes.lines[0].get_ydata()]
     assert bottom <= min(shown) < 70
@@ -46,7 +149,7 @@ def high(run):
 
 
 def test_labels_stand_at_the_edges_alone(drawn, tmp_path, records):
-    curves({name: {"er": [records(1)]} for name in "abc"}, tmp_path / "f.png")
+    draw_curves({name: {"er": [records(1)]} for name in "abc"}, tmp_path / "f.png")
     places = drawn[0].axes
     assert [bool(axes.get_ylabel()) for axes in places] == [True, False, True]
     assert [bool(axes.get_xlabel()) for axes in places] == [False, True, True]
@@ -55,14 +158,60 @@ def test_labels_stand_at_the_edges_alone(drawn, tmp_path, records):
 @pytest.mark.parametrize("tasks", [5, 12])
 def test_ten_methods_with_long_names_in_five_columns(drawn, tmp_path, records, tasks):
     groups = {method: [records(n, tasks=tasks, samples=480)] for n, method in enumerate(METHODS)}
-    curves({f"N={n}": groups for n in range(3)}, tmp_path / "f.png", title="t", arrivals=True)
+    draw_curves({f"N={n}": groups for n in range(3)}, tmp_path / "f.png", title="t", arrivals=True)
     assert len({(line.get_color(), line.get_marker()) for line in drawn[0].axes[2].lines[:10]}) == 10
     marks = [line.get_xdata() for line in drawn[0].axes[0].lines if line.get_marker() == "|"]
     met = {record.at for runs in groups.values() for run in runs for record in run if record.kind == "class"}
     assert [set(np.array(at)) for at in marks] == [met]
 
 
-def test_nothing_to_draw(tmp_path):
+ENDS, MET = (20, 40), (1, 5, 21)
+
+
+def rated(at, rate, met=MET) -> list[Record]:
+    """A journal with these learning rates at these queries."""
+    found: list[Record] = [Start("x", 40, ENDS, 10), *(NewClass(n, f"class {n}") for n in met)]
+    return found + [Query(n, 0, (1,), (2,), lr, n) for n, lr in zip(at, rate, strict=True)]
+
+
+def test_rates_are_what_the_queries_say(records):
+    at, rate = shared_rate("er", [records(1, rate=0.5)])
+    assert list(at) == list(range(20, 401, 20))
+    assert list(rate[0]) == pytest.approx([0.5 * (1 + n / 400) for n in at])
+    assert list(shared_rate("er", [records(1, asked=False)])[0]) == [200, 400]  # only at the ends of tasks
+
+
+def test_lines_are_geometric_means_and_bands_least_and_greatest(drawn, tmp_path):
+    seeds = [rated([10, 20, 40], [0.1, 0.4, 0.2]), rated([10, 30, 40], [0.4, 0.1, 0.2], (1, 7, 21))]
+    draw_rates({"": {"clib": seeds, "e$r": [rated([10, 20], [1.0, 0.0])]}}, tmp_path / "f.png", title="t")
+    axes = drawn[0].axes[0]
+    assert axes.get_yscale() == "log"
+    clib, er = axes.lines[:2]
+    assert list(clib.get_xdata()) == [10, 40]
+    assert clib.get_ydata() == pytest.approx([0.2, 0.2])
+    assert er.get_ydata() == pytest.approx([1, np.nan], nan_ok=True)  # zero is nowhere on the axis
+    (band,) = axes.collections
+    corners = {(x, round(y, 6)) for x, y in band.get_paths()[0].vertices}
+    assert corners == {(10, 0.1), (10, 0.4), (40, 0.2)}
+    assert [sorted(line.get_xdata()) for line in axes.lines if line.get_marker() == "|"] == [[1, 5, 7, 21]]
+    assert [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "None"] == [20]
+    assert [t.get_text() for t in drawn[0].legends[0].get_texts()] == ["clib", r"e\$r", "first sample of a class"]
+
+
+def test_rates_of_ten_methods_in_columns(drawn, tmp_path, records):
+    groups = {method: [records(n, rate=0.1**n)] for n, method in enumerate(METHODS)}
+    draw_rates({f"N={n}": groups for n in range(3)}, tmp_path / "f.png", title="t")
+    assert len({(line.get_color(), line.get_marker()) for line in drawn[0].axes[2].lines[:10]}) == 10
+    assert len({axes.get_ylim() for axes in drawn[0].axes}) == 1
+
+
+def test_refusals(tmp_path):
     for nothing in ({}, {"N=0": {}}):
-        with pytest.raises(InputError, match="no runs to draw"):
-            curves(nothing, tmp_path / "f.png")
+        for draw in (draw_curves, draw_rates):
+            with pytest.raises(InputError):
+                draw(nothing, tmp_path / "f.png")
+    with pytest.raises(InputError, match="'er'"):
+        shared_rate("er", [rated([1], [1.0]), rated([2], [1.0])])
+    with pytest.raises(InputError, match="jpg"):
+        draw_curves({"": {"er": [short_run(1)]}}, tmp_path / "f.jpg")
+    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""For a paper: a table environment that needs booktabs and nothing else."""
+"""Tables for a paper: a table environment that needs booktabs and nothing else."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import re
 from collections.abc import Sequence
 
 from iblurry.errors import InputError
-from iblurry.studies.formats.layout import (
+from iblurry.studies.paper import COUNTERPARTS
+from iblurry.studies.significance import PairedComparison
+from iblurry.studies.tables.layout import (
     DIFFERENCE,
     OURS,
-    Line,
-    commands,
-    figures,
+    TableLine,
+    describe_missing,
+    describe_units,
+    format_mean_std,
     has_paper,
-    in_units,
-    lines,
-    missing,
-    warnings,
+    missing_commands,
+    paper_warnings,
+    table_lines,
 )
-from iblurry.studies.paper import COUNTERPARTS
-from iblurry.studies.significance import Pair
-from iblurry.studies.table import Cell, Measure, StudyTable
+from iblurry.studies.tables.table import StudyTable, TableCell, TableMetric
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -34,15 +34,15 @@ SPECIAL = {
 ARROWS = {"↑": r"$\uparrow$", "↓": r"$\downarrow$"}
 
 
-def to_latex(table: StudyTable, pairs: Sequence[Pair] | None = None) -> str:
-    """The best of our means in bold; n in the caption, or in the cells where they differ in it."""
+def to_latex(table: StudyTable, pairs: Sequence[PairedComparison] | None = None) -> str:
+    """A study's table in LaTeX: the best of our means in bold; n in the caption, or in the cells where it differs."""
     if pairs is not None:
         raise InputError(
             "A latex table holds cells and no pairs; ask for --pairs with --format terminal, markdown or json."
         )
-    kinds, across = has_paper(table), list(table.across())
+    kinds, across = has_paper(table), list(table.headings())
     counts = {len(cell.runs) for cell in table.cells.values() if cell.ours}
-    body = [_line(table, line, kinds, counted=len(counts) > 1) for line in lines(table, across)]
+    body = [_line(table, line, kinds, counted=len(counts) > 1) for line in table_lines(table, across)]
     made = [
         r"% \usepackage{booktabs}",
         r"\begin{table}[t]",
@@ -59,14 +59,17 @@ def to_latex(table: StudyTable, pairs: Sequence[Pair] | None = None) -> str:
         r"\end{table}",
     ]
     if table.missing:
-        made += [f"% Not run yet: {'; '.join(missing(table))}", *(f"%   {one}" for one in commands(table))]
+        made += [
+            f"% Not run yet: {'; '.join(describe_missing(table))}",
+            *(f"%   {one}" for one in missing_commands(table)),
+        ]
     return "\n".join(made) + "\n"
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Any text as TeX prints it.
 
-    >>> escaped("50% of a_b")
+    >>> escape_latex("50% of a_b")
     '50\\\\% of a\\\\_b'
     """
     return "".join(SPECIAL.get(sign, sign) for sign in text)
@@ -77,49 +80,51 @@ def _caption(table: StudyTable, counts: set[int]) -> str:
     if counts:
         over = f"{next(iter(counts))} seeds" if len(counts) == 1 else "(n) seeds"
         numbers = "one seed" if counts == {1} else f"mean ± sample standard deviation over {over}"
-        said.append(f"{in_units(table, numbers)}; best in bold.")
+        said.append(f"{describe_units(table, numbers)}; best in bold.")
     if has_paper(table):
         said.append("Paper: as printed by Koh et al. (ICLR 2022).")
     if any(cell.standing for cell in table.cells.values()):
         said.append("Difference: ours minus theirs; within: our mean lies in their mean ± spread.")
-    caption = escaped(" ".join(said))
-    return caption + "".join(rf" $^\dagger${escaped(warning)}." for warning in warnings(table))
+    caption = escape_latex(" ".join(said))
+    return caption + "".join(rf" $^\dagger${escape_latex(warning)}." for warning in paper_warnings(table))
 
 
 def _heads(table: StudyTable, kinds: bool) -> list[str]:
-    names = [*("Method", ""), *(_heading(measure) for _, measure in table.across())]
+    names = [*("Method", ""), *(_heading(metric) for _, metric in table.headings())]
     if not kinds:
         del names[1]
     if table.columns == ("",):
         return [_row(names)]
-    wide, first = len(table.measures), 2 + kinds
-    groups = [*([""] * (1 + kinds)), *(rf"\multicolumn{{{wide}}}{{c}}{{{escaped(one)}}}" for one in table.columns)]
+    wide, first = len(table.metrics), 2 + kinds
+    groups = [*([""] * (1 + kinds)), *(rf"\multicolumn{{{wide}}}{{c}}{{{escape_latex(one)}}}" for one in table.columns)]
     starts = [first + wide * at for at in range(len(table.columns))]
     rules = [rf"\cmidrule(lr){{{start}-{start + wide - 1}}}" for start in starts]
     return [_row(groups), " ".join(rules), _row(names)]
 
 
-def _heading(measure: Measure) -> str:
+def _heading(metric: TableMetric) -> str:
     """A_AUC ↑ as a formula and an arrow."""
-    name, _, arrow = measure.heading.partition(" ")
+    name, _, arrow = metric.heading.partition(" ")
     letter, line, below = name.partition("_")
-    formula = rf"${letter}_\mathrm{{{below}}}$" if line else escaped(name)
-    return " ".join(word for word in (formula, ARROWS.get(arrow, escaped(arrow))) if word)
+    formula = rf"${letter}_\mathrm{{{below}}}$" if line else escape_latex(name)
+    return " ".join(word for word in (formula, ARROWS.get(arrow, escape_latex(arrow))) if word)
 
 
-def _line(table: StudyTable, line: Line, kinds: bool, *, counted: bool) -> str:
-    name = escaped(COUNTERPARTS.get(line.row, line.row)) if line.kind == OURS else ""
+def _line(table: StudyTable, line: TableLine, kinds: bool, *, counted: bool) -> str:
+    name = escape_latex(COUNTERPARTS.get(line.row, line.row)) if line.kind == OURS else ""
     cells = [_cell(table, cell, line.kind, counted=counted) for cell in line.cells]
     return _row([name, *([line.kind] if kinds else []), *cells])
 
 
-def _cell(table: StudyTable, cell: Cell, kind: str, *, counted: bool) -> str:
+def _cell(table: StudyTable, cell: TableCell, kind: str, *, counted: bool) -> str:
     if kind == DIFFERENCE:
-        return "--" if cell.difference is None else f"${cell.difference:+z.{cell.measure.digits}f}$ {cell.standing}"
+        return "--" if cell.difference is None else f"${cell.difference:+z.{cell.metric.digits}f}$ {cell.standing}"
     number = cell.ours if kind == OURS else cell.paper
     if number is None:
         return "--"
-    mean, *spread = (text.replace(",", "{,}") for text in figures(cell.measure, number))  # else TeX sets it apart
+    mean, *spread = (
+        text.replace(",", "{,}") for text in format_mean_std(cell.metric, number)
+    )  # else TeX sets it apart
     if kind == OURS and table.is_best(cell):
         mean = rf"\mathbf{{{mean}}}"
     shown = r" \pm ".join([mean, *spread])
@@ -133,7 +138,8 @@ def _row(cells: Sequence[str]) -> str:
 
 def _label(table: StudyTable) -> str:
     """The study and its data; with what else makes other experiments of it, so that a paper may hold several."""
-    chosen, words = table.selection, [table.study.name, table.dataset]
+    chosen = table.selection
+    words = [table.study.name, chosen.dataset]
     if chosen.scale != 1:
         words.append(f"scale-{chosen.scale:g}")
     if chosen.equal_compute is not None:

@@ -1,4 +1,4 @@
-"""For spreadsheets and programs: every number in full."""
+"""Tables for spreadsheets and programs: CSV and JSON, every number in full."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import asdict
 from typing import Any
 
 from iblurry.errors import InputError
-from iblurry.studies.formats.layout import commands
-from iblurry.studies.paper import about
-from iblurry.studies.significance import Pair, caveats
-from iblurry.studies.table import Cell, StudyTable
+from iblurry.studies.paper import load_paper
+from iblurry.studies.significance import PairedComparison, caveats
+from iblurry.studies.tables.layout import missing_commands
+from iblurry.studies.tables.table import ResultTable, StudyTable, TableCell
 
 HEAD = (
     *("study", "dataset", "row", "column", "metric"),
@@ -21,8 +21,23 @@ HEAD = (
 )
 
 
-def to_csv(table: StudyTable, pairs: Sequence[Pair] | None = None) -> str:
-    """One line per cell; what there is not is empty."""
+def runs_to_json(table: ResultTable) -> dict[str, Any]:
+    """A table of runs for `json.dumps`."""
+    return {
+        "unit": "percent",
+        "std": "sample standard deviation (n - 1)",
+        "rows": [_run_row(row, table) for row in table.rows],
+    }
+
+
+def _run_row(row: str, table: ResultTable) -> dict[str, Any]:
+    cells = {metric.name: table.cells[row, "", metric.name] for metric in table.metrics}
+    numbers = {name: asdict(cell.ours) if cell.ours else None for name, cell in cells.items()}
+    return {"method": row, "n": len(next(iter(cells.values())).runs)} | numbers
+
+
+def to_csv(table: StudyTable, pairs: Sequence[PairedComparison] | None = None) -> str:
+    """A study's table as CSV: one line per cell; what there is not is empty. Refuses `pairs`, which are no cells."""
     if pairs is not None:
         raise InputError(
             "A csv table holds cells and no pairs; ask for --pairs with --format terminal, markdown or json."
@@ -33,37 +48,37 @@ def to_csv(table: StudyTable, pairs: Sequence[Pair] | None = None) -> str:
     for cell in table.cells.values():
         ours, paper = cell.ours, cell.paper
         seeds = " ".join(map(str, cell.values))
-        facts = [table.study.name, table.dataset, cell.row, cell.column, cell.measure.name, len(cell.values)]
+        facts = [table.study.name, table.selection.dataset, cell.row, cell.column, cell.metric.name, len(cell.values)]
         facts += [ours.mean if ours else None, ours.std if ours else None, seeds]
         facts += [paper.mean if paper else None, paper.std if paper else None, cell.difference, cell.standing]
         writer.writerow(facts)
     return written.getvalue()
 
 
-def to_json(table: StudyTable, pairs: Sequence[Pair] | None = None) -> str:
-    """Everything, with the folders the numbers come from."""
-    study = table.study
+def to_json(table: StudyTable, pairs: Sequence[PairedComparison] | None = None) -> str:
+    """A study's table as JSON: every number, with the folders it comes from, and the `pairs` if there are any."""
+    study, paper = table.study, load_paper()
     content: dict[str, Any] = {
         "study": study.name,
         "title": study.title,
         "shows": study.shows,
         "question": study.question,
-        "dataset": table.dataset,
+        "dataset": table.selection.dataset,
         "settings": table.settings,
-        "units": {measure.name: measure.unit for measure in table.measures},
+        "units": {metric.name: metric.unit for metric in table.metrics},
         "std": "sample standard deviation (n - 1)",
-        "paper": about()["paper"],
-        "paper_units": about()["units"],
-        "seeds": table.seeds,
+        "paper": paper["paper"],
+        "paper_units": paper["units"],
+        "seeds": table.selection.seeds,
         "rows": table.rows,
         "columns": table.columns,
-        "metrics": [measure.name for measure in table.measures],
+        "metrics": [metric.name for metric in table.metrics],
         "cells": [_cell(table, cell) for cell in table.cells.values()],
         "missing": [
-            {"row": one.row, "column": one.column, "seed": one.experiment.seed, "run": one.experiment.name}
-            for one in table.missing
+            {"row": run.row, "column": run.column, "seed": run.experiment.seed, "run": run.experiment.name}
+            for run in table.missing
         ],
-        "commands": commands(table),
+        "commands": missing_commands(table),
     }
     if pairs is not None:
         content["pairs"] = [_pair(pair) for pair in pairs]
@@ -71,12 +86,12 @@ def to_json(table: StudyTable, pairs: Sequence[Pair] | None = None) -> str:
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
-def _cell(table: StudyTable, cell: Cell) -> dict[str, Any]:
+def _cell(table: StudyTable, cell: TableCell) -> dict[str, Any]:
     ours = cell.ours
     return {
         "row": cell.row,
         "column": cell.column,
-        "metric": cell.measure.name,
+        "metric": cell.metric.name,
         "n": len(cell.values),
         "mean": ours.mean if ours else None,
         "std": ours.std if ours else None,
@@ -89,6 +104,6 @@ def _cell(table: StudyTable, cell: Cell) -> dict[str, Any]:
     }
 
 
-def _pair(pair: Pair) -> dict[str, Any]:
+def _pair(pair: PairedComparison) -> dict[str, Any]:
     names = {"column": pair.column, "metric": pair.metric, "first": pair.first, "second": pair.second}
     return names | {"n": pair.paired.n} | asdict(pair.paired) | {"words": str(pair)}

@@ -1,4 +1,4 @@
-"""The options by which `study`, `table` and `figure` are told what of a study is wanted."""
+"""The options of `study`, `table` and `figure` that choose what of a study is run, tabulated or drawn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.values import Number, Seeds
+from iblurry.cli.values import NumberRange, Seeds
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 OPTIONS = ("dataset", "methods", "only", "seeds", "scale", "equal_compute", "data_home")
 PLACE = click.Path(path_type=Path)
-USUAL = (Path("runs"), Path("results"))
+RUN_FOLDERS = (Path("runs"), Path("results"))  # searched unless --runs is given
 
 
-def selecting(*, default: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def study_options(*, default: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Gives a verb the argument STUDY and these options; its function gets `select`, to be called when all is checked.
 
     `default` is the data set unless told; None: the study's first.
@@ -34,7 +34,9 @@ def selecting(*, default: str | None) -> Callable[[Callable[..., Any]], Callable
         ),
         click.option("--only", multiple=True, metavar="LIST", help="Columns: N=0,N=50.  [default: all]"),
         click.option("--seeds", metavar="LIST", type=Seeds(), default="1,2,3", show_default=True, help="Which runs."),
-        click.option("--scale", metavar="P", type=Number(0, 1), default=1.0, help="Part of the stream.  [default: 1]"),
+        click.option(
+            "--scale", metavar="P", type=NumberRange(0, 1), default=1.0, help="Part of the stream.  [default: 1]"
+        ),
         click.option("--equal-compute", metavar="METHOD", help="All with the training FLOPs of this row."),
         click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live."),
     )
@@ -51,7 +53,7 @@ def selecting(*, default: str | None) -> Callable[[Callable[..., Any]], Callable
 
 
 def runs_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a verb `--runs`; its function gets `runs`, for `places`."""
+    """Gives a verb `--runs`; its function gets `runs`, for `run_places`."""
     return click.option(
         "--runs",
         multiple=True,
@@ -61,30 +63,30 @@ def runs_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def places(runs: Sequence[Path], selection: Selection) -> list[Path]:
+def run_places(runs: Sequence[Path], selection: Selection) -> list[Path]:
     """Where to look for runs: in the folders, and in their parts for the data set, as `iblurry collect` makes them."""
-    from iblurry.studies.collect import shelf
+    from iblurry.studies.collect import dataset_folder
 
     for folder in runs:
         if not folder.is_dir():
             raise InputError(f"--runs {folder}: there is no such folder; name one that `iblurry run` wrote to.")
         if (folder / "experiment.json").exists():
             raise InputError(f"--runs {folder} is a run; name the folder that holds it, {folder.parent}.")
-    return [place for folder in runs or USUAL for place in (folder, shelf(folder, selection.dataset))]
+    return [place for folder in runs or RUN_FOLDERS for place in (folder, dataset_folder(folder, selection.dataset))]
 
 
 def _selection(given: dict[str, Any], default: str | None) -> Selection:
-    from iblurry.studies.catalogue import study_named
+    from iblurry.studies.catalogue import get_study
     from iblurry.studies.selection import Selection
 
-    study = study_named(given["study"])
+    study = get_study(given["study"])
     if given["scale"] == 0:
         raise InputError("--scale 0 leaves nothing of the stream; give a number above 0, up to 1.")
     return Selection(
         study=study,
         dataset=given["dataset"] or default or study.datasets[0],
-        rows=listed(given["methods"], study.rows),
-        only=listed(given["only"]),
+        rows=split_names(given["methods"], study.rows),
+        columns=split_names(given["only"]),
         seeds=given["seeds"],
         scale=given["scale"],
         equal_compute=given["equal_compute"],
@@ -92,7 +94,7 @@ def _selection(given: dict[str, Any], default: str | None) -> Selection:
     )
 
 
-def listed(given: tuple[str, ...], whole: tuple[str, ...] = ()) -> tuple[str, ...] | None:
+def split_names(given: tuple[str, ...], whole: tuple[str, ...] = ()) -> tuple[str, ...] | None:
     """Names separated by commas; a row of the study may hold commas itself."""
     names = [name.strip() for one in given for name in ([one] if one in whole else one.split(","))]
     return tuple(filter(None, names)) or None

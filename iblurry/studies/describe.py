@@ -1,0 +1,171 @@
+"""Experiments in words: which runs make one row, what the row is called, and the command that runs it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from iblurry.errors import InputError
+from iblurry.experiment.edit import edit
+from iblurry.experiment.experiment import Experiment
+from iblurry.methods import METHODS
+
+if TYPE_CHECKING:
+    from iblurry.experiment.result import Result
+    from iblurry.training import Training
+
+Fields = dict[str, Any]  # values by the paths that --set takes
+OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "published", "memory", "network", "query_every")
+
+
+def group_runs(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Put runs that differ only in their seed into one row, by a name that tells the row from the others."""
+    _refuse_duplicates(results)
+    alike: dict[str, list[Result]] = {}
+    for result in results:
+        alike.setdefault(replace(result.experiment, seed=0).digest, []).append(result)
+    firsts = [group[0].experiment for group in alike.values()]
+    return dict(zip(name_rows(firsts), alike.values(), strict=True))
+
+
+def name_rows(experiments: Sequence[Experiment]) -> list[str]:
+    """A name for each of several experiments: the method's, how it departs from the default, and what sets it apart.
+
+    `clib`, or `clib admission=Balanced`, or, beside another memory, `clib memory=200`.
+    """
+    differing = _find_differences([_settings(one) for one in experiments])  # between different methods too
+    names = []
+    for experiment, fields in zip(experiments, differing, strict=True):
+        same = [other for other in experiments if other.method.name == experiment.method.name]
+        within = _find_differences([_parts(other) for other in same])[same.index(experiment)]
+        if (default := _default(experiment)) is not None:
+            defaults = _settings(default) | _parts(default) | {"dataset": None}
+            changed = _find_differences([_parts(experiment), _parts(default)])[0]
+            fields = _without(fields, defaults) | changed | _without(within, defaults)
+        else:
+            fields = fields | within
+        words = [f"{path}={_short(value)}" for path, value in fields.items()]
+        names.append(" ".join([experiment.method.name, *words]))
+    assert len(set(names)) == len(experiments), "two rows of one name would become one"
+    return names
+
+
+def describe_settings(experiments: Sequence[Experiment]) -> str:
+    """What all of them have in common, for a title."""
+    tables = [_settings(experiment) for experiment in experiments]
+    common = {path: value for path, value in tables[0].items() if all(table[path] == value for table in tables)}
+    words = [str(common["dataset"])] if "dataset" in common else []
+    words += [f"{100 * common['share']:g} % of the images"] if common.get("share", 1) != 1 else []
+    if {"disjoint", "blur"} <= set(common):
+        words.append(f"i-Blurry-{common['disjoint']:g}-{common['blur']:g}")
+    words += [f"{common['tasks']} tasks"] if "tasks" in common else []
+    words += [f"memory {common['memory']:,}"] if "memory" in common else []
+    return ", ".join(words)
+
+
+def find_departures(experiment: Experiment, reference: Experiment) -> Fields:
+    """The fields in which an experiment differs from another, by the paths that --set takes; the seed aside."""
+    return _find_differences([experiment_fields(experiment), experiment_fields(reference)])[0]
+
+
+def experiment_fields(experiment: Experiment) -> Fields:
+    """Every field but the seed, by the paths that --set takes."""
+    return _settings(experiment) | _parts(experiment)
+
+
+def run_command(experiments: Sequence[Experiment]) -> str | None:
+    """`iblurry run ...` for experiments that differ only in their seed; None for what only Python can build.
+
+    >>> run_command([Experiment.of("clib", "digits", memory=80, seed=seed) for seed in (1, 2)])
+    'iblurry run clib --dataset digits --seeds 1,2 --memory 80'
+    """
+    wanted = experiments[0]
+    name, seeds = wanted.method.name, sorted(experiment.seed for experiment in experiments)
+    if name.removesuffix("-released") not in METHODS:
+        return None
+    words = ["iblurry", "run", name, "--dataset", wanted.dataset, "--seeds", ",".join(map(str, seeds))]
+    usual = Experiment.of(name, wanted.dataset)
+    given = {option: value for option, value in find_departures(wanted, usual).items() if option in OPTIONS}
+    made = Experiment.of(name, wanted.dataset, seed=wanted.seed, **given)
+    for option, value in given.items():
+        words += [f"--{option.replace('_', '-')}", _text(value)]
+    for _ in ("parts", "and then their fields"):
+        for path, value in find_departures(wanted, made).items():
+            change = f"{path}={_text(value)}"
+            try:
+                made = edit(made, change)
+            except InputError:  # a step on the way that is no method by itself
+                return None
+            words += ["--set", change]
+    return shlex.join(words) if made.digest == wanted.digest else None
+
+
+def _without(fields: Fields, defaults: Fields) -> Fields:
+    return {path: value for path, value in fields.items() if path not in defaults or defaults[path] != value}
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _refuse_duplicates(results: Sequence[Result]) -> None:
+    """One run counted as two seeds would make the spread too small."""
+    first: dict[str, Result] = {}
+    for result in results:
+        twin = first.setdefault(result.experiment.digest, result)
+        if twin is not result:
+            raise InputError(f"{twin.folder} and {result.folder} are the same experiment with the same seed; name one.")
+
+
+def _default(experiment: Experiment) -> Experiment | None:
+    """The same method as it comes on the same data set; None for a method of one's own."""
+    known = experiment.method.name.removesuffix("-released") in METHODS
+    return Experiment.of(experiment.method.name, experiment.dataset) if known else None
+
+
+def _settings(experiment: Experiment) -> Fields:
+    """Everything but the method and the seed."""
+    fields = {name: value for name, value in experiment.to_json().items() if name not in ("method", "seed", "augment")}
+    fields["share"] = experiment.share  # also where the JSON leaves it unsaid
+    return fields | {f"augment.{name}": value for name, value in asdict(experiment.augment).items()}
+
+
+def _parts(experiment: Experiment) -> Fields:
+    """The method, field by field; a slot is the names of its parts, and their fields come after it."""
+    method = experiment.method
+    fields = _training_fields(method, "")
+    for group in ("pace", "head"):
+        fields |= {f"{group}.{field}": value for field, value in asdict(getattr(method, group)).items()}
+    return fields | (_training_fields(method.refit, "refit.") if method.refit else {})
+
+
+def _training_fields(training: Training, prefix: str) -> Fields:
+    fields: Fields = {f"{prefix}{slot}": "" for slot in training.slots}
+    for place, part in training.parts():
+        slot = prefix + place.partition(".")[0]
+        ((name, values),) = part.to_json().items()
+        fields[slot] = f"{fields[slot]},{name}".strip(",")
+        fields |= {f"{prefix}{place}.{field}": value for field, value in values.items()}
+    ((name, values),) = training.to_json()["optimizer"].items()
+    return (
+        fields | {f"{prefix}optimizer": name} | {f"{prefix}optimizer.{field}": value for field, value in values.items()}
+    )
+
+
+def _find_differences(table: Sequence[Fields]) -> list[Fields]:
+    """Of each, what is not the same in all; fields of parts only where the parts are the same."""
+    paths = list(dict.fromkeys(path for fields in table for path in fields))
+    odd = [path for path in paths if any(fields.get(path) != table[0].get(path) for fields in table)]
+    kept = [path for path in odd if not any(path.startswith(f"{other}.") for other in odd)]
+    return [{path: fields[path] for path in kept if path in fields} for fields in table]
+
+
+def _text(value: Any) -> str:
+    """As --set reads it."""
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

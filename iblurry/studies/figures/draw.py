@@ -1,0 +1,109 @@
+"""The kinds of figures of a study, each drawn from the finished runs of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.experiment.result import Result
+from iblurry.studies.figures.classes import class_accuracies
+from iblurry.studies.figures.composition import draw_composition, memory_composition
+from iblurry.studies.figures.curves import draw_curves, draw_rates
+from iblurry.studies.figures.forgetting import draw_forgetting
+from iblurry.studies.figures.metrics import draw_bars, draw_sweep, metric_label
+from iblurry.studies.paper import PaperNumber
+from iblurry.studies.study import Study
+from iblurry.studies.tables.table import StudyTable, TableCell
+
+WITH_METRIC = ("sweep", "bars")  # kinds that show one metric
+
+
+def draw_study(table: StudyTable, kind: str, path: Path) -> None:
+    """Draw what is finished of a study.
+
+    Parameters
+    ----------
+    table : StudyTable
+        With at least one finished run; "sweep" and "bars" show its first metric.
+    kind : str
+        A name of FIGURE_KINDS.
+    path : Path
+        A PNG, SVG or PDF file.
+    """
+    cells = [cell for cell in table.cells.values() if cell.metric is table.metrics[0] and cell.runs]
+    if not cells:
+        raise InputError(f"The study {table.study.name} has no finished run to draw; run some of it first.")
+    title = f"{table.study.title}: {table.settings}" if table.settings else table.study.title
+    FIGURE_KINDS[kind](cells, path, title)
+
+
+def check_kind(kind: str, metric: str | None) -> None:
+    """Raise unless there is such a kind of figure, and it shows a metric if one is asked for."""
+    if kind not in FIGURE_KINDS:
+        raise UnknownNameError("kind of figure", kind, FIGURE_KINDS)
+    if metric is not None:
+        metric_label(metric)
+        if kind not in WITH_METRIC:
+            drawn = " or ".join(WITH_METRIC)
+            raise InputError(f"A figure of {kind} shows no metric; leave {metric} out, or draw {drawn}.")
+
+
+def default_kind(study: Study, columns: int) -> str:
+    """What suits a study with so many columns."""
+    if study.name == "ablation":
+        return "bars"
+    return "sweep" if columns > 1 else "curves"
+
+
+def _draw_journals(draw: Callable[..., None], cells: list[TableCell], path: Path, title: str) -> None:
+    columns: dict[str, dict[str, list[list[Any]]]] = {}
+    for cell in cells:
+        columns.setdefault(cell.column, {})[cell.row] = [result.records for result in cell.runs.values()]
+    draw(columns, path, title=title)
+
+
+def _draw_metric(draw: Callable[..., None], cells: list[TableCell], path: Path, title: str) -> None:
+    """Cells without a number (joint training has no curve) are left out, and the paper's probable copy errors."""
+    numbers: dict[str, dict[str, list[float]]] = {}
+    paper: dict[str, dict[str, PaperNumber]] = {}
+    for cell in cells:
+        if cell.values:
+            numbers.setdefault(cell.column, {})[cell.row] = list(cell.values.values())
+        if cell.paper is not None and cell.paper.warning is None:
+            paper.setdefault(cell.column, {})[cell.row] = cell.paper
+    draw(numbers, path, metric=cells[0].metric.name, paper=paper, title=title)
+
+
+def _draw_forgetting(cells: list[TableCell], path: Path, title: str) -> None:
+    shown = {name: class_accuracies(result.records) for name, result in _first_seeds(cells).items()}
+    draw_forgetting(shown, path, title=title)
+
+
+def _draw_composition(cells: list[TableCell], path: Path, title: str) -> None:
+    memories = {name: memory_composition(result.records) for name, result in _first_seeds(cells).items()}
+    known = {name: memory for name, memory in memories.items() if memory is not None}
+    if not known:
+        raise InputError("The journals of these runs do not say what the memory held; run them again to have it noted.")
+    draw_composition(known, path, title=title)
+
+
+def _first_seeds(cells: list[TableCell]) -> dict[str, Result]:
+    """One run per cell: seeds meet classes in another order, so they cannot be laid upon each other."""
+    found = {}
+    for cell in cells:
+        seed, result = next(iter(cell.runs.items()))
+        found[", ".join(filter(None, [cell.row, cell.column, f"seed {seed}"]))] = result
+    return found
+
+
+FIGURE_KINDS: dict[str, Callable[[list[TableCell], Path, str], None]] = {
+    "curves": partial(_draw_journals, draw_curves),
+    "sweep": partial(_draw_metric, draw_sweep),
+    "bars": partial(_draw_metric, draw_bars),
+    "rates": partial(_draw_journals, draw_rates),
+    "forgetting": _draw_forgetting,
+    "composition": _draw_composition,
+}

@@ -1,0 +1,209 @@
+"""How every figure looks: palette, panels, legend, marks on an axis of samples; the same bytes whenever drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from iblurry.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, told apart with any colour vision, without its yellow, which is faint on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
+LINES = ("-", (0, (6, 2)), (0, (6, 2, 1.5, 2)), (0, (1.5, 1.5)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")  # line styles and markers carry it in black and white
+HATCHES = ("", "///", "...", "\\\\\\", "xxx", "|||", "ooo", "---", "++")
+OPEN: dict[str, Any] = {"markersize": 5, "markerfacecolor": "white", "markeredgewidth": 1.1}
+WIDTH = 6.6  # inches, that of a page's text
+LETTERS = 112  # that fit below the axes, side by side
+METADATA: dict[str, dict[str, None]] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "pdf.fonttype": 42,  # publishers refuse Type 3
+    "svg.hashsalt": "iblurry",  # else the ids in the file are random
+}
+
+
+@dataclass(frozen=True)
+class MethodStyle:
+    """What tells one method from the others, in colour and without: colour, line style, marker, hatch."""
+
+    colour: str
+    line: Any
+    marker: str
+    hatch: str
+
+
+def method_style(number: int) -> MethodStyle:
+    """The style of the method at this position, from 0."""
+    return MethodStyle(
+        COLOURS[number % len(COLOURS)],
+        LINES[number % len(LINES)],
+        MARKERS[number % len(MARKERS)],
+        HATCHES[number % len(HATCHES)],
+    )
+
+
+@contextmanager
+def open_figure(path: Path | str, height: float) -> Iterator[Figure]:
+    """An empty figure as wide as a page's text, saved to a PNG, SVG or PDF file at the end.
+
+    Parameters
+    ----------
+    path : Path or str
+        Its ending decides the format.
+    height : float
+        Inches.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    path = Path(path)
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix not in METADATA:
+        raise InputError(f"The figure {path.name!r} ends in {path.suffix!r}; end it in .png, .svg or .pdf.")
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # the same figure whatever the reader's own settings
+        matplotlib.rcParams.update(STYLE)
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        yield figure
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, format=suffix, dpi=200, metadata=METADATA[suffix])
+
+
+def legend_columns(letters: int) -> int:
+    """How many names of so many letters a line of the legend has room for."""
+    return min(3, max(1, LETTERS // letters))
+
+
+def add_legend_below(figure: Figure, columns: int) -> None:
+    """Everything with a name, each once; below, not inside: with many methods no corner is free."""
+    named = [axes.get_legend_handles_labels() for axes in figure.axes]
+    first: dict[str, Any] = {}
+    for handle, label in ((handle, label) for pair in named for handle, label in zip(*pair, strict=True)):
+        first.setdefault(label, handle)
+    figure.legend(
+        list(first.values()),
+        list(first),
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        handlelength=3.2,
+        fontsize=8,
+    )
+
+
+def escape_math(text: str) -> str:
+    """A name that matplotlib shows as it is: a dollar sign would begin a formula."""
+    return text.replace("$", r"\$")
+
+
+def add_panels(figure: Figure, count: int, *, columns: int, **shared: Any) -> list[Axes]:
+    """So many axes, row by row; what is free at the end stays empty."""
+    columns = min(columns, count)
+    table = figure.subplots(-(-count // columns), columns, squeeze=False, **shared)
+    for place, axes in enumerate(table.flat):
+        if place >= count:
+            axes.remove()
+        else:
+            axes.tick_params(labelbottom=True)  # matplotlib hides it on shared axes, also above an empty place
+    return list(table.flat[:count])
+
+
+def label_panels(
+    figure: Figure, panels: Sequence[Axes], columns: int, *, x: str, y: str | None, title: str | None
+) -> None:
+    """Axis labels where no other panel is to the left or below, and a title above all."""
+    if y is not None:
+        for axes in panels[::columns]:
+            axes.set_ylabel(y)
+    for axes in panels[-columns:]:
+        axes.set_xlabel(x)
+    if title is not None:
+        figure.suptitle(title, fontsize=10, parse_math=False)
+
+
+def add_grid(axes: Axes, axis: Literal["x", "y"] = "y") -> None:
+    """Faint lines behind everything."""
+    axes.grid(axis=axis, color="0.92", linewidth=0.6, zorder=0)
+    axes.set_axisbelow(True)
+
+
+def draw_line(axes: Axes, number: int, x: Any, y: Any, low: Any, high: Any, *, label: str, markers: int = 12) -> None:
+    """A method's line with a band from `low` to `high` (None: no band) and about so many markers.
+
+    Markers are staggered by the method's `number`, so that those of near lines do not cover each other.
+    """
+    style, step = method_style(number), max(1, round(len(x) / markers))
+    axes.plot(
+        x,
+        y,
+        color=style.colour,
+        linestyle=style.line,
+        linewidth=1.3,
+        marker=style.marker,
+        markersize=4,
+        markeredgecolor="white",
+        markeredgewidth=0.5,
+        markevery=((number * step // 3) % step, step),
+        clip_on=False,  # the last marker lies on the edge
+        label=label,
+        zorder=3,
+    )
+    if low is not None:
+        axes.fill_between(x, low, high, color=style.colour, alpha=0.18, linewidth=0, zorder=2)
+
+
+def all_rows(columns: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """Every row that some column has, each once."""
+    return list(dict.fromkeys(row for rows in columns.values() for row in rows))
+
+
+def format_sample_axis(axes: Axes, *, narrow: bool = False) -> None:
+    """Samples seen, in thousands; on a narrow panel few of them, so that none runs into the next."""
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    if narrow:
+        axes.xaxis.set_major_locator(MaxNLocator(3))
+
+
+def mark_tasks(axes: Axes, ends: Sequence[Sequence[int]], *, word: str = "task ") -> None:
+    """Dashed lines where tasks end and their names above, and the axis as long as the stream; `ends` are each run's.
+
+    Only where all runs agree, give or take 2 % of the stream.
+    """
+    axes.set_xlim(0, max(run[-1] for run in ends))
+    if len({len(run) for run in ends}) > 1 or len(ends[0]) == 1:
+        return
+    table = np.array(ends)  # (runs, tasks): classes of unequal size shift them a little
+    if np.ptp(table, axis=0).max() > 0.02 * table.max():
+        return
+    means = table.mean(0)
+    for end in means[:-1]:
+        axes.axvline(end, color="0.65", linewidth=0.7, linestyle=(0, (4, 3)), zorder=1)
+    every = -(-len(means) // 10)  # more than ten names would run into each other
+    middles = (np.array([0, *means[:-1]]) + np.array(means)) / 2
+    names = axes.secondary_xaxis("top")
+    names.set_xticks(middles[::every], [f"{word}{t}" for t in range(1, len(means) + 1, every)], color="0.4", fontsize=8)
+    names.tick_params(length=0, pad=1)
+    names.spines["top"].set_visible(False)
+
+
+def mark_arrivals(axes: Axes, at: Iterable[int]) -> None:
+    """A tick on the lower edge wherever a run met a class."""
+    places = sorted(set(at))
+    edge = axes.get_xaxis_transform()
+    axes.plot(
+        places, [0.012] * len(places), "|", color="0.3", markersize=5, transform=edge, label="first sample of a class"
+    )

@@ -1,0 +1,155 @@
+"""What an experiment logger is: one protocol, the three that are known by name, and what they are told of a run."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from iblurry.errors import DataError, InputError, UnknownNameError
+from iblurry.experiment.folder import RunFolder
+
+LOGGERS = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases", "mlflow": "MLflow"}
+Value = str | int | float  # also bool, which is an int
+SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+@dataclass(frozen=True)
+class RunDescription:
+    """What is known of a run before its first query.
+
+    Parameters
+    ----------
+    name : str
+        Of its folder.
+    folder : Path
+        Where it is.
+    parameters : dict
+        Fields of the experiment, by the paths that --set takes.
+    environment : dict
+        Versions, machine, device, threads.
+    """
+
+    name: str
+    folder: Path
+    parameters: dict[str, Value]
+    environment: dict[str, Value]
+
+
+class ExperimentLogger(Protocol):
+    """Keeps the numbers of one run. To log a run that is there already leaves it there once.
+
+    Attributes
+    ----------
+    errors : tuple of exception classes
+        What the library raises where it refuses.
+    """
+
+    errors: tuple[type[Exception], ...]
+
+    def start(self, run: RunDescription) -> str:
+        """Called first, and again where all that was logged is void; returns where the run can be looked at."""
+
+    def log_scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Numbers by name after `step` samples; steps never go down."""
+
+    def log_text(self, name: str, text: str, step: int) -> None:
+        """A named text after `step` samples."""
+
+    def flush(self) -> None:
+        """Make what was logged so far visible."""
+
+    def finish(self, summary: Mapping[str, Any] | None) -> None:
+        """Called last, with the run's summary; None where the run is not finished."""
+
+
+def make_logger_factory(
+    name: str, *, out: Path | None = None, project: str | None = None
+) -> Callable[[], ExperimentLogger]:
+    """A function that makes a logger for one more run.
+
+    Parameters
+    ----------
+    name : str
+        A name of LOGGERS; InputError where its library is not installed.
+    out : Path, optional
+        Where it keeps its files on this machine.
+    project : str, optional
+        W&B's project or MLflow's experiment.
+    """
+    if name not in LOGGERS:
+        raise UnknownNameError("logger", name, LOGGERS)
+    make: Callable[[Path | None, str | None], Callable[[], ExperimentLogger]]
+    make = import_module(f"iblurry.studies.loggers.{name}").make_factory
+    return make(out, project)
+
+
+def require_library(name: str, extra: str) -> None:
+    """Raise InputError unless a library that comes with an extra is installed."""
+    found = find_spec(name)
+    if found is None or found.origin is None:  # no origin: a folder of that name in the working folder, and no more
+        raise InputError(f"{LOGGERS[extra]} needs {name}, which is not installed; pip install 'iblurry[{extra}]'.")
+
+
+def describe_run(folder: RunFolder) -> RunDescription:
+    """From experiment.json and environment.json alone: parts of one's own need no --import."""
+    about = folder.about()
+    try:
+        parameters = flatten_hyperparameters(about["experiment"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(
+            f"{folder.path / 'experiment.json'} holds no experiment that can be read: {error!r}. Put back a good copy."
+        ) from error
+    return RunDescription(folder.path.resolve().name, folder.path, parameters, folder.environment() or {})
+
+
+def flatten_hyperparameters(experiment: dict[str, Any]) -> dict[str, Value]:
+    """Every field by its path: `memory`, `augment.pad`, `admission` (the part's name), `admission.step`.
+
+    >>> method = {"name": "mine", "schedule": {"Constant": {"initial_lr": 0.1}}}
+    >>> flatten_hyperparameters({"memory": 20, "method": method})
+    {'method': 'mine', 'memory': 20, 'schedule': 'Constant', 'schedule.initial_lr': 0.1}
+    """
+    method = dict(experiment["method"])
+    settings = {name: value for name, value in experiment.items() if name != "method"}
+    return {"method": method.pop("name"), **dict(_flat(settings)), **dict(_flat(method))}
+
+
+def safe_name(name: str) -> str:
+    """The name with letters, digits, - and _ alone; a checksum tells apart names that would become the same.
+
+    >>> safe_name("clib-digits-1"), safe_name("cat/dog")
+    ('clib-digits-1', 'cat-dog-6ef44cf1')
+    """
+    if name and len(name) <= 120 and SAFE.issuperset(name):
+        return name
+    plain = "".join(letter if letter in SAFE else "-" for letter in name[:100])
+    return f"{plain}-{zlib.crc32(name.encode()):08x}"
+
+
+def _flat(fields: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Value]]:
+    for name, value in fields.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, list):
+            yield path, ",".join(str(_part(one)[0]) for one in value) or "none"
+            value = {str(place): _part(one)[1] for place, one in enumerate(value)}
+        elif not isinstance(value, dict):
+            yield path, "none" if value is None else value
+            continue
+        elif (part := _part(value)) != (value, {}):
+            yield path, part[0]
+            value = part[1]
+        yield from _flat(value, f"{path}.")
+
+
+def _part(value: Any) -> tuple[Any, dict[str, Any]]:
+    """A part's name and its fields, of {"Uniform": {"count": 16}}; anything else is itself."""
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, fields),) = value.items()
+        if isinstance(fields, dict):
+            return name, fields
+    return value, {}

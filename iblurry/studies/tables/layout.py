@@ -1,0 +1,144 @@
+"""What a study's table says, line by line and note by note, for the formats that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from iblurry.studies.paper import PaperNumber, load_paper
+from iblurry.studies.significance import PairedComparison
+from iblurry.studies.tables.table import MeanStd, StudyTable, TableCell, TableMetric, count_decimals, format_number
+
+OURS, PAPER, DIFFERENCE = "ours", "paper", "difference"
+NOTHING = "–"
+
+
+class TableBlock(NamedTuple):
+    """A grid of its own: one for all metrics, or one for each where settings are columns."""
+
+    title: str | None
+    headings: list[str]
+    columns: list[tuple[str, TableMetric]]
+
+
+class TableLine(NamedTuple):
+    """What we have in a row, or the paper, or how they differ."""
+
+    row: str
+    kind: str  # OURS, PAPER or DIFFERENCE
+    cells: list[TableCell]
+
+
+def table_title(table: StudyTable) -> str:
+    printed_in = f" ({', '.join(table.study.shows)} of the paper)" if table.study.shows else ""
+    return f"{table.study.title}{printed_in}: {table.settings}"
+
+
+def split_blocks(table: StudyTable) -> list[TableBlock]:
+    if len(table.columns) == 1:
+        (column,) = table.columns
+        return [TableBlock(column or None, [metric.heading for metric in table.metrics], list(table.headings()))]
+    return [
+        TableBlock(metric.heading, list(table.columns), [(column, metric) for column in table.columns])
+        for metric in table.metrics
+    ]
+
+
+def table_lines(table: StudyTable, columns: Sequence[tuple[str, TableMetric]]) -> Iterator[TableLine]:
+    """Ours always; the paper's and the difference where there is one."""
+    for row in table.rows:
+        cells = [table.cells[row, column, metric.name] for column, metric in columns]
+        yield TableLine(row, OURS, cells)
+        if any(cell.paper for cell in cells):
+            yield TableLine(row, PAPER, cells)
+        if any(cell.difference is not None for cell in cells):
+            yield TableLine(row, DIFFERENCE, cells)
+
+
+def has_paper(table: StudyTable) -> bool:
+    """Whether the lines are of several kinds."""
+    return any(cell.paper for cell in table.cells.values())
+
+
+def cell_text(cell: TableCell, kind: str) -> str:
+    """70.26 ± 1.28 (3), or +0.64 within."""
+    if kind == DIFFERENCE:
+        return NOTHING if cell.difference is None else f"{cell.difference:+z.{cell.metric.digits}f} {cell.standing}"
+    number = cell.ours if kind == OURS else cell.paper
+    if number is None:
+        return NOTHING
+    mark = f" ({len(cell.runs)})" if kind == OURS else " ⚠" if cell.paper and cell.paper.warning else ""
+    return " ± ".join(format_mean_std(cell.metric, number)) + mark
+
+
+def format_mean_std(metric: TableMetric, number: MeanStd | PaperNumber) -> list[str]:
+    """The mean and, if there is one, the spread, to the same place behind the point."""
+    digits = count_decimals(number.mean) if metric.digits is None else metric.digits
+    return [format_number(value, digits) for value in (number.mean, number.std) if value is not None]
+
+
+def table_notes(table: StudyTable) -> list[str]:
+    """What the numbers are, and by which rule they are judged."""
+    counts = {len(cell.runs) for cell in table.cells.values() if cell.ours}
+    over = "one seed each" if counts == {1} else "mean ± sample standard deviation (n - 1) over (n) seeds"
+    notes = [f"{describe_units(table, over)}; the best of ours in bold."] if counts else []
+    if any(cell.standing for cell in table.cells.values()):
+        notes.append(
+            "Difference: ours minus the paper's; within: our mean lies in the paper's mean ± its spread; else above or "
+            "below; not judged: it prints no spread, or the number is warned of (⚠)."
+        )
+    if has_paper(table):
+        notes.append(f"The paper's numbers: {load_paper()['units']}.")
+    return notes + [f"⚠ {warning}." for warning in paper_warnings(table)]
+
+
+def describe_units(table: StudyTable, over: str) -> str:
+    """Percent, mean over so many seeds; headings of other numbers name their units."""
+    in_percent = {metric.unit == "percent" for metric in table.metrics}
+    if in_percent == {True}:
+        return f"Percent, {over}"
+    sentence = over if in_percent == {False} else f"accuracy and forgetting in percent; {over}"
+    return sentence[0].upper() + sentence[1:]
+
+
+def paper_warnings(table: StudyTable) -> list[str]:
+    papers = [cell.paper for cell in table.cells.values() if cell.paper]
+    return list(dict.fromkeys(paper.warning for paper in papers if paper.warning))
+
+
+def describe_missing(table: StudyTable) -> list[str]:
+    """The runs that are not finished: a row that has none by its name, else its columns, else its seeds."""
+    groups: dict[str, dict[str, list[int]]] = {}
+    for planned in table.missing:
+        groups.setdefault(planned.row, {}).setdefault(planned.column, []).append(planned.experiment.seed)
+    words = []
+    for row, lacks in groups.items():
+        whole = {column: tuple(seeds) == table.selection.seeds for column, seeds in lacks.items()}
+        if len(lacks) == len(table.columns) and all(whole.values()):
+            words.append(row)
+            continue
+        for column, seeds in lacks.items():
+            which = "" if whole[column] else f"seed {', '.join(map(str, seeds))}"
+            words.append(" ".join(word for word in (row, column, which) if word))
+    return words
+
+
+def missing_commands(table: StudyTable) -> list[str]:
+    """What runs them, without rows that are whole: what is finished in another folder would be run again."""
+    lacks = {planned.row for planned in table.missing}
+    rows = tuple(row for row in table.rows if row in lacks)
+    chosen = table.selection if rows == table.rows else replace(table.selection, rows=rows)
+    return [chosen.command()] if table.missing else []
+
+
+def group_pairs(table: StudyTable, pairs: Sequence[PairedComparison]) -> list[tuple[str, list[str]]]:
+    """A heading for each column of numbers, and its pairs in words."""
+    headings = {
+        (column, metric.name): " ".join(word for word in (metric.heading, column) if word)
+        for column, metric in table.headings()
+    }
+    found: dict[str, list[str]] = {}
+    for pair in pairs:
+        found.setdefault(headings[pair.column, pair.metric], []).append(str(pair))
+    return list(found.items())

@@ -1,0 +1,324 @@
+"""Tables of runs: rows by columns by metrics, our mean over seeds beside the paper's, from journals alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from iblurry.data.load import parse_spec
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.experiment.result import Result
+from iblurry.studies.describe import describe_settings
+from iblurry.studies.paper import (
+    PAPER_METRICS,
+    PaperNumber,
+    configuration_of,
+    find_counterpart,
+    is_bound,
+    paper_number,
+)
+from iblurry.studies.selection import Selection
+from iblurry.studies.study import PlannedRun, Study, find_finished
+
+WITHIN, ABOVE, BELOW, NOT_JUDGED = "within", "above", "below", "not judged"
+Better = Callable[[Iterable[float]], float]  # max or min
+
+
+@dataclass(frozen=True)
+class MeanStd:
+    """A mean over seeds and its sample standard deviation.
+
+    Parameters
+    ----------
+    mean : float
+        In the metric's unit.
+    std : float or None
+        By n - 1; None for a single seed.
+    """
+
+    mean: float
+    std: float | None
+
+    def __str__(self) -> str:
+        return format_number(self.mean) + (f" ± {format_number(self.std)}" if self.std is not None else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableMetric:
+    """A number of a finished run that a table can show.
+
+    Parameters
+    ----------
+    name : str
+        On the command line.
+    heading : str
+        Of its column.
+    value : callable
+        Given a Result, the number in its unit; None where the run has none.
+    better : max or min, optional
+        Which mean is best; None where none is.
+    paper : str, optional
+        The paper's name for it; None where it has none.
+    digits : int or None
+        Behind the point; None for three significant digits.
+    unit : str
+        What it is counted in.
+    """
+
+    name: str
+    heading: str
+    value: Callable[[Result], float | None]
+    better: Better | None = None
+    paper: str | None = None
+    digits: int | None = 2
+    unit: str = "percent"
+
+
+def _accuracy_metric(name: str, heading: str, better: Better = max) -> TableMetric:
+    paper = next(paper for paper, field in PAPER_METRICS.items() if field == name)
+    return TableMetric(
+        name=name,
+        heading=heading,
+        value=lambda result: to_percent(getattr(result.metrics, name)),
+        better=better,
+        paper=paper,
+    )
+
+
+def training_tflops(result: Result) -> float | None:
+    """Spent on training in the whole run, queries aside; None for a run that did not count."""
+    flops = (result.summary or {}).get("compute", {}).get("flops")
+    return None if flops is None else (sum(flops.values()) - flops["queries"]) / 1e12
+
+
+def _accuracy_per_tflop(result: Result) -> float | None:
+    accuracy, spent = to_percent(result.metrics.a_auc), training_tflops(result)
+    return None if accuracy is None or not spent else accuracy / spent
+
+
+ACCURACY_METRICS = {  # in the order of a table of runs
+    "a_auc": _accuracy_metric("a_auc", "A_AUC ↑"),
+    "a_avg": _accuracy_metric("a_avg", "A_avg ↑"),
+    "a_last": _accuracy_metric("a_last", "A_last ↑"),
+    "f_last": _accuracy_metric("f_last", "F_last ↓", min),
+}
+TABLE_METRICS = ACCURACY_METRICS | {
+    "compute": TableMetric(name="compute", heading="training TFLOP", value=training_tflops, digits=None, unit="TFLOP"),
+    "per_compute": TableMetric(
+        name="per_compute", heading="A_AUC per TFLOP", value=_accuracy_per_tflop, digits=None, unit="percent per TFLOP"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """One row, one column, one metric.
+
+    Parameters
+    ----------
+    row, column : str
+        Its place.
+    metric : TableMetric
+        What it shows.
+    runs : mapping of int to Result
+        By seed.
+    paper : PaperNumber, optional
+        What the paper prints there.
+    """
+
+    row: str
+    column: str
+    metric: TableMetric
+    runs: Mapping[int, Result]
+    paper: PaperNumber | None = None
+
+    @property
+    def values(self) -> dict[int, float]:
+        """By seed; empty unless every run has the number."""
+        values = {seed: value for seed, run in self.runs.items() if (value := self.metric.value(run)) is not None}
+        return values if len(values) == len(self.runs) else {}
+
+    @property
+    def ours(self) -> MeanStd | None:
+        return mean_std(list(self.values.values()))
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's."""
+        return self.ours.mean - self.paper.mean if self.ours and self.paper else None
+
+    @property
+    def standing(self) -> str | None:
+        """Whether our mean lies within the paper's mean ± its spread; not judged without a spread, or if warned of."""
+        if self.paper is None or self.difference is None:
+            return None
+        if self.paper.std is None or self.paper.warning is not None:
+            return NOT_JUDGED
+        if abs(self.difference) <= self.paper.std:
+            return WITHIN
+        return ABOVE if self.difference > 0 else BELOW
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultTable:
+    """Runs by row and column, and the metrics shown of them.
+
+    Parameters
+    ----------
+    rows, columns : tuple of str
+        In order; a single column "" where nothing is varied.
+    metrics : tuple of TableMetric
+        In order.
+    cells : mapping
+        TableCell by row, column and the metric's name.
+    """
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    metrics: tuple[TableMetric, ...]
+    cells: Mapping[tuple[str, str, str], TableCell]
+
+    def column(self, column: str, metric: str) -> list[TableCell]:
+        """One column of numbers from top to bottom."""
+        return [self.cells[row, column, metric] for row in self.rows]
+
+    def headings(self) -> Iterator[tuple[str, TableMetric]]:
+        """Every column of numbers, from left to right."""
+        return ((column, metric) for column in self.columns for metric in self.metrics)
+
+    def is_best(self, cell: TableCell) -> bool:
+        """Of our means in its column, ties as printed; a lone one is not, nor is joint training, which is a bound."""
+        metric, ours = cell.metric, cell.ours
+        if ours is None or metric.better is None or is_bound(cell.row):
+            return False
+        means = [one.ours.mean for one in self.column(cell.column, metric.name) if one.ours and not is_bound(one.row)]
+        best = format_number(metric.better(means), metric.digits)
+        return len(means) > 1 and format_number(ours.mean, metric.digits) == best
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyTable(ResultTable):
+    """The table of a study on one data set.
+
+    Parameters
+    ----------
+    selection : Selection
+        What of the study was asked for.
+    settings : str
+        What all its experiments have in common.
+    missing : tuple of PlannedRun
+        Not finished in any of the folders that were searched.
+    """
+
+    selection: Selection
+    settings: str
+    missing: tuple[PlannedRun, ...]
+
+    @property
+    def study(self) -> Study:
+        return self.selection.study
+
+
+def tabulate_runs(groups: Mapping[str, Sequence[Result]]) -> ResultTable:
+    """The table of `iblurry run` and `iblurry show`: one row per group of runs, the four accuracy metrics."""
+    runs = {row: {result.experiment.seed: result for result in results} for row, results in groups.items()}
+    cells = {
+        (row, "", name): TableCell(row, "", metric, runs[row])
+        for row in groups
+        for name, metric in ACCURACY_METRICS.items()
+    }
+    return ResultTable(rows=tuple(groups), columns=("",), metrics=tuple(ACCURACY_METRICS.values()), cells=cells)
+
+
+def tabulate_study(
+    selection: Selection,
+    folders: Sequence[Path],
+    *,
+    metrics: Sequence[str] | None = None,
+    paper: bool = True,
+    known: Mapping[str, TableMetric] = TABLE_METRICS,
+) -> StudyTable:
+    """The table of a study, or of a part of it, from finished runs.
+
+    Parameters
+    ----------
+    selection : Selection
+        Which study, data set, rows, columns and seeds.
+    folders : sequence of Path
+        Folders of runs; the first that has a run counts.
+    metrics : sequence of str, optional
+        Names in `known`; the study's unless given.
+    paper : bool
+        Whether to look up the paper's numbers.
+    known : mapping
+        TableMetric by name.
+    """
+    names = tuple(metrics or selection.study.metrics)
+    for name in names:
+        if name not in known:
+            raise UnknownNameError("metric", name, known)
+        if names.count(name) > 1:
+            raise InputError(f"{name} is named {names.count(name)} times; name each once.")
+    finished = find_finished(selection.planned, folders)
+    if not finished:
+        parse_spec(selection.dataset)  # raises if the name of the data set was mistyped
+    groups: dict[tuple[str, str], list[PlannedRun]] = {}
+    for planned in selection.planned:
+        groups.setdefault((planned.row, planned.column), []).append(planned)
+    cells: dict[tuple[str, str, str], TableCell] = {}
+    for (row, column), group in groups.items():
+        experiment = group[0].experiment
+        runs = {planned.experiment.seed: finished[planned] for planned in group if planned in finished}
+        method = find_counterpart(experiment) if paper else None
+        for metric in (known[name] for name in names):
+            number = (
+                paper_number(method, metric.paper, configuration_of(experiment)) if method and metric.paper else None
+            )
+            cells[row, column, metric.name] = TableCell(row, column, metric, runs, number)
+    return StudyTable(
+        rows=selection.row_names,
+        columns=tuple(dict.fromkeys(planned.column for planned in selection.planned)),
+        metrics=tuple(known[name] for name in names),
+        cells=cells,
+        selection=selection,
+        settings=describe_settings([planned.experiment for planned in selection.planned]),
+        missing=tuple(planned for planned in selection.planned if planned not in finished),
+    )
+
+
+def to_percent(fraction: float | None) -> float | None:
+    return None if fraction is None else 100 * fraction
+
+
+def mean_std(values: Sequence[float | None]) -> MeanStd | None:
+    """Over seeds; None unless every one has a number, and there is one.
+
+    >>> mean_std([70.0])
+    MeanStd(mean=70.0, std=None)
+    """
+    known = np.array([value for value in values if value is not None])
+    if len(known) < len(values) or not len(known):
+        return None
+    return MeanStd(float(known.mean()), float(known.std(ddof=1)) if len(known) > 1 else None)
+
+
+def format_number(value: float, digits: int | None = 2) -> str:
+    """As it stands in a cell, with so many digits behind the point; None: three significant digits.
+
+    >>> format_number(69.996), format_number(-0.001), format_number(0.034111, None), format_number(30_123.4, None)
+    ('70.00', '0.00', '0.0341', '30,123')
+    """
+    return f"{value:z,.{count_decimals(value) if digits is None else digits}f}"  # z: no "-0.00"
+
+
+def count_decimals(value: float) -> int:
+    """How many digits behind the point leave three significant ones.
+
+    >>> count_decimals(0.034111), count_decimals(3.4), count_decimals(30_123.4)
+    (4, 2, 0)
+    """
+    return max(0, 2 - math.floor(math.log10(abs(value)))) if value else 2

@@ -1,0 +1,144 @@
+"""Every kind of figure from finished runs, and as a file: the same bytes again, whatever the reader's settings."""
+
+from dataclasses import replace
+
+import matplotlib
+import numpy as np
+import pytest
+
+from iblurry.cli.figure import KINDS as OFFERED
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.studies.figures.classes import class_accuracies
+from iblurry.studies.figures.composition import draw_composition
+from iblurry.studies.figures.curves import draw_curves, draw_rates
+from iblurry.studies.figures.draw import FIGURE_KINDS, WITH_METRIC, check_kind, default_kind, draw_study
+from iblurry.studies.figures.forgetting import draw_forgetting
+from iblurry.studies.figures.metrics import draw_bars, draw_sweep
+from iblurry.studies.paper import PaperNumber
+from iblurry.studies.study import Study
+from tests.studies.figures.conftest import run
+from tests.studies.figures.test_figure_classes import Held, large
+from tests.studies.written import tabulated, usual, write_run
+
+STUDY = Study(
+    name="s",
+    title="Title",
+    shows=(),
+    question="?",
+    datasets=("cifar10",),
+    rows=("er", "clib"),
+    columns=lambda dataset: {"N=0": {"disjoint": 0}, "N=50": {}},
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs")
+    for number, planned in enumerate(STUDY.plan("cifar10", seeds=(1, 2))):
+        write_run(out, planned.experiment, 40 + 2 * number)
+    return out
+
+
+@pytest.fixture
+def table(runs):
+    return tabulated(STUDY, "cifar10", [runs], seeds=(1, 2), metrics=["a_auc"])
+
+
+def test_sweep_and_bars_show_the_metric_beside_the_papers(table, runs, drawn, tmp_path):
+    draw_study(table, "sweep", tmp_path / "f.png")
+    axes = drawn[0].axes[0]
+    assert axes.get_title() == "Title: cifar10, 5 tasks, memory 500"
+    ours = axes.containers[2].lines[0].get_ydata()  # er, its paper's, clib
+    assert ours == pytest.approx(
+        [np.mean(list(table.cells["clib", column, "a_auc"].values.values())) for column in ("N=0", "N=50")]
+    )
+    assert axes.containers[3].lines[0].get_ydata()[1] == 70.26
+    draw_study(tabulated(STUDY, "cifar10", [runs], metrics=["a_avg"]), "bars", tmp_path / "f.png")
+    assert drawn[1].axes[1].get_xlabel() == r"$A_{\mathrm{avg}}$ (%)"
+    draw_study(table, "bars", tmp_path / "f.png")
+    dots = [line for line in drawn[2].axes[0].lines if line.get_marker() == "o"]
+    assert list(dots[1].get_xdata()) == pytest.approx(list(table.cells["clib", "N=0", "a_auc"].values.values()))
+
+
+def test_curves_and_rates_have_a_panel_per_column(table, runs, drawn, tmp_path):
+    for kind in ("curves", "rates"):
+        draw_study(table, kind, tmp_path / "f.png")
+        assert [axes.get_title() for axes in drawn[-1].axes] == ["N=0", "N=50"]
+        assert [text.get_text() for text in drawn[-1].legends[0].get_texts()][:2] == ["er", "clib"]
+
+
+def test_forgetting_and_composition_show_the_first_seed(table, runs, drawn, tmp_path):
+    named = ["er, N=0, seed 1", "clib, N=0, seed 1", "er, N=50, seed 1", "clib, N=50, seed 1"]
+    draw_study(table, "forgetting", tmp_path / "f.png")
+    assert [axes.get_title() for axes in drawn[0].axes[:-1:2]] == named
+    for result in (result for cell in table.cells.values() for result in cell.runs.values()):
+        result.records.append(Held(at=100, rows=(result.experiment.seed,)))
+    draw_study(table, "composition", tmp_path / "f.png")
+    assert [axes.get_title() for axes in drawn[1].axes] == named
+    assert [axes.get_ylim()[1] for axes in drawn[1].axes] == [1] * 4
+
+
+def test_the_kind_that_suits():
+    assert default_kind(STUDY, 2) == "sweep"
+    assert default_kind(STUDY, 1) == "curves"
+    assert default_kind(Study(**vars(STUDY) | {"name": "ablation"}), 3) == "bars"
+
+
+def test_the_command_offers_exactly_these_kinds():
+    assert set(OFFERED) == set(FIGURE_KINDS)
+    assert set(WITH_METRIC) <= set(FIGURE_KINDS)
+
+
+def test_the_papers_probable_copy_errors_are_not_drawn(runs, drawn, tmp_path):
+    doubtful = replace(STUDY, columns=lambda dataset: {"K=1000": {"memory": 1000}, "N=50": {}})
+    for method in ("er", "clib"):
+        write_run(tmp_path, usual(method, memory=1000), 60)
+    draw_study(tabulated(doubtful, "cifar10", [tmp_path, runs], seeds=(1,)), "bars", tmp_path / "f.png")
+    shown = [len(line.get_xdata()) for axes in drawn[0].axes for line in axes.lines if line.get_marker() == "v"]
+    assert shown == [1, 2]  # of ER with a memory of 1,000 the paper prints another row's number
+
+
+def test_refusals(table, tmp_path):
+    with pytest.raises(UnknownNameError, match="pie"):
+        check_kind("pie", None)
+    with pytest.raises(InputError, match="a_auc"):
+        check_kind("rates", "a_auc")
+    with pytest.raises(InputError, match="memory"):
+        draw_study(table, "composition", tmp_path / "f.png")
+    with pytest.raises(InputError, match="study s "):
+        draw_study(tabulated(STUDY, "cifar10", [tmp_path]), "rates", tmp_path / "f.png")
+
+
+CELLS = {"N=0": {"er": [1.0, 2.0], "clib": [3.0, 5.0]}, "N=50": {"er": [1.0], "clib": [3.0]}}
+PAPER = {"N=0": {"er": PaperNumber(1.2, 0.1, (1,))}}
+DRAWN = {
+    "curves": lambda path: draw_curves({name: {"er": [run(1)]} for name in ("a", "b")}, path, title="t"),
+    "sweep": lambda path: draw_sweep(CELLS, path, paper=PAPER, title="t"),
+    "bars": lambda path: draw_bars(CELLS, path, paper=PAPER, title="t"),
+    "rates": lambda path: draw_rates({"": {"er": [run(1), run(2)]}}, path, title="t"),
+    "forgetting": lambda path: draw_forgetting({"er": class_accuracies(run(1))}, path, title="t"),
+    "composition": lambda path: draw_composition({"er": large(30, 3)}, path, title="t"),
+}
+HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+
+
+SOME = [
+    *((kind, "svg") for kind in DRAWN),
+    ("sweep", "png"),
+    ("composition", "png"),
+    ("bars", "pdf"),
+    ("forgetting", "pdf"),
+]
+
+
+@pytest.mark.parametrize("kind, suffix", SOME)
+def test_the_same_bytes_twice(tmp_path, kind, suffix):
+    one, two = tmp_path / f"one.{suffix}", tmp_path / "new" / f"two.{suffix.upper()}"
+    DRAWN[kind](one)
+    with matplotlib.rc_context({"font.size": 30, "lines.linewidth": 9, "axes.facecolor": "red", "image.cmap": "gray"}):
+        before = dict(matplotlib.rcParams)
+        DRAWN[kind](two)
+        assert dict(matplotlib.rcParams) == before
+    assert one.read_bytes() == two.read_bytes()
+    assert one.read_bytes().startswith(HEADS[suffix])
+    assert not [word for word in (b"CreationDate", b"<dc:date>", b"Software") if word in one.read_bytes()]
