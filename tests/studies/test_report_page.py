@@ -12,10 +12,9 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from iblurry import cost
+from iblurry import compute, cost
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
-from iblurry.parts import compute_counter
 from iblurry.studies.report.compute import HOLDING_TEXTS, PURPOSE_TEXTS, _unit
 from iblurry.studies.report.data import report_data
 from iblurry.studies.report.html import Html, tag
@@ -95,7 +94,7 @@ def test_what_was_spent_and_what_is_counted(runs):
         assert number in found.texts
     assert "Written before anything was counted: clib." in found.texts
     assert "purposes are called training, losses, distillation, parts, queries" in found.text
-    assert {*PURPOSE_TEXTS} == {*compute_counter.PURPOSES}
+    assert {*PURPOSE_TEXTS} == {*compute.PURPOSES}
     assert {*HOLDING_TEXTS} == {*cost.HOLDINGS}
 
 
