@@ -19,7 +19,7 @@ lint: $(READY)
 bench: $(READY)  ## cost per sample over a long stream, and an update against the bare PyTorch loop
 	$(BIN)/python -m benchmarks.cost
 
-bench-gpu: $(READY)  ## on a machine with a GPU and CIFAR-10: engines take the same course, what each method costs, exact resume
+bench-gpu: $(READY)  ## on a machine with a GPU and CIFAR-10: engines compute the same, what each method costs, exact resume
 	$(BIN)/python -m benchmarks.gpu --jobs 4 --json runs/bench-gpu.json
 	$(BIN)/python -m benchmarks.gpu.resume er clib gdumb
 

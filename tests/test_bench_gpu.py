@@ -4,41 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks.gpu import __main__ as program
-from benchmarks.gpu import equal as equality
-from benchmarks.gpu.figures import figures
+from benchmarks.gpu import equality
 from benchmarks.gpu.floor import best_rate, floors
-from benchmarks.gpu.protocol import Clock, pace, packed
-from benchmarks.gpu.subject import ALL, Subject
-from benchmarks.gpu.table import figures_table, methods_table, tables
+from benchmarks.gpu.protocol import ProgressClock, run_packed, seconds_per_sample
+from benchmarks.gpu.setup import ALL, BenchmarkSetup, map_in_processes
+from benchmarks.gpu.tables import check_goals, goals_table, methods_table, tables
 from iblurry.errors import InputError
 from iblurry.network.flops import flops
 
 pytestmark = pytest.mark.usefixtures("little_to_collect")
 
 DATA = "shapes:classes=10,train=80,test=6,size=8,channels=3"
-SUBJECT = Subject(dataset=DATA, network="mlp", memory=32, device="cpu", precision="float32", epochs=1)
+SETUP = BenchmarkSetup(dataset=DATA, network="mlp", memory=32, device="cpu", precision="float32", epochs=1)
 WORDS = ["--device", "cpu", "--precision", "float32", "--network", "mlp", "--dataset", DATA, "--memory", "32"]
 QUICK = [*WORDS, "--epochs", "1", "--steps", "18", "--modes", "captured", "--samples", "10", "--protocol-samples", "40"]
 
 
 @pytest.fixture(scope="module")
 def data():
-    return SUBJECT.load()
+    return SETUP.load()
 
 
 # ---------------------------------------------------------------------------------------------------- equality
 
 
-def test_the_same_engine_takes_the_same_course(data):
+@pytest.mark.slow
+def test_the_same_engine_gives_the_same_trajectory(data):
     """In processes of their own: after a product in bfloat16 some processors take another way for float32, too."""
-    asked = {"steps": 36, "modes": ("captured", "compiled"), "jobs": 2}
-    rows = list(equality.all_equal(["er", "gdumb"], SUBJECT, data, **asked))
+    options = {"steps": 18, "modes": ("captured", "compiled"), "jobs": 2}
+    rows = list(equality.all_equal(["er", "gdumb"], SETUP, data, **options))
     assert [row["method"] for row in rows] == ["er", "gdumb"]
     for row in rows:
         assert row["equal"]
@@ -48,37 +49,29 @@ def test_the_same_engine_takes_the_same_course(data):
         assert 0 < row["rounding"]["curve differs by"] < 0.5  # bfloat16 beside float32
 
 
-def test_processes_compare_the_same(data):
-    asked = {"steps": 18, "modes": ("captured",)}
-    rows = [list(equality.all_equal(["er", "gdumb"], SUBJECT, data, **asked, jobs=jobs)) for jobs in (1, 2)]
-    alone, beside = [[{k: v for k, v in row.items() if "seconds" not in k} for row in some] for some in rows]
-    assert alone == beside
-    assert [row["method"] for row in beside] == ["er", "gdumb"]
-
-
 @pytest.fixture(scope="module")
-def courses(data):
+def trajectories(data):
     """Of ER, and of ER with another seed on the same samples; the experiment that made the first."""
-    one = SUBJECT.experiment("er", memory=equality.MEMORY, samples=60)
-    engine = SUBJECT.engine("eager")
-    first = equality.take(one, data, engine)
-    return one, first, equality.take(dataclasses.replace(one, seed=2), data, SUBJECT.engine("eager"))
+    one = SETUP.experiment("er", memory=equality.MEMORY, samples=60)
+    engine = SETUP.engine("eager")
+    first = equality.record(one, data, engine)
+    return one, first, equality.record(dataclasses.replace(one, seed=2), data, SETUP.engine("eager"))
 
 
-def test_what_a_course_holds(courses):
-    _, course, _ = courses
-    assert len(course.losses) == 7  # rounds of eight samples
-    assert [tuple(rows.shape) for rows in course.rows] == [(2, 57)] * 4  # at 20, 40, 50 and 60
-    assert [seen for _, seen in course.counters] == [20, 40, 60]
-    assert course.counters[-1][0] == 56
-    assert len(course.answers) == 3
-    assert len(course.rng) >= 56 * 6
-    assert not torch.equal(course.answers[0], course.answers[2])
+def test_what_a_trajectory_holds(trajectories):
+    _, first, _ = trajectories
+    assert len(first.losses) == 7  # rounds of eight samples
+    assert [tuple(rows.shape) for rows in first.rows] == [(2, 57)] * 4  # at 20, 40, 50 and 60
+    assert [seen for _, seen in first.counters] == [20, 40, 60]
+    assert first.counters[-1][0] == 56
+    assert len(first.answers) == 3
+    assert len(first.integers) >= 56 * 6
+    assert not torch.equal(first.answers[0], first.answers[2])
 
 
 @pytest.mark.parametrize("mode", ["captured", "compiled"])
-def test_another_course_is_told(mode, courses):
-    one, first, other = courses
+def test_another_trajectory_is_told(mode, trajectories):
+    one, first, other = trajectories
     figures = equality.compare(first, other, mode, one, {})
     assert not figures["equal"]
     assert not figures["same rows"]
@@ -86,14 +79,16 @@ def test_another_course_is_told(mode, courses):
     assert min(value for name, value in figures.items() if "differ" in name) > 0
 
 
-def drifted(course, *, by, after):
-    return dataclasses.replace(course, losses=[*course.losses[:after], *(loss + by for loss in course.losses[after:])])
+def drifted(trajectory, *, by, after):
+    return dataclasses.replace(
+        trajectory, losses=[*trajectory.losses[:after], *(loss + by for loss in trajectory.losses[after:])]
+    )
 
 
 @pytest.mark.parametrize("after", [0, equality.FIRST])
 @pytest.mark.parametrize("by, compiled_is_equal", [(1e-3, True), (1.0, False), (float("nan"), False)])
-def test_a_loss_that_drifts(by, after, compiled_is_equal, courses):
-    one, first, _ = courses
+def test_a_loss_that_drifts(by, after, compiled_is_equal, trajectories):
+    one, first, _ = trajectories
     other = drifted(first, by=by, after=after)
     wild = {"first losses differ by": 9.0, "curve differs by": 9.0}
     assert not equality.compare(first, other, "captured", one, wild)["equal"]
@@ -104,25 +99,34 @@ def test_a_loss_that_drifts(by, after, compiled_is_equal, courses):
     "rounding, is_equal", [(0.01, False), (0.5, True), (float("nan"), False), (float("inf"), False)]
 )
 @pytest.mark.parametrize("what, after", [("first losses differ by", 0), ("curve differs by", equality.FIRST)])
-def test_a_wild_method_may_drift_as_rounding_lets_it(what, after, rounding, is_equal, courses):
-    one, first, _ = courses
+def test_a_wild_method_may_drift_as_rounding_lets_it(what, after, rounding, is_equal, trajectories):
+    one, first, _ = trajectories
     other = drifted(first, by=0.4, after=after)
     wild = {"first losses differ by": 9.0, "curve differs by": 9.0} | {what: rounding}
     assert equality.compare(first, other, "compiled", one, wild)["equal"] == is_equal
 
 
-def test_rows_may_differ_only_where_losses_decide(courses):
-    one, first, _ = courses
+def test_rows_may_differ_only_where_losses_decide(trajectories):
+    one, first, _ = trajectories
     moved = dataclasses.replace(first, rows=[rows + 1 for rows in first.rows])
-    clib = SUBJECT.experiment("clib")
+    clib = SETUP.experiment("clib")
     assert not equality.compare(first, moved, "compiled", one, {})["equal"]
     assert equality.compare(first, moved, "compiled", clib, {})["equal"]
     assert not equality.compare(first, moved, "captured", clib, {})["equal"]
 
 
 def test_too_many_steps_are_refused(data):
-    with pytest.raises(InputError, match="give from 3 to 480"):
-        equality.equal("er", SUBJECT, data, steps=500, modes=("captured",))
+    with pytest.raises(InputError, match="3 to 480"):
+        equality.equal("er", SETUP, data, steps=500, modes=("captured",))
+
+
+def pid(_):
+    return os.getpid()
+
+
+def test_each_method_has_a_process_of_its_own():
+    pids = list(map_in_processes(pid, ["er", "clib"]))
+    assert len({os.getpid(), *pids}) == 3
 
 
 # ---------------------------------------------------------------------------------------------------- floor
@@ -130,7 +134,7 @@ def test_too_many_steps_are_refused(data):
 
 def test_floors_count_images(data):
     image = flops("mlp", data.shape, 10) / 1e6  # milliseconds at 10^9 operations a second
-    er, clib, gdumb = (floors(name, SUBJECT, data, 1e9) for name in ("er", "clib", "gdumb"))
+    er, clib, gdumb = (floors(name, SETUP, data, 1e9) for name in ("er", "clib", "gdumb"))
     assert er["sample"] == er["forward and backward"] == pytest.approx(3 * 16 * image)
     assert clib["sample"] == pytest.approx((3 * 16 + 32) * image)
     assert clib["memory losses"] == pytest.approx(32 * image)
@@ -143,26 +147,26 @@ def test_floors_count_images(data):
 
 
 def clock(start, seconds, samples=100, step=20):
-    made = Clock(device="cpu")
+    made = ProgressClock(device="cpu")
     for at in range(step, samples + 1, step):
         made.when.append(start + at * seconds)
         made.where.append(at)
     return made
 
 
-def test_pace_counts_the_samples_of_all_runs():
-    assert pace([clock(5.0, 0.1)], 20, 100) == pytest.approx(0.1)
-    assert pace([clock(0.0, 0.1), clock(0.0, 0.1)], 20, 100) == pytest.approx(0.05)
+def test_seconds_per_sample_count_the_samples_of_all_runs():
+    assert seconds_per_sample([clock(5.0, 0.1)], 20, 100) == pytest.approx(0.1)
+    assert seconds_per_sample([clock(0.0, 0.1), clock(0.0, 0.1)], 20, 100) == pytest.approx(0.05)
     late = [clock(0.0, 0.1), clock(2.0, 0.2)]  # under way together from second 6 to second 10: 40 and 20 samples
-    assert pace(late, 20, 100) == pytest.approx(4 / 60)
-    with pytest.raises(InputError, match="not under way together"):
-        pace([clock(0.0, 0.1), clock(20.0, 0.1)], 20, 100)
+    assert seconds_per_sample(late, 20, 100) == pytest.approx(4 / 60)
+    with pytest.raises(InputError, match="20 and 100"):
+        seconds_per_sample([clock(0.0, 0.1), clock(20.0, 0.1)], 20, 100)
     with pytest.raises(InputError, match="choose another --out"):
-        pace([Clock(device="cpu")], 20, 100)
+        seconds_per_sample([ProgressClock(device="cpu")], 20, 100)
 
 
 def test_packed_seeds(data, tmp_path):
-    row = packed("clib", SUBJECT, data, tmp_path, samples=40)
+    row = run_packed("clib", SETUP, data, tmp_path, samples=40)
     assert row["seeds"] == len(list((tmp_path / "packed").iterdir())) == 3
     assert row["ratio"] == pytest.approx(row["packed ms a sample"] / row["alone ms a sample"])
     assert row["equal"]
@@ -209,13 +213,15 @@ def test_a_report_goes_on(tmp_path, capsys):
     assert file.read_text() == "[]"
 
 
-def test_another_course_ends_with_1(monkeypatch):
+def test_another_trajectory_ends_with_1(monkeypatch):
     monkeypatch.setattr(equality, "equal", lambda name, *rest, **options: {"method": name, "equal": False})
     assert program.main([*QUICK, "--only", "equal", "--methods", "er"]) == 1
 
 
 def test_a_pack_that_changes_a_run_ends_with_1(monkeypatch):
-    monkeypatch.setattr(program, "packed", lambda name, *rest, **options: {"method": name, "ratio": 1, "equal": False})
+    monkeypatch.setattr(
+        program, "run_packed", lambda name, *rest, **options: {"method": name, "ratio": 1, "equal": False}
+    )
     assert program.main([*QUICK, "--only", "packed", "--methods", "er"]) == 1
 
 
@@ -226,10 +232,10 @@ def test_figures_to_reach():
         "protocol": [whole | {"seconds": 149.0}, whole | {"method": "er", "seconds": 91.0}],
         "packed": [{"method": "er", "ratio": 0.5}],
     }
-    assert [figure["verdict"] for figure in figures(report)] == ["reached", "missed", "not measured", "reached"]
-    assert figures_table(figures(report)).splitlines()[2].split()[-4:] == ["149", "150", "100", "reached"]
+    assert [figure["verdict"] for figure in check_goals(report)] == ["reached", "missed", "not measured", "reached"]
+    assert goals_table(check_goals(report)).splitlines()[2].split()[-4:] == ["149", "150", "100", "reached"]
     report["options"]["dataset"] = DATA
-    assert figures(report)[0]["verdict"] == "not measured"
+    assert check_goals(report)[0]["verdict"] == "not measured"
 
 
 def test_a_table_of_what_there_is():
@@ -243,4 +249,4 @@ def test_the_page_shows_what_was_measured():
     report = json.loads((root / "results/gpu/bench.json").read_text())
     assert f"```text\n{tables(report)}\n```" in (root / "docs/gpu.md").read_text()
     assert {row["method"] for row in report["equal"] if row["equal"]} == set(ALL)
-    assert [figure["verdict"] for figure in figures(report)] == ["reached"] * 4
+    assert [figure["verdict"] for figure in check_goals(report)] == ["reached"] * 4

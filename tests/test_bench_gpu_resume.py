@@ -1,4 +1,4 @@
-"""Runs that are stopped and killed beside runs in peace, as on a GPU but tiny and on the CPU."""
+"""Runs that are stopped and killed beside undisturbed runs, as on a GPU but tiny and on the CPU."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Ended(Exception):  # noqa: N818
 
 @pytest.fixture
 def _in_this_process(monkeypatch):
-    """Sittings without the seconds a process takes to start; what `os._exit` ends is unwound instead."""
+    """Attempts without the seconds a process takes to start; what `os._exit` ends is unwound instead."""
 
     def end(code):
         raise Ended
 
-    def sit(command, **options):
+    def attempt(command, **options):
         try:
             code = resume.main(command[3:])
         except Ended:
@@ -38,12 +38,12 @@ def _in_this_process(monkeypatch):
 
     monkeypatch.setattr(running, "PROGRESS_EVERY", running.PROGRESS_EVERY)  # put back afterwards
     monkeypatch.setattr(resume.os, "_exit", end)
-    monkeypatch.setattr(resume.subprocess, "run", sit)
+    monkeypatch.setattr(resume.subprocess, "run", attempt)
 
 
 @pytest.mark.usefixtures("_in_this_process")
 @pytest.mark.parametrize("method", ["er", "gdumb"])
-def test_resumed_as_in_peace(method, tmp_path, capsys):
+def test_resumed_as_undisturbed(method, tmp_path, capsys):
     words = [method, *RESUME, "--stops", "2", "--out", str(tmp_path)]
     assert resume.main(words) == 0
     row = json.loads(capsys.readouterr().out)
@@ -55,13 +55,13 @@ def test_resumed_as_in_peace(method, tmp_path, capsys):
 
 @pytest.mark.usefixtures("_in_this_process")
 def test_resumed_otherwise_is_told(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(resume, "kept", lambda folder: {"journal": str(folder).encode()})
+    monkeypatch.setattr(resume, "run_outputs", lambda folder: {"journal": str(folder).encode()})
     assert resume.main(["er", *RESUME, "--samples", "20", "--stops", "0", "--kills", "0", "--out", str(tmp_path)]) == 1
     assert json.loads(capsys.readouterr().out)["equal"] is False
 
 
-def test_a_sitting_is_really_killed(tmp_path):
-    resume._sitting("er", resume.parser().parse_args(["er", *RESUME]), tmp_path, "kill", 25)
+def test_an_attempt_is_really_killed(tmp_path):
+    resume._run_attempt("er", resume.parser().parse_args(["er", *RESUME]), tmp_path, "kill", 25)
     (folder,) = tmp_path.iterdir()
     assert [int(path.stem[-3:]) for path in sorted(folder.glob("checkpoint-*"))] == [14, 21]
     assert not (folder / "summary.json").exists()

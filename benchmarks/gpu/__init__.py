@@ -1,1 +1,1 @@
-"""`make bench-gpu`: that every engine takes the same course, and what the methods cost on a GPU."""
+"""`make bench-gpu`: whether every engine computes the same, and what the methods cost on a GPU."""

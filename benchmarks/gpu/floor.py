@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.gpu.subject import Subject
+from benchmarks.gpu.setup import BenchmarkSetup
 from benchmarks.gpu.timing import timed
 from iblurry.compute import Passes
 from iblurry.cost import cost
@@ -16,21 +16,22 @@ SIDE, SMALL = 8192, 256  # of the matrices multiplied to know the rate, on a GPU
 TRIES = 20
 
 
-def floors(method: str, subject: Subject, data: Dataset, rate: float) -> dict[str, float]:
+def floors(method: str, setup: BenchmarkSetup, data: Dataset, rate: float) -> dict[str, float]:
     """Milliseconds at `rate` operations a second: of a sample with its updates, of the batch, of the memory's losses.
 
     A batch takes (1 + BACKWARD) forward passes of its images. A sample counts all passes of the method's parts, in the
     steady state; "10,000 images" is a query's.
     """
-    one = subject.experiment(method)
-    pace, capacity = one.method.pace, one.method.capacity(one.budget(data))
-    training = one.method if pace.updates_per_sample or one.method.refit is None else one.method.refit
-    streamed = pace.stream_batch if training is one.method and pace.train_stream else 0
+    experiment = setup.experiment(method)
+    made, budget = experiment.method, experiment.budget(data)
+    pace, capacity = made.pace, made.capacity(budget)
+    training = made if pace.updates_per_sample or made.refit is None else made.refit
+    streamed = pace.stream_batch if training is made and pace.train_stream else 0
     images = streamed + training.rehearsal.joins(capacity)
-    image = flops(subject.network, data.shape, len(data.classes))
+    image = flops(setup.network, data.shape, len(data.classes))
     millisecond = rate / 1000 / image  # forward passes in one
     return {
-        "sample": _images(cost(one.method, one.budget(data), classes=len(data.classes)).sample) / millisecond,
+        "sample": _images(cost(made, budget, classes=len(data.classes)).sample) / millisecond,
         "forward and backward": (1 + BACKWARD) * images / millisecond,
         "memory losses": capacity / millisecond,
         "10,000 images": 10_000 / millisecond,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.gpu.timing import settle, timed
+from benchmarks.gpu.timing import timed, wait_for_device
 from iblurry.errors import InputError
 from iblurry.network.fused import ALIGNED, kernels
 
@@ -209,7 +209,7 @@ def _alone(work: Callable[[], Tensor]) -> float:
     """Microseconds of one of many captured together."""
     for _ in range(3):
         work()
-    settle("cuda")
+    wait_for_device("cuda")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(REPEATS):

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from benchmarks.gpu.figures import figures
+from benchmarks.gpu.tables import check_goals
 from iblurry.errors import IblurryError, InputError
 
 DRIVER = Path("/sys/module/nvidia/version")
@@ -18,16 +18,16 @@ FREE = ("only", "methods", "jobs")  # options that change no row
 
 
 class Report:
-    """Written anew after every row, so that a benchmark that is cut short keeps what it has, and goes on from there."""
+    """Rewritten after every row, so that an interrupted benchmark keeps its rows and can continue."""
 
     def __init__(self, device: str, options: dict[str, Any], path: Path | None) -> None:
         self.path = path
         self.content: dict[str, Any] = machine(device) | {"options": options}
         if path is not None and path.exists():
-            self._go_on(path)
+            self._continue(path)
 
-    def _go_on(self, path: Path) -> None:
-        """With the rows of an earlier start, if they were measured on the same machine in the same way."""
+    def _continue(self, path: Path) -> None:
+        """Takes over the rows of an earlier report of the same machine and options."""
         try:
             earlier = json.loads(path.read_text())
             known = {name: _compared(name, earlier[name]) for name in self.content}
@@ -40,7 +40,7 @@ class Report:
                     "remove it, choose another --json, or use the same again."
                 )
         self.content = earlier | self.content
-        print(f"Goes on with the rows in {path}; remove it to measure them again.", file=sys.stderr)
+        print(f"Continues with the rows in {path}; remove it to measure them again.", file=sys.stderr)
 
     def has(self, section: str, method: str) -> bool:
         """Whether that row was measured already."""
@@ -51,15 +51,15 @@ class Report:
         print(json.dumps({section: row}), flush=True)
         self.write()
 
-    def note(self, name: str, value: Any) -> None:
-        """One number that belongs to no method."""
+    def set(self, name: str, value: Any) -> None:
+        """A number that belongs to no method."""
         self.content[name] = value
         print(json.dumps({name: value}), flush=True)
         self.write()
 
     def write(self) -> None:
         if self.path is not None:
-            whole = self.content | {"figures": figures(self.content)}
+            whole = self.content | {"figures": check_goals(self.content)}
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_text(json.dumps(whole, indent=1) + "\n")
 
@@ -72,8 +72,8 @@ def _compared(name: str, value: Any) -> Any:
     return json.loads(json.dumps(fixed))  # lists, as a file has them
 
 
-def leave_with(main: Callable[[], int]) -> NoReturn:
-    """Ends a program with its exit code; a mistake of the user's is a sentence, not a traceback."""
+def exit_with(main: Callable[[], int]) -> NoReturn:
+    """Ends a program with its exit code; an IblurryError is printed without a traceback."""
     try:
         raise SystemExit(main())
     except IblurryError as error:

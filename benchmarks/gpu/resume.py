@@ -1,7 +1,7 @@
-"""`python -m benchmarks.gpu.resume er clib --stops 3`: a run stopped and killed on the device ends as one in peace.
+"""`python -m benchmarks.gpu.resume er clib --stops 3`: an interrupted run ends with the same bytes.
 
-Every sitting is a process of its own. A method that refits is stopped inside a refit, too, if that takes long enough
-for somebody to look.
+Every attempt is a process of its own. A method that refits is also stopped inside a refit, if that takes long enough to
+be interrupted.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.kept import kept
-from benchmarks.gpu.report import leave_with
-from benchmarks.gpu.subject import ALL, Subject
+from benchmarks.gpu.protocol import run_outputs
+from benchmarks.gpu.report import exit_with
+from benchmarks.gpu.setup import ALL, BenchmarkSetup
 from iblurry.errors import InputError
 from iblurry.experiment import run_loop as running
 from iblurry.experiment.callback import Callback
@@ -32,14 +32,14 @@ from iblurry.launch.launch import run
 # 300 of its 600 samples: two tasks and a half.
 SHAPES = "shapes:classes=10,train=60,test=200,size=32,channels=3"
 ROOT = Path(__file__).parents[2]
-KILLED = 9  # the exit code of a process that ends without a word
+KILLED = 9  # exit code of a killed attempt
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """1 where a run that was interrupted ended otherwise."""
+    """1 where an interrupted run ended otherwise."""
     given = parser().parse_args(words)
-    if given.sitting is not None:
-        sit(given)
+    if given.attempt is not None:
+        attempt(given)
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         rows = [compared(method, given, given.out or Path(temporary)) for method in given.methods]
@@ -47,17 +47,17 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def compared(method: str, given: argparse.Namespace, out: Path) -> dict[str, Any]:
-    """Runs one experiment in peace and once more with interruptions; a row that says whether they ended the same."""
+    """Runs one experiment undisturbed and once with interruptions; a row that says whether they ended the same."""
     one = experiment(method, given)
-    peace, broken = out.resolve() / "peace", out.resolve() / "interrupted"
-    if (peace / one.name).exists() or (broken / one.name).exists():
+    undisturbed, interrupted = out.resolve() / "undisturbed", out.resolve() / "interrupted"
+    if (undisturbed / one.name).exists() or (interrupted / one.name).exists():
         raise InputError(f"{out} holds these runs already, which would only be read; choose another --out.")
-    _sitting(method, given, peace)
-    stops = moments(one, given)
+    _run_attempt(method, given, undisturbed)
+    stops = interruptions(one, given)
     for how, at in stops:
-        _sitting(method, given, broken, how, at)
-    _sitting(method, given, broken)
-    ours, theirs = (kept(folder / one.name) for folder in (peace, broken))
+        _run_attempt(method, given, interrupted, how, at)
+    _run_attempt(method, given, interrupted)
+    ours, theirs = (run_outputs(folder / one.name) for folder in (undisturbed, interrupted))
     same = {name: ours[name] == theirs[name] for name in ours}
     what = [f"{how} at {at}" for how, at in stops]
     row = {"method": method, "stops": what, "same": same, "equal": all(same.values())}
@@ -65,40 +65,41 @@ def compared(method: str, given: argparse.Namespace, out: Path) -> dict[str, Any
     return row
 
 
-def moments(one: Experiment, given: argparse.Namespace) -> list[tuple[str, int]]:
+def interruptions(one: Experiment, given: argparse.Namespace) -> list[tuple[str, int]]:
     """Random samples in order: polite stops and one kill; for a method that refits, where one is under way."""
     chance = random.Random(f"{given.seed} {one.method.name}")
     count = given.stops + given.kills
     chosen = set(chance.sample(range(1, given.samples), count))
     if one.method.refit and given.stops:
-        end = given.samples if one.method.readout.only_at_end else one.order(Subject.of(given).load()).ends[0]
+        only_at_end = one.method.readout.only_at_end
+        end = given.samples if only_at_end else one.order(BenchmarkSetup.from_args(given).load()).ends[0]
         chosen = {end, *chance.sample(sorted(chosen - {end}), count - 1)}
     how = ["kill"] * given.kills + ["stop"] * given.stops
     chance.shuffle(how)
     return list(zip(how, sorted(chosen), strict=True))
 
 
-def sit(given: argparse.Namespace) -> None:
-    """One sitting, in this process: until the end, or until somebody stops or kills it."""
+def attempt(given: argparse.Namespace) -> None:
+    """One attempt, in this process: until the end, or until the stop or kill asked for."""
     (method,) = given.methods
-    running.PROGRESS_EVERY = 1  # so that any sample can be the last
+    running.PROGRESS_EVERY = 1  # so that it can be stopped at any sample
     acts: dict[str, Callable[[], None]] = {
         "stop": lambda: os.kill(os.getpid(), signal.SIGTERM),
         "kill": lambda: os._exit(KILLED),
-        "peace": lambda: None,
+        "undisturbed": lambda: None,
     }
     run(
         experiment(method, given),
         given.out,
         data_home=given.data_home,
-        callback=At(given.at, acts[given.sitting]),
+        callback=ActAtSample(given.at, acts[given.attempt]),
         checkpoints=CheckpointPolicy(samples=given.save_samples),
         hardware=Hardware(threads=given.threads, device=given.device, precision=given.precision),
     )
 
 
-class At(Callback):
-    """Acts once, when the run has come to a sample, or in the refit that belongs to it."""
+class ActAtSample(Callback):
+    """Acts once, when the run has reached a sample, or in the refit after it."""
 
     def __init__(self, sample: int, act: Callable[[], None]) -> None:
         self.sample, self.act, self.acted = sample, act, False
@@ -109,32 +110,32 @@ class At(Callback):
 
     def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
         self.position = position
-        self._come(position)
+        self._reached(position)
 
     def on_refit_progress(self, done: int, total: int) -> None:
-        self._come(self.position + 1)  # the sample it follows is not told of yet
+        self._reached(self.position + 1)  # the sample before the refit is not reported yet
 
-    def _come(self, at: int) -> None:
+    def _reached(self, at: int) -> None:
         if at >= self.sample and not self.acted:
             self.acted = True
             self.act()
 
 
 def experiment(method: str, given: argparse.Namespace) -> Experiment:
-    return Subject.of(given).experiment(method, samples=given.samples, query_every=given.query_every)
+    return BenchmarkSetup.from_args(given).experiment(method, samples=given.samples, query_every=given.query_every)
 
 
-def _sitting(method: str, given: argparse.Namespace, out: Path, how: str = "peace", at: int = 0) -> None:
+def _run_attempt(method: str, given: argparse.Namespace, out: Path, how: str = "undisturbed", at: int = 0) -> None:
     """A fresh process of this file with the same options; how it ends is checked."""
     named = [name for name in PASSED_ON if getattr(given, name) is not None]
     options = [word for name in named for word in (f"--{name.replace('_', '-')}", str(getattr(given, name)))]
     command = [sys.executable, "-m", "benchmarks.gpu.resume", method, *options, "--out", str(out)]
-    done = subprocess.run([*command, "--sitting", how, "--at", str(at)], cwd=ROOT, check=False)
+    done = subprocess.run([*command, "--attempt", how, "--at", str(at)], cwd=ROOT, check=False)
     if done.returncode != (KILLED if how == "kill" else 0):
-        raise SystemExit(f"{method}: a sitting ({how} at {at}) ended with code {done.returncode}")
+        raise SystemExit(f"{method}: an attempt ({how} at {at}) ended with code {done.returncode}")
 
 
-PASSED_ON = (  # options of a sitting
+PASSED_ON = (  # options of an attempt
     *("dataset", "data_home", "network", "memory", "device", "precision"),
     *("epochs", "samples", "query_every", "save_samples", "threads"),
 )
@@ -158,10 +159,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--precision", choices=("bfloat16", "float32"), default="bfloat16")
     made.add_argument("--threads", type=int, help="torch's")
     made.add_argument("--out", type=Path, help="where runs go; a temporary folder unless told")
-    made.add_argument("--sitting", choices=("peace", "stop", "kill"), help=argparse.SUPPRESS)
+    made.add_argument("--attempt", choices=("undisturbed", "stop", "kill"), help=argparse.SUPPRESS)
     made.add_argument("--at", type=int, default=0, help=argparse.SUPPRESS)
     return made
 
 
 if __name__ == "__main__":
-    leave_with(main)
+    exit_with(main)

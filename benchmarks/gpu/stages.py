@@ -1,30 +1,129 @@
-"""Milliseconds of an update by stage, each timed alone as a captured step of its own.
+"""Milliseconds of an update by stage, each timed alone as a captured step, on a learner in the middle of its stream.
 
-Learning is not kept whole: once its stages were timed, a learner is of no further use.
+Timing the stages changes the learner's weights: afterwards it is of no further use.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
-from benchmarks.gpu.pieces import Given, on_device, trainer_of, typical
-from benchmarks.gpu.timing import timed
-from benchmarks.gpu.walk import ONES, Walk
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.gpu.floor import floors
+from benchmarks.gpu.setup import BenchmarkSetup
+from benchmarks.gpu.timing import CallTime, peak_memory_gb, time_query, timed
+from iblurry.augment.pipeline import AugmentParams
+from iblurry.data.dataset import Dataset
+from iblurry.engine.eager import Eager
 from iblurry.engine.graph import STEADY
-from iblurry.trainer import Trainer
+from iblurry.engine.optimizer import set_lr
+from iblurry.errors import InputError
+from iblurry.experiment.experiment import Experiment
+from iblurry.learner import Learner
+from iblurry.memory import Batch
+from iblurry.parts.context import Drawn, Forward, Update
+from iblurry.parts.part import Part
+from iblurry.streams.stream import Stream, StreamItem
+from iblurry.trainer import Trainer, _join
+
+STORED = 64  # samples that are stored in turn when insertion is timed
+SPARE = 300  # samples left for the stages after those timed, the stored ones included
+UPDATES = 60  # after which both forms of a batch, mixed or not, are surely captured
+TRIES = 500  # updates among which one with a full and mixed batch is found
 
 
-def stages(walk: Walk, *, times: int) -> dict[str, float]:
+def measure_costs(method: str, *, setup: BenchmarkSetup, samples: int, rate: float) -> dict[str, Any]:
+    """A row of the report: milliseconds of a sample, its stages and a query, peak memory, and the arithmetic floor.
+
+    Peak memory is that of the process, so each method is measured in its own; see `map_in_processes`.
+    """
+    data, engine = setup.load(), setup.engine("compiled")
+    with engine.cuda_stream():
+        warm = warm_up(method, setup, data, engine, samples=samples)
+        sample = time_per_sample(warm, samples)
+        query = time_query(warm.learner, data)
+        peak = peak_memory_gb(engine.device)  # before the stages, whose captures are not the learner's
+        spent = time_stages(warm, times=max(1, samples // 5))
+    floor = floors(method, setup, data, rate)
+    return {
+        "method": method,
+        "ms a sample": sample.whole,
+        "host ms a sample": sample.host,
+        "stages": spent,
+        "ms a query": query["ms"],
+        "questions": query["questions"],
+        "peak GB": peak,
+        "floor ms": floor,
+        "fractions": {
+            "sample": floor["sample"] / sample.whole if floor["sample"] else None,
+            "query": floor["10,000 images"] * query["questions"] / 10_000 / query["ms"],
+        }
+        | {name: floor[name] / spent[name] for name in ("forward and backward", "memory losses") if name in spent},
+    }
+
+
+@dataclass
+class WarmLearner:
+    """A learner with all classes seen, a full memory, a task behind it and captured steps; and its next samples."""
+
+    learner: Learner
+    samples: Iterator[StreamItem]
+
+    def observe_next(self) -> None:
+        sample = next(self.samples)
+        self.learner.observe(sample.image, sample.label)
+
+
+def warm_up(method: str, setup: BenchmarkSetup, data: Dataset, engine: Eager, *, samples: int) -> WarmLearner:
+    """A warm learner, ready for so many samples to be timed."""
+    experiment = setup.experiment(method)
+    order = experiment.order(data)
+    fill, more = setup.memory, _samples_until_captured(experiment)
+    if len(data.classes) + fill + more + samples + SPARE > len(order):
+        raise InputError(
+            f"{method} needs {fill} samples to fill its memory, {more} to be steady and {SPARE} for its stages; "
+            f"{setup.dataset!r} has {len(order)}, so {samples} cannot be timed: give fewer --samples or --memory."
+        )
+    learner = experiment.learner(data, engine)
+    for label, name in enumerate(data.classes):
+        first = int(np.flatnonzero(data.train.labels == label)[0])
+        learner.observe(data.train.images[first], name)
+    warm = WarmLearner(learner, iter(Stream(data, order)))
+    for _ in range(fill):
+        warm.observe_next()
+    learner.end_task()  # what some methods do from the second task on is part of their cost
+    for _ in range(more):
+        warm.observe_next()
+    return warm
+
+
+def time_per_sample(warm: WarmLearner, samples: int) -> CallTime:
+    """Of a sample with its updates."""
+    return timed(warm.observe_next, samples, warm.learner.engine.device)
+
+
+def _samples_until_captured(experiment: Experiment) -> int:
+    updates = experiment.method.pace.updates_per_sample
+    return math.ceil(UPDATES / updates) if updates else 0
+
+
+def time_stages(warm: WarmLearner, *, times: int) -> dict[str, float]:
     """Milliseconds by stage; of an update of the refit where nothing is learnt online.
 
     "step" is the whole update, "host" the time to enqueue it, "device" its captured half alone; a mixed batch.
     """
-    learner = walk.learner
+    learner = warm.learner
     device = learner.engine.device
     trainer = trainer_of(learner)
-    given = typical(trainer, walk)
+    given = typical_inputs(trainer, warm)
     result = trainer._step(*given)
 
     def update() -> None:
@@ -35,9 +134,9 @@ def stages(walk: Walk, *, times: int) -> dict[str, float]:
     step = timed(update, times, device)
     spent = {"step": step.whole, "host": step.host}
     spent["device"] = timed(lambda: trainer._step(*given), times, device).whole
-    spent["insertion"] = _insertion(walk, times)
-    spent["drawing"] = _drawing(trainer, given, result, times)
-    for stage in on_device(trainer, given):
+    spent["insertion"] = _time_insertion(warm, times)
+    spent["drawing"] = _time_drawing(trainer, given, result, times)
+    for stage in device_stages(trainer, given):
         run = learner.engine.compile(stage.step)
         for _ in range(STEADY + 2):
             run(*stage.args)
@@ -45,19 +144,19 @@ def stages(walk: Walk, *, times: int) -> dict[str, float]:
     return spent
 
 
-def _insertion(walk: Walk, times: int) -> float:
+def _time_insertion(warm: WarmLearner, times: int) -> float:
     """As the learner does it; a memory that keeps everything has only so much room."""
-    learner, memory = walk.learner, walk.learner.context.memory
-    samples = itertools.islice(walk.samples, ONES)
-    turn = itertools.cycle([learner._one(sample.image, sample.label) for sample in samples])
+    learner, memory = warm.learner, warm.learner.context.memory
+    samples = itertools.islice(warm.samples, STORED)
+    turn = itertools.cycle([learner._sample(sample.image, sample.label) for sample in samples])
     room = memory.capacity - memory.size if learner.method.admission.keeps_all else times + STEADY
-    warm = min(STEADY, room // 2)
-    for _ in range(warm):
+    untimed = min(STEADY, room // 2)
+    for _ in range(untimed):
         learner._store(next(turn))
-    return timed(lambda: learner._store(next(turn)), min(times, room - warm), learner.engine.device).whole
+    return timed(lambda: learner._store(next(turn)), min(times, room - untimed), learner.engine.device).whole
 
 
-def _drawing(trainer: Trainer, given: Given, result: Any, times: int) -> float:
+def _time_drawing(trainer: Trainer, given: StepInputs, result: Any, times: int) -> float:
     """The host's half: an update whose device's half is left out."""
     step = trainer._step
     trainer._step = lambda *args: result
@@ -65,3 +164,112 @@ def _drawing(trainer: Trainer, given: Given, result: Any, times: int) -> float:
         return timed(lambda: trainer.update(given.stream, last_of_round=False), times, trainer.engine.device).whole
     finally:
         trainer._step = step
+
+
+class StepInputs(NamedTuple):
+    """What the host hands to the device for one update."""
+
+    stream: Batch
+    drawn: dict[str, Drawn]
+    params: AugmentParams
+    measure: bool
+
+
+class Stage(NamedTuple):
+    """A part of the device's half; it takes at least one tensor, as a captured step must."""
+
+    name: str
+    step: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
+def trainer_of(learner: Learner) -> Trainer:
+    if learner.method.pace.updates_per_sample:
+        return learner.trainer
+    return learner.refitter._trainer(True, False)  # a fresh network, as these methods train
+
+
+def typical_inputs(trainer: Trainer, warm: WarmLearner) -> StepInputs:
+    """The inputs of an update whose batch is full and mixed, recorded on their way to the device."""
+    learner = warm.learner
+    pace, online = learner.method.pace, trainer is learner.trainer
+    batch = (pace.stream_batch if online and pace.train_stream else 0) + trainer.training.rehearsal.joins(sys.maxsize)
+    caught: list[StepInputs] = []
+    step = trainer._step
+
+    def catching(*args: Any) -> Any:
+        caught.append(StepInputs(*args))
+        return step(*args)
+
+    nothing = Batch(learner.context.memory.images[:0], learner.context.memory.labels[:0])
+    trainer._step = cast(Any, catching)
+    try:
+        for _ in range(TRIES):
+            if online:
+                warm.observe_next()
+            else:
+                trainer.update(nothing, last_of_round=True)
+            for given in caught:
+                if given.params.mixes and len(given.params.partner) == batch:
+                    return given
+            caught.clear()
+    finally:
+        trainer._step = step
+    raise AssertionError(f"no batch of {batch} was mixed in {TRIES} tries")
+
+
+def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
+    """The lines of `Trainer._on_device` in their order, stage by stage."""
+    context, training, optimizer = trainer.context, trainer.training, trainer.optimizer
+    network = context.network
+    stream, drawn, params, measure = given
+    listeners = [part for part in trainer.parts.values() if type(part).on_update is not Part.on_update]
+
+    def choosing(stream: Batch, drawn: dict[str, Drawn]) -> tuple[Tensor, Batch]:
+        rows = training.rehearsal.choose(
+            stream, drawn.get("rehearsal", trainer._nothing)._replace(augment_params=params)
+        )
+        return rows, _join(stream, context.memory.read(rows))
+
+    def augmentation(images: Tensor, params: AugmentParams) -> Tensor:
+        return context.pipeline.compiled.get(len(images), context.pipeline.train)(images, params)
+
+    def learning(images: Tensor, labels: Tensor, params: AugmentParams) -> Tensor:
+        partners = labels.index_select(0, params.partner) if params.mixes else None
+        network.train(not trainer.frozen_norm)
+        forward = Forward(images, network(images), labels, partners, params.lam, streamed, rows)
+        loss = functools.reduce(torch.add, [term.loss(forward) for term in training.terms])
+        optimizer.zero_grad()
+        loss.backward()
+        return loss.detach()
+
+    def adjusting(labels: Tensor, drawn: dict[str, Drawn]) -> None:
+        for i, rule in enumerate(training.gradient):
+            rule.adjust(drawn.get(f"gradient.{i}", trainer._nothing))
+
+    def stepping(labels: Tensor) -> None:
+        optimizer.step()
+
+    def measuring(labels: Tensor) -> Tensor:
+        return context.memory_losses()
+
+    def telling(labels: Tensor, rows: Tensor, losses: Tensor | None) -> None:
+        with torch.no_grad():
+            for part in listeners:
+                part.on_update(Update(rows, losses))
+
+    yield Stage("choosing", choosing, (stream, drawn))
+    rows, batch = choosing(stream, drawn)
+    yield Stage("augmentation", augmentation, (batch.images, params))
+    images = augmentation(batch.images, params)
+    streamed = len(stream.labels)
+    yield Stage("forward and backward", learning, (images, batch.labels, params))
+    if training.gradient:
+        yield Stage("adjusting", adjusting, (batch.labels, drawn))
+    for group in optimizer.param_groups:
+        set_lr(group, 0.0)  # the same gradient over and over would make the weights diverge
+    yield Stage("optimizer", stepping, (batch.labels,))
+    if measure:
+        yield Stage("memory losses", measuring, (batch.labels,))
+    if listeners:  # torch warns of an empty capture
+        yield Stage("telling", telling, (batch.labels, rows, context.memory_losses() if measure else None))
