@@ -178,6 +178,8 @@ class Learner:
         if head.redraw == "all":
             weight = fresh_weight(rng, row, net.rows, net.features)
         net.expose(label, weight, bias)
+        for shared in self.context.shared.values():
+            shared.on_row_opened()
         if head.moments == "forget":
             self.trainer.forget_head()
         elif head.moments == "rebuild":

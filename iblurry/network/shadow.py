@@ -17,42 +17,43 @@ class ShadowNetwork:
     ----------
     network : Network
         The network that is followed; the shadow starts as a copy of it.
+    opens_rows : bool
+        Whether a new class opens its head row here too, with the network's fresh weights; a teacher that must not know
+        new classes says no.
     """
 
-    def __init__(self, network: Network) -> None:
-        self.followed = network
-        self.network = network.twin().eval()
-        self.network.requires_grad_(False)
+    def __init__(self, network: Network, *, opens_rows: bool = True) -> None:
+        self.followed, self.opens_rows = network, opens_rows
+        self.network = network.twin().eval().requires_grad_(False)
+        values = network.state_dict()
+        self._pairs = [(shadow, values[name]) for name, shadow in self.network.state_dict().items()]
 
     @torch.no_grad()
     def copy_(self) -> None:
         """Becomes what the network is now."""
-        self.load_state_dict(self.followed.state_dict())
+        for shadow, value in self._pairs:
+            shadow.copy_(value)
 
     @torch.no_grad()
     def lerp_(self, weight: float | Tensor) -> None:
         """Moves towards the network: `shadow += weight * (network - shadow)`, batch norm's statistics included.
 
-        A head row that opened since the last call starts as the network has it. 1 - weight is the decay of an
-        exponential moving average.
+        1 - weight is the decay of an exponential moving average.
         """
-        self.open_new_rows()
-        for shadow, value in self._pairs():
+        for shadow, value in self._pairs:
             if shadow.is_floating_point():
                 shadow.lerp_(value, weight)
 
     @torch.no_grad()
-    def open_new_rows(self) -> None:
-        """Opens the head rows that the network has opened, with its weights."""
-        new = self.followed.open & ~self.network.open
-        for name, shadow in self.network.head.named_parameters():
-            value = self.followed.head.get_parameter(name)
-            shadow.copy_(torch.where(new.view(-1, *[1] * (value.dim() - 1)), value, shadow))
-        self.network.open.copy_(self.followed.open)
-
-    def reset(self) -> None:
-        """Starts again as a copy of the network."""
-        self.copy_()
+    def on_row_opened(self) -> None:
+        """The network has opened a head row."""
+        if self.opens_rows:
+            new = self.followed.open & ~self.network.open
+            self.network.head.weight.copy_(
+                torch.where(new[:, None], self.followed.head.weight, self.network.head.weight)
+            )
+            self.network.head.bias.copy_(torch.where(new, self.followed.head.bias, self.network.head.bias))
+            self.network.open.copy_(self.followed.open)
 
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:
@@ -61,13 +62,13 @@ class ShadowNetwork:
             answers: Tensor = self.network(images)
         return answers
 
+    def reset(self) -> None:
+        """Starts again as a copy of the network."""
+        self.copy_()
+
     def state_dict(self) -> dict[str, Tensor]:
         return dict(self.network.state_dict())
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for name, value in self.network.state_dict().items():
             value.copy_(state[name])
-
-    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
-        values = self.followed.state_dict()
-        return [(shadow, values[name]) for name, shadow in self.network.state_dict().items()]

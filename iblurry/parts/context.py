@@ -87,6 +87,7 @@ class Shared(Protocol):
     def state_dict(self) -> dict[str, Tensor]: ...
     def load_state_dict(self, state: dict[str, Tensor]) -> None: ...
     def reset(self) -> None: ...
+    def on_row_opened(self) -> None: ...
 
 
 class LogitCorrection:
@@ -115,6 +116,9 @@ class LogitCorrection:
 
     def reset(self) -> None:
         self.pairs.copy_(torch.tensor([1.0, 0.0]))
+
+    def on_row_opened(self) -> None:
+        """A new class has its pair already."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,9 +181,9 @@ class Context:
     def device(self) -> torch.device:
         return self.memory.device
 
-    def shadow(self, name: str) -> ShadowNetwork:
+    def shadow(self, name: str, *, opens_rows: bool = True) -> ShadowNetwork:
         """The shadow network of this name, made when first asked for; parts that name the same one share it."""
-        return self._shared(f"shadow {name}", ShadowNetwork, lambda: ShadowNetwork(self.network))
+        return self._shared(f"shadow {name}", ShadowNetwork, lambda: ShadowNetwork(self.network, opens_rows=opens_rows))
 
     @property
     def correction(self) -> LogitCorrection:

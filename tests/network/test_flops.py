@@ -1,4 +1,4 @@
-"""Counted layer by layer, as torch counts call by call."""
+"""Operations of a forward pass, against a count by hand."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Distil(Term):
     correct_mixed: bool = True
 
     teaches: bool = state(lambda part: False)
-    teacher: ShadowNetwork = scratch(lambda part: part.context.shadow("teacher"))
+    teacher: ShadowNetwork = scratch(lambda part: part.context.shadow("teacher", opens_rows=False))
     correction: LogitCorrection = scratch(lambda part: part.context.correction)
 
     def __post_init__(self) -> None:
