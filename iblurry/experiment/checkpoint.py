@@ -43,20 +43,29 @@ Contents = Mapping[str, tuple[str, list[int], memoryview | bytearray]]  # of ten
 
 @dataclass(frozen=True)
 class LoadedCheckpoint:
-    """The newest checkpoint that can be trusted, its tensors on the CPU."""
+    """The newest intact checkpoint, its tensors on the CPU."""
 
-    at: int
+    at: int  # samples seen
     state: State
     path: Path
     skipped: list[str]  # a sentence for every newer one that could not be used
 
 
 def save(folder: Path | str, state: State, *, at: int, trusted: Collection[int] | None = None) -> Path:
-    """Write `checkpoint-<at>.safetensors`, whole or not at all, and drop all but it and the newest `trusted` before it.
+    """Write `checkpoint-<at>.safetensors` atomically, and delete all others but the newest trusted one before it.
 
-    Trusted are those saved or loaded by who saves now, and all where nothing is said: one that was refused is no help.
+    Equal states give equal bytes, whatever the order of their dicts and the memory layout of their tensors.
 
-    Equal states give equal bytes, whatever the order of their dicts and however their tensors lie in memory.
+    Parameters
+    ----------
+    folder : Path or str
+        Where checkpoints are kept.
+    state : State
+        Nested dicts, lists and tuples of tensors, arrays and plain values.
+    at : int
+        Samples seen.
+    trusted : collection of int, optional
+        Samples of the checkpoints that this process saved or loaded; None: all. Others may have been refused.
     """
     folder = Path(folder)
     path = folder / f"checkpoint-{at:012d}.safetensors"
@@ -79,7 +88,17 @@ def load_latest(
     accept: Callable[[State], str | None] = lambda state: None,
     remedy: str = "Delete the folder to start again.",
 ) -> LoadedCheckpoint | None:
-    """The newest intact checkpoint for which `accept` gives no reason against it; None if none was ever saved."""
+    """Load the newest intact checkpoint that is accepted; None if none was ever saved.
+
+    Parameters
+    ----------
+    folder : Path or str
+        Where checkpoints are kept.
+    accept : callable
+        Gives a reason against a state, or None.
+    remedy : str
+        A sentence for the CheckpointError that is raised if there are checkpoints and none can be used.
+    """
     folder = Path(folder)
     refused: list[tuple[Path, str]] = []
     for at, path in _newest_first(folder):
@@ -171,11 +190,11 @@ def _describe(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> object
         return {"dict": [[key, _describe(value[key], f"{path}/{_escape(key)}", tensors)] for key in sorted(value)]}
     if isinstance(value, torch.Tensor):
         # A copy of its own for each: safetensors refuses tensors that share memory.
-        one = value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
-        return {"tensor": _put(one, path, tensors)}
+        copy = value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        return {"tensor": _put(copy, path, tensors)}
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
-        one = torch.from_numpy(value.astype(value.dtype.newbyteorder("="), order="C", copy=True))
-        return {"array": _put(one, path, tensors)}
+        copy = torch.from_numpy(value.astype(value.dtype.newbyteorder("="), order="C", copy=True))
+        return {"array": _put(copy, path, tensors)}
     raise TypeError(
         f"A checkpoint cannot hold state{path}, a {type(value).__name__}; make it a tensor or a plain value."
     )

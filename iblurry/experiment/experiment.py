@@ -1,4 +1,4 @@
-"""An experiment as data: frozen, JSON both ways, and named by its own content."""
+"""An experiment as data: frozen, to and from JSON, and named by a digest of its content."""
 
 from __future__ import annotations
 
@@ -37,7 +37,38 @@ LEAST = {"memory": 1, "tasks": 1, "query_every": 1, "samples": 1, "seed": 0}  # 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One method on one order of one data set with one seed.
+    """One method on one order of one data set with one seed; frozen, and equal if all fields are.
+
+    Parameters
+    ----------
+    method : Method
+        What learns; `Experiment.of` takes a method's name.
+    dataset : str
+        A name, a path, or either with options: see `iblurry data`.
+    network : str
+        "resnet18", "resnet34", "convnet" or "mlp".
+    memory : int
+        K, the budget of samples kept.
+    tasks : int
+        How many tasks the stream has.
+    disjoint : float
+        N, per cent of the classes that come in one task only.
+    blur : float
+        M, per cent of the blurry classes' samples that stray into other tasks.
+    mode : {"strict", "uneven", "compatible"}
+        What to do where N does not divide the classes.
+    published : str, optional
+        A folder of published split files to take the order from; None: the order is drawn.
+    augment : Augment
+        Augmentation of training images.
+    query_every : int
+        Samples between two queries, the points of the accuracy curve.
+    samples : int, optional
+        Stop after so many samples; None: the whole stream.
+    share : float
+        Of every class's training images, at least one; the seed decides which.
+    seed : int
+        Of all random numbers.
 
     >>> one = Experiment.of("clib", "digits", seed=2)
     >>> Experiment.from_json(one.to_json()) == one
@@ -45,26 +76,32 @@ class Experiment:
     """
 
     method: Method
-    dataset: str  # a name, a path, or either with options: see `iblurry data`
+    dataset: str
     network: str
-    memory: int  # K, the budget of samples kept
+    memory: int
     tasks: int = 5
-    disjoint: float = 50  # N, per cent of the classes
-    blur: float = 10  # M, per cent of the blurry samples
-    mode: str = "strict"  # where N does not divide the classes: strict, uneven or compatible
-    published: str | None = None  # a folder of published split files to take the order from
+    disjoint: float = 50
+    blur: float = 10
+    mode: str = "strict"
+    published: str | None = None
     augment: Augment = field(default_factory=Augment)
-    query_every: int = 100  # samples
-    samples: int | None = None  # stop after so many; None is the whole stream
-    share: float = 1.0  # of every class's training images, at least one; which ones, the seed decides
+    query_every: int = 100
+    samples: int | None = None
+    share: float = 1.0
     seed: int = 1
 
     @classmethod
     def of(cls, method: str | Method, dataset: str | os.PathLike[str] = "digits", **changes: Any) -> Experiment:
-        """The usual experiment with this method (its name, or a method of your own) on this data set.
+        """The paper's experiment with a method on a data set; for other data, one with sensible settings.
 
-        A name is tuned to the data set, a method is taken as it is; `changes` are fields of the experiment or of the
-        method: `memory=200`, `admission=Balanced()`.
+        Parameters
+        ----------
+        method : str or Method
+            The name of a method, which gets the data set's hyper-parameters, or a Method, which is taken as it is.
+        dataset : str or path
+            A name, a path, or either with options.
+        **changes
+            Fields of the experiment or of its method: `memory=200`, `admission=Balanced()`.
         """
         dataset = os.fspath(dataset)
         usual = setting(dataset)
@@ -120,12 +157,12 @@ class Experiment:
         return f"{_file_safe(self.method.name)}-{_file_safe(data)}-{self.seed}-{self.digest}"
 
     def check(self, dataset: Dataset) -> None:
-        """Raises at once what would otherwise come up when the run starts."""
+        """Raise now what would otherwise be raised when the run starts."""
         self.order(dataset)
         self.learner(dataset)
 
     def order(self, dataset: Dataset) -> Order:
-        """Which training sample comes when."""
+        """The order of the training samples."""
         if self.published is None:
             order = self._drawn(dataset.train.labels)
         else:

@@ -129,7 +129,13 @@ KINDS: dict[str, type[Record]] = {kind.kind: kind for kind in (Start, NewClass, 
 
 
 class Journal:
-    """Writes records to a file, each on disk's doorstep before `append` returns."""
+    """Appends records to a file; each has been handed to the system before `append` returns.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file; created if it is missing.
+    """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)

@@ -1,4 +1,4 @@
-"""What a journal amounts to: A_AUC, A_avg, A_last and F_last as pure functions of its records, in fractions."""
+"""Metrics of a journal: A_AUC, A_avg, A_last and F_last as pure functions of its records, in fractions."""
 
 from __future__ import annotations
 
@@ -13,15 +13,33 @@ from iblurry.experiment.journal import Evaluation, Query, Record, TaskEnd
 
 @dataclass(frozen=True)
 class Metrics:
-    """The four numbers of a run so far, and how far it is; None where a number is not defined yet."""
+    """The numbers of a run so far; accuracies are fractions, None where they are not defined yet.
+
+    Parameters
+    ----------
+    a_auc : float or None
+        Area under the accuracy-to-samples curve: its mean.
+    a_avg : float or None
+        Mean accuracy at the ends of the tasks.
+    a_last : float or None
+        Accuracy at the end of the last task that has ended.
+    f_last : float or None
+        Class-wise forgetting from the best earlier task end to the last one.
+    samples : int
+        Seen at the last evaluation.
+    updates : int
+        Made until then.
+    queries : int
+        Points of the curve.
+    """
 
     a_auc: float | None
     a_avg: float | None
     a_last: float | None
     f_last: float | None
-    samples: int  # seen at the last evaluation
-    updates: int  # made until then
-    queries: int  # points of the curve
+    samples: int
+    updates: int
+    queries: int
 
 
 def metrics(records: Sequence[Record]) -> Metrics:

@@ -34,8 +34,8 @@ class JobQueue:
     Parameters
     ----------
     tolerant : bool
-        False: the first run that fails ends all. True: the others go on; a run whose worker is lost is handed out
-        again, up to `TRIES` times, and one in another program's hands is tried again until it is free or finished.
+        False: the first failure or lost worker ends all. True: the other runs go on; a run whose worker is lost is
+        handed out again, up to `TRIES` times, and one in another program's hands until it is free or finished.
     """
 
     def __init__(self, *, tolerant: bool = False) -> None:
@@ -48,7 +48,6 @@ class JobQueue:
         self.losses: Counter[int | None] = Counter()  # of workers by job; None: it had none
         self.failures: dict[str, IblurryError] = {}  # of a tolerant queue, by the experiment's name
         self.error: IblurryError | None = None  # what ends all
-        self.lost: list[str] = []  # of a queue that is not tolerant: sentences
 
     def add(self, experiment: Experiment, hardware: Hardware, callback: Callback) -> None:
         """Append a job."""
@@ -103,30 +102,25 @@ class JobQueue:
                 self._lose(job, "was told to stop")
 
     def lose(self, worker: Hashable, how: str) -> None:
-        """A worker has ended; `how` is empty if it ended by itself and without a job."""
+        """A worker has ended; `how` is empty if it ended by itself, as all do once the queue is closed."""
         jobs: list[int | None] = [*sorted(self.running.pop(worker, ()))]
-        if how:
+        if how and not self.is_closed:
             for job in jobs or [None]:
                 self._lose(job, how)
 
     def _lose(self, job: int | None, how: str) -> None:
         self.losses[job] += 1
-        what = "A worker" if job is None else f"The worker of {self.jobs[job].experiment.name}"
-        if not self.tolerant:
-            self.lost.append(f"{what} {how}.")
-        elif self.losses[job] >= TRIES:
-            kept = "What was saved is kept, and the same command tries again."
-            error = StoppedError(f"{what} {how}, the {TRIES}th one. {kept}")
-            if job is None:
-                self.error = error
-            else:
-                self.failures[self.jobs[job].experiment.name] = error
+        if not self.tolerant or self.losses[job] >= TRIES:
+            what = "A worker" if job is None else f"The worker of {self.jobs[job].experiment.name}"
+            times = f", the {TRIES}th one" if self.tolerant else ""
+            kept = "What was saved is kept, and the same command continues."
+            self._fail(job, StoppedError(f"{what} {how}{times}. {kept}"))
         elif job is not None:
             self.callbacks[job].on_message(f"its worker {how}; another one continues from its last checkpoint")
             self.waiting.appendleft(job)
 
-    def _fail(self, job: int, error: IblurryError) -> None:
-        if self.tolerant:
+    def _fail(self, job: int | None, error: IblurryError) -> None:
+        if self.tolerant and job is not None:
             self.failures[self.jobs[job].experiment.name] = error
             self.callbacks[job].on_message(f"failed: {error}")
         else:

@@ -53,13 +53,11 @@ class RayWorkers(Workers):
     ----------
     queue, config, stop
         As in Workers; `config.jobs` is the number of workers, None: as many as the cluster has room for.
-    is_shared : bool
-        False: treat all workers as if they could not see `config.out`.
     """
 
-    def __init__(self, queue: JobQueue, config: LaunchConfig, stop: StopRequest, *, is_shared: bool = True) -> None:
+    def __init__(self, queue: JobQueue, config: LaunchConfig, stop: StopRequest) -> None:
         super().__init__(queue, replace(config, out=config.out.absolute()), stop, places=config.jobs or 0)
-        self.ray, self.is_shared = _import_ray(), is_shared
+        self.ray = _import_ray()
         self.needs_gpu = any(job.hardware.device != "cpu" for job in queue.jobs)
         self.token = f".shared-{uuid.uuid4().hex}"
         self.numbers = itertools.count()
@@ -160,9 +158,8 @@ class RayWorkers(Workers):
     def _marked_folder(self) -> Iterator[None]:
         """A file in `out` by which workers recognise that they see the same folder."""
         mark = self.config.out / self.token
-        if self.is_shared:
-            self.config.out.mkdir(parents=True, exist_ok=True)
-            mark.touch()
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
         try:
             yield
         finally:

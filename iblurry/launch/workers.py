@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from iblurry.data.prefetch import default_workers
-from iblurry.errors import IblurryError, StoppedError
+from iblurry.errors import IblurryError
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.job_queue import JobQueue
 from iblurry.launch.messages import Job, JobMessage, JobRequest, NoJob
@@ -50,10 +50,9 @@ class Workers(ABC):
         """Return when all jobs are done or saved; raise what made the queue give up."""
         queue = self.queue
         try:
-            while self.workers or self._needs_workers():
-                if self._needs_workers():
-                    for _ in range(min(self.places - len(self.workers), queue.ready())):
-                        self.start()
+            while self.workers or not queue.is_over:
+                for _ in range(min(self.places - len(self.workers), queue.ready())):
+                    self.start()
                 self.listen()
                 if (self.stop.is_set or queue.error) and not queue.is_closed:
                     queue.close()
@@ -62,11 +61,6 @@ class Workers(ABC):
             self.kill()  # those that an exception finds: their checkpoints make it safe
         if queue.error:
             raise queue.error
-        if queue.lost and not self.stop.is_set:
-            raise StoppedError(f"{' '.join(queue.lost)} What was saved is kept, and the same command continues.")
-
-    def _needs_workers(self) -> bool:
-        return not self.queue.is_over and (self.queue.tolerant or not self.queue.losses)
 
     @abstractmethod
     def start(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import nullcontext
 
 import pytest
 
@@ -55,7 +56,10 @@ class Killing(Recorder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_shared", [True, False])
-def test_two_workers_one_killed_in_the_middle(is_shared, ray, alone, tmp_path, capsys):
+def test_two_workers_one_killed_in_the_middle(is_shared, ray, alone, tmp_path, capsys, monkeypatch):
+    if not is_shared:
+        monkeypatch.setattr(RayWorkers, "_marked_folder", lambda self: nullcontext())
+
     def kill():
         os.kill(owner[1], signal.SIGKILL)
 
@@ -65,7 +69,7 @@ def test_two_workers_one_killed_in_the_middle(is_shared, ray, alone, tmp_path, c
     for experiment, callback in zip([*SOME, EXPLODING], callbacks, strict=True):
         queue.add(experiment, Hardware(threads=1), callback)
     config = LaunchConfig(out=tmp_path, jobs=2, on="ray", checkpoints=SAVE)
-    workers, usual = RayWorkers(queue, config, StopRequest(), is_shared=is_shared), queue.take
+    workers, usual = RayWorkers(queue, config, StopRequest()), queue.take
 
     def take(worker):
         job = usual(worker)
@@ -85,6 +89,7 @@ def test_two_workers_one_killed_in_the_middle(is_shared, ray, alone, tmp_path, c
     assert RunFolder(tmp_path / EXPLODING.name).summary() is None
 
 
+@pytest.mark.slow
 def test_run_all_on_ray(ray, alone, tmp_path):
     failures = {}
     results = run_all(SOME[:1], LaunchConfig(out=tmp_path, on="ray"), failures=failures)

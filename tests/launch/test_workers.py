@@ -83,7 +83,7 @@ def test_a_killed_worker_is_said_and_the_same_call_goes_on(alone, tmp_path):
             os.kill(worker.pid, signal.SIGKILL)
 
     callbacks = [Acting(lambda: None), Acting(kill_both), Recorder()]
-    with pytest.raises(StoppedError, match=r"clib-shapes-1-\w+ .*SIGKILL"):
+    with pytest.raises(StoppedError, match=r"-shapes-1-\w+ .*SIGKILL"):
         run_all(SOME, LaunchConfig(out=tmp_path, jobs=2, checkpoints=SAVE), callbacks)
     results = run_all(SOME, LaunchConfig(out=tmp_path, jobs=1))
     assert [kept(one.folder) for one in results] == alone
