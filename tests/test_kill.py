@@ -53,6 +53,7 @@ def in_peace(tmp_path_factory) -> dict[str, Path]:
     return {one.name: run(one, out, hardware=Hardware(threads=1)).folder for one in experiments}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "methods, jobs",
     [(["clib"], 1), (["clib", "er"], 2), (["gdumb", "rm"], 2)],

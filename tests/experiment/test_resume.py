@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -54,6 +55,23 @@ def test_interrupted_at_every_kind_of_moment(name, tmp_path, whole):
                 run(small(name), tmp_path, callback=At(moment, crash), checkpoints=CheckpointPolicy(samples=5))
     assert run(small(name), tmp_path).summary is not None
     assert kept(folder) == whole[name]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_killed(name, tmp_path, whole):
+    """By SIGKILL in a process of its own; tests/test_kill.py does it to the whole program at random moments."""
+
+    def run_until(moment):
+        callback = At(moment, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        run(small(name), tmp_path, callback=callback, checkpoints=CheckpointPolicy(samples=5))
+
+    for moment in (3, 17, 40, 80):
+        process = multiprocessing.get_context("fork").Process(target=run_until, args=(moment,))
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+    run(small(name), tmp_path)
+    assert kept(tmp_path / small(name).name) == whole[name]
 
 
 def test_interrupted_before_the_first_checkpoint(tmp_path, whole):
