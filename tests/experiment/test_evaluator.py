@@ -99,5 +99,5 @@ def test_answers_that_are_no_numbers_are_refused(data):
         learner.context.network.head.bias[0] = float("inf")
     answer = Evaluator(data, torch.device("cpu")).ask(learner)
     feed(learner, data, 5, start=30)  # the sample at which it was asked is what counts
-    with pytest.raises(DivergedError, match="no numbers any more at sample 30"):
+    with pytest.raises(DivergedError, match="sample 30"):
         answer.counts()

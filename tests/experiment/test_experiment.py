@@ -129,19 +129,19 @@ def test_of_takes_the_settings_of_the_data_set():
 
 
 def test_unknown_fields():
-    with pytest.raises(UnknownNameError, match=r"no field of an experiment called 'memroy'\. Did you mean 'memory'\?"):
+    with pytest.raises(UnknownNameError, match=r"memroy.*memory"):
         Experiment.of("er", memroy=5)
     with pytest.raises(UnknownNameError, match="Did you mean 'seed'"):
         Experiment.from_json(small().to_json() | {"sed": 5})
     with pytest.raises(UnknownNameError, match="Did you mean 'clib'"):
         Experiment.of("clibb")
-    with pytest.raises(UnknownNameError, match=r"no mode called 'strikt'\. Did you mean 'strict'"):
+    with pytest.raises(UnknownNameError, match=r"strikt.*strict"):
         small(mode="strikt")
 
 
 @pytest.mark.parametrize("broken", [{}, {"method": {"name": "er"}}, small().to_json() | {"augment": {"pod": 1}}])
 def test_what_is_no_experiment(broken):
-    with pytest.raises(InputError, match="This is no experiment as `to_json` writes it"):
+    with pytest.raises(InputError, match="to_json"):
         Experiment.from_json(broken)
 
 
@@ -189,7 +189,7 @@ def test_samples_cut_the_order(samples, data):
 
 
 def test_more_samples_than_there_are(data):
-    with pytest.raises(InputError, match="samples=81 is more than the stream's 80; leave it out"):
+    with pytest.raises(InputError, match="samples=81"):
         small(samples=81).order(data)
 
 
@@ -198,7 +198,7 @@ def test_each_class_needs_a_row_of_the_memory(data):
         small("er", memory=7).check(data)
     assert str(caught.value) == "memory=7 leaves er 3 rows for 4 classes; give each class a row: at least 8."
     small("er", memory=8).check(data)
-    with pytest.raises(InputError, match="memory=3 leaves clib 3 rows for 4 classes"):
+    with pytest.raises(InputError, match="memory=3"):
         small("clib", memory=3).check(data)
 
 
@@ -215,9 +215,7 @@ def test_published_orders(data, tmp_path):
 
 def test_a_data_set_without_questions():
     none = load("shapes:classes=4,train=20,test=0,size=8,channels=1")
-    with pytest.raises(
-        InputError, match=r"has no test image of the classes met by sample 7 \(.*\), so .* give it test"
-    ):
+    with pytest.raises(InputError, match="sample 7"):
         small().check(none)
     with pytest.raises(InputError, match="has no test image"):
         small().order(none)

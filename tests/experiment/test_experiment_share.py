@@ -46,7 +46,7 @@ def test_at_least_one_of_each_class(data):
 def test_a_share_and_so_many_samples_of_it(data):
     one = small(share=0.5, samples=30)
     assert one.order(data).indices.tolist() == small(share=0.5).order(data).indices[:30].tolist()
-    with pytest.raises(InputError, match="samples=50 is more than the stream's 40"):
+    with pytest.raises(InputError, match="samples=50"):
         small(share=0.5, samples=50).order(data)
 
 
@@ -86,7 +86,7 @@ def test_what_is_no_share(share):
 
 def test_published_orders_are_whole():
     assert small(published="sets", share=1).published == "sets"
-    with pytest.raises(InputError, match=r"share=0\.5 draws images and published='sets' names them all"):
+    with pytest.raises(InputError, match=r"share=0\.5.*'sets'"):
         small(published="sets", share=0.5)
 
 

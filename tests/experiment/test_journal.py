@@ -67,9 +67,9 @@ def test_the_lines_are_exactly_these_bytes(tmp_path: Path) -> None:
 
 
 def test_what_was_spent_is_counted_in_whole_numbers_by_name() -> None:
-    with pytest.raises(InputError, match=r"forward is .*a tuple of whole numbers from 0"):
+    with pytest.raises(InputError, match="forward"):
         Spent(at=1, updates=0, forward={"training": 1.5}, backward={}, flops={}, bytes={})  # type: ignore[dict-item]
-    with pytest.raises(InputError, match=r"bytes is \(1,\): it must be a table of counts by name"):
+    with pytest.raises(InputError, match="bytes"):
         Spent(at=1, updates=0, forward={}, backward={}, flops={}, bytes=(1,))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="rows is"):
         Held(at=1, rows=(-1,))
@@ -120,7 +120,7 @@ def test_truncate_goes_back_to_a_synced_length_and_goes_on_from_there(tmp_path: 
 def test_truncate_refuses_a_journal_that_is_not_the_one_remembered(tmp_path: Path) -> None:
     with Journal(write(tmp_path / "journal.jsonl", RECORDS)) as journal:
         size = journal.sync()
-        with pytest.raises(CheckpointError, match=f"has {size} bytes where the checkpoint remembers {size + 1}"):
+        with pytest.raises(CheckpointError, match=f"{size} .* {size + 1}"):
             journal.truncate(size + 1)
         with pytest.raises(CheckpointError, match="no line end"):
             journal.truncate(size - 1)
@@ -134,7 +134,7 @@ def test_a_torn_last_line_is_read_only_when_asked_for(tmp_path: Path) -> None:
     for cut in range(1, last):
         path.write_bytes(whole[:-cut])
         assert read(path, partial=True) == RECORDS[:-1]
-        with pytest.raises(DataError, match=f"line {len(RECORDS)} is damaged: it has no line end"):
+        with pytest.raises(DataError, match=f"line {len(RECORDS)}"):
             read(path)
 
 
@@ -196,7 +196,7 @@ def test_a_line_that_no_journal_writes_is_refused_with_its_number(tmp_path: Path
 
 def test_a_journal_starts_with_start(tmp_path: Path) -> None:
     path = write(tmp_path / "journal.jsonl", RECORDS[1:])
-    with pytest.raises(DataError, match="line 1 is damaged: a journal has one start"):
+    with pytest.raises(DataError, match="line 1"):
         read(path)
 
 

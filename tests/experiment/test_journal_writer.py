@@ -79,7 +79,7 @@ def test_a_broken_answer_is_raised_in_its_turn(writer):
     writer.put(asked(Query, 6, late(3, patience=NEVER)))
     writer.put(asked(Query, 7, late(0, patience=NEVER, finite=False)))
     writer.put(NewClass(8, "bee"))
-    with pytest.raises(DivergedError, match=r"no numbers any more at sample 7; a lower learning rate .*now 0\.1\)"):
+    with pytest.raises(DivergedError, match=r"sample 7.* 0\.1"):
         writer.flush()
     assert lines(writer) == [("query", 6)]
 
@@ -188,7 +188,7 @@ def test_what_is_broken_is_named_by_the_sample_it_was_asked_at(remote, tmp_path,
 
     monkeypatch.setattr(Learner, "observe", spoilt)
     callback = Recorder()
-    with pytest.raises(DivergedError, match=r"answers are no numbers any more at sample 21;.*at sample 20, is kept"):
+    with pytest.raises(DivergedError, match=r"sample 21.*sample 20"):
         run(small(), tmp_path, callback=callback, checkpoints=CheckpointPolicy(samples=10))
     assert callback.position == 30  # noticed where somebody had to wait
     assert max(record.at for record in read(tmp_path / small().name / "journal.jsonl")[1:]) < 21

@@ -121,16 +121,19 @@ def test_what_stands_behind_the_last_checkpoint_is_written_again(tail, crashed, 
     assert callback.messages == []
 
 
+def assert_skipped(callback):
+    """The user is told which checkpoint is not used, and which is."""
+    (text,) = callback.messages
+    assert text.index("checkpoint-000000000030") < text.index("checkpoint-000000000020")
+
+
 def test_a_journal_shorter_than_the_newest_checkpoint(crashed, tmp_path, whole):
     journal = crashed / "journal.jsonl"
     os.truncate(journal, load_latest(crashed).state["journal"]["bytes"] - 1)
     callback = Recorder()
     run(small(), tmp_path, callback=callback)
     assert kept(crashed) == whole["er"]
-    assert callback.messages == [
-        "checkpoint-000000000030.safetensors does not fit (the journal is shorter than it remembers); "
-        "the previous good one, checkpoint-000000000020.safetensors, is used."
-    ]
+    assert_skipped(callback)
 
 
 def test_a_journal_changed_between_the_checkpoints(crashed, tmp_path, whole):
@@ -142,14 +145,14 @@ def test_a_journal_changed_between_the_checkpoints(crashed, tmp_path, whole):
     callback = Recorder()
     run(small(), tmp_path, callback=callback)
     assert kept(crashed) == whole["er"]
-    assert "checkpoint-000000000030.safetensors does not fit (the journal is not what it rem" in callback.messages[0]
+    assert_skipped(callback)
 
 
 def test_a_journal_that_fits_no_checkpoint(crashed, tmp_path):
     journal = crashed / "journal.jsonl"
     text = journal.read_bytes()
     journal.write_bytes(text[:20] + b"x" + text[21:])
-    with pytest.raises(CheckpointError, match=r"No checkpoint in .* can be used.*Delete the folder to start again"):
+    with pytest.raises(CheckpointError, match=crashed.name):
         run(small(), tmp_path)
     assert journal.read_bytes() == text[:20] + b"x" + text[21:]  # nothing overwritten
     assert len(checkpoints(crashed)) == 2
@@ -166,17 +169,14 @@ def test_a_damaged_checkpoint(crashed, tmp_path, whole):
     callback = Recorder()
     run(small(), tmp_path, callback=callback)
     assert kept(crashed) == whole["er"]
-    assert callback.messages == [
-        "checkpoint-000000000030.safetensors is damaged (its digest does not match its content); "
-        "the previous good one, checkpoint-000000000020.safetensors, is used."
-    ]
+    assert_skipped(callback)
 
 
 def test_two_damaged_checkpoints(crashed, tmp_path):
     before = (crashed / "journal.jsonl").read_bytes()
     for path in checkpoints(crashed):
         damage(path)
-    with pytest.raises(CheckpointError, match=r"0030\.safetensors is damaged.*0020\.safetensors is damaged.*Delete"):
+    with pytest.raises(CheckpointError, match=r"0030.*0020"):
         run(small(), tmp_path)
     assert (crashed / "journal.jsonl").read_bytes() == before
 
@@ -202,7 +202,7 @@ def test_a_checkpoint_that_counted_a_teacher_elsewhere_is_not_mixed_with_what_fo
     with pytest.raises(CrashError):
         run(one, tmp_path, callback=At(53, crash), checkpoints=CheckpointPolicy(samples=10))
     forget_distillation(tmp_path / one.name)
-    with pytest.raises(CheckpointError, match=r"it was saved before distillation was counted apart.*Delete the folder"):
+    with pytest.raises(CheckpointError, match="distillation"):
         run(one, tmp_path)
 
 
@@ -212,7 +212,7 @@ def test_the_checkpoint_of_another_experiment(crashed, tmp_path):
         run(other, tmp_path, callback=At(5, crash))
     for name in ["journal.jsonl", checkpoints(crashed)[1].name]:
         (tmp_path / other.name / name).write_bytes((crashed / name).read_bytes())
-    with pytest.raises(CheckpointError, match="it belongs to another experiment"):
+    with pytest.raises(CheckpointError, match="another experiment"):
         run(other, tmp_path)
 
 

