@@ -13,7 +13,7 @@ import pytest
 
 from iblurry.errors import CheckpointError, DiskFullError
 from iblurry.experiment import run_loop as run_loop
-from iblurry.experiment.checkpoint import load_latest, save
+from iblurry.experiment.checkpoint import load_latest
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.folder import RunFolder
 from iblurry.launch.launch import run
@@ -179,31 +179,6 @@ def test_two_damaged_checkpoints(crashed, tmp_path):
     with pytest.raises(CheckpointError, match=r"0030.*0020"):
         run(small(), tmp_path)
     assert (crashed / "journal.jsonl").read_bytes() == before
-
-
-def forget_distillation(folder):
-    """As checkpoints were before it was counted apart."""
-    for path in checkpoints(folder)[:-1]:
-        path.unlink()
-    loaded = load_latest(folder)
-    for counts in (loaded.state["learner"]["counters"]["spent"], loaded.state["queries"]):
-        del counts["forward"]["distillation"], counts["backward"]["distillation"]
-    save(folder, loaded.state, at=loaded.at)
-
-
-def test_a_checkpoint_without_distillation_goes_on_where_there_is_none(crashed, tmp_path, whole):
-    forget_distillation(crashed)
-    assert run(small(), tmp_path).summary["compute"]["forward"]["distillation"] == 0
-    assert kept(crashed) == whole["er"]
-
-
-def test_a_checkpoint_that_counted_a_teacher_elsewhere_is_not_mixed_with_what_follows(tmp_path):
-    one = small("bic")
-    with pytest.raises(CrashError):
-        run(one, tmp_path, callback=At(53, crash), checkpoints=CheckpointPolicy(samples=10))
-    forget_distillation(tmp_path / one.name)
-    with pytest.raises(CheckpointError, match="distillation"):
-        run(one, tmp_path)
 
 
 def test_the_checkpoint_of_another_experiment(crashed, tmp_path):
