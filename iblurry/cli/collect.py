@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from iblurry.cli.own import import_option, import_own
-from iblurry.cli.places import check_folder, run_folders
+from iblurry.cli.paths import check_folder, run_folders
+from iblurry.cli.user_modules import import_option, import_user_modules
 from iblurry.errors import InputError
 
 
@@ -32,7 +32,7 @@ def collect(runs: tuple[Path, ...], out: Path, modules: tuple[str, ...], as_json
     """
     check_folder(out, f"--out {out}")
     folders = run_folders(runs or (Path("runs"),))
-    import_own(modules)
+    import_user_modules(modules)
 
     from iblurry.experiment.folder import RunFolder
     from iblurry.studies.collect import collect as copy

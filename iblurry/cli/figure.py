@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from iblurry.cli.option_groups import GroupedCommand
-from iblurry.cli.own import import_option, import_own
-from iblurry.cli.places import check_figure
+from iblurry.cli.paths import check_figure
 from iblurry.cli.study_options import OPTIONS, RUN_FOLDERS, run_places, runs_option, study_options
+from iblurry.cli.user_modules import import_option, import_user_modules
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def figure(
     from iblurry.studies.figures.draw import check_kind, default_kind, draw_study
     from iblurry.studies.tables.table import tabulate_study
 
-    import_own(modules)
+    import_user_modules(modules)
     chosen = select()
     kind = kind or default_kind(chosen.study, len({run.column for run in chosen.planned}))
     check_kind(kind, metric)

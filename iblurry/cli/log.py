@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.places import check_folder, run_folders
+from iblurry.cli.paths import check_folder, run_folders
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:

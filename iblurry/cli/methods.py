@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.own import import_option, import_own
+from iblurry.cli.user_modules import import_option, import_user_modules
 
 if TYPE_CHECKING:
     from iblurry.cost import MethodCost
@@ -34,7 +34,7 @@ def methods(names: tuple[str, ...], modules: tuple[str, ...], as_json: bool) -> 
     Any name also works with -released, as the authors' program runs it. The fields are those that `iblurry run --set`
     changes. Costs are of the paper's tuning for CIFAR-10 with a memory of 500.
     """
-    import_own(modules)
+    import_user_modules(modules)
     if as_json:
         click.echo(json.dumps(_everything(names), indent=2))
         return

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from iblurry.cli.own import import_option, import_own
-from iblurry.cli.places import check_folder
+from iblurry.cli.paths import check_folder
+from iblurry.cli.user_modules import import_option, import_user_modules
 from iblurry.errors import InputError, UnknownNameError
 
 PLACE = click.Path(path_type=Path)
@@ -32,7 +32,7 @@ def report(runs: Path, out: Path, title: str | None, name: str | None, modules: 
     if out.is_dir():
         raise InputError(f"--out {out} is a folder; give the name of a file.")
     check_folder(out.parent, f"--out {out}")
-    import_own(modules)
+    import_user_modules(modules)
 
     from iblurry.files import replacing
     from iblurry.studies.catalogue import get_study

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.own import import_option, import_own
-from iblurry.cli.places import check_folder
+from iblurry.cli.paths import check_folder
+from iblurry.cli.user_modules import import_option, import_user_modules
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def reproduction(results: Path, out: Path, notes: Path | None, modules: tuple[st
     check_folder(out.parent, f"--out {out}")
     if notes is not None and not notes.is_file():
         raise InputError(f"--notes {notes}: there is no such file; write it, or leave --notes out.")
-    import_own(modules)
+    import_user_modules(modules)
 
     from iblurry.files import replacing
     from iblurry.studies.collect import read_collected

@@ -12,8 +12,8 @@ import click
 
 from iblurry.cli.machine import OPTIONS, launch_config, machine_options
 from iblurry.cli.option_groups import GroupedCommand
-from iblurry.cli.own import import_option, import_own
-from iblurry.cli.places import check_figure, check_folder
+from iblurry.cli.paths import check_figure, check_folder
+from iblurry.cli.user_modules import import_option, import_user_modules
 from iblurry.cli.values import PERCENT, NumberRange, Seeds
 from iblurry.errors import InputError
 
@@ -87,22 +87,22 @@ def run(
     check_folder(out, f"--out {out}")
     if figure is not None:
         check_figure(figure, f"--figure {figure}")
-    import_own(modules)
+    import_user_modules(modules)
     given = {name: value for name, value in fields.items() if value is not None}
     if published is not None:
         given["published"] = str(published)
     experiments = _experiments(methods or DEFAULT_METHODS, dataset, seeds, given, changes)
 
     from iblurry.cli.main import INTERRUPTED
-    from iblurry.cli.showing import show_results
-    from iblurry.cli.watching import Watch
+    from iblurry.cli.progress import ProgressDisplay
+    from iblurry.cli.results_view import show_results
     from iblurry.data.load import load
     from iblurry.launch.launch import run_all
 
     check_all(experiments, load(dataset, data_home))
     config = launch_config(machine, out, data_home)
-    with Watch() as watch:
-        callbacks = [watch.callback(f"{one.method.name} seed {one.seed}") for one in experiments]
+    with ProgressDisplay() as display:
+        callbacks = [display.callback(f"{one.method.name} seed {one.seed}") for one in experiments]
         results = run_all(experiments, config, callbacks)
     if len(results) < len(experiments) or any(result.summary is None for result in results):
         click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)

@@ -15,8 +15,8 @@ from iblurry.cli.connect import connect, service_options, wait_for_status
 from iblurry.errors import DataError, IblurryError, InputError, ServiceError
 
 if TYPE_CHECKING:
+    from iblurry.cli.progress import ProgressDisplay
     from iblurry.cli.samples import LabelledFile
-    from iblurry.cli.watching import Watch
     from iblurry.live.client import Client, Receipt
 
 BATCH = 64  # samples of a request: few enough for a bar that moves
@@ -95,11 +95,11 @@ class Sender:
 
     def send(self) -> None:
         """Send all of them."""
-        from iblurry.cli.watching import Watch
+        from iblurry.cli.progress import ProgressDisplay
 
-        with Watch() as watch:
+        with ProgressDisplay() as display:
             try:
-                self.upload.send(self._progress_callback(watch))
+                self.upload.send(self._progress_callback(display))
             except KeyboardInterrupt:
                 with contextlib.suppress(IblurryError):  # they stay unconfirmed, and `progress` says so
                     self.upload.confirm()
@@ -111,14 +111,14 @@ class Sender:
 
     def wait(self) -> dict[str, Any]:
         """Wait until they are learnt."""
-        from iblurry.cli.watching import Watch
+        from iblurry.cli.progress import ProgressDisplay
 
         last = self.upload.receipt.last
-        with Watch() as watch:
-            bar = watch.bars.add_task("Learning", total=last, about="")
+        with ProgressDisplay() as display:
+            bar = display.bars.add_task("Learning", total=last, about="")
 
             def on_status(status: dict[str, Any]) -> None:
-                watch.bars.update(bar, completed=status["model"])
+                display.bars.update(bar, completed=status["model"])
                 if status["state"] == "stalled":
                     raise ServiceError(status["sentence"], code="stalled")
 
@@ -163,25 +163,25 @@ class Sender:
             return "The same command sends the rest."
         return "The same command sends all of them again; with a --resume-key from the start, it sends the rest."
 
-    def _progress_callback(self, watch: Watch) -> Callable[[], None]:
+    def _progress_callback(self, display: ProgressDisplay) -> Callable[[], None]:
         """Moves the bar, and prints a line now and then where there is no terminal."""
-        from iblurry.cli.watching import PAUSE
+        from iblurry.cli.progress import PAUSE
         from iblurry.live.client.http_client import retry
 
-        bar = watch.bars.add_task("Sending", total=len(self.samples), about="")
+        bar = display.bars.add_task("Sending", total=len(self.samples), about="")
         printed_at = polled_at = time.monotonic()
 
         def on_request() -> None:
             nonlocal printed_at, polled_at
             now = time.monotonic()
-            watch.bars.update(bar, completed=self.upload.accepted + len(self.upload.skipped))
-            if watch.console.is_terminal and now - polled_at > POLL_SECONDS:
+            display.bars.update(bar, completed=self.upload.accepted + len(self.upload.skipped))
+            if display.console.is_terminal and now - polled_at > POLL_SECONDS:
                 polled_at = now
                 queue = retry(self.client.patience, self.client.status)["queue"]
-                watch.bars.update(bar, about=f"{queue:,} wait to be learnt")
-            elif not watch.console.is_terminal and now - printed_at > PAUSE:
+                display.bars.update(bar, about=f"{queue:,} wait to be learnt")
+            elif not display.console.is_terminal and now - printed_at > PAUSE:
                 printed_at = now
-                watch.say(f"{self.progress()}.")
+                display.say(f"{self.progress()}.")
 
         return on_request
 

@@ -12,7 +12,7 @@ import click
 
 from iblurry.cli.connect import token_option
 from iblurry.cli.option_groups import GroupedCommand
-from iblurry.cli.places import check_folder
+from iblurry.cli.paths import check_folder
 from iblurry.cli.values import Shape
 from iblurry.errors import InputError
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.own import import_option, import_own
-from iblurry.cli.places import check_figure, run_folders
+from iblurry.cli.paths import check_figure, run_folders
+from iblurry.cli.user_modules import import_option, import_user_modules
 from iblurry.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def show(runs: tuple[Path, ...], figure: Path | None, modules: tuple[str, ...], 
     figures = [figure] if figure is not None else [beside, beside.with_suffix(".svg")]
     for path in figures:
         check_figure(path, f"--figure {path}" if figure else f"The figure {path}")
-    import_own(modules)
+    import_user_modules(modules)
 
-    from iblurry.cli.showing import show_results
+    from iblurry.cli.results_view import show_results
 
     try:
         results = [result for folder in folders if (result := _result(folder)) is not None]

@@ -13,10 +13,10 @@ import click
 from iblurry.cli.machine import OPTIONS as MACHINE
 from iblurry.cli.machine import launch_config, machine_options
 from iblurry.cli.option_groups import GroupedCommand
-from iblurry.cli.own import import_option, import_own
-from iblurry.cli.places import check_folder
+from iblurry.cli.paths import check_folder
 from iblurry.cli.study_options import OPTIONS as STUDY_OPTIONS
 from iblurry.cli.study_options import study_options
+from iblurry.cli.user_modules import import_option, import_user_modules
 
 if TYPE_CHECKING:
     from iblurry.errors import IblurryError
@@ -65,7 +65,7 @@ def study(
         _list(as_json=as_json)
         return 0
     check_folder(out, f"--out {out}")
-    import_own(modules)
+    import_user_modules(modules)
     chosen = replace(select(), out=None if out == USUAL else out)
     finished, failures = _run(chosen, out, machine | {"on": on})
     return _tell(chosen, finished, failures, out, as_json=as_json)
@@ -73,8 +73,8 @@ def study(
 
 def _run(selection: Selection, out: Path, machine: dict[str, Any]) -> tuple[set[str], dict[str, IblurryError]]:
     """Each experiment once, whatever its columns; the names of finished ones, and failures by theirs."""
+    from iblurry.cli.progress import ProgressDisplay
     from iblurry.cli.run import check_all
-    from iblurry.cli.watching import Watch
     from iblurry.data.load import load
     from iblurry.launch.launch import run_all
 
@@ -83,11 +83,11 @@ def _run(selection: Selection, out: Path, machine: dict[str, Any]) -> tuple[set[
     check_all(experiments, load(selection.dataset, selection.data_home))
     config = launch_config(_packed(machine, experiments), out, selection.data_home)
     failures: dict[str, IblurryError] = {}
-    with Watch(f"{selection.study.name} on {selection.dataset}", runs=len(once)) as watch:
+    with ProgressDisplay(f"{selection.study.name} on {selection.dataset}", runs=len(once)) as display:
         callbacks = []
         for one in once.values():
             callbacks.append(
-                watch.callback(" ".join(filter(None, [one.row, one.column, f"seed {one.experiment.seed}"])))
+                display.callback(" ".join(filter(None, [one.row, one.column, f"seed {one.experiment.seed}"])))
             )
             if (out / one.experiment.name / "summary.json").exists():
                 callbacks[-1].is_done()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from iblurry.cli.option_groups import GroupedCommand
-from iblurry.cli.own import import_option, import_own
-from iblurry.cli.places import check_folder
+from iblurry.cli.paths import check_folder
 from iblurry.cli.study_options import OPTIONS, run_places, runs_option, split_names, study_options
+from iblurry.cli.user_modules import import_option, import_user_modules
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def table(
     What has not been run yet is named, with the command that runs it.
     """
     form = _form("json" if as_json and form is None else form, as_json, out)
-    import_own(modules)
+    import_user_modules(modules)
 
     from iblurry.files import replacing
     from iblurry.studies.significance import compare_rows

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from iblurry.cli.watching import Watch
+from iblurry.cli.progress import ProgressDisplay
 from iblurry.parts.part import Part
 from tests.cli.conftest import QUICK
 
@@ -211,14 +211,14 @@ def screen(monkeypatch):
 
 @pytest.mark.parametrize("name", ["er seed 1", "clib-exponential-released seed 12345"])
 def test_bars_fit_80_columns(screen, name):
-    with Watch() as watch:
-        run = watch.callback(name)
+    with ProgressDisplay() as display:
+        run = display.callback(name)
         run.on_run_start("ignored", 0, 1_281_167)
         run.began -= 600  # seconds
         run.on_progress(600_000, 0.999, 3.2e-4)
-        bar = picture(watch.bars)
+        bar = picture(display.bars)
         run.on_progress(1_281_167, 0.5, 3.2e-4)
-        after = picture(watch.bars)
+        after = picture(display.bars)
     (line,) = bar.splitlines()
     assert len(line) <= 80
     for word in (name, "━", "47%", "99.9 %  lr 3e-04  1,000/s"):
@@ -228,12 +228,12 @@ def test_bars_fit_80_columns(screen, name):
 
 
 def test_a_refit_shows_on_its_bar(screen):
-    with Watch() as watch:
-        run = watch.callback("gdumb seed 1")
+    with ProgressDisplay() as display:
+        run = display.callback("gdumb seed 1")
         run.on_run_start("ignored", 0, 1400)
         run.on_progress(300, 0.5, 0.05)
         run.on_refit_progress(12_750, 127_500)
-        (line,) = picture(watch.bars).splitlines()
+        (line,) = picture(display.bars).splitlines()
     assert len(line) <= 80
     assert "50.0 %  refit 10 % of 127,500" in line
 
@@ -241,8 +241,8 @@ def test_a_refit_shows_on_its_bar(screen):
 def test_a_long_refit_says_so_now_and_then(capsys, monkeypatch):
     clock = iter(range(0, 10_000, 25))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    with Watch() as watch:
-        run = watch.callback("rm seed 1")
+    with ProgressDisplay() as display:
+        run = display.callback("rm seed 1")
         run.on_run_start("ignored", 0, 300)
         run.on_progress(60, None, 0.1)
         for done in range(10, 100, 10):
@@ -260,8 +260,8 @@ def picture(bars):
 def test_lines_come_now_and_then(capsys, monkeypatch):
     clock = iter(range(0, 10_000, 25))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    with Watch() as watch:
-        run = watch.callback("er seed 1")
+    with ProgressDisplay() as display:
+        run = display.callback("er seed 1")
         run.on_run_start("ignored", 100, 300)
         for at in range(120, 301, 20):
             run.on_progress(at, None, 0.1)

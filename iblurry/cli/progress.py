@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PAUSE = 60.0  # seconds between two lines of a run where there is no terminal
 
 
-class Watch:
+class ProgressDisplay:
     """The live part of the screen; `callback(name)` makes the callback of one more run.
 
     With `runs`, of so many runs in all, a bar on top tells how far they are together.
@@ -68,20 +68,20 @@ class Watch:
 class RunBar(Callback):
     """Accuracy at the last query, learning rate, samples per second, and when it is done, a line that says so."""
 
-    def __init__(self, watch: Watch, name: str) -> None:
-        self.watch, self.name = watch, name
+    def __init__(self, display: ProgressDisplay, name: str) -> None:
+        self.display, self.name = display, name
         self.bar: TaskID | None = None
 
     def is_done(self) -> None:
         """It was before, or will not be."""
-        self.watch.count(self, 1.0)
+        self.display.count(self, 1.0)
 
     def on_run_start(self, name: str, position: int, samples: int) -> None:
         self.start, self.position, self.samples, self.accuracy = position, position, samples, ""
         self.began = self.spoke = time.monotonic()
         if self.bar is not None:  # its worker was lost
-            self.watch.bars.remove_task(self.bar)
-        self.bar = self.watch.bars.add_task(self.name, total=samples, completed=position, about="")
+            self.display.bars.remove_task(self.bar)
+        self.bar = self.display.bars.add_task(self.name, total=samples, completed=position, about="")
         if position:
             self.on_message(f"goes on from sample {position:,} of {samples:,}")
 
@@ -90,25 +90,25 @@ class RunBar(Callback):
         self.accuracy = percent = "" if accuracy is None else f"{100 * accuracy:.1f} % "
         speed = (position - self.start) / max(now - self.began, 1e-9)
         assert self.bar is not None
-        self.watch.bars.update(self.bar, completed=position, about=f"{percent} lr {lr:.0e}  {speed:,.0f}/s")
-        self.watch.count(self, position / self.samples)
+        self.display.bars.update(self.bar, completed=position, about=f"{percent} lr {lr:.0e}  {speed:,.0f}/s")
+        self.display.count(self, position / self.samples)
         if position >= self.samples:
-            self.watch.bars.remove_task(self.bar)
+            self.display.bars.remove_task(self.bar)
             self.bar = None
             self.on_message(f"{percent}after {position:,} samples, {speed:,.0f} a second")
-        elif now - self.spoke > PAUSE and not self.watch.console.is_terminal:
+        elif now - self.spoke > PAUSE and not self.display.console.is_terminal:
             self.spoke = now
             self.on_message(f"{percent}after {position:,} of {self.samples:,} samples, {speed:,.0f} a second")
 
     def on_refit_progress(self, done: int, total: int) -> None:
         now, share = time.monotonic(), 100 * done / total
         assert self.bar is not None
-        self.watch.bars.update(self.bar, about=f"{self.accuracy} refit {share:.0f} % of {total:,}")
-        if now - self.spoke > PAUSE and not self.watch.console.is_terminal:
+        self.display.bars.update(self.bar, about=f"{self.accuracy} refit {share:.0f} % of {total:,}")
+        if now - self.spoke > PAUSE and not self.display.console.is_terminal:
             self.spoke = now
             self.on_message(
                 f"after {self.position:,} of {self.samples:,} samples, {share:.0f} % of a refit's {total:,} updates"
             )
 
     def on_message(self, text: str) -> None:
-        self.watch.say(f"{self.name}: {text}")
+        self.display.say(f"{self.name}: {text}")

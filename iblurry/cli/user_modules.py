@@ -25,7 +25,7 @@ def import_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def import_own(modules: Iterable[str]) -> None:
+def import_user_modules(modules: Iterable[str]) -> None:
     """Imports modules by their names, found from the working folder too, and files by their paths.
 
     Worker processes find them the same way: they get this process's search path, and unpacking a part imports it.
