@@ -100,45 +100,37 @@ class PictureFiles:
 
 def read_picture(path: str, shape: Shape, *, resized: bool) -> NDArray[np.uint8]:
     """One picture as bytes (C, H, W), contiguous."""
+    return decode_picture(read_bytes(path), path, shape, resized=resized)
+
+
+def decode_pictures(
+    names: Sequence[str], read: Callable[[str], bytes], shape: Shape, *, resized: bool, title: str
+) -> NDArray[np.uint8]:
+    """(N, C, H, W): every picture decoded; `read` gives the bytes of a name. A terminal shows a progress bar."""
+    from rich.console import Console
+    from rich.progress import track
+
+    images = np.empty((len(names), *shape), dtype=np.uint8)
+    console = Console(stderr=True)
+    bar = track(names, description=title, console=console, transient=True, disable=not console.is_terminal)
+    for row, name in enumerate(bar):
+        images[row] = decode_picture(read(name), name, shape, resized=resized)
+    return images
+
+
+def decode_picture(raw: bytes, name: str, shape: Shape, *, resized: bool) -> NDArray[np.uint8]:
+    """One picture as bytes (C, H, W), contiguous: resized to the shape, or refused if it has another."""
     channels, height, width = shape
-    image = decode_picture(read_bytes(path), path, size=height if resized else None, channels=channels)
+    image = decode(raw, name, channels, size=height if resized else None)
     if image.shape != shape:
         raise DataError(
-            f"{path} is {image.shape[2]} x {image.shape[1]} pixels but others are {width} x {height}; "
+            f"{name} is {image.shape[2]} x {image.shape[1]} pixels but others are {width} x {height}; "
             "give size=... so that all are resized to one size."
         )
     return np.ascontiguousarray(image)
 
 
-def decode_pictures(
-    names: Sequence[str], read: Callable[[str], bytes], *, size: int | None, channels: int, title: str
-) -> NDArray[np.uint8]:
-    """(N, channels, H, W): every picture decoded; `read` gives the bytes of a name.
-
-    Without a size, all pictures must share the size of the first. A progress bar is shown on a terminal.
-    """
-    from rich.console import Console
-    from rich.progress import track
-
-    check_picture_options(size=size, channels=channels)
-    if not names:
-        return np.empty((0, channels, size or 1, size or 1), dtype=np.uint8)
-    first = decode_picture(read(names[0]), names[0], size=size, channels=channels)
-    images = np.empty((len(names), *first.shape), dtype=np.uint8)
-    console = Console(stderr=True)
-    bar = track(names, description=title, console=console, transient=True, disable=not console.is_terminal)
-    for row, name in enumerate(bar):
-        image = decode_picture(read(name), name, size=size, channels=channels)
-        if image.shape != first.shape:
-            raise DataError(
-                f"{name} is {image.shape[2]} x {image.shape[1]} pixels but {names[0]} is {first.shape[2]} x "
-                f"{first.shape[1]}; give size=... so that all are resized to one size."
-            )
-        images[row] = image
-    return images
-
-
-def decode_picture(raw: bytes, name: str, *, size: int | None, channels: int) -> NDArray[np.uint8]:
+def decode(raw: bytes, name: str, channels: int, *, size: int | None = None) -> NDArray[np.uint8]:
     """(channels, H, W) of a picture in any format Pillow reads, turned upright and resized to (size, size) if given."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -158,14 +150,6 @@ def decode_picture(raw: bytes, name: str, *, size: int | None, channels: int) ->
             f"{name} is not a readable picture ({why}); replace it with a good copy or remove it."
         ) from error
     return image[None] if channels == 1 else image.transpose(2, 0, 1)
-
-
-def check_picture_options(*, size: int | None, channels: int) -> None:
-    """Raises InputError unless pictures can be converted so."""
-    if channels not in MODES:
-        raise InputError(f"channels={channels} is not possible; give 1 (grey) or 3 (colour).")
-    if size is not None and size < 1:
-        raise InputError(f"size={size} is not possible; give a number of pixels of at least 1.")
 
 
 def read_bytes(path: str) -> bytes:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.data.dataset import Dataset
-from iblurry.data.images import decode_picture
+from iblurry.data.images import decode
 from iblurry.data.sources.archive import Archive, open_archive
 from iblurry.data.sources.pickles import read_pickle
 from iblurry.errors import DataError
@@ -147,9 +147,7 @@ def _read_sprites(files: Archive, names: Sequence[str], labels_file: str) -> Par
 
 
 def _read_sprite(files: Archive, name: str) -> NDArray[np.uint8]:
-    sprite = decode_picture(
-        files.read_base(name), f"{name} in {files.path}", size=None, channels=3
-    )  # (3, images, 1024)
+    sprite = decode(files.read_base(name), f"{name} in {files.path}", 3)  # (3, images, 1024)
     if sprite.shape[2] != 1024:
         raise DataError(
             f"{name} in {files.path} is {sprite.shape[2]} pixels wide, not 1,024 as a sprite of 32 x 32 images is."

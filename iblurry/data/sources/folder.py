@@ -10,16 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from iblurry.data.dataset import Dataset, LabelledImages, mean_and_std
-from iblurry.data.images import (
-    ImageStore,
-    PictureFiles,
-    check_picture_options,
-    decode_picture,
-    decode_pictures,
-    eager_bytes,
-    read_bytes,
-)
-from iblurry.errors import DataError
+from iblurry.data.images import MODES, ImageStore, PictureFiles, decode, decode_pictures, eager_bytes, read_bytes
+from iblurry.errors import DataError, InputError
 
 LAYOUT = "put pictures in train/<class>/ and test/<class>/ (or val/<class>/)"
 MEASURED = 2000  # training pictures to take mean and std from; as many for few as for a million
@@ -59,22 +51,22 @@ def load_images(
     root: Path, train: list[str], test: list[str], *, size: int | None, channels: int, lazy: bool | None
 ) -> tuple[ImageStore, ImageStore]:
     """Training and test images of one shape: decoded now, or (lazy) when they are read."""
-    check_picture_options(size=size, channels=channels)
-    names = train + test
-    shape = (channels, size, size) if size else _shape_of(os.path.join(root, names[0]), channels)
+    if channels not in MODES:
+        raise InputError(f"channels={channels} is not possible; give 1 (grey) or 3 (colour).")
+    if size is not None and size < 1:
+        raise InputError(f"size={size} is not possible; give a number of pixels of at least 1.")
+    names, resized = train + test, size is not None
+    if size is None:  # all must have the shape of the first
+        first = os.path.join(root, names[0])
+        _, height, width = decode(read_bytes(first), first, channels).shape
+    else:
+        height = width = size
+    shape = (channels, height, width)
     if len(names) * math.prod(shape) > eager_bytes() if lazy is None else lazy:
-        train_images, test_images = (
-            PictureFiles(root, part, shape, resized=size is not None) for part in (train, test)
-        )
-        return train_images, test_images
+        return PictureFiles(root, train, shape, resized=resized), PictureFiles(root, test, shape, resized=resized)
     files = [os.path.join(root, name) for name in names]
-    images = decode_pictures(files, read_bytes, size=size, channels=channels, title=f"Reading {root.name}")
+    images = decode_pictures(files, read_bytes, shape, resized=resized, title=f"Reading {root.name}")
     return images[: len(train)], images[len(train) :]
-
-
-def _shape_of(path: str, channels: int) -> tuple[int, int, int]:
-    _, height, width = decode_picture(read_bytes(path), path, size=None, channels=channels).shape
-    return channels, height, width
 
 
 def list_folders(root: Path) -> list[str]:

@@ -92,7 +92,7 @@ def tinyimagenet(path: Path) -> Dataset:
         test = _tiny_test(files, label_of_class)
         _check_tiny_counts(path, classes, train, test)
         names = list(train) + list(test)
-        images = decode_pictures(names, files.read, size=64, channels=3, title="Reading Tiny ImageNet")
+        images = decode_pictures(names, files.read, (3, 64, 64), resized=True, title="Reading Tiny ImageNet")
     end = len(train)
     return Dataset(
         name="tinyimagenet",

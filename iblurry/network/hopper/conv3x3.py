@@ -1,4 +1,6 @@
-"""What the 3x3 inference kernels share: dedicated warps load pixels once for each column of three taps.
+"""Inference of 3x3 convolutions, 64 channels to 64 and 128 to 128, by one kernel each.
+
+Dedicated warps load pixels once for each column of three taps.
 
 The three taps of a column read the same pixels, one row further down each time: a slot of shared memory holds the rows
 of a tile and one more at both ends. Pixels are the right operand of a product whose left are 64 outputs: so 256 of them
@@ -16,7 +18,14 @@ import torch
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_init,
+    warpgroup_mma_wait,
+)
 
 from iblurry.network.hopper.convolution import describe_maps, describe_weights
 
@@ -29,15 +38,27 @@ def count_tiles(count: int, high: int, wide: int) -> int:
     return count * high * wide // PIXELS
 
 
-def launch(kernel: Any, outputs: int, maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None) -> Tensor:
-    """Runs a kernel with one block per multiprocessor; weights are loaded for `outputs` outputs at a time."""
-    count, _, high, wide = maps.shape
+def fits(channels: int, outputs: int, high: int, wide: int, side: int, stride: int) -> bool:
+    """Whether there is a kernel for a convolution of this size: 64 channels to 64, or 128 to 128."""
+    widths = {64: (16, 32, 64), 128: (16, 32)}
+    if (side, stride) != (3, 1) or channels != outputs or wide not in widths.get(channels, ()):
+        return False
+    return high % (PIXELS // wide) == 0
+
+
+def convolve(maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None = None) -> Tensor:
+    """relu(weight * maps + bias) + plus, padded by one pixel; everything is bfloat16 and channels last.
+
+    One block of the kernel per multiprocessor; weights are loaded for all outputs at a time.
+    """
+    count, channels, high, wide = maps.shape
+    kernel: Any = _convolve_64 if channels == 64 else _convolve_128
     total = count_tiles(count, high, wide)
     done = maps.new_empty(count, high, wide, len(weight)).permute(0, 3, 1, 2)
     kernel[(min(total, torch.cuda.get_device_properties(maps.device).multi_processor_count),)](
         describe_maps(maps, 1, 1, PIXELS // wide, SLICE),
         describe_maps(maps, 1, 1, 2, SLICE),
-        describe_weights(weight, [outputs, SLICE]),
+        describe_weights(weight, [channels, SLICE]),
         maps,
         bias,
         done if plus is None else plus,
@@ -119,3 +140,189 @@ def store_outputs(sums, bias, more, done, place, ADDS: gl.constexpr):
     if ADDS:
         result = (result.to(gl.float32) + more.to(gl.float32)).to(gl.bfloat16)
     gl.store(done + place, result)
+
+
+# ---- 64 channels to 64: the weights stay in shared memory
+
+
+@gluon.jit
+def _convolve_64(
+    images, edges, kernel, maps, bias, plus, done, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
+    ADDS: gl.constexpr, num_warps: gl.constexpr,
+):  # fmt: skip
+    """A product of (outputs, taps * channels) and (taps * channels, pixels), tile after tile by the same block.
+
+    Two groups of four warps alternate: while one stores its tile, the other uses the tensor cores.
+    """
+    xs = gl.allocate_shared_memory(images.dtype, [3 * (ROWS + 2), WIDE, 64], kernel.layout)
+    ws = gl.allocate_shared_memory(kernel.dtype, [9, 64, 64], kernel.layout)
+    arrivals = gl.allocate_shared_memory(gl.int64, [7, 1], mbarrier.MBarrierLayout())  # by group and slot; the weights
+    free = gl.allocate_shared_memory(gl.int64, [3, 1], mbarrier.MBarrierLayout())
+    for s in gl.static_range(7):
+        mbarrier.init(arrivals.index(s), count=1)
+    for s in gl.static_range(3):
+        mbarrier.init(free.index(s), count=1)
+    fence_async_shared()
+    gl.warp_specialize(
+        [
+            (_compute_64, (xs, ws, arrivals, free, bias, plus, done, tiles, gl.constexpr(0), WIDE, ROWS, ADDS)),
+            (_compute_64, (xs, ws, arrivals, free, bias, plus, done, tiles, gl.constexpr(1), WIDE, ROWS, ADDS)),
+            (_load_64, (images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH, WIDE, ROWS, ADDS)),
+        ],
+        [4, 1],
+        [240, 24],
+    )
+
+
+@gluon.jit
+def _load_64(
+    images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr,
+    ROWS: gl.constexpr, ADDS: gl.constexpr,
+):  # fmt: skip
+    """Loads the weights, then one tile after the other: a slot for each column of taps."""
+    mbarrier.expect(arrivals.index(6), 9 * kernel.block_type.nbytes)
+    for tap in gl.static_range(9):
+        tma.async_copy_global_to_shared(kernel, [0, tap * 64], arrivals.index(6), ws.index(tap))
+    VALUES: gl.constexpr = ROWS * WIDE * 64
+    step = gl.num_programs(0)
+    turn = 0
+    for tile in range(gl.program_id(0), tiles, step):
+        for s in gl.static_range(3):
+            mbarrier.wait(free.index(s), turn ^ 1)
+            arrival = arrivals.index(turn * 3 + s)
+            mbarrier.expect(arrival, images.block_type.nbytes + edges.block_type.nbytes)
+            fetch(images, edges, xs, arrival, s, tile, s - 1, 0, HIGH, ROWS)
+        after = gl.minimum(tile + step, tiles - 1)
+        prefetch_l2(maps, after, VALUES)
+        if ADDS:
+            prefetch_l2(plus, after, VALUES)
+        turn = turn ^ 1
+
+
+@gluon.jit
+def _compute_64(
+    xs, ws, arrivals, free, bias, plus, done, tiles, GROUP: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
+    ADDS: gl.constexpr,
+):  # fmt: skip
+    """Computes every second tile of the block."""
+    BM: gl.constexpr = ROWS * WIDE
+    accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
+    added = gl.load(bias + gl.arange(0, 64, gl.SliceLayout(1, accumulator))).to(gl.float32)[:, None]
+    place = output_offsets(BM, 64)
+    step = gl.num_programs(0)
+    turn = 0
+    mbarrier.wait(arrivals.index(6), 0)
+    for tile in range(gl.program_id(0) + GROUP * step, tiles, 2 * step):
+        total = warpgroup_mma_init(gl.zeros([64, BM], gl.float32, accumulator))
+        start = tile_offset(tile, BM * 64)
+        more = gl.load(plus + start + place) if ADDS else bias
+        for s in range(3):
+            mbarrier.wait(arrivals.index(GROUP * 3 + s), turn)
+            for down in gl.static_range(3):
+                total = multiply(xs, ws.index(down * 3 + s), total, s, down, s + down > 0, ROWS, WIDE)
+            total = warpgroup_mma_init(warpgroup_mma_wait(3, deps=[total]))
+            release(free, s - 1, s > 0)
+        sums = warpgroup_mma_wait(0, deps=[total])
+        release(free, 2, True)
+        store_outputs(sums, added, more, done + start, place, ADDS)
+        turn = turn ^ 1
+
+
+# ---- 128 channels to 128
+
+
+@gluon.jit
+def _convolve_128(
+    images, edges, kernel, maps, bias, plus, done, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
+    ADDS: gl.constexpr, num_warps: gl.constexpr,
+):  # fmt: skip
+    """A product of (outputs, taps * channels) and (taps * channels, pixels), tile after tile by the same block.
+
+    Two groups of four warps compute half of the outputs each. A tile is six stages: three columns of taps, each in two
+    halves of the channels. There is room for the pixels of three stages and for the weights of two, tap by tap.
+    """
+    xs = gl.allocate_shared_memory(images.dtype, [3 * (ROWS + 2), WIDE, 64], kernel.layout)
+    ws = gl.allocate_shared_memory(kernel.dtype, [2 * 3 * 2, 64, 64], kernel.layout)
+    arrivals = gl.allocate_shared_memory(gl.int64, [9, 1], mbarrier.MBarrierLayout())  # three of pixels, six of weights
+    free = gl.allocate_shared_memory(gl.int64, [6, 1], mbarrier.MBarrierLayout())
+    for s in gl.static_range(9):
+        mbarrier.init(arrivals.index(s), count=1)
+    for s in gl.static_range(6):
+        mbarrier.init(free.index(s), count=2)
+    fence_async_shared()
+    gl.warp_specialize(
+        [
+            (_compute_128, (xs, ws, arrivals, free, bias, plus, done, tiles, gl.constexpr(0), WIDE, ROWS, ADDS)),
+            (_compute_128, (xs, ws, arrivals, free, bias, plus, done, tiles, gl.constexpr(1), WIDE, ROWS, ADDS)),
+            (_load_128, (images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH, WIDE, ROWS, ADDS)),
+        ],
+        [4, 1],
+        [240, 24],
+    )
+
+
+@gluon.jit
+def _load_128(
+    images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr,
+    ROWS: gl.constexpr, ADDS: gl.constexpr,
+):  # fmt: skip
+    """Loads one stage after the other.
+
+    Pixels overwrite those of three stages before. That those are no longer read was waited for already: the last
+    weights of the previous stage replaced theirs.
+    """
+    VALUES: gl.constexpr = ROWS * WIDE * 128
+    step = gl.num_programs(0)
+    stage = 0
+    for tile in range(gl.program_id(0), tiles, step):
+        for k in range(6):
+            slot = stage % 3
+            mbarrier.expect(arrivals.index(slot), images.block_type.nbytes + edges.block_type.nbytes)
+            fetch(images, edges, xs, arrivals.index(slot), slot, tile, k // 2 - 1, k % 2 * 64, HIGH, ROWS)
+            for down in gl.static_range(3):
+                at = k % 2 * 3 + down
+                mbarrier.wait(free.index(at), stage // 2 & 1 ^ 1)
+                mbarrier.expect(arrivals.index(3 + at), kernel.block_type.nbytes)
+                tma.async_copy_global_to_shared(
+                    kernel,
+                    [0, (down * 3 + k // 2) * 128 + k % 2 * 64],
+                    arrivals.index(3 + at),
+                    ws.index(at * 2)._reinterpret(kernel.dtype, kernel.block_type.shape, kernel.layout),
+                )
+            stage += 1
+        after = gl.minimum(tile + step, tiles - 1)
+        prefetch_l2(maps, after, VALUES)
+        if ADDS:
+            prefetch_l2(plus, after, VALUES)
+
+
+@gluon.jit
+def _compute_128(
+    xs, ws, arrivals, free, bias, plus, done, tiles, GROUP: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
+    ADDS: gl.constexpr,
+):  # fmt: skip
+    """Computes half of the outputs; waits for one tap's products while the next tap's run."""
+    BM: gl.constexpr = ROWS * WIDE
+    accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
+    added = gl.load(bias + GROUP * 64 + gl.arange(0, 64, gl.SliceLayout(1, accumulator))).to(gl.float32)[:, None]
+    place = output_offsets(BM, 128)
+    stage = 0
+    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        total = warpgroup_mma_init(gl.zeros([64, BM], gl.float32, accumulator))
+        start = tile_offset(tile, BM * 128) + GROUP * 64
+        more = gl.load(plus + start + place) if ADDS else bias
+        for k in range(6):
+            mbarrier.wait(arrivals.index(stage % 3), stage // 3 & 1)
+            for down in gl.static_range(3):
+                at = k % 2 * 3 + down
+                mbarrier.wait(arrivals.index(3 + at), stage // 2 & 1)
+                total = multiply(xs, ws.index(at * 2 + GROUP), total, stage % 3, down, k + down > 0, ROWS, WIDE)
+                total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))
+                if down > 0:
+                    release(free, at - 1, True)
+                else:
+                    release(free, 5 - k % 2 * 3, k > 0)
+            stage += 1
+        sums = warpgroup_mma_wait(0, deps=[total])
+        release(free, 5, True)
+        store_outputs(sums, added, more, done + start, place, ADDS)

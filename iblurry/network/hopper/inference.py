@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from iblurry.network.hopper import conv3x3, conv3x3_64, conv3x3_128, convolution
+from iblurry.network.hopper import conv3x3, convolution
 
 MANY = 3 * 132  # tiles of 256 pixels: the last round of an H200's 132 multiprocessors is one of four at least
 PIXELS = 128  # of one block that writes patches
@@ -18,10 +18,8 @@ def convolve(maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None = N
     """relu(weight * maps + bias) + plus, padded by half the kernel's side; None where no kernel fits."""
     count, channels, high, wide = maps.shape
     size = (channels, len(weight), high, wide, weight.shape[2], stride)
-    if conv3x3.count_tiles(count, high, wide) > MANY and conv3x3_64.fits(*size):
-        return conv3x3_64.convolve(maps, weight, bias, plus)
-    if conv3x3.count_tiles(count, high, wide) > MANY and conv3x3_128.fits(*size):
-        return conv3x3_128.convolve(maps, weight, bias, plus)
+    if conv3x3.count_tiles(count, high, wide) > MANY and conv3x3.fits(*size):
+        return conv3x3.convolve(maps, weight, bias, plus)
     tile = convolution.choose_tile(count, channels, len(weight), high // stride, wide // stride)
     return None if tile is None else convolution.convolve(maps, weight, tile, stride=stride, bias=bias, plus=plus)
 
