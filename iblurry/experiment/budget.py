@@ -12,8 +12,8 @@ from iblurry.learner import Learner
 from iblurry.network.flops import BACKWARD
 
 
-class Holding:
-    """Rows of each class on their way: counted on the device, read by the host when they are there."""
+class PendingHeld:
+    """Rows of each class in the memory, counted on the device and read by the host once they are there."""
 
     def __init__(self, learner: Learner) -> None:
         memory = learner.context.memory
@@ -22,11 +22,11 @@ class Holding:
         self.at, self._rows = learner.context.seen, AsyncRead(rows[1:])
 
     def ready(self) -> bool:
-        """Whether `record` would answer at once."""
+        """Whether `record` would return at once."""
         return self._rows.ready()
 
     def record(self) -> Held:
-        """Waits."""
+        """Wait for the counts."""
         return Held(self.at, tuple(self._rows.tolist()))
 
 

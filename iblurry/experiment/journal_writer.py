@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from iblurry.experiment.budget import Holding
+from iblurry.experiment.budget import PendingHeld
 from iblurry.experiment.evaluator import PendingAnswer
 from iblurry.experiment.journal import Evaluation, Journal, Query, Record, TaskEnd
 
@@ -42,9 +42,9 @@ class JournalWriter:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.accuracy: float | None = None  # of the last evaluation written
-        self._waiting: deque[Record | PendingQuery | Holding] = deque()
+        self._waiting: deque[Record | PendingQuery | PendingHeld] = deque()
 
-    def put(self, record: Record | PendingQuery | Holding) -> None:
+    def put(self, record: Record | PendingQuery | PendingHeld) -> None:
         """Append a record, and write what is ready."""
         self._waiting.append(record)
         self.write()
@@ -61,11 +61,11 @@ class JournalWriter:
 
     def _write_first(self) -> None:
         first = self._waiting.popleft()
-        record: Record = first.record() if isinstance(first, PendingQuery | Holding) else first
+        record: Record = first.record() if isinstance(first, PendingQuery | PendingHeld) else first
         if isinstance(record, Evaluation):
             self.accuracy = record.accuracy
         self.journal.append(record)
 
 
-def _is_ready(record: Record | PendingQuery | Holding) -> bool:
-    return not isinstance(record, PendingQuery | Holding) or record.ready()
+def _is_ready(record: Record | PendingQuery | PendingHeld) -> bool:
+    return not isinstance(record, PendingQuery | PendingHeld) or record.ready()

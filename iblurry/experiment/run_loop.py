@@ -14,7 +14,7 @@ from iblurry.data.dataset import Dataset
 from iblurry.engine.devices import make_engine
 from iblurry.engine.eager import Eager
 from iblurry.errors import DivergedError, FolderError
-from iblurry.experiment.budget import Holding, spent
+from iblurry.experiment.budget import PendingHeld, spent
 from iblurry.experiment.callback import Callback
 from iblurry.experiment.checkpointer import Checkpointer, CheckpointPolicy
 from iblurry.experiment.device_images import device_images
@@ -194,14 +194,14 @@ class RunLoop:
         if position % self.experiment.query_every == 0 and self.recorded[Query] < position and not only_at_end:
             self._query(Query, sample.task)
             if position % (HELD_EVERY * self.experiment.query_every) == 0 and not sample.last_of_task:
-                self.writer.put(Holding(learner))
+                self.writer.put(PendingHeld(learner))
         if sample.last_of_task and self.recorded[Spent] < position:
             if learner.context.tasks == sample.task:
                 learner.end_task()
             if not only_at_end or position == len(self.stream):
                 self._query(TaskEnd, sample.task)
             image_flops = flops(self.experiment.network, self.dataset.shape, len(self.dataset.classes))
-            self.writer.put(Holding(learner))
+            self.writer.put(PendingHeld(learner))
             self.writer.put(spent(learner, image_flops))
             self.recorded[Spent] = position
 
