@@ -32,18 +32,31 @@ def check_updates(per_sample: Fraction | int | float | str) -> None:
 class Pace:
     """When training happens and on what.
 
-    Samples are gathered; `gather` of them start a round, which takes the updates owed so far (`updates_per_sample`
-    each, a fraction counted exactly) and then begins to gather again.
+    `stream_batch` samples start a round, which takes the updates owed so far (`updates_per_sample` each, a fraction
+    counted exactly); then the next round's samples are collected.
+
+    Parameters
+    ----------
+    stream_batch : int
+        Samples that start a round.
+    train_stream : bool
+        Whether these samples are in every batch of their round.
+    updates_per_sample : Fraction
+        Optimizer steps for each sample; also given as 3, 0.25 or "1/16".
+    store_when : {"before", "after"}
+        Whether a sample is offered to the memory before or after its round.
+    measure_every : int
+        Updates between two measures of the memory's loss, where a part asks for it.
+    count_waiting : {"all", "half"}
+        How many of the samples that wait for their round count against the budget; "half" as released for RM.
     """
 
-    stream_batch: int = 8  # samples that start a round
-    train_stream: bool = True  # whether the gathered samples are in every batch of their round
+    stream_batch: int = 8
+    train_stream: bool = True
     updates_per_sample: Fraction = Fraction(1)
-    store_when: Literal["before", "after"] = (
-        "after"  # when a sample is offered to the memory: before or after its round
-    )
-    measure_every: int = 1  # updates between two measures of the memory's loss, where a part asks for it
-    count_waiting: Literal["all", "half"] = "all"  # of the samples that wait, how many count against the budget
+    store_when: Literal["before", "after"] = "after"
+    measure_every: int = 1
+    count_waiting: Literal["all", "half"] = "all"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "updates_per_sample", exact(self.updates_per_sample))
@@ -74,10 +87,18 @@ class Pace:
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """What a new class does to the classifier and to the optimizer's state, besides opening its row."""
+    """What a new class does to the head and to the optimizer's state, besides opening its row.
 
-    moments: Literal["forget", "keep", "rebuild"] = "forget"  # the head's start again, carry on, or all start again
-    redraw: Literal["own", "bias", "all"] = "own"  # its own row only; the whole bias too (released); the whole head
+    Parameters
+    ----------
+    moments : {"forget", "keep", "rebuild"}
+        The optimizer's state: reset for the head, kept, or reset for all weights.
+    redraw : {"own", "bias", "all"}
+        What is drawn at random: the new row only, the whole bias too (released), or the whole head.
+    """
+
+    moments: Literal["forget", "keep", "rebuild"] = "forget"
+    redraw: Literal["own", "bias", "all"] = "own"
 
     def __post_init__(self) -> None:
         if self.moments not in ("forget", "keep", "rebuild"):
@@ -88,7 +109,33 @@ class Head:
 
 @dataclass(frozen=True, kw_only=True)
 class Method(Training):
-    """Experience replay, unless told otherwise: every other method is this with one to six fields changed."""
+    """A method as data; the defaults are experience replay, every other method has one to six fields changed.
+
+    Parameters
+    ----------
+    name : str
+        What tables call it.
+    pace : Pace
+        When training happens and on what.
+    admission : Admission
+        Which row a sample takes in a full memory.
+    rehearsal : Rehearsal
+        Which memory rows join a batch.
+    terms : tuple of Term
+        Summands of the loss.
+    gradient : tuple of GradientRule
+        What is done to the gradient, in order.
+    schedule : Schedule
+        The learning rate.
+    readout : Readout
+        How queries are answered.
+    optimizer : Adam or SGD
+        What takes the steps.
+    head : Head
+        What a new class does.
+    refit : Training, optional
+        How a readout that refits trains on the memory.
+    """
 
     slots: ClassVar[dict[str, type[Part]]] = {"admission": Admission, **Training.slots, "readout": Readout}
 
@@ -97,7 +144,7 @@ class Method(Training):
     admission: Admission = Reservoir()
     readout: Readout = Plain()
     head: Head = Head()
-    refit: Training | None = None  # how a readout that refits trains on the memory
+    refit: Training | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

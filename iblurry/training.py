@@ -1,4 +1,4 @@
-"""A course of training: which rows a batch rehearses, what its loss is, and how it becomes a step."""
+"""How to train: which rows a batch rehearses, what its loss is, and how it becomes a step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from iblurry.parts.part import Part, part_from_json
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What a trainer needs to know; a method is this and more."""
+    """What a trainer needs: the parts of an update and the optimizer. A method is this and more; see `Method`."""
 
     slots: ClassVar[dict[str, type[Part]]] = {
         "rehearsal": Rehearsal,
@@ -49,12 +49,12 @@ class Training:
                 yield slot, value
 
     def attach(self, context: Context) -> Self:
-        """The same with every part at work on that bench, none of its state shared with anyone."""
-        at_work = {place: part.attach(context) for place, part in self.parts()}
+        """The same with a working copy of every part."""
+        attached = {place: part.attach(context) for place, part in self.parts()}
         changes: dict[str, Any] = {
-            slot: tuple(at_work[f"{slot}.{i}"] for i in range(len(value)))
+            slot: tuple(attached[f"{slot}.{i}"] for i in range(len(value)))
             if isinstance(value, tuple)
-            else at_work[slot]
+            else attached[slot]
             for slot in self.slots
             for value in [getattr(self, slot)]
         }

@@ -1,18 +1,24 @@
-"""The house: who may import whom, how long a file may be, which names are public."""
+"""The structure: who may import whom, one meaning for each name, documented parameters, and the page that shows it."""
 
 from __future__ import annotations
 
 import ast
+import inspect
+import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 import iblurry
+from iblurry import parts
 
 ROOT = Path(iblurry.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text()) for path in FILES}
+PAGE = (ROOT.parent / "docs" / "architecture.md").read_text()
 LAYERS = [  # imports only go up this list
     ["errors", "files", "version", "rng", "compute", "web"],
     ["data", "augment", "network"],
@@ -25,9 +31,19 @@ LAYERS = [  # imports only go up this list
     ["studies", "live", "estimator"],
     ["cli", "__main__"],
 ]
-LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-APART = [{"data", "augment", "network"}, {"studies", "live", "estimator"}]  # rooms of a floor, strangers
+LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
+INDEPENDENT = [{"data", "augment", "network"}, {"studies", "live", "estimator"}]  # of one layer, without imports
 KINDS = ["admission", "rehearsal", "terms", "gradient", "schedule", "readout"]
+# Names that were replaced by the field's words; as identifiers they must not come back.
+REPLACED = set(
+    re.findall(
+        r"\w+",
+        """One Dice Workbench Course Tuning Throw Cut Deed Deeds Walk Often Saving Where Desk Examiner Asked Outbox
+        Watcher Silent Tally Bill Extent Quickened Lesson Caller Standing Room Child cook gather consider welcome settle
+        catch_up waits claims draws varies parts_head head_now lane aside stage _moody quickened bench dice course
+        workbench tally deeds walk saving examiner outbox bill desk lesson parcels caller standing room child moved""",
+    )
+)
 
 
 def module(path):
@@ -35,61 +51,128 @@ def module(path):
 
 
 def imports(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(TREES[path]):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
 
 
-def room(name):
+def package(name):
     return name.split(".")[1] if name.count(".") else None
 
 
-@pytest.mark.parametrize("path", FILES, ids=module)
-def test_imports_go_up_the_list(path):
-    mine = room(module(path))
-    if mine is None:
-        return  # the front door imports what it offers
-    assert mine in LEVEL, f"{mine} has no place in the list of rooms"
-    for name in imports(path):
-        other = room(name) if name.startswith("iblurry.") else None
-        if other is None or other == mine:
-            continue
-        assert LEVEL[other] <= LEVEL[mine], f"{module(path)} imports {name} from a later room"
-        assert not any({mine, other} <= rooms for rooms in APART), f"{module(path)} imports {name} from next door"
+def test_imports_go_up_the_layers():
+    for path in FILES:
+        mine = package(module(path))
+        if mine is None:
+            continue  # iblurry/__init__.py imports what it exports
+        assert mine in LEVEL, f"{mine} has no place in the layers"
+        for name in imports(path):
+            other = package(name) if name.startswith("iblurry.") else None
+            if other is None or other == mine:
+                continue
+            assert LEVEL[other] <= LEVEL[mine], f"{module(path)} imports {name} from a later layer"
+            assert not any({mine, other} <= group for group in INDEPENDENT), f"{module(path)} imports {name}"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "parts").rglob("*.py")), ids=module)
-def test_kinds_of_parts_do_not_know_each_other(path):
-    mine = next((kind for kind in KINDS if kind in path.parts), None)
-    for name in imports(path):
-        kind = next((k for k in KINDS if name.startswith(f"iblurry.parts.{k}.")), None)
-        assert mine is None or kind in (None, mine), f"{module(path)} imports {name}"
+def test_kinds_of_parts_do_not_import_each_other():
+    for path in (ROOT / "parts").rglob("*.py"):
+        mine = next((kind for kind in KINDS if kind in path.parts), None)
+        for name in imports(path):
+            kind = next((k for k in KINDS if name.startswith(f"iblurry.parts.{k}.")), None)
+            assert mine is None or kind in (None, mine), f"{module(path)} imports {name}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=module)
-def test_files_are_short_and_say_what_they_are(path):
-    text = path.read_text()
-    assert text.count("\n") <= 400
-    if text.strip():
-        assert ast.get_docstring(ast.parse(text)), "a module says in one sentence what it is"
+def test_files_are_short_and_have_a_docstring():
+    for path, tree in TREES.items():
+        text = path.read_text()
+        assert text.count("\n") <= 400, path
+        assert not text.strip() or ast.get_docstring(tree), path
+
+
+def test_a_public_class_name_means_one_thing():
+    found = defaultdict(list)
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(module(path))
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
+def test_no_replaced_name_comes_back():
+    """As a module, a class, or a method or field of one."""
+    for path, tree in TREES.items():
+        assert path.stem not in REPLACED, path
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                members = [getattr(m, "name", None) or getattr(getattr(m, "target", None), "id", "") for m in node.body]
+                assert not REPLACED & {node.name, *members}, f"{path}: {sorted(REPLACED & {node.name, *members})}"
+    assert not {"gather", "store", "counts"} & set(inspect.signature(iblurry.Pace).parameters)
+
+
+def public_objects():
+    """Classes and functions of the front door and of the parts."""
+    for home in (iblurry, parts):
+        for name in sorted({*home.__all__, *getattr(home, "_EXTRA", ())}):
+            value = getattr(home, name)
+            is_error = inspect.isclass(value) and issubclass(value, Exception)
+            if not is_error and (inspect.isclass(value) or inspect.isfunction(value)):
+                yield name, value
+
+
+def undocumented(value):
+    given = [
+        parameter.name
+        for parameter in inspect.signature(value).parameters.values()
+        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    ]
+    section = (inspect.getdoc(value) or "").partition("Parameters\n----------\n")[2]
+    names = {word.strip() for line in re.findall(r"^(\S[^:\n]*) :", section, flags=re.M) for word in line.split(",")}
+    return sorted(set(given) - names - {"init"})
+
+
+def test_every_public_object_documents_its_parameters():
+    missing = {name: undocumented(value) for name, value in public_objects()}
+    assert {name: names for name, names in missing.items() if names} == {}
 
 
 def test_data_does_not_need_torch():
-    assert not [module(p) for p in (ROOT / "data").rglob("*.py") for n in imports(p) if n.split(".")[0] == "torch"]
+    folders = ("data", "streams")
+    assert not [p for p in FILES if p.parts[-2] in folders for n in imports(p) if n.split(".")[0] == "torch"]
 
 
-def test_public_names_are_exactly_what_the_front_door_offers():
+def test_public_names_are_exactly_what_the_package_exports():
     assert dir(iblurry) == sorted({*iblurry.__all__, *iblurry._EXTRA})
     assert {*iblurry.__all__, *iblurry._EXTRA} == {*iblurry._HOME_OF, "__version__"}
     assert not iblurry._EXTRA & set(iblurry.__all__)
     for name in iblurry.__all__:
         assert getattr(iblurry, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="nothing"):
         _ = iblurry.nothing
 
 
-def test_the_front_door_opens_without_torch():
+def test_the_package_and_its_command_line_open_without_torch():
     code = "import sys, iblurry, iblurry.cli.main; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_picture_of_the_architecture_is_true():
+    """Each arrow is a name that its file uses and the next file defines; six files, ending at the learner."""
+    files = dict(re.findall(r'(\w)\["([\w/]+\.py)<br>', PAGE))
+    arrows = re.findall(r'(\w)(?:\["[^"]*"\])? -- "(\w+)" --> (\w)', PAGE)
+    assert [(source, target) for source, _, target in arrows] == list(zip("ABCDE", "BCDEF", strict=True))
+    assert files["F"] == "learner.py"
+    for source, name, target in arrows:
+        used = (ROOT / files[source]).read_text()
+        assert re.search(rf"\b{name}\b", used), f"{files[source]} does not use {name}"
+        defined = [getattr(node, "name", "") for node in ast.walk(TREES[ROOT / files[target]])]
+        assert name in defined, f"{files[target]} does not define {name}"
+
+
+def test_the_table_of_layers_is_that_of_this_test():
+    rows = [
+        re.findall(r"`(\w+)(?:\.py|/)`", line.split("|")[1]) for line in PAGE.splitlines() if line.startswith("| `")
+    ]
+    hidden = {"version", "__main__"}
+    assert [set(row) for row in rows] == [set(layer) - hidden for layer in LAYERS]
