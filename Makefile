@@ -3,13 +3,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench bench-gpu bench-live fuzz reproduction clean
+.PHONY: demo test test-slow test-all lint bench bench-gpu bench-live fuzz reproduction clean
 
 demo: $(READY)  ## CLIB and ER on the embedded digits, three seeds each: a table and a figure
 	$(BIN)/iblurry run
 
-test: $(READY) lint  ## lint, format, types and every test
-	$(BIN)/pytest -n 2
+test: $(READY) lint  ## lint, format, types and the tests, without the slow ones
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: $(READY)  ## many kills, wide crosses, fuzz, browsers
+	$(BIN)/pytest -n 2 -m slow
+
+test-all: test test-slow  ## every test
 
 lint: $(READY)
 	$(BIN)/ruff check .

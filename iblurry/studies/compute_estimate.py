@@ -1,4 +1,4 @@
-"""The bill of a run before it is run: how many floating-point operations its training will take."""
+"""An estimate before a run: how many floating-point operations its training will take."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ComputeEstimate:
     """What training takes in a whole run, in forward passes of one image.
 
     steady + rated * updates_per_sample + study * epochs. Tasks are taken to be of equal length. Left out: that an
-    update in part earned is taken a few samples later, and that a readout may claim some samples for itself.
+    update in part earned is taken a few samples later, and that a readout may take some samples for itself.
     """
 
     steady: float  # whatever the pace: offers to the memory, ends of tasks

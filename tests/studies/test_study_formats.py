@@ -165,7 +165,7 @@ def test_nothing_run_at_all(terminal):
 def test_csv_has_every_digit(table):
     text = FORMATS["csv"](table, None)
     assert text.splitlines()[0] == (
-        "study,dataset,row,column,metric,n,mean,std,seeds,paper_mean,paper_std,difference,standing"
+        "study,dataset,row,column,metric,n,mean,std,seeds,paper_mean,paper_std,difference,verdict"
     )
     lines = list(csv.DictReader(text.splitlines()))
     assert [(one["row"], one["column"], one["n"], one["seeds"]) for one in lines] == [
@@ -182,7 +182,7 @@ def test_csv_has_every_digit(table):
         wanted = (cell.ours and cell.ours.mean, cell.ours and cell.ours.std, cell.paper.mean, cell.paper.std)
         written = [one[name] for name in ("mean", "std", "paper_mean", "paper_std", "difference")]
         assert [float(number) if number else None for number in written] == [*wanted, cell.difference]
-        assert one["standing"] == (cell.standing or "")
+        assert one["verdict"] == (cell.verdict or "")
 
 
 def test_json_has_everything(table):
@@ -194,7 +194,7 @@ def test_json_has_everything(table):
     assert about["units"] == {"a_auc": "percent"}
     assert len(about["cells"]) == 6
     clib = next(one for one in about["cells"] if (one["row"], one["column"]) == ("clib", "K=1000"))
-    assert (clib["n"], clib["mean"], clib["best"], clib["standing"]) == (2, pytest.approx(73.75), True, "within")
+    assert (clib["n"], clib["mean"], clib["best"], clib["verdict"]) == (2, pytest.approx(73.75), True, "within")
     assert clib["values"] == {"1": pytest.approx(73), "2": pytest.approx(74.5)}
     assert clib["paper"] == {"mean": 73.0, "std": 1.3, "tables": [4], "warning": None}
     assert [folder.split("/")[-1][:14] for folder in clib["folders"]] == ["clib-cifar10-1", "clib-cifar10-2"]

@@ -37,7 +37,7 @@ def test_every_cell_recomputed(table):
             assert list(cell.values) == list(range(1, 1 + len(levels)))
             assert list(cell.values.values()) == pytest.approx(levels)
             if not len(levels):
-                assert (cell.ours, cell.difference, cell.standing) == (None, None, None)
+                assert (cell.ours, cell.difference, cell.verdict) == (None, None, None)
                 continue
             mean = levels.sum() / len(levels)
             assert cell.ours.mean == pytest.approx(mean)
@@ -72,7 +72,7 @@ def test_the_papers_numbers_are_those_of_the_setting(table):
     ],
 )
 def test_the_rule_of_the_word(table, paper, word):
-    assert replace(table.cells["clib", "K=500", "a_auc"], paper=paper).standing == word
+    assert replace(table.cells["clib", "K=500", "a_auc"], paper=paper).verdict == word
 
 
 def test_what_is_not_the_papers_method_has_no_number_beside_it(runs):
@@ -225,5 +225,5 @@ def test_the_collected_runs_of_this_repository():
             values = 100 * np.array([summary[metric] for summary in summaries])
             assert list(cell.values.values()) == pytest.approx(values)
             assert (cell.ours.mean, cell.ours.std) == (pytest.approx(values.mean()), pytest.approx(values.std(ddof=1)))
-    assert made.cells["er", "", "a_auc"].standing == "within"  # 58.32 beside 57.46 ± 2.25
-    assert made.cells["clib", "", "a_auc"].standing == "above"  # 71.85 beside 70.26 ± 1.28
+    assert made.cells["er", "", "a_auc"].verdict == "within"  # 58.32 beside 57.46 ± 2.25
+    assert made.cells["clib", "", "a_auc"].verdict == "above"  # 71.85 beside 70.26 ± 1.28

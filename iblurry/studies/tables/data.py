@@ -17,7 +17,7 @@ from iblurry.studies.tables.table import ResultTable, StudyTable, TableCell
 
 HEAD = (
     *("study", "dataset", "row", "column", "metric"),
-    *("n", "mean", "std", "seeds", "paper_mean", "paper_std", "difference", "standing"),
+    *("n", "mean", "std", "seeds", "paper_mean", "paper_std", "difference", "verdict"),
 )
 
 
@@ -50,7 +50,7 @@ def to_csv(table: StudyTable, pairs: Sequence[PairedComparison] | None = None) -
         seeds = " ".join(map(str, cell.values))
         facts = [table.study.name, table.selection.dataset, cell.row, cell.column, cell.metric.name, len(cell.values)]
         facts += [ours.mean if ours else None, ours.std if ours else None, seeds]
-        facts += [paper.mean if paper else None, paper.std if paper else None, cell.difference, cell.standing]
+        facts += [paper.mean if paper else None, paper.std if paper else None, cell.difference, cell.verdict]
         writer.writerow(facts)
     return written.getvalue()
 
@@ -100,7 +100,7 @@ def _cell(table: StudyTable, cell: TableCell) -> dict[str, Any]:
         "folders": [str(run.folder) for run in cell.runs.values()],
         "paper": asdict(cell.paper) if cell.paper else None,
         "difference": cell.difference,
-        "standing": cell.standing,
+        "verdict": cell.verdict,
     }
 
 

@@ -83,7 +83,7 @@ def _caption(table: StudyTable, counts: set[int]) -> str:
         said.append(f"{describe_units(table, numbers)}; best in bold.")
     if has_paper(table):
         said.append("Paper: as printed by Koh et al. (ICLR 2022).")
-    if any(cell.standing for cell in table.cells.values()):
+    if any(cell.verdict for cell in table.cells.values()):
         said.append("Difference: ours minus theirs; within: our mean lies in their mean ± spread.")
     caption = escape_latex(" ".join(said))
     return caption + "".join(rf" $^\dagger${escape_latex(warning)}." for warning in paper_warnings(table))
@@ -118,7 +118,7 @@ def _line(table: StudyTable, line: TableLine, kinds: bool, *, counted: bool) -> 
 
 def _cell(table: StudyTable, cell: TableCell, kind: str, *, counted: bool) -> str:
     if kind == DIFFERENCE:
-        return "--" if cell.difference is None else f"${cell.difference:+z.{cell.metric.digits}f}$ {cell.standing}"
+        return "--" if cell.difference is None else f"${cell.difference:+z.{cell.metric.digits}f}$ {cell.verdict}"
     number = cell.ours if kind == OURS else cell.paper
     if number is None:
         return "--"

@@ -64,7 +64,7 @@ def has_paper(table: StudyTable) -> bool:
 def cell_text(cell: TableCell, kind: str) -> str:
     """70.26 ± 1.28 (3), or +0.64 within."""
     if kind == DIFFERENCE:
-        return NOTHING if cell.difference is None else f"{cell.difference:+z.{cell.metric.digits}f} {cell.standing}"
+        return NOTHING if cell.difference is None else f"{cell.difference:+z.{cell.metric.digits}f} {cell.verdict}"
     number = cell.ours if kind == OURS else cell.paper
     if number is None:
         return NOTHING
@@ -83,7 +83,7 @@ def table_notes(table: StudyTable) -> list[str]:
     counts = {len(cell.runs) for cell in table.cells.values() if cell.ours}
     over = "one seed each" if counts == {1} else "mean ± sample standard deviation (n - 1) over (n) seeds"
     notes = [f"{describe_units(table, over)}; the best of ours in bold."] if counts else []
-    if any(cell.standing for cell in table.cells.values()):
+    if any(cell.verdict for cell in table.cells.values()):
         notes.append(
             "Difference: ours minus the paper's; within: our mean lies in the paper's mean ± its spread; else above or "
             "below; not judged: it prints no spread, or the number is warned of (⚠)."

@@ -152,7 +152,7 @@ class TableCell:
         return self.ours.mean - self.paper.mean if self.ours and self.paper else None
 
     @property
-    def standing(self) -> str | None:
+    def verdict(self) -> str | None:
         """Whether our mean lies within the paper's mean ± its spread; not judged without a spread, or if warned of."""
         if self.paper is None or self.difference is None:
             return None
