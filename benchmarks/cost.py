@@ -1,4 +1,4 @@
-"""`make bench`: what a sample costs late in a long stream, and what an update costs beside bare PyTorch.
+"""`make bench`: the cost of a sample late in a long stream, and of an update compared with a bare PyTorch loop.
 
 Two learners of the same experiment, one old and one young, are timed in turns within one run, and so are our update and
 the bare loop: a busy machine slows both sides, and their ratio stays.
@@ -27,7 +27,7 @@ from iblurry.network.build import build, fresh_row
 from iblurry.rng import Rng
 
 YOUNG, OLD, BLOCK, BLOCKS = 1_000, 100_000, 64, 60
-SELDOM = Hyperparameters(updates_per_sample="1/8")  # an update every eighth sample, or a long stream takes an hour
+RARE_UPDATES = Hyperparameters(updates_per_sample="1/8")  # otherwise a long stream takes an hour
 
 
 def main() -> None:
@@ -56,23 +56,24 @@ def flatness(name: str, old: int) -> dict[str, float]:
     """How the cost of a sample late in the stream compares with its cost at the start."""
     spec = f"shapes:classes=10,train={old // 10 + BLOCK * BLOCKS // 5},size=8,channels=1"
     data = load(spec)
-    experiment = Experiment.of(method(name, SELDOM), spec, network="mlp", tasks=5)
-    aged, samples = _walker(experiment, data)
+    experiment = Experiment.of(method(name, RARE_UPDATES), spec, network="mlp", tasks=5)
+    old_learner, old_samples = _start(experiment, data)
     young_memory = 0.0
     with Progress(transient=True) as progress:
         bar = progress.add_task(f"{name}: {old:,} samples", total=old)
         for at in range(1, old + 1):
-            _meet(aged, samples)
+            _observe_next(old_learner, old_samples)
             if at == YOUNG:
                 young_memory = _resident()
             if at % 500 == 0:
                 progress.update(bar, completed=at)
     memory = _resident() / young_memory
-    fresh, start = _walker(experiment, data)
+    young_learner, young_samples = _start(experiment, data)
     for _ in range(YOUNG):
-        _meet(fresh, start)
+        _observe_next(young_learner, young_samples)
     late, early = _in_turns(
-        lambda: [_meet(aged, samples) for _ in range(BLOCK)], lambda: [_meet(fresh, start) for _ in range(BLOCK)]
+        lambda: [_observe_next(old_learner, old_samples) for _ in range(BLOCK)],
+        lambda: [_observe_next(young_learner, young_samples) for _ in range(BLOCK)],
     )
     return {"ratio": _ratio(late, early), "memory ratio": memory, "ms": 1e3 * statistics.median(late) / BLOCK}
 
@@ -81,9 +82,9 @@ def update_against_bare(network: str) -> dict[str, float]:
     """Our update (draw, augment, mix, train, store) against forward, backward and step on a batch that is ready."""
     spec = "shapes:classes=10,train=800,size=16,channels=1"
     data = load(spec)
-    learner, samples = _walker(Experiment.of("er", spec, network=network), data)
+    learner, samples = _start(Experiment.of("er", spec, network=network), data)
     for _ in range(4 * BLOCK):
-        _meet(learner, samples)
+        _observe_next(learner, samples)
     net = build(network, data.shape, len(data.classes), rng=Rng(1))
     for row in range(len(data.classes)):
         net.expose(row, *fresh_row(Rng(1), row, net.features))
@@ -98,15 +99,15 @@ def update_against_bare(network: str) -> dict[str, float]:
             optimizer.step()
 
     bare()
-    ours, theirs = _in_turns(lambda: [_meet(learner, samples) for _ in range(BLOCK)], bare)
+    ours, theirs = _in_turns(lambda: [_observe_next(learner, samples) for _ in range(BLOCK)], bare)
     return {"ratio": _ratio(ours, theirs), "ms": 1e3 * statistics.median(ours) / BLOCK}
 
 
-def _walker(experiment: Experiment, data: Dataset) -> tuple[Learner, Iterator[Any]]:
+def _start(experiment: Experiment, data: Dataset) -> tuple[Learner, Iterator[Any]]:
     return experiment.learner(data), iter(Stream(data, experiment.order(data)))
 
 
-def _meet(learner: Learner, samples: Iterator[Any]) -> None:
+def _observe_next(learner: Learner, samples: Iterator[Any]) -> None:
     sample = next(samples)
     learner.observe(sample.image, sample.label)
 
@@ -123,12 +124,12 @@ def _in_turns(one: Callable[[], Any], other: Callable[[], Any]) -> tuple[list[fl
 
 
 def _ratio(one: list[float], other: list[float]) -> float:
-    """The median over turns: neighbours in time saw the same machine."""
+    """The median of the ratios of neighbouring turns, which saw the same load."""
     return statistics.median(a / b for a, b in zip(one, other, strict=True))
 
 
 def _resident() -> float:
-    """Bytes this process holds in memory now."""
+    """Resident memory of this process in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return float(pages * 4096)
 

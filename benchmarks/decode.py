@@ -1,4 +1,4 @@
-"""Images per second that a stream hands over from JPEG files: decoded when due, or ahead by worker processes.
+"""Images per second that a stream yields from JPEG files: decoded when due, or ahead by worker processes.
 
     python -m benchmarks.decode --workers 0 1 2
 
@@ -38,26 +38,26 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        data = make(Path(folder), given.pictures, given.side, given.size)
-        paces: dict[int, list[float]] = {workers: [] for workers in given.workers}
+        data = make_pictures(Path(folder), given.pictures, given.side, given.size)
+        rates: dict[int, list[float]] = {workers: [] for workers in given.workers}
         for _ in range(given.rounds):
             for workers in given.workers:
-                paces[workers].append(pace(data, workers, given.busy / 1000))
-    usual = {workers: statistics.median(measured) for workers, measured in paces.items()}
+                rates[workers].append(images_per_second(data, workers, given.busy / 1000))
+    medians = {workers: statistics.median(measured) for workers, measured in rates.items()}
     cores = len(os.sched_getaffinity(0))
     table = Table("workers", "images per second", "min to max", "ratio", title=f"Decoding on {cores} cores")
-    for workers, measured in paces.items():
-        ratio = usual[workers] / usual[given.workers[0]]
+    for workers, measured in rates.items():
+        ratio = medians[workers] / medians[given.workers[0]]
         table.add_row(
-            str(workers), f"{usual[workers]:.0f}", f"{min(measured):.0f} to {max(measured):.0f}", f"{ratio:.2f}"
+            str(workers), f"{medians[workers]:.0f}", f"{min(measured):.0f} to {max(measured):.0f}", f"{ratio:.2f}"
         )
     Console().print(table)
     if given.json:
         figures: dict[str, Any] = {k: v for k, v in vars(given).items() if k != "json"}
-        given.json.write_text(json.dumps(figures | {"cores": cores, "images per second": paces}, indent=2) + "\n")
+        given.json.write_text(json.dumps(figures | {"cores": cores, "images per second": rates}, indent=2) + "\n")
 
 
-def make(folder: Path, count: int, side: int, size: int) -> Dataset:
+def make_pictures(folder: Path, count: int, side: int, size: int) -> Dataset:
     """Pictures with the detail of photographs, about 20 kB each: noise at all scales."""
     from PIL import Image
 
@@ -73,7 +73,7 @@ def make(folder: Path, count: int, side: int, size: int) -> Dataset:
     return Dataset("jpegs", ("one",), part, part, (0.5,) * 3, (0.5,) * 3)
 
 
-def pace(data: Dataset, workers: int, busy: float) -> float:
+def images_per_second(data: Dataset, workers: int, busy: float) -> float:
     """Images per second after the first, which waits for the workers to start."""
     order = Order((np.random.default_rng(1).permutation(len(data.train)),), (0,), 0)
     stream = Stream(data, order, workers=workers)

@@ -182,8 +182,8 @@ def test_statistics_of_the_draws():
 
 
 def test_always_mixing_mixes_always():
-    made = pipeline(cutmix=1.0)
-    assert np.mean([made.draw_params(Rng(1), step, 4).lam.item() < 1 for step in range(300)]) > 0.9
+    made, rng = pipeline(cutmix=1.0), Rng(1)
+    assert np.mean([made.draw_params(rng, step, 4).lam.item() < 1 for step in range(300)]) > 0.9
 
 
 def test_no_hidden_sync(images):

@@ -59,7 +59,7 @@ def test_weights_are_rounded_for_one_forward_pass():
         seen.append((unit.weight_bf16, unit.convolution.weight))
         return unit.convolution(maps)
 
-    network = build("resnet18", (3, 16, 16), 4, rng=Rng(1))
+    network = build("convnet", (3, 16, 16), 4, rng=Rng(1))
     units = [module for module in network.body.modules() if isinstance(module, ConvUnit)][1:]
     network.hopper = HopperConvolutions(units, convolve)
     network.precision = torch.bfloat16
