@@ -75,7 +75,7 @@ def test_another_trajectory_is_told(mode, trajectories):
     figures = equality.compare(first, other, mode, one, {})
     assert not figures["equal"]
     assert not figures["same rows"]
-    assert not figures["same dice"]
+    assert not figures["same integers"]
     assert min(value for name, value in figures.items() if "differ" in name) > 0
 
 

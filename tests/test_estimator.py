@@ -91,7 +91,7 @@ def test_a_method_put_together_is_used_as_it_is():
     model = ContinualClassifier(method=chosen, memory=20).partial_fit(TABLE, WORDS)
     assert model.learner_.context.updates == 80
     assert model.learner_.method.schedule.initial_lr == 1e-3
-    assert "bench" not in vars(chosen.schedule)
+    assert "context" not in vars(chosen.schedule)
 
 
 def test_what_the_memory_holds():

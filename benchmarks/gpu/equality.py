@@ -135,14 +135,14 @@ def compare(
         "weights differ by": _largest(reference.weights, other.weights),
         "answers differ by": _largest(reference.answers, other.answers),
         "same rows": _same(reference.rows, other.rows),
-        "same dice": _same(reference.integers, other.integers) and reference.counters == other.counters,
+        "same integers": _same(reference.integers, other.integers) and reference.counters == other.counters,
         "finite": all(bool(values.isfinite().all()) for values in [*other.losses, *other.answers]),
     }
     tolerance = {name: _wider(most, rounding.get(name, 0.0)) for name, most in TOLERANCE[mode].items()}
     rows_may_differ = mode == "compiled" and isinstance(experiment.method.admission, DEVICE_DECIDES)
     holds = (
         figures["finite"]
-        and figures["same dice"]
+        and figures["same integers"]
         and (figures["same rows"] or rows_may_differ)
         and all(figures[name] <= most for name, most in tolerance.items())
     )

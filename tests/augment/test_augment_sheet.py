@@ -1,4 +1,4 @@
-"""The contact sheet shows every operation, and the same for the same dice."""
+"""The contact sheet shows every operation, and the same for the same seed."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The pipeline: what the dice decide, what the arithmetic does, and what neither may do."""
+"""The pipeline: its random parameters, its arithmetic, and that it never waits for the device."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def test_training_crops_flips_normalises_and_mixes(images):
 
 @pytest.mark.parametrize("policy", ["cifar10", "imagenet"])
 def test_a_policy_comes_after_the_flip_and_before_the_mix(images, policy):
-    """Recomputed from the same uniforms: the deeds on the cropped and mirrored bytes, then the mix of the result."""
+    """Recomputed from the same uniforms: operations on the cropped and mirrored bytes, then the mix of the result."""
     made, rng, auto, mixes = pipeline(policy=policy), Rng(4), AutoAugment(policy, SHAPE), 0
     crop_flip = CropFlip(pad=4, flip=True, height=12, width=10)
     for step in range(15):

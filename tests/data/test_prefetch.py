@@ -58,8 +58,8 @@ def pids(stream: Stream) -> list[int]:
     return [worker.process.pid for worker in stream.decoders._running]
 
 
-def settle(stream: Stream) -> None:
-    """Until all that was begun is decoded."""
+def wait_until_decoded(stream: Stream) -> None:
+    """Until everything submitted is decoded."""
     assert stream.decoders is not None
     for worker in stream.decoders._running:
         if worker.pending:
@@ -109,29 +109,29 @@ def test_seek_break_and_look_back(stream_of, data) -> None:
 
 def test_closed_between_two_samples(stream_of, data) -> None:
     stream, whole = stream_of(workers=2, ahead=4), list(in_memory(data))
-    walk = iter(stream)
-    met = [next(walk) for _ in range(5)]
+    samples = iter(stream)
+    met = [next(samples) for _ in range(5)]
     before = pids(stream)
     stream.close()
     assert all(gone(pid) for pid in before)
     assert pids(stream) == []
     list(batches(data.train.images, np.arange(3), 2, stream.decoders))  # another reader starts them again
-    met += list(walk)
+    met += list(samples)
     assert same(met, whole)
 
 
 def test_decoding_goes_on_while_a_sample_is_used_but_not_further_than_agreed(stream_of, data) -> None:
     """Once the next seven are decoded their files may go; the eighth was never touched."""
     stream, whole = stream_of(workers=2, ahead=7), list(in_memory(data))
-    walk = iter(stream)
-    met = [next(walk)]
-    settle(stream)
+    samples = iter(stream)
+    met = [next(samples)]
+    wait_until_decoded(stream)
     for position in range(1, COUNT):
         file_at(stream, position).unlink()
-    met += [next(walk) for _ in range(7)]
+    met += [next(samples) for _ in range(7)]
     assert same(met, whole[:8])
     with pytest.raises(DataError, match=file_at(stream, 8).name):
-        next(walk)
+        next(samples)
     assert stream.decoders._slots.shape == (2 * 7, *SHAPE)  # all the memory there is for decoded images
 
 
@@ -153,12 +153,12 @@ def test_a_damaged_file_is_named_when_it_is_due(stream_of, data) -> None:
 
 def test_a_killed_worker_is_an_error_with_a_remedy(stream_of, data) -> None:
     stream, whole = stream_of(workers=2, ahead=4), list(in_memory(data))
-    walk = iter(stream)
-    met = [next(walk) for _ in range(3)]
+    samples = iter(stream)
+    met = [next(samples) for _ in range(3)]
     first, second = pids(stream)
     os.kill(first, signal.SIGKILL)
     with pytest.raises(StoppedError, match=r"killed by SIGKILL, .*IBLURRY_DECODERS=N, now 2"):
-        met.extend(walk)
+        met.extend(samples)
     assert len(met) < 3 + 2 * 4
     assert gone(first)
     assert gone(second)
@@ -168,19 +168,19 @@ def test_a_killed_worker_is_an_error_with_a_remedy(stream_of, data) -> None:
 
 def test_workers_do_not_hear_ctrl_c(stream_of, data) -> None:
     stream, whole = stream_of(workers=2, ahead=2), list(in_memory(data))
-    walk = iter(stream)
-    met = [next(walk)]
-    settle(stream)
+    samples = iter(stream)
+    met = [next(samples)]
+    wait_until_decoded(stream)
     for pid in pids(stream):
         assert os.getpgid(pid) != os.getpgrp()  # nor what is sent to all of the group
         os.kill(pid, signal.SIGINT)
-    assert same(met + list(walk), whole)
+    assert same(met + list(samples), whole)
 
 
 def test_an_interrupted_wait_leaves_nothing_half_read(stream_of, data, monkeypatch) -> None:
     stream, whole = stream_of(workers=1, ahead=3), list(in_memory(data))
-    walk = iter(stream)
-    next(walk)
+    samples = iter(stream)
+    next(samples)
 
     class Interrupted:
         def read(self, size: int) -> bytes:
@@ -192,7 +192,7 @@ def test_an_interrupted_wait_leaves_nothing_half_read(stream_of, data, monkeypat
     worker = stream.decoders._running[0]
     stream.decoders._running[0] = worker._replace(replies=Interrupted())
     with pytest.raises(KeyboardInterrupt):
-        list(walk)
+        list(samples)
     assert pids(stream) == []
     worker.process.wait()
     stream.seek(1)
