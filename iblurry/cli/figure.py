@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ from iblurry.errors import InputError
 
 if TYPE_CHECKING:
     from iblurry.studies.selection import Selection
-    from iblurry.studies.study import PlannedRun
 
 KINDS = ("curves", "sweep", "bars", "rates", "forgetting", "composition")
 METRICS = ("a_auc", "a_avg", "a_last", "f_last")
@@ -63,21 +61,28 @@ def figure(
     on it. rates: learning rates. forgetting: classes one by one. composition: what the memory holds.
     """
     from iblurry.files import replacing
+    from iblurry.studies.describe import make_slug
     from iblurry.studies.figures.draw import check_kind, default_kind, draw_study
+    from iblurry.studies.tables.layout import describe_missing
     from iblurry.studies.tables.table import tabulate_study
 
     import_user_modules(modules)
     chosen = select()
     kind = kind or default_kind(chosen.study, len({run.column for run in chosen.planned}))
     check_kind(kind, metric)
-    path = out or Path("figures") / f"{_safe(chosen.study.name)}-{_safe(chosen.dataset)}-{kind}.png"
+    path = out or Path("figures") / f"{make_slug(f'{chosen.study.name}-{chosen.dataset}')}-{kind}.png"
     check_figure(path, f"--out {path}" if out else f"The figure {path}")
     table = tabulate_study(chosen, run_places(runs, chosen), metrics=[metric or chosen.study.metrics[0]])
     drawn = [result for cell in table.cells.values() for result in cell.runs.values()]
     if not drawn:
-        raise InputError(_nothing(chosen, runs or RUN_FOLDERS))
+        searched = " or ".join(map(str, runs or RUN_FOLDERS))
+        raise InputError(
+            f"No run of the study {chosen.study.name} on {chosen.dataset} is finished in {searched}; run some first: "
+            f"`{chosen.command()}`."
+        )
     if table.missing:
-        click.echo(_missing(chosen.planned, table.missing), err=True)
+        missing = f"{len(table.missing)} of {len(chosen.planned)} runs are missing"
+        click.echo(f"{missing}: {'; '.join(describe_missing(table))}.", err=True)
     with replacing(path) as part:
         draw_study(table, kind, part)
     if as_json:
@@ -90,30 +95,4 @@ def figure(
         about |= {"runs": [str(run.folder) for run in drawn], "missing": [run.experiment.name for run in table.missing]}
         click.echo(json.dumps(about, indent=2))
         return
-    click.echo(f"Figure: {path} ({kind}, {len(drawn)} {_plural(len(drawn))})")
-
-
-def _missing(planned: Sequence[PlannedRun], missing: Sequence[PlannedRun]) -> str:
-    """In one line, row by row; a row without a single run has no number."""
-    words = []
-    for row in dict.fromkeys(one.row for one in missing):
-        lacks, all_of_it = (sum(one.row == row for one in some) for some in (missing, planned))
-        words.append(row if lacks == all_of_it else f"{row} ({lacks} of {all_of_it})")
-    return f"Not there: {len(missing)} of {len(planned)} {_plural(len(planned))}: {', '.join(words)}."
-
-
-def _nothing(chosen: Selection, folders: Sequence[Path]) -> str:
-    where = " or ".join(map(str, folders))
-    count = len(chosen.planned)
-    return (
-        f"None of the {count} {_plural(count)} of the study {chosen.study.name} on {chosen.dataset} is finished in "
-        f"{where}; run them first: `{chosen.command()}`."
-    )
-
-
-def _plural(count: int) -> str:
-    return "run" if count == 1 else "runs"
-
-
-def _safe(text: str) -> str:
-    return re.sub("[^A-Za-z0-9]+", "-", text).strip("-")
+    click.echo(f"Figure: {path} ({kind}, runs: {len(drawn)})")

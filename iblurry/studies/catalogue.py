@@ -13,11 +13,6 @@ METHODS = ("ewc", "bic", "mir", "gdumb", "rm", "er", "clib")  # in the order of 
 MANY_CLASSES = ("cifar100", "tinyimagenet", "imagenet")
 
 
-def one_column(dataset: str) -> Mapping[str, Changes]:
-    """The usual setting of the data set; only the methods differ."""
-    return {"": {}}
-
-
 def disjoint_shares(dataset: str) -> Mapping[str, Changes]:
     """N: from all classes blurry to all disjoint."""
     return {f"N={n}": {"disjoint": n} for n in (0, 50, 100)}
@@ -55,7 +50,6 @@ MAIN = Study(
     question="Which method is best at any time, and at the end?",
     datasets=("cifar10", "cifar100", "tinyimagenet", "imagenet"),
     rows=("joint", *METHODS),
-    columns=one_column,
     metrics=("a_auc", "a_avg", "f_last", "a_last"),  # joint training, asked at the end alone, has the last only
 )
 DISJOINT = Study(
@@ -83,7 +77,6 @@ ABLATION = Study(
     question="What are the memory by importance, training on memory alone and the adaptive rate worth to CLIB?",
     datasets=("cifar10", "cifar100"),
     rows=("clib", "clib-reservoir", "clib-stream", "clib-exponential"),
-    columns=one_column,
 )
 MEMORY = Study(
     name="memory",
@@ -110,7 +103,6 @@ AGEM = Study(
     question="How does A-GEM, made for learners that are told the task, do where nobody tells it?",
     datasets=("cifar10", "cifar100"),
     rows=("ewc", "bic", "mir", "agem", "gdumb", "rm", "er", "clib"),
-    columns=one_column,
 )
 GSS = Study(
     name="gss",
@@ -119,7 +111,6 @@ GSS = Study(
     question="Which samples are best to keep: various ones (GSS), any (ER), or those that matter (CLIB)?",
     datasets=("cifar10", "cifar100"),
     rows=("gss", "er", "clib"),
-    columns=one_column,
 )
 SCHEDULES = Study(
     name="schedules",
@@ -128,7 +119,6 @@ SCHEDULES = Study(
     question="Is a rate that decays and starts anew with each new class better than a constant one?",
     datasets=("cifar10",),
     rows=("er-constant", "er", "ewc schedule=Constant", "ewc"),
-    columns=one_column,
 )
 CURVES = Study(
     name="curves",
@@ -137,7 +127,6 @@ CURVES = Study(
     question="Which method stays accurate all along the stream?",
     datasets=("cifar10", "cifar100", "tinyimagenet", "imagenet"),
     rows=METHODS,
-    columns=one_column,
 )
 RM_CURVE = Study(
     name="rm-curve",
@@ -146,7 +135,6 @@ RM_CURVE = Study(
     question="What does A_AUC see that A_avg does not, when a method learns at the ends of tasks only?",
     datasets=("cifar10",),  # the paper names none; its text compares the two on CIFAR-10
     rows=("rm", "clib"),
-    columns=one_column,
 )
 N0_CURVE = Study(
     name="n0-curve",
@@ -164,7 +152,6 @@ BALANCE = Study(
     question="How much of CLIB's memory by importance is worth no more than a memory balanced over classes?",
     datasets=("cifar10",),
     rows=("clib", "clib-balanced", "clib-released"),
-    columns=one_column,
 )
 STUDIES = {
     study.name: study

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -100,6 +101,15 @@ def run_command(experiments: Sequence[Experiment]) -> str | None:
                 return None
             words += ["--set", change]
     return shlex.join(words) if made.digest == wanted.digest else None
+
+
+def make_slug(text: str) -> str:
+    """Letters, digits and single hyphens, for names of files and labels.
+
+    >>> make_slug("main-shapes:classes=4")
+    'main-shapes-classes-4'
+    """
+    return re.sub("[^A-Za-z0-9]+", "-", text).strip("-")
 
 
 def _without(fields: Fields, defaults: Fields) -> Fields:

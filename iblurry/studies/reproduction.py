@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,18 +9,17 @@ from pathlib import Path
 from iblurry.files import replacing
 from iblurry.studies.collect import CollectedRun
 from iblurry.studies.compare import MAIN, NOT_RUN, SEEDS, TARGETS, Comparison, ComparisonBlock
-from iblurry.studies.describe import run_command
+from iblurry.studies.describe import make_slug, run_command
 from iblurry.studies.figures.curves import draw_curves
 from iblurry.studies.paper import (
     COUNTERPARTS,
     Configuration,
-    PaperNumber,
     load_paper,
     paper_configurations,
     paper_number,
     paper_rows,
 )
-from iblurry.studies.tables.table import MeanStd
+from iblurry.studies.tables.layout import format_value
 from iblurry.studies.tables.text import markdown_grid, runs_to_markdown
 
 HEADINGS = {
@@ -56,9 +54,8 @@ def draw_blocks(blocks: Sequence[ComparisonBlock], folder: Path, *, stem: str = 
 def figure_name(where: Configuration, stem: str) -> str:
     """The name of a configuration's figure; the plain one for that of Table 1."""
     first = next((one for one in paper_configurations() if one.dataset == where.dataset), None)
-    data = re.sub("[^A-Za-z0-9]+", "-", where.dataset).strip("-")
     rest = "" if where == first else f"-n{where.disjoint:g}-m{where.blur:g}-k{where.memory}-t{where.tasks}"
-    return f"{stem}-{data}{rest}.png"
+    return f"{stem}-{make_slug(where.dataset)}{rest}.png"
 
 
 def _head() -> str:
@@ -102,8 +99,8 @@ def _table(comparisons: Sequence[Comparison]) -> str:
             COUNTERPARTS[one.method] if one.method else "–",
             f"`{one.row or one.method}`",
             str(one.n) if one.n else "–",
-            _number(one.paper) + (" ⚠" if one.paper and one.paper.warning else ""),
-            _number(one.ours),
+            format_value(one.paper) + (" ⚠" if one.paper and one.paper.warning else ""),
+            format_value(one.ours),
             "–" if one.difference is None else f"{one.difference:+z.2f}",
             one.verdict,
         ]
@@ -188,9 +185,3 @@ def _text() -> str:
     lines = [[one["claim"], one["table"]] for one in load_paper()["contradictions"]]
     table = markdown_grid(["the paper's text", "its tables"], lines, sides="ll")
     return f"## Where the paper's text and its tables disagree\n\nThe tables are what we compare with.\n\n{table}"
-
-
-def _number(number: PaperNumber | MeanStd | None) -> str:
-    if number is None:
-        return "–"
-    return f"{number.mean:z.2f}" + (f" ± {number.std:.2f}" if number.std is not None else "")

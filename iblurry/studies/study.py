@@ -71,7 +71,8 @@ class Study:
     rows : tuple of str
         Methods, in the paper's order, written as for `iblurry run` and --set.
     columns : callable
-        Given a data set, the changed fields of the experiments by the column's name, in order.
+        Given a data set, the changed fields of the experiments by the column's name, in order; by default one column
+        "" of the data set's usual setting, so that only the methods differ.
     metrics : tuple of str
         Names of TABLE_METRICS; what a row does not have stays empty.
     """
@@ -82,7 +83,7 @@ class Study:
     question: str
     datasets: tuple[str, ...]
     rows: tuple[str, ...]
-    columns: Callable[[str], Mapping[str, Changes]]
+    columns: Callable[[str], Mapping[str, Changes]] = lambda dataset: {"": {}}
     metrics: tuple[str, ...] = ("a_auc", "a_avg")
 
     def plan(

@@ -24,7 +24,7 @@ from iblurry.studies.report.runs import (
     stream_length,
 )
 from iblurry.studies.study import Study
-from iblurry.studies.tables.layout import NOTHING
+from iblurry.studies.tables.layout import format_value
 from iblurry.studies.tables.table import ACCURACY_METRICS, tabulate_runs, to_percent
 from iblurry.studies.tables.text import describe_seeds
 
@@ -99,7 +99,7 @@ def _table(block: ReportBlock) -> Json:
         values = {}
         for name in ACCURACY_METRICS:
             cell = table.cells[row.name, "", name]
-            about = {"text": str(cell.ours or NOTHING), "best": table.is_best(cell)}
+            about = {"text": format_value(cell.ours), "best": table.is_best(cell)}
             values[name] = about | (asdict(cell.ours) if cell.ours else {"mean": None, "std": None})
         lines.append({"row": number, "n": len(row.finished), "unfinished": len(row.unfinished)} | values)
     return {"lines": lines, "waiting": waiting, "caption": describe_seeds(table) if lines else ""}

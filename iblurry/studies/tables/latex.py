@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from iblurry.errors import InputError
+from iblurry.studies.describe import make_slug
 from iblurry.studies.paper import COUNTERPARTS
 from iblurry.studies.significance import PairedComparison
 from iblurry.studies.tables.layout import (
@@ -144,8 +144,4 @@ def _label(table: StudyTable) -> str:
         words.append(f"scale-{chosen.scale:g}")
     if chosen.equal_compute is not None:
         words.append(f"equal-{chosen.equal_compute}")
-    return "-".join(map(_slug, words))
-
-
-def _slug(text: str) -> str:
-    return re.sub("[^A-Za-z0-9]+", "-", text).strip("-")
+    return make_slug("-".join(words))

@@ -72,6 +72,11 @@ def cell_text(cell: TableCell, kind: str) -> str:
     return " ± ".join(format_mean_std(cell.metric, number)) + mark
 
 
+def format_value(number: MeanStd | PaperNumber | None) -> str:
+    """70.26 ± 1.28, in percent."""
+    return NOTHING if number is None else str(MeanStd(number.mean, number.std))
+
+
 def format_mean_std(metric: TableMetric, number: MeanStd | PaperNumber) -> list[str]:
     """The mean and, if there is one, the spread, to the same place behind the point."""
     digits = count_decimals(number.mean) if metric.digits is None else metric.digits

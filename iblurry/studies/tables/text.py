@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from iblurry.studies.significance import PairedComparison, caveats
 from iblurry.studies.tables.layout import (
-    NOTHING,
     OURS,
     TableBlock,
     TableLine,
     cell_text,
     describe_missing,
+    format_value,
     group_pairs,
     has_paper,
     missing_commands,
@@ -108,7 +108,7 @@ def markdown_grid(heads: Sequence[str], lines: Iterator[Sequence[str]] | Sequenc
 def _run_lines(table: ResultTable) -> Iterator[Cells]:
     for row in table.rows:
         cells = [table.cells[row, "", metric.name] for metric in table.metrics]
-        numbers = [(str(cell.ours or NOTHING), table.is_best(cell)) for cell in cells]
+        numbers = [(format_value(cell.ours), table.is_best(cell)) for cell in cells]
         yield [(row, False), (str(len(cells[0].runs)), False), *numbers]
 
 
