@@ -31,7 +31,7 @@ def with_compute(experiment: Experiment, reference: Experiment, of: DatasetSize)
     sample, within a ten-thousandth. InputError where that cannot be.
 
     >>> er, clib = (Experiment.of(name, "cifar10") for name in ("er", "clib"))
-    >>> round(float(with_compute(er, clib, extent("cifar10")).method.pace.updates_per_sample), 1)
+    >>> round(float(with_compute(er, clib, dataset_size("cifar10")).method.pace.updates_per_sample), 1)
     11.4
     """
     one, method = compute_estimate(experiment, of), experiment.method
