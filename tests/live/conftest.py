@@ -41,10 +41,12 @@ def call(toy):
     httpx = pytest.importorskip("httpx", reason=NEEDS)
     pytest.importorskip("fastapi", reason=NEEDS)
     from iblurry.live.http.app import create_app
+    from iblurry.live.quota import Limits
 
     @cache  # an application takes a tenth of a second to be put together
     def app_of(token, limits):
-        return create_app(toy, token=token, limits=limits)
+        toy.limits = limits or Limits()
+        return create_app(toy, token=token)
 
     def ask(method, path, *, token=None, limits=None, base="http://127.0.0.1:8000", **more):
         async def answer():

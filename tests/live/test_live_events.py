@@ -136,8 +136,8 @@ def test_an_error_is_not_lost(toy):
 
 def test_so_many_and_no_more(toy):
     async def go():
-        app = create_app(toy, limits=Limits(listeners=2))
-        listeners = app.state.listeners
+        toy.limits = Limits(listeners=2)
+        listeners = create_app(toy).state.listeners
         lines = [Line(EventStream(toy, listeners)) for _ in range(2)]
         for line in lines:
             await line.until(2)

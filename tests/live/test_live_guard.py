@@ -38,6 +38,11 @@ def plain(token=None):
     return create_app(Toy(), token=token)
 
 
+def limited(toy, limits):
+    toy.limits = limits
+    return create_app(toy)
+
+
 def ask(app, *, method="GET", path="/v1/status", headers=(), query=b"", messages=(), wait=False):
     """One request by hand: header bytes as they are, the body in pieces; status, headers and body."""
     sent = []
@@ -187,7 +192,7 @@ KIND = (b"content-type", b"application/octet-stream")
 
 
 def test_a_body_that_says_it_is_too_large_is_not_received(toy):
-    app = create_app(toy, limits=Limits(body=100))
+    app = limited(toy, Limits(body=100))
     for length in (b"101", b"9" * 30):
         status, _, body = ask(app, **LEARN, headers=[HOST, KIND, (b"content-length", length)], messages=[None])
         assert (status, body["error"]) == (413, "too_large")
@@ -196,7 +201,7 @@ def test_a_body_that_says_it_is_too_large_is_not_received(toy):
 
 
 def test_a_body_that_does_not_say_so_is_counted(toy):
-    app = create_app(toy, limits=Limits(body=100))
+    app = limited(toy, Limits(body=100))
     endless = body_of(*[bytes(30)] * 1000)
     status, _, body = ask(app, **LEARN, headers=[HOST, KIND], messages=endless)
     assert (status, body["error"]) == (413, "too_large")
@@ -213,7 +218,7 @@ def app_guard(app):
 
 
 def test_all_bodies_together_have_a_bound(toy):
-    app = create_app(toy, limits=Limits(body=100))
+    app = limited(toy, Limits(body=100))
     ask(app, path="/healthz", headers=[HOST])
     app_guard(app).held_bytes = BODIES * 100 - 10
     status, headers, body = ask(app, **LEARN, headers=[HOST, KIND], messages=body_of(DARK))
@@ -222,7 +227,7 @@ def test_all_bodies_together_have_a_bound(toy):
 
 
 def test_a_body_that_does_not_come(toy):
-    app = create_app(toy, limits=Limits(seconds=1))
+    app = limited(toy, Limits(seconds=1))
     started = body_of(DARK[:20], b"")[:1]
     status, headers, body = ask(app, **LEARN, headers=[HOST, KIND], messages=started, wait=True)
     assert (status, body["error"], headers[b"connection"]) == (408, "too_slow", b"close")

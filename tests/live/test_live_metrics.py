@@ -10,7 +10,7 @@ from iblurry.live.messages import IncomingSample
 pytest.importorskip("prometheus_client", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 from prometheus_client.parser import text_string_to_metric_families
 
-from iblurry.live.http.metrics import BUCKETS, CLASS, CONTENT_TYPE, STATUS, ServiceMetrics
+from iblurry.live.http.metrics import BUCKETS, CONTENT_TYPE, ServiceMetrics
 
 
 def read(text):
@@ -47,12 +47,6 @@ def test_every_number_of_the_service_is_there(taught):
     assert types["iblurry_samples_accepted"] == "counter"
     assert types["iblurry_queue_samples"] == "gauge"
     assert not [name for name, *_ in values if name.endswith("_created")]
-
-
-def test_every_key_is_one_of_the_status(taught):
-    assert {key for _, _, key, _ in STATUS} <= set(taught.status())
-    assert {key for _, _, key, _ in CLASS} <= set(taught.classes()[0])
-    assert all(name.endswith("_total") == (kind == "counter") for name, kind, *_ in (*STATUS, *CLASS))
 
 
 def test_a_loss_without_bounds_is_still_a_number(taught):

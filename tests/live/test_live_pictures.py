@@ -130,7 +130,7 @@ def test_raw_bytes():
     assert images.shape == (2, 3, 4, 4)
     assert images[1, 2, 3, 3] == 95
     for raw in (b"", bytes(47), bytes(49)):
-        with pytest.raises(Refusal, match="3x4x4\\) has 48") as no:
+        with pytest.raises(Refusal, match="3x4x4 = 48") as no:
             unpack_pixels(raw, (3, 4, 4), SMALL, "The body")
         assert no.value.status == 422
     with pytest.raises(Refusal, match="holds 257 images") as no:
@@ -145,7 +145,7 @@ def test_arrays():
         *([], None, 3, "x", {}, [[[0, 255], [7]]], [[[0, 255]]], [rows[0], rows[0]], [[[0, 255], "ab"]]),
         *([[[0, 255], [7, 8.0]]], [[[0, 255], [7, True]]], [[[0, 255], [7, None]]], [[[0, 255], [7, [1]]]]),
     ):
-        with pytest.raises(Refusal, match="1 channels of 2 rows of 2 numbers"):
+        with pytest.raises(Refusal, match="1 channels of 2 rows of 2"):
             parse_array(wrong, (1, 2, 2), "array")
     for value in (-1, 256, 10**30):
         with pytest.raises(Refusal, match="below 0 or above 255"):

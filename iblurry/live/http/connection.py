@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http
+from collections.abc import Callable
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -33,30 +34,27 @@ class GuardedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's signature
         super().connection_made(transport)
-        self._receive_timer: asyncio.TimerHandle | None = None  # for the rest of a request
-        self._write_timer: asyncio.TimerHandle | None = None  # for the client to read on
-        self._close_timer: asyncio.TimerHandle | None = None  # for it to read the last of it
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # "receive" the rest of a request, "write", "close"
         self._in_head, self._head, self._fed, self._left_over = False, 0, 0, 0  # the latter three are bytes
         self._refusal: Refusal | None = None
-        self._start_receive_timer(self.limits.seconds)
+        self._start("receive", self._on_receive_timeout)
         if len(self.connections) > self.limits.connections and not self._close_idle():
             self._refuse(Refusal(503, "too_many_connections", "Too many clients; try again soon.", retry_after=1))
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        for timer in (self._receive_timer, self._write_timer, self._close_timer):
-            if timer is not None:
-                timer.cancel()
+        for name in list(self._timers):
+            self._cancel(name)
 
     @property
     def is_idle(self) -> bool:
         """All requests are answered, and none is being received."""
-        return self.cycle is not None and self.cycle.response_complete and self._receive_timer is None
+        return self.cycle is not None and self.cycle.response_complete and "receive" not in self._timers
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        if self._receive_timer is None:
-            self._start_receive_timer(self.limits.seconds)
+        if "receive" not in self._timers:
+            self._start("receive", self._on_receive_timeout)
         was_in_head = self._in_head
         try:
             self.parser.feed_data(data)
@@ -88,7 +86,7 @@ class GuardedConnection(HttpToolsProtocol):
         if len(self.pipeline) >= PIPELINED:
             self._refusal = Refusal(429, "too_many", "Wait for answers before you ask on.", retry_after=1)
             raise self._refusal
-        self._start_receive_timer(self.limits.seconds + GRACE)
+        self._start("receive", self._on_receive_timeout, GRACE)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -100,35 +98,35 @@ class GuardedConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        if self._receive_timer is not None:
-            self._receive_timer.cancel()
-            self._receive_timer = None
+        self._cancel("receive")
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.transport.is_closing():
-            self._abort_later()
+            self._start("close", self.transport.abort)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._write_timer = self.loop.call_later(self.limits.seconds, self.transport.abort)
+        self._start("write", self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._write_timer is not None:
-            self._write_timer.cancel()
+        self._cancel("write")
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        self._abort_later()
+        self._start("close", self.transport.abort)
 
-    def _start_receive_timer(self, seconds: float) -> None:
-        if self._receive_timer is not None:
-            self._receive_timer.cancel()
-        self._receive_timer = self.loop.call_later(seconds, self._on_receive_timeout)
+    def _start(self, name: str, then: Callable[[], None], grace: float = 0.0) -> None:
+        self._cancel(name)
+        self._timers[name] = self.loop.call_later(self.limits.seconds + grace, then)
+
+    def _cancel(self, name: str) -> None:
+        if (timer := self._timers.pop(name, None)) is not None:
+            timer.cancel()
 
     def _on_receive_timeout(self) -> None:
-        self._receive_timer = None
+        self._cancel("receive")
         if self.cycle is None or self._in_head or (self.cycle.response_complete and not self.cycle.more_body):
             seconds = self.limits.seconds
             self._refuse(Refusal(408, "too_slow", f"No request came within {seconds:g} seconds; ask again."))
@@ -152,10 +150,7 @@ class GuardedConnection(HttpToolsProtocol):
             self.cycle.message_event.set()
         self.transport.write(_format(refusal))
         self.transport.close()
-        self._abort_later()
-
-    def _abort_later(self) -> None:
-        self._close_timer = self.loop.call_later(self.limits.seconds, self.transport.abort)
+        self._start("close", self.transport.abort)
 
     def _count_head(self, size: int) -> None:
         self._head += size

@@ -6,10 +6,12 @@ import asyncio
 import hmac
 import ipaddress
 import logging
+import re
 import time
 from collections.abc import Sequence
 from urllib.parse import unquote_to_bytes
 
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -27,18 +29,8 @@ class GuardMiddleware:
     """ASGI middleware that refuses requests by strangers, and bodies that are too large or too slow.
 
     A page of another site can make a browser send requests here, from its own origin or (DNS rebinding) by a name that
-    it has made resolve to this machine. The first is seen in `Origin`, the second in `Host`.
-
-    Parameters
-    ----------
-    app : ASGIApp
-        The application behind it.
-    token : str or None
-        What requests must carry; without one only requests to a loopback address are answered.
-    limits : Limits
-        Of bytes and seconds.
-    metrics : ServiceMetrics
-        Told of every request.
+    it has made resolve to this machine. The first is seen in `Origin`, the second in `Host`. Without a token only
+    requests to a loopback address are answered.
     """
 
     def __init__(self, app: ASGIApp, *, token: str | None, limits: Limits, metrics: ServiceMetrics) -> None:
@@ -50,65 +42,66 @@ class GuardMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        reply = _Reply(send, scope["path"], self.metrics)
+        started, is_answered = time.perf_counter(), False
         body = _Body(self, receive)
+
+        async def reply(message: Message) -> None:
+            nonlocal is_answered
+            if message["type"] == "http.response.start":
+                is_answered = True
+                self.metrics.record_request(scope["path"], message["status"], time.perf_counter() - started)
+            await send(message)
+
         try:
             self._check(scope)
-            await self.app(scope, body, reply)
+            await self.app(scope, body.receive, reply)
         except ClientDisconnect:
             LOGGER.debug("A client went away before its request was complete.")
         except Exception as error:
-            if reply.started:
+            if is_answered:
                 raise  # the server closes the connection: half an answer must not look like a whole one
-            refusal = error if isinstance(error, Refusal) else _internal_error(scope, error)
+            refusal = error
+            if not isinstance(refusal, Refusal):
+                LOGGER.error("%s %r failed.", scope["method"], scope["path"], exc_info=error)
+                refusal = Refusal(
+                    500, "mistake", "The service made a mistake, now in its log; try again, or report it."
+                )
             await refusal_response(refusal)(scope, receive, reply)
         finally:
             self.held_bytes -= body.size
 
     def _check(self, scope: Scope) -> None:
-        headers: dict[bytes, list[bytes]] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name.lower(), []).append(value)
+        headers = Headers(scope=scope)
         if self.token is None:
-            _check_loopback(headers.get(b"host", []), headers.get(b"origin", []))
+            _check_loopback(headers.getlist("host"), headers.getlist("origin"))
         elif scope["path"] not in WITHOUT_TOKEN and not scope["path"].startswith(ASSETS):
-            self._check_token(headers.get(b"authorization", []))
+            self._check_token(headers.getlist("authorization"))
         try:
             unquote_to_bytes(scope["query_string"]).decode()
         except UnicodeDecodeError as error:
-            raise Refusal(
-                400, "bad_address", "What follows the ? in the address is not UTF-8; encode it so."
-            ) from error
-        length = headers.get(b"content-length", [b"0"])[0]
-        if length.isdigit() and int(length[:20]) > self.limits.body:
+            raise Refusal(400, "bad_address", "The address is not UTF-8 behind its ?; encode it so.") from error
+        length = headers.get("content-length", "0")
+        if length.isascii() and length.isdigit() and int(length[:20]) > self.limits.body:
             raise self.too_large()
 
-    def _check_token(self, given: Sequence[bytes]) -> None:
-        scheme, _, token = (given[0] if len(given) == 1 else b"").partition(b" ")
-        known = hmac.compare_digest(token.strip(), self.token or b"")  # in constant time
-        if scheme.lower() != b"bearer" or not known:
-            raise Refusal(
-                401, "wrong_token", "The token is missing or wrong; send it in the header Authorization: Bearer TOKEN."
-            )
+    def _check_token(self, given: Sequence[str]) -> None:
+        scheme, _, token = (given[0] if len(given) == 1 else "").partition(" ")
+        is_known = hmac.compare_digest(token.encode("latin-1").strip(), self.token or b"")  # in constant time
+        if scheme.lower() != "bearer" or not is_known:
+            message = "The token is missing or wrong; send it in the header Authorization: Bearer TOKEN."
+            raise Refusal(401, "wrong_token", message)
 
     def too_large(self) -> Refusal:
         return Refusal(413, "too_large", f"A request may have {self.limits.body} bytes; send less at once.")
 
 
-def _internal_error(scope: Scope, error: Exception) -> Refusal:
-    LOGGER.error("%s %r failed.", scope["method"], scope["path"], exc_info=error)
-    return Refusal(500, "mistake", "The service made a mistake, which is in its log now; try again, or report it.")
-
-
-def _check_loopback(hosts: Sequence[bytes], origins: Sequence[bytes]) -> None:
+def _check_loopback(hosts: Sequence[str], origins: Sequence[str]) -> None:
     if len(hosts) != 1:
         raise Refusal(400, "bad_host", "A request has one Host header; send it.")
-    authority = hosts[0].decode("latin-1")
-    if not is_loopback(host_of(authority)):
-        raise Refusal(
-            403, "wrong_host", "Without a token this service is only for this machine; ask for 127.0.0.1 or localhost."
-        )
-    if any(origin.decode("latin-1").lower() != f"http://{authority}".lower() for origin in origins):
+    if not is_loopback(host_of(hosts[0])):
+        message = "Without a token this service is only for this machine; ask for 127.0.0.1 or localhost."
+        raise Refusal(403, "wrong_host", message)
+    if any(origin.lower() != f"http://{hosts[0]}".lower() for origin in origins):
         raise Refusal(403, "wrong_origin", "Pages of other sites may not use this service; use its own page.")
 
 
@@ -116,46 +109,31 @@ class _Body:
     """Receives a request within its limits of bytes and seconds."""
 
     def __init__(self, guard: GuardMiddleware, receive: Receive) -> None:
-        self.guard, self.receive = guard, receive
-        self.size, self.complete = 0, False
-        self.deadline: float | None = None
+        self._guard, self._receive = guard, receive
+        self.size, self._is_complete = 0, False
+        self._deadline: float | None = None
 
-    async def __call__(self) -> Message:
-        if self.complete:
-            return await self.receive()  # reports that the client has gone
-        limits, loop = self.guard.limits, asyncio.get_running_loop()
-        if self.deadline is None:
-            self.deadline = loop.time() + limits.seconds
+    async def receive(self) -> Message:
+        if self._is_complete:
+            return await self._receive()  # reports that the client has gone
+        guard, limits = self._guard, self._guard.limits
+        if self._deadline is None:
+            self._deadline = asyncio.get_running_loop().time() + limits.seconds
         try:
-            async with asyncio.timeout_at(self.deadline):
-                message = await self.receive()
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
         except TimeoutError as error:
-            raise Refusal(
-                408, "too_slow", f"The request took more than {limits.seconds:g} seconds to arrive; send less at once."
-            ) from error
+            text = f"The request took more than {limits.seconds:g} seconds to arrive; send less at once."
+            raise Refusal(408, "too_slow", text) from error
         arrived = len(message.get("body", b""))
         self.size += arrived
-        self.guard.held_bytes += arrived
-        self.complete = not message.get("more_body", False)
+        guard.held_bytes += arrived
+        self._is_complete = not message.get("more_body", False)
         if self.size > limits.body:
-            raise self.guard.too_large()
-        if self.guard.held_bytes > BODIES * limits.body:
+            raise guard.too_large()
+        if guard.held_bytes > BODIES * limits.body:
             raise Refusal(429, "busy", "Too many large requests at the same time; try again soon.", retry_after=1)
         return message
-
-
-class _Reply:
-    """Records when an answer starts, and with which status."""
-
-    def __init__(self, send: Send, path: str, metrics: ServiceMetrics) -> None:
-        self.send, self.path, self.metrics = send, path, metrics
-        self.started, self.start = False, time.perf_counter()
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.started = True
-            self.metrics.record_request(self.path, message["status"], time.perf_counter() - self.start)
-        await self.send(message)
 
 
 def is_loopback(host: str) -> bool:
@@ -178,12 +156,5 @@ def host_of(authority: str) -> str:
     >>> [host_of(text) for text in ("LocalHost:8000", "[::1]:8000", "[::1]", "127.0.0.1", "a@b", "x:y:z")]
     ['LocalHost', '::1', '::1', '127.0.0.1', 'a@b', 'x:y:z']
     """
-    host, bracket, rest = authority.partition("]")
-    if host.startswith("[") and bracket and _is_port(rest):
-        return host[1:]
-    host, _, port = authority.partition(":")
-    return host if _is_port(f":{port}") or not port else authority
-
-
-def _is_port(text: str) -> bool:
-    return text == "" or (text.startswith(":") and text[1:].isascii() and text[1:].isdigit())
+    found = re.fullmatch(r"(?:\[(.+?)\]|([^:]*?))(:[0-9]*)?", authority, re.DOTALL)
+    return found[1] or found[2] if found else authority

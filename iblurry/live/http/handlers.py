@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-from urllib.parse import parse_qsl
 
 import numpy as np
 from fastapi import Query
@@ -18,8 +17,8 @@ from iblurry.live.http import metrics
 from iblurry.live.http.bodies import BodyReader
 from iblurry.live.http.events import EventStream, Listeners
 from iblurry.live.http.pictures import thumbnail
-from iblurry.live.http.responses import SECURITY_HEADERS, JsonResponse, PageFile, docs_page, file_response
-from iblurry.live.quota import Limits, Refusal
+from iblurry.live.http.responses import SECURITY_HEADERS, JsonResponse, docs_page, file_response
+from iblurry.live.quota import Refusal
 
 if TYPE_CHECKING:
     from iblurry.live.messages import MemorySample, Predictions
@@ -38,17 +37,10 @@ class Handlers:
 
     Slow work is done in two threads, one for predictions and one for the rest: a prediction waits for others of its
     kind but never for a batch of pictures to be decoded.
-
-    Parameters
-    ----------
-    service : Service
-        What the requests are for.
-    limits : Limits
-        Of a request.
     """
 
-    def __init__(self, service: Service, limits: Limits) -> None:
-        self.service = service
+    def __init__(self, service: Service) -> None:
+        self.service, limits = service, service.limits
         self.reader = BodyReader(service.settings.image, limits)
         self.listeners = Listeners(limits.listeners)
         self.registry = metrics.ServiceMetrics(service, ENDPOINTS, lambda: self.listeners.count)
@@ -61,7 +53,10 @@ class Handlers:
         They are on the disk when the answer comes, and are learnt in the order they were accepted. A new
         label makes a new class, as long as there is room.
         """
-        keys, label = request.headers.getlist("idempotency-key"), _query_label(request)
+        keys, labels = request.headers.getlist("idempotency-key"), request.query_params.getlist("label")
+        if len(labels) > 1:
+            raise Refusal(422, "bad_label", "The address has more than one label; give one.")
+        label = labels[0] if labels else None
         key = self.reader.check_key(" ".join(keys) if keys else None)  # two are refused for their space
         content_type, raw = await _body(request)
         samples = await _run_in(self.decode_pool, lambda: self.reader.read_samples(content_type, raw, label))
@@ -128,17 +123,17 @@ class Handlers:
 
     async def page(self, request: Request) -> Response:
         """The service's own page."""
-        return file_response(request, PageFile(*page.asset("index.html"), page.POLICY))
+        return file_response(request, *page.asset("index.html"), page.POLICY)
 
     async def asset(self, request: Request, name: str) -> Response:
         """A file of the page."""
         if name not in page.names():
             raise Refusal(404, "not_found", "The page has no such file; load it again.")
-        return file_response(request, PageFile(*page.asset(name)))
+        return file_response(request, *page.asset(name))
 
     async def docs(self, request: Request) -> Response:
         """This description, to be read."""
-        return file_response(request, docs_page())
+        return file_response(request, *docs_page())
 
     def close(self) -> None:
         """End the threads."""
@@ -149,12 +144,8 @@ class Handlers:
 def format_predictions(predictions: Predictions, top: int) -> dict[str, Any]:
     """The `top` likeliest classes of each image; of equals, the one met first."""
     if not np.isfinite(predictions.probabilities).all():
-        raise Refusal(
-            503,
-            "not_finite",
-            "The model's answer is no number, so its learning has diverged; look at /v1/status, and if it stays so, "
-            "begin anew in another folder.",
-        )
+        message = "The model's answer is no number: it has diverged; look at /v1/status, or begin in another folder."
+        raise Refusal(503, "not_finite", message)
     order = np.argsort(-predictions.probabilities, axis=1, kind="stable")[:, :top]
     named = [
         [{"label": predictions.labels[column], "probability": float(shares[column])} for column in row]
@@ -169,14 +160,16 @@ def format_memory(samples: list[MemorySample], each: int) -> list[dict[str, Any]
     for sample in sorted(samples, key=lambda sample: (-(sample.importance or 0.0), -sample.since)):
         classes.setdefault(sample.label, []).append(sample)
     return [
-        {"label": label, "count": len(members), "items": [_format_sample(sample) for sample in members[:each]]}
+        {
+            "label": label,
+            "count": len(members),
+            "items": [
+                {"row": row, "importance": importance, "since": since, "thumbnail": thumbnail(pixels)}
+                for row, _, importance, since, pixels in members[:each]
+            ],
+        }
         for label, members in sorted(classes.items())
     ]
-
-
-def _format_sample(sample: MemorySample) -> dict[str, Any]:
-    about = {"row": sample.row, "importance": sample.importance, "since": sample.since}
-    return about | {"thumbnail": thumbnail(sample.pixels)}
 
 
 async def _run_in(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
@@ -186,16 +179,5 @@ async def _run_in(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Resul
 async def _body(request: Request) -> tuple[str, bytes]:
     """Its content type and its bytes."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refusal(
-            415, "unknown_kind", "The body is compressed, which this service does not read; send it as it is."
-        )
+        raise Refusal(415, "unknown_kind", "A compressed body is not read here; send it as it is.")
     return request.headers.get("content-type", ""), await request.body()
-
-
-def _query_label(request: Request) -> str | None:
-    """That of the address, which the guard has checked to be UTF-8."""
-    pairs = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True, errors="strict")
-    given = [value for name, value in pairs if name == "label"]
-    if len(given) > 1:
-        raise Refusal(422, "bad_label", "The address has more than one label; give one.")
-    return given[0] if given else None

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
 
 from iblurry.data.images import Shape
-from iblurry.live.http.bodies import FORMS, JSON, KEY, LABEL, RAW
+from iblurry.live.http.bodies import JSON, KEY, LABEL, RAW
 from iblurry.live.quota import Limits
-from iblurry.version import __version__
 
 Spec = dict[str, Any]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -42,11 +39,8 @@ REASONS = {
     507: "The disk is full; nothing that was acknowledged is lost.",
 }
 ANY_ENDPOINT = (400, 403, 408, 413, 429, 503)
-PICTURE = {"schema": {"type": "string", "contentMediaType": "image/*", "description": "The bytes of one picture."}}
-ONE_PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mM4UaEBAAN0AWn1BwN7AAAAAElFTkSuQmCC"  # a PNG of one pixel
-)
-WITHOUT_TOKEN = ("/healthz", "/readyz")
+ONE_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mM4UaEBAAN0AWn1BwN7AAAAAElFTkSuQmCC"  # a PNG
+METRIC = "x-prometheus"  # the name of the metric, in the schema of a number
 
 
 class ErrorResponse(BaseModel):
@@ -85,6 +79,11 @@ class PredictResponse(BaseModel):
     answers: list[ImagePrediction]
 
 
+def measured(metric: str, description: str) -> Any:
+    """A field that is also exported to Prometheus, as `iblurry_<metric>`."""
+    return Field(description=description, json_schema_extra={METRIC: f"iblurry_{metric}"})
+
+
 class StatusResponse(BaseModel):
     """How the service is."""
 
@@ -92,48 +91,52 @@ class StatusResponse(BaseModel):
     method: str = Field(examples=["clib"])
     network: str = Field(examples=["convnet"])
     image: list[int] = Field(min_length=3, max_length=3, description="Channels, height, width.", examples=[[3, 32, 32]])
-    capacity: Count = Field(description="Samples the memory can hold.", examples=[500])
-    max_classes: Count
+    capacity: Count = measured("memory_capacity_samples", "Samples the memory can hold.")
+    max_classes: Count = measured("classes_limit", "Classes the head has room for.")
     device: str
     threads: int
     state: Literal["recovering", "learning", "idle", "stopping", "stalled"]
     sentence: str = Field(description="The state in words.")
-    accepted: Count = Field(description="Samples on the disk.")
-    learnt: Count
-    queue: Count = Field(description="Accepted and not learnt yet.")
-    queue_limit: Count
-    classes: Count = Field(description="Classes met so far.")
-    model: Count = Field(description="Samples learnt by the state that answers.")
-    model_age_seconds: float | None
-    learning_rate: float | None
-    loss: float | None
-    updates: Count
-    samples_per_second: float | None
-    accuracy: Share | None = Field(description="Of all samples tested before they were learnt.")
-    recent_accuracy: Share | None = Field(description="Of those within the window.")
-    window: Count
-    tested: Count = Field(description="A sample of a class never met before is not tested.")
-    drift: Share | None = Field(description="Half the sum of what the shares of classes changed by between windows.")
-    held: Count = Field(description="Samples in the memory.")
-    checkpoint: Count = Field(description="Samples learnt by the last state that was saved.")
-    checkpoint_age_seconds: float | None
-    disk_bytes: Count
-    disk_most: int | None = Field(description="What the service may come to use of the disk.")
-    restarts: Count = Field(description="Of the learner process.")
-    uptime_seconds: float
+    accepted: Count = measured("samples_accepted_total", "Samples that are on the disk.")
+    learnt: Count = measured("samples_learnt_total", "Samples that were learnt.")
+    queue: Count = measured("queue_samples", "Samples accepted and not learnt yet.")
+    queue_limit: Count = measured("queue_limit_samples", "Samples the queue may hold.")
+    classes: Count = measured("classes", "Classes met so far.")
+    model: Count = measured("model_samples", "Samples learnt by the state that answers.")
+    model_age_seconds: float | None = measured("model_age_seconds", "Age of the state that answers.")
+    learning_rate: float | None = measured("learning_rate", "The learning rate of the next update.")
+    loss: float | None = measured("loss", "The loss of the last update.")
+    updates: Count = measured("updates_total", "Updates of the model.")
+    samples_per_second: float | None = measured("learning_samples_per_second", "Speed of learning.")
+    accuracy: Share | None = measured("accuracy_ratio", "Test-then-train accuracy over all samples tested.")
+    recent_accuracy: Share | None = measured("recent_accuracy_ratio", "The same within the window.")
+    window: Count = measured("window_samples", "Samples that count as recent.")
+    tested: Count = measured(
+        "samples_tested_total", "Samples tested before they were learnt: not the first of a class."
+    )
+    drift: Share | None = measured("drift_ratio", "Total variation between the class mixes of the last two windows.")
+    held: Count = measured("memory_samples", "Samples in the memory.")
+    checkpoint: Count = measured("checkpoint_samples", "Samples learnt by the last state that was saved.")
+    checkpoint_age_seconds: float | None = measured("checkpoint_age_seconds", "Age of the last state that was saved.")
+    disk_bytes: Count = measured("disk_bytes", "What the service uses of the disk.")
+    disk_most: int | None = measured("disk_most_bytes", "What it may come to use of it.")
+    restarts: Count = measured("learner_restarts_total", "Restarts of the process that learns.")
+    uptime_seconds: float = measured("uptime_seconds", "Since the service was started.")
 
 
 class ClassStatus(BaseModel):
     """Counts and accuracies of one class."""
 
     label: str
-    seen: Count
-    held: Count
-    tested: Count
-    right: Count
-    accuracy: Share | None
-    recent_accuracy: Share | None
-    recent_share: Share | None = Field(description="Of the last window of samples.")
+    seen: Count = measured("class_samples_total", "Samples of the class.")
+    held: Count = measured("class_memory_samples", "Those in the memory.")
+    tested: Count = measured("class_tested_total", "Those tested before they were learnt.")
+    right: Count = measured("class_right_total", "Those that were named rightly.")
+    accuracy: Share | None = measured("class_accuracy_ratio", "Right by tested.")
+    recent_accuracy: Share | None = measured("class_recent_accuracy_ratio", "The same within the window.")
+    recent_share: Share | None = measured(
+        "class_recent_share_ratio", "Share of the class in the last window of samples."
+    )
     before_share: Share | None = Field(description="Of the window before it.")
 
 
@@ -190,86 +193,43 @@ class HealthResponse(BaseModel):
     ok: Literal[True] = True
 
 
-class DescribedApp(FastAPI):
-    """A FastAPI application whose description also says whether a token is needed.
-
-    Parameters
-    ----------
-    needs_token : bool
-        Whether requests must carry a token.
-    close : callable
-        Called when the application is shut down.
-    """
-
-    def __init__(self, *, needs_token: bool, close: Callable[[], None]) -> None:
-        @asynccontextmanager
-        async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-            yield
-            close()
-
-        # FastAPI's own pages load scripts from other hosts, and its redirects are built from a header of the request.
-        super().__init__(
-            title="iblurry, live",
-            version=__version__,
-            description=ABOUT,
-            openapi_tags=GROUPS,
-            docs_url=None,
-            redoc_url=None,
-            openapi_url=None,
-            redirect_slashes=False,
-            lifespan=lifespan,
-        )
-        self.needs_token = needs_token
-
-    def openapi(self) -> Spec:
-        """The description, made once."""
-        if self.openapi_schema is None:
-            spec = super().openapi()
-            if self.needs_token:
-                spec["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            for path, operations in spec["paths"].items():
-                for operation in operations.values():
-                    if self.needs_token:
-                        operation["security"] = [] if path in WITHOUT_TOKEN else [{"token": []}]
-                    for status, answer in operation["responses"].items():
-                        if int(status) >= 400:  # also where an answer is not JSON
-                            answer["content"] = {JSON: {"schema": {"$ref": "#/components/schemas/ErrorResponse"}}}
-                    if operation["description"].rstrip(".") == operation["summary"]:
-                        del operation["description"]
-        assert self.openapi_schema is not None
-        return self.openapi_schema
+def describe(app: FastAPI) -> Spec:
+    """FastAPI's description, made once; every refusal is JSON, also where the answer itself is not."""
+    spec = app.openapi()
+    for operation in (each for operations in spec["paths"].values() for each in operations.values()):
+        for status, answer in operation["responses"].items():
+            if int(status) >= 400:
+                answer["content"] = {JSON: {"schema": {"$ref": "#/components/schemas/ErrorResponse"}}}
+        if operation.get("description", "").rstrip(".") == operation["summary"]:
+            del operation["description"]
+    return spec
 
 
-def refusals(*statuses: int, needs_token: bool) -> dict[int | str, Spec]:
+def refusals(statuses: tuple[int, ...], *, needs_token: bool) -> dict[int | str, Spec]:
     """Responses of an endpoint that refuses, besides what any endpoint may refuse with."""
-    possible = {*ANY_ENDPOINT, *statuses, *([401] if needs_token else [])}
+    possible = sorted({*ANY_ENDPOINT, *statuses, *([401] if needs_token else [])})
+    headers: dict[int, Spec] = {
+        401: {"headers": {"WWW-Authenticate": {"schema": {"type": "string"}}}},
+        429: {"headers": {"Retry-After": {"schema": {"type": "integer", "minimum": 1}, "description": "Seconds."}}},
+    }
     return {
-        status: {"model": ErrorResponse, "description": REASONS[status], **_headers(status)}
-        for status in sorted(possible)
+        status: {"model": ErrorResponse, "description": REASONS[status], **headers.get(status, {})}
+        for status in possible
     }
 
 
 def learn_body(shape: Shape, limits: Limits) -> Spec:
     """Parameters and body of `POST /v1/learn`."""
-    name = _label(limits)
+    label = {"type": "string", "minLength": 1, "maxLength": limits.label, "pattern": f"^{LABEL}$", "examples": ["cat"]}
+    key = {"type": "string", "minLength": 1, "maxLength": limits.key, "pattern": f"^{KEY}$"}
+    parameters = [
+        ("label", "query", label, "What the body shows, if it is a picture or raw pixels."),
+        ("Idempotency-Key", "header", key, "Text of your choice: a request sent again with the same key counts once."),
+    ]
+    names = ("name", "in", "schema", "description")
     return {
-        "parameters": [
-            {
-                "name": "label",
-                "in": "query",
-                "required": False,
-                "schema": name,
-                "description": "What the body shows, if it is a picture or raw pixels.",
-            },
-            {
-                "name": "Idempotency-Key",
-                "in": "header",
-                "required": False,
-                "schema": {"type": "string", "minLength": 1, "maxLength": limits.key, "pattern": f"^{KEY}$"},
-                "description": "Any text of your choice: a request sent again with the same key counts once.",
-            },
-        ],
-        "requestBody": _body("samples", shape, limits, {"label": name}, example={"label": "cat", "image": ONE_PIXEL}),
+        "parameters": [{**dict(zip(names, each, strict=True)), "required": False} for each in parameters],
+        "requestBody": _body("samples", shape, limits, {"label": label}, example={"label": "cat", "image": ONE_PIXEL}),
     }
 
 
@@ -279,46 +239,30 @@ def predict_body(shape: Shape, limits: Limits) -> Spec:
 
 
 def _body(name: str, shape: Shape, limits: Limits, more: Spec, *, example: Spec) -> Spec:
-    image: Spec = {"type": "string", "contentEncoding": "base64", "description": "A PNG, JPEG, WebP, GIF or BMP."}
     each = f"{' x '.join(map(str, shape))} = {math.prod(shape)} bytes: channel by channel, row by row"
-    pixels: Spec = {"type": "string", "contentEncoding": "base64", "description": f"{each}."}
+    base64: Spec = {"type": "string", "contentEncoding": "base64"}
     array: Spec = {"type": "integer", "minimum": 0, "maximum": 255}
     for size, word in ((shape[2], "numbers"), (shape[1], "rows"), (shape[0], "channels")):
         array = {"type": "array", "items": array, "description": f"{size} {word}."}
-    forms = dict(zip(FORMS, (image, pixels, array), strict=True))
-    entry = {
-        "oneOf": [
-            {
-                "type": "object",
-                "title": form,
-                "properties": {**more, form: schema},
-                "required": [*more, form],
-                "additionalProperties": False,
-            }
-            for form, schema in forms.items()
-        ]
+    forms = {
+        "image": base64 | {"description": "A PNG, JPEG, WebP, GIF or BMP."},
+        "pixels": base64 | {"description": f"{each}."},
+        "array": array,
     }
-    entries = {"type": "array", "minItems": 1, "maxItems": limits.batch, "items": entry}
-    whole = {"type": "object", "properties": {name: entries}, "required": [name], "additionalProperties": False}
+    entries = [{"title": form} | _object(**more, **{form: schema}) for form, schema in forms.items()]
+    whole = _object(**{name: {"type": "array", "minItems": 1, "maxItems": limits.batch, "items": {"oneOf": entries}}})
+    picture = {"type": "string", "contentMediaType": "image/*", "description": "The bytes of one picture."}
     raw = {"type": "string", "contentMediaType": RAW, "description": f"{each}; or those of several images."}
     return {
         "required": True,
         "description": f"At most {limits.body} bytes, {limits.batch} images and {limits.pixels} pixels a picture.",
         "content": {
             JSON: {"schema": whole, "example": {name: [example]}},
-            "image/*": PICTURE,
+            "image/*": {"schema": picture},
             RAW: {"schema": raw},
         },
     }
 
 
-def _label(limits: Limits) -> Spec:
-    return {"type": "string", "minLength": 1, "maxLength": limits.label, "pattern": f"^{LABEL}$", "examples": ["cat"]}
-
-
-def _headers(status: int) -> Spec:
-    if status == 401:
-        return {"headers": {"WWW-Authenticate": {"schema": {"type": "string"}}}}
-    if status == 429:
-        return {"headers": {"Retry-After": {"schema": {"type": "integer", "minimum": 1}, "description": "Seconds."}}}
-    return {}
+def _object(**properties: Spec) -> Spec:
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}

@@ -10,6 +10,7 @@ import base64
 import binascii
 import io
 import logging
+import math
 import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -41,14 +42,7 @@ class PictureDecoder:
     """Decodes the pictures of one request, after a look at the sizes their headers claim: a few bytes can claim much.
 
     Only the first frame counts. It is turned upright, laid over white where it is transparent, converted to grey or
-    colour and resized, whatever its aspect.
-
-    Parameters
-    ----------
-    shape : (int, int, int)
-        Channels, height and width of the result.
-    limits : Limits
-        `pixels` is the limit of one picture.
+    colour and resized to `shape`, whatever its aspect. `limits.pixels` is the limit of one picture.
     """
 
     def __init__(self, shape: Shape, limits: Limits) -> None:
@@ -61,26 +55,21 @@ class PictureDecoder:
 
         channels, height, width = self.shape
         if channels not in MODES:
-            raise Refusal(
-                422,
-                "raw_only",
-                f"Pictures have 1 or 3 channels, this service takes {channels}; send raw pixels instead.",
-            )
+            message = f"Pictures have 1 or 3 channels, this service takes {channels}; send raw pixels instead."
+            raise Refusal(422, "raw_only", message)
         try:
             image = self._decode(raw, where).convert(MODES[channels])
-            pixels = np.asarray(_resized(image, width, height))
+            if image.size != (width, height):
+                image = image.resize((width, height), Image.Resampling.BILINEAR)  # averages over all pixels it covers
+            pixels = np.asarray(image)
         except Refusal:
             raise
         except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:  # Pillow's own limit
             raise self._too_many(where) from error
         except Exception as error:  # decoders raise all kinds of errors for corrupt data
             LOGGER.debug("A picture could not be decoded.", exc_info=error)
-            raise Refusal(
-                422,
-                "unreadable_picture",
-                f"{where} is not a readable picture: it is truncated, corrupt or of another kind; "
-                "send a whole PNG, JPEG, WebP, GIF or BMP.",
-            ) from error
+            message = f"{where} is not a readable picture; send a whole PNG, JPEG, WebP, GIF or BMP."
+            raise Refusal(422, "unreadable_picture", message) from error
         return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
     def _decode(self, raw: bytes, where: str) -> Image.Image:
@@ -88,7 +77,7 @@ class PictureDecoder:
 
         if claimed := webp_size(raw):  # Pillow allocates a WebP's pixels when it opens it
             self._check(claimed, where)
-        if count_scans(raw) > SCANS:
+        if raw.startswith(JPEG) and raw.count(b"\xff\xda") > SCANS:  # an upper bound
             raise Refusal(422, "too_many_scans", f"{where} is a JPEG of more than {SCANS} scans; save it anew.")
         picture: Image.Image
         with Image.open(io.BytesIO(strip_metadata(raw)), formats=FORMATS) as picture:
@@ -106,12 +95,9 @@ class PictureDecoder:
         if count > self.limits.pixels:
             raise self._too_many(where)
         if count > self.left:
-            raise Refusal(
-                413,
-                "too_many_pixels",
-                f"The pictures of one request may have {REQUEST_PICTURES * self.limits.pixels} pixels together; "
-                "send fewer of them, or smaller ones.",
-            )
+            most = REQUEST_PICTURES * self.limits.pixels
+            message = f"The pictures of one request may have {most} pixels together; send fewer, or smaller ones."
+            raise Refusal(413, "too_many_pixels", message)
 
     def _too_many(self, where: str) -> Refusal:
         return Refusal(413, "too_many_pixels", f"{where} has more than {self.limits.pixels} pixels; make it smaller.")
@@ -119,19 +105,14 @@ class PictureDecoder:
 
 def unpack_pixels(raw: bytes, shape: Shape, limits: Limits, where: str) -> NDArray[np.uint8]:
     """(n, C, H, W) of raw bytes, as many images as they make."""
-    each = shape[0] * shape[1] * shape[2]
-    count, rest = divmod(len(raw), each)
+    count, rest = divmod(len(raw), math.prod(shape))
     if rest or not count:
-        raise Refusal(
-            422,
-            "wrong_size",
-            f"{where} has {len(raw)} bytes, an image of this service ({'x'.join(map(str, shape))}) has {each}; "
-            "send C*H*W bytes for each image.",
-        )
+        size = f"{'x'.join(map(str, shape))} = {math.prod(shape)}"
+        message = f"{where} has {len(raw)} bytes, and an image has {size}; send so many for each image."
+        raise Refusal(422, "wrong_size", message)
     if count > limits.batch:
-        raise Refusal(
-            413, "too_many", f"{where} holds {count} images, a request may hold {limits.batch}; send several requests."
-        )
+        message = f"{where} holds {count} images, a request may hold {limits.batch}; send several requests."
+        raise Refusal(413, "too_many", message)
     return np.frombuffer(raw, dtype=np.uint8).reshape(count, *shape)
 
 
@@ -140,11 +121,8 @@ def parse_array(planes: object, shape: Shape, where: str) -> NDArray[np.uint8]:
     channels, height, width = shape
     lines = [line for plane in _list(planes, channels) for line in _list(plane, height)]
     if len(lines) != channels * height or not all(set(map(type, _list(line, width))) == {int} for line in lines):
-        raise Refusal(
-            422,
-            "wrong_size",
-            f"{where} is not of the service's shape; send {channels} channels of {height} rows of {width} numbers.",
-        )
+        message = f"{where} has another shape; send {channels} channels of {height} rows of {width} whole numbers."
+        raise Refusal(422, "wrong_size", message)
     try:
         return np.frombuffer(b"".join(map(bytes, lines)), dtype=np.uint8).reshape(shape)
     except ValueError as error:
@@ -163,9 +141,8 @@ def decode_base64(text: object, where: str) -> bytes:
     except ValueError:  # too few characters, or not ASCII
         raw = b""
     if binascii.b2a_base64(raw, newline=False).decode("ascii") != text:  # decoders ignore invalid characters
-        raise Refusal(
-            422, "bad_base64", f"{where} is not base64; send the standard alphabet with its padding and nothing else."
-        )
+        message = f"{where} is not base64; send the standard alphabet with its padding and nothing else."
+        raise Refusal(422, "bad_base64", message)
     return raw
 
 
@@ -197,14 +174,6 @@ def _opaque(picture: Image.Image) -> Image.Image:
     return picture.convert("L" if picture.mode in ("1", "L") else "RGB")
 
 
-def _resized(image: Image.Image, width: int, height: int) -> Image.Image:
-    from PIL import Image
-
-    if image.size == (width, height):
-        return image
-    return image.resize((width, height), Image.Resampling.BILINEAR)  # Pillow's averages over all pixels it covers
-
-
 def strip_metadata(raw: bytes) -> bytes:
     """A JPEG without the segments that say nothing about its pixels; anything else as it is."""
     if not raw.startswith(JPEG):
@@ -222,11 +191,6 @@ def find_transpose(raw: bytes, exif: bytes | None) -> int | None:
         found = (raw[start + 4 : end] for kind, start, end in _segments(raw) if kind == 0xE1)
         exif = next((data for data in found if data.startswith(b"Exif\0\0")), None)
     return TRANSPOSE.get(_read_orientation(exif.removeprefix(b"Exif\0\0"))) if exif else None
-
-
-def count_scans(raw: bytes) -> int:
-    """How many scans a JPEG has at most; 0 for anything else."""
-    return raw.count(b"\xff\xda") if raw.startswith(JPEG) else 0
 
 
 def webp_size(raw: bytes) -> tuple[int, int] | None:
@@ -259,14 +223,15 @@ def _segments(raw: bytes) -> Iterator[tuple[int, int, int]]:
 def _read_orientation(tiff: bytes) -> int:
     """The tag in the first directory of EXIF data, 0 if there is none."""
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
-    if order is None or len(tiff) < 8:
+    if order is None:
         return 0
-    (at,) = struct.unpack_from(f"{order}I", tiff, 4)
-    if at + 2 > len(tiff):
+    try:
+        (at,) = struct.unpack_from(f"{order}I", tiff, 4)
+        (count,) = struct.unpack_from(f"{order}H", tiff, at)
+        for entry in range(at + 2, at + 2 + 12 * count, 12):
+            tag, kind, number, value = struct.unpack_from(f"{order}HHIH", tiff, entry)
+            if tag == ORIENTATION and kind == 3 and number == 1:
+                return int(value)
+    except struct.error:  # it ends before that
         return 0
-    (count,) = struct.unpack_from(f"{order}H", tiff, at)
-    for entry in range(at + 2, min(at + 2 + 12 * count, len(tiff) - 11), 12):
-        tag, kind, number, value = struct.unpack_from(f"{order}HHIH", tiff, entry)
-        if tag == ORIENTATION and kind == 3 and number == 1:
-            return int(value)
     return 0

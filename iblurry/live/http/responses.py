@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -71,34 +71,24 @@ def _finite(data: Any) -> Any:
     return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
-class PageFile(NamedTuple):
-    """A file of a page."""
-
-    body: bytes
-    content_type: str
-    policy: str = SAME_ORIGIN  # Content-Security-Policy
-
-
-def file_response(request: Request, file: PageFile) -> Response:
-    """The file, or 304 where the browser has it already."""
-    tag = f'"{hashlib.blake2b(file.body, digest_size=12).hexdigest()}"'
-    headers = {**SECURITY_HEADERS, "Cache-Control": "no-cache", "Content-Security-Policy": file.policy, "ETag": tag}
+def file_response(request: Request, body: bytes, content_type: str, policy: str = SAME_ORIGIN) -> Response:
+    """A file of a page under a Content-Security-Policy, or 304 where the browser has it already."""
+    tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    headers = {**SECURITY_HEADERS, "Cache-Control": "no-cache", "Content-Security-Policy": policy, "ETag": tag}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    return Response(file.body, headers={**headers, "Content-Type": file.content_type})
+    return Response(body, headers={**headers, "Content-Type": content_type})
 
 
 @cache
-def docs_page() -> PageFile:
-    """The page of the API in one file; its policy allows its own script and style by their hashes, nothing else."""
+def docs_page() -> tuple[bytes, str, str]:
+    """The page of the API in one file: content, type, and a policy that allows its own script and style by hash."""
     folder = files("iblurry.live.http") / "docs"
     page = (folder / "page.html").read_text(encoding="utf-8")
     for name in ("style.css", "page.js"):
         page = page.replace(f"/*{name}*/", (folder / name).read_text(encoding="utf-8"))
-    allowed = (f"{kind}-src 'sha256-{_digest(page, kind)}'" for kind in ("script", "style"))
-    return PageFile(page.encode(), "text/html; charset=utf-8", "; ".join([SAME_ORIGIN, *allowed]))
-
-
-def _digest(page: str, kind: str) -> str:
-    (inside,) = re.findall(rf"<{kind}>(.*?)</{kind}>", page, flags=re.DOTALL)
-    return base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode("ascii")
+    policy = SAME_ORIGIN
+    for kind, inside in re.findall(r"<(script|style)>(.*?)</\1>", page, flags=re.DOTALL):
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode("ascii")
+        policy += f"; {kind}-src 'sha256-{digest}'"
+    return page.encode(), "text/html; charset=utf-8", policy

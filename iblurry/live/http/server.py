@@ -69,20 +69,22 @@ async def run(
     stop: asyncio.Event,
 ) -> None:
     """The same on a listening socket, in a running event loop, until `stop` is set."""
-    with _signals(asyncio.get_running_loop(), stop):
-        await service.start()
-        app = create_app(service, token=token)  # now that it has the settings its folder began with
-        server = _Server(_config(app, service.limits), lambda: on_ready(url_of(listener)))
-        try:
-            serving = asyncio.create_task(server.serve([listener]))
-            stopped = asyncio.create_task(stop.wait())
-            await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
-            stopped.cancel()
-            server.should_exit = True  # accept no more connections, answer what was received
-            app.state.listeners.stopping.set()
-            await serving
-        finally:
-            await service.close()
+    if threading.current_thread() is threading.main_thread():  # no other may handle signals
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)  # until the loop is closed
+    await service.start()
+    app = create_app(service, token=token)  # now that it has the settings its folder began with
+    server = _Server(_config(app, service.limits), lambda: on_ready(url_of(listener)))
+    try:
+        serving = asyncio.create_task(server.serve([listener]))
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        server.should_exit = True  # accept no more connections, answer what was received
+        app.state.listeners.stopping.set()
+        await serving
+    finally:
+        await service.close()
 
 
 def listen(host: str, port: int, *, token: str | None) -> socket.socket:
@@ -93,21 +95,18 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise InputError(f"The host {host!r} is not known here; give an address of this machine.") from error
-    family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
+    family, _, _, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
     if token is None and not is_loopback(str(address[0])):
-        raise InputError(
-            f"Others could reach {host}, and without a token they could teach and ask; "
-            "give a token, or serve 127.0.0.1 only."
-        )
-    listener = socket.socket(family, kind, protocol)
+        raise InputError(f"Others could reach {host}, and use it without a token; give one, or serve 127.0.0.1 only.")
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)  # only this makes a second service on the port fail
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=both)
     except OSError as error:
-        listener.close()
-        raise InputError(_bind_message(error, host, port)) from error
-    return listener
+        why = {
+            errno.EADDRINUSE: "it is in use; stop what uses it, or give another (0 takes any that is free)",
+            errno.EACCES: "it is not for this user; give one above 1023",
+        }.get(error.errno or 0, f"{error.strerror}; give an address of this machine")
+        raise InputError(f"Port {port} of {host} cannot be used: {why}.") from error
 
 
 def check_token(token: str | None) -> None:
@@ -119,8 +118,7 @@ def check_token(token: str | None) -> None:
 def url_of(listener: socket.socket) -> str:
     """The URL at which this machine reaches it."""
     host, port = listener.getsockname()[:2]
-    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-    host = local.get(host, host)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -159,26 +157,3 @@ def _config(app: FastAPI, given: Limits) -> uvicorn.Config:
         timeout_keep_alive=max(1, math.ceil(given.seconds)),
         timeout_graceful_shutdown=math.ceil(SHUTDOWN_SECONDS),
     )
-
-
-@contextlib.contextmanager
-def _signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> Iterator[None]:
-    """Both SIGTERM and SIGINT set `stop`, also when they come twice."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers
-        return
-    both = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set)) for number in both}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _bind_message(error: OSError, host: str, port: int) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"Port {port} of {host} is in use; stop what uses it, or give another (0 takes any that is free)."
-    if error.errno == errno.EACCES:
-        return f"Port {port} is not for this user; give one above 1023."
-    return f"{host} port {port} cannot be used ({error.strerror}); give an address of this machine."
