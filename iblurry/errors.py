@@ -17,7 +17,10 @@ IblurryError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from ast import literal_eval
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
 
 
 class IblurryError(Exception):
@@ -90,3 +93,29 @@ class DivergedError(StoppedError):
 
 class DiskFullError(StoppedError):
     """The disk took no more bytes."""
+
+
+def check_fields(owner: Any, ranges: Mapping[str, str]) -> None:
+    """Checks a dataclass: fields of a Literal type hold one of its values, numbers lie in their interval.
+
+    Parameters
+    ----------
+    owner : dataclass instance
+        What is checked; InputError names the field, its value and what is allowed.
+    ranges : mapping
+        Intervals by field name, such as "(0, 1]" or "[1, inf)"; None is allowed everywhere.
+    """
+    for field in fields(owner):
+        value = getattr(owner, field.name, None)
+        if isinstance(field.type, str) and field.type.startswith("Literal["):
+            choices = literal_eval(f"({field.type[8:].rpartition(']')[0]},)")
+            if value not in choices and not (value is None and field.type.endswith("None")):
+                words = " or ".join(map(repr, choices))
+                raise InputError(f"{type(owner).__name__}({field.name}={value!r}): {field.name} must be {words}.")
+    for name, interval in ranges.items():
+        value = getattr(owner, name)
+        low, high = interval[1:-1].split(", ")
+        is_above = value is None or value > float(low) or (interval[0] == "[" and value == float(low))
+        is_below = value is None or value < float(high) or (interval[-1] == "]" and value == float(high))
+        if not (is_above and is_below):
+            raise InputError(f"{type(owner).__name__}({name}={value}): {name} must lie in {interval}.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
-from iblurry.errors import InputError
+from iblurry.errors import InputError, check_fields
 from iblurry.parts import Admission, Plain, Readout, Reservoir
 from iblurry.parts.part import Part, declared
 from iblurry.training import Training
@@ -60,16 +60,7 @@ class Pace:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "updates_per_sample", exact(self.updates_per_sample))
-        if self.stream_batch < 1 or self.measure_every < 1:
-            raise InputError(f"{self}: stream_batch and measure_every are at least 1.")
-        if self.updates_per_sample < 0:
-            raise InputError(f"{self}: updates_per_sample is not negative.")
-        if self.store_when not in ("before", "after"):
-            raise InputError(f"Pace(store_when={self.store_when!r}): store_when is 'before' or 'after'.")
-        if self.count_waiting not in ("all", "half"):
-            raise InputError(
-                f"Pace(count_waiting={self.count_waiting!r}): count_waiting is 'all' or, as released for RM, 'half'."
-            )
+        check_fields(self, {"stream_batch": "[1, inf)", "measure_every": "[1, inf)", "updates_per_sample": "[0, inf)"})
         if self.train_stream and self.updates_per_sample * self.stream_batch < 1:
             least = -(-1 // self.updates_per_sample) if self.updates_per_sample else None
             enough = f"give a stream_batch of at least {least} or " if least else ""
@@ -101,10 +92,7 @@ class Head:
     redraw: Literal["own", "bias", "all"] = "own"
 
     def __post_init__(self) -> None:
-        if self.moments not in ("forget", "keep", "rebuild"):
-            raise InputError(f"Head(moments={self.moments!r}): moments is 'forget', 'keep' or 'rebuild'.")
-        if self.redraw not in ("own", "bias", "all"):
-            raise InputError(f"Head(redraw={self.redraw!r}): redraw is 'own', 'bias' or 'all'.")
+        check_fields(self, {})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.errors import InputError, UnknownNameError, check_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,7 @@ class Adam:
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1 and self.eps > 0 and self.weight_decay >= 0):
-            raise InputError(f"{self} is no Adam: betas lie in [0, 1), eps is positive, weight_decay is not negative.")
+        check_fields(self, {"beta1": "[0, 1)", "beta2": "[0, 1)", "eps": "(0, inf)", "weight_decay": "[0, inf)"})
 
     @property
     def moments(self) -> int:
@@ -70,8 +69,7 @@ class SGD:
     weight_decay: float = 1e-4
 
     def __post_init__(self) -> None:
-        if not (0 <= self.momentum < 1 and self.weight_decay >= 0):
-            raise InputError(f"{self} is no SGD: momentum lies in [0, 1), weight_decay is not negative.")
+        check_fields(self, {"momentum": "[0, 1)", "weight_decay": "[0, inf)"})
         if self.nesterov and not self.momentum:
             raise InputError(f"{self}: Nesterov's momentum needs a momentum above 0, or nesterov=False.")
 

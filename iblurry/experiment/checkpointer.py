@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from iblurry.errors import DivergedError, InputError
+from iblurry.errors import DivergedError, check_fields
 from iblurry.experiment import checkpoint
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start
@@ -35,14 +35,7 @@ class CheckpointPolicy:
     samples: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.seconds >= 0:
-            raise InputError(
-                f"CheckpointPolicy(seconds={self.seconds}): give the seconds between two checkpoints, from 0."
-            )
-        if self.samples is not None and self.samples < 1:
-            raise InputError(
-                f"CheckpointPolicy(samples={self.samples}): give the samples between two checkpoints, from 1."
-            )
+        check_fields(self, {"seconds": "[0, inf]", "samples": "[1, inf)"})
 
 
 class Checkpointer:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 from torch import Tensor
 
 from iblurry.compute import Cost, Workload
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.errors import InputError, UnknownNameError, check_fields
 from iblurry.parts.context import Context, Update
 
 T = TypeVar("T")
@@ -77,6 +77,7 @@ class Part(ABC):
     kind: ClassVar[str]
     needs_losses: ClassVar[bool] = False  # asks for the loss of every memory row after an update
     needs_augment_params: ClassVar[bool] = False  # asks for random crops and flips of its rows and the streamed samples
+    ranges: ClassVar[dict[str, str]] = {}  # legal values of its numbers: {"gamma": "(0, 1]"}; Literals need no word
     stores: ClassVar[str] = ""  # what it keeps besides samples of the memory; may name its fields: "{share:.0%} of ..."
     context: Context
     _known: ClassVar[dict[str, dict[str, type[Part]]]] = {}
@@ -86,6 +87,10 @@ class Part(ABC):
         dataclass(kw_only=True, eq=True, unsafe_hash=True)(cls)  # hashable: parts are default values of a Method
         if not inspect.isabstract(cls) and cls.__dict__.get("kind") is None:
             Part._known.setdefault(cls.kind, {})[cls.__name__] = cls
+
+    def __post_init__(self) -> None:
+        ranges = [vars(cls).get("ranges", {}) for cls in reversed(type(self).__mro__)]
+        check_fields(self, {name: interval for declared in ranges for name, interval in declared.items()})
 
     # ------------------------------------------------------------------------------ hooks of every kind, all optional
 

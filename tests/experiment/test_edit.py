@@ -117,7 +117,7 @@ def test_changes_on_changes():
             "head=keep: head has fields of its own; set one of head.moments, head.redraw.",
         ),
         ("memory=0", "memory=0 is too small; the least is 1."),  # the experiment's own checks
-        ("admission.step=2", "Importance(step=2.0): the step lies in (0, 1]; 0.1 is the released program's."),
+        ("admission.step=2", "Importance(step=2.0): step must lie in (0, 1]."),
         (
             "terms=",
             "terms is empty, so there is no loss to train on; the usual choice is (CrossEntropy(),).",

@@ -61,5 +61,5 @@ def test_in_proportion():
 
 
 def test_bad_fields():
-    with pytest.raises(InputError, match="at least one"):
+    with pytest.raises(InputError, match="batches=0"):
         Diverse(batches=0)

@@ -89,5 +89,5 @@ def test_an_empty_memory_has_no_rows_to_offer(make_context):
 
 
 def test_bad_fields():
-    with pytest.raises(InputError, match="at most the candidates"):
+    with pytest.raises(InputError, match="count=9"):
         Interfered(count=9, candidates=8)

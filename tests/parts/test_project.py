@@ -54,5 +54,5 @@ def test_nothing_to_refer_to_changes_nothing(make_context):
         p.grad = torch.ones_like(p)
     rule.adjust(Drawn(torch.zeros(0, dtype=torch.int64), None))
     assert all((p.grad == 1).all() for p in rule.context.network.parameters())
-    with pytest.raises(InputError, match="at least 1"):
+    with pytest.raises(InputError, match="count=0"):
         Project(count=0)

@@ -102,9 +102,9 @@ def test_multistep(make_context):
 @pytest.mark.parametrize(
     "make, words",
     [
-        (lambda: Cosine(floor=0.1), "between 0 and initial_lr"),
-        (lambda: Cosine(cycle=0), "cycle and growth"),
-        (lambda: Cosine(warm=0), "first epoch's share"),
+        (lambda: Cosine(floor=0.1), r"floor=0\.1"),
+        (lambda: Cosine(cycle=0), "cycle=0"),
+        (lambda: Cosine(warm=0), "warm=0"),
         (lambda: MultiStep(milestones=(30, 30)), "that grow"),
         (lambda: MultiStep(milestones=(0,)), "from 1"),
         (lambda: MultiStep(factor=2), r"in \(0, 1\]"),

@@ -35,5 +35,5 @@ def test_fewer_rows_than_a_batch(make_context):
 
 
 def test_no_empty_batches():
-    with pytest.raises(InputError, match="use Nothing"):
+    with pytest.raises(InputError, match="count=0"):
         Shuffled(count=0)

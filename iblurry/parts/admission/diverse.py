@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.errors import InputError
 from iblurry.memory import Sample
 from iblurry.parts.admission.admission import Admission
 from iblurry.parts.part import column, scratch, state
@@ -35,6 +34,7 @@ class Diverse(Admission):
     Aljundi et al., "Gradient based sample selection for online continual learning", NeurIPS 2019, Algorithm 2.
     """
 
+    ranges: ClassVar[dict[str, str]] = {"batches": "[1, inf)", "size": "[1, inf)"}
     stores: ClassVar[str] = "a similarity per row"
 
     batches: int = 10
@@ -43,10 +43,6 @@ class Diverse(Admission):
     similarity: Tensor = column("similarity")  # (capacity + 1,) score of each row
     new_score: Tensor = state(lambda part: part.context.memory.clock.double())  # (1,) score of the sample on offer
     score: Callable[..., None] = scratch(lambda part: part.context.compile(part._score))
-
-    def __post_init__(self) -> None:
-        if self.batches < 1 or self.size < 1:
-            raise InputError(f"{self}: at least one batch of at least one row.")
 
     def cost(self, workload: Workload) -> Cost:
         images = 1 + self.batches * min(self.size, workload.capacity) if workload.capacity else 0

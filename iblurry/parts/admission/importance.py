@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.errors import InputError
 from iblurry.memory import Sample
 from iblurry.parts.admission.balanced import LargestClass
 from iblurry.parts.context import Update
@@ -46,6 +45,7 @@ class Importance(LargestClass):
     Inference", ICLR 2022.
     """
 
+    ranges: ClassVar[dict[str, str]] = {"step": "(0, 1]"}
     needs_losses: ClassVar[bool] = True
     stores: ClassVar[str] = "an importance, a loss and a count of uses per row"
 
@@ -63,14 +63,6 @@ class Importance(LargestClass):
     lowest: Callable[..., Tensor] = scratch(lambda part: part.context.engine.fuse(part._lowest))
     start: Callable[..., Tensor] = scratch(lambda part: part.context.engine.fuse(part._start))
     credit: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(part._credit))
-
-    def __post_init__(self) -> None:
-        if not 0 < self.step <= 1:
-            raise InputError(f"Importance(step={self.step}): the step lies in (0, 1]; 0.1 is the released program's.")
-        if self.rule not in ("paper", "released"):
-            raise InputError(f"Importance(rule={self.rule!r}): the rule is 'paper' or 'released'.")
-        if self.decrease not in ("untouched", "running"):
-            raise InputError(f"Importance(decrease={self.decrease!r}): the decrease is 'untouched' or 'running'.")
 
     def released(self) -> Self:
         return dataclasses.replace(self, rule="released", decrease="untouched")

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.errors import InputError
 from iblurry.parts.context import Drawn
 from iblurry.parts.part import Part
 
@@ -36,11 +35,9 @@ class Clip(GradientRule):
     Pascanu et al., "On the difficulty of training recurrent neural networks", ICML 2013.
     """
 
-    norm: float = 10.0
+    ranges: ClassVar[dict[str, str]] = {"norm": "(0, inf)"}
 
-    def __post_init__(self) -> None:
-        if self.norm <= 0:
-            raise InputError(f"Clip(norm={self.norm}): the norm is positive.")
+    norm: float = 10.0
 
     def adjust(self, drawn: Drawn) -> None:
         nn.utils.clip_grad_norm_(self.context.network.parameters(), self.norm)
@@ -63,13 +60,10 @@ class Project(GradientRule):
     Chaudhry et al., "Efficient lifelong learning with A-GEM", ICLR 2019.
     """
 
+    ranges: ClassVar[dict[str, str]] = {"count": "[1, inf)"}
     needs_augment_params: ClassVar[bool] = True
 
     count: int = 240
-
-    def __post_init__(self) -> None:
-        if self.count < 1:
-            raise InputError(f"Project(count={self.count}): at least 1 row to refer to.")
 
     @property
     def rows_per_update(self) -> int:

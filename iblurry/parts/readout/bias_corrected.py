@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.errors import InputError
 from iblurry.memory import Sample
 from iblurry.parts.context import LogitCorrection
 from iblurry.parts.part import scratch, state
@@ -36,6 +35,7 @@ class BiasCorrected(Readout):
     Wu et al., "Large scale incremental learning", CVPR 2019.
     """
 
+    ranges: ClassVar[dict[str, str]] = {"share": "(0, 1)", "epochs": "[1, inf)", "batch": "[1, inf)", "lr": "(0, inf)"}
     needs_boundaries: ClassVar[bool] = True
     stores: ClassVar[str] = "{share:.0%} of the budget as a validation set, never trained on"
 
@@ -54,10 +54,6 @@ class BiasCorrected(Readout):
     ended: bool = state(lambda part: False)  # between the end of a task and the next sample
     at_last_boundary: LogitCorrection = scratch(lambda part: part.context.correction)  # teachers are corrected by it
     pairs: Tensor = scratch(lambda part: part.identity())  # made anew before each query
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share < 1 or self.epochs < 1 or self.batch < 1 or self.lr <= 0:
-            raise InputError(f"{self}: share lies in (0, 1), epochs and batch are at least 1, lr is positive.")
 
     def samples_outside_memory(self, budget: int) -> int:
         return round(self.share * budget)

@@ -34,6 +34,7 @@ class Refit(Readout):
     """
 
     refits: ClassVar[bool] = True
+    ranges: ClassVar[dict[str, str]] = {"epochs": "[1, inf)"}
 
     at: Literal["query", "boundary", "end"] = "query"
     epochs: int = 256
@@ -44,10 +45,7 @@ class Refit(Readout):
     offered: int = scratch(lambda part: -1)  # samples the memory had been offered when that was trained
 
     def __post_init__(self) -> None:
-        if self.at not in ("query", "boundary", "end"):
-            raise InputError(f"Refit(at={self.at!r}): at is 'query', 'boundary' or 'end'.")
-        if self.epochs < 1:
-            raise InputError(f"Refit(epochs={self.epochs}): at least 1 epoch.")
+        super().__post_init__()
         if self.frozen_norm and self.at != "boundary":
             raise InputError("Refit(frozen_norm=True): a fresh network has no statistics to keep; use at='boundary'.")
 

@@ -8,7 +8,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.errors import InputError
+from iblurry.errors import check_fields
 from iblurry.memory import Batch
 from iblurry.parts.context import Drawn
 from iblurry.parts.rehearsal.rehearsal import Rehearsal
@@ -40,8 +40,8 @@ class Interfered(Rehearsal):
     candidates: int = 50
 
     def __post_init__(self) -> None:
-        if not 1 <= self.count <= self.candidates:
-            raise InputError(f"{self}: count is at least 1 and at most the candidates.")
+        super().__post_init__()
+        check_fields(self, {"count": f"[1, {self.candidates}]"})
 
     @property
     def rows_per_update(self) -> int:

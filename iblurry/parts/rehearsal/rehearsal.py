@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from iblurry.errors import InputError
 from iblurry.memory import Batch
 from iblurry.parts.context import Drawn
 from iblurry.parts.part import Part, scratch
@@ -61,11 +60,9 @@ class Uniform(Rehearsal):
     Chaudhry et al., "On tiny episodic memories in continual learning", 2019.
     """
 
-    count: int = 8  # type: ignore[misc]
+    ranges: ClassVar[dict[str, str]] = {"count": "[1, inf)"}
 
-    def __post_init__(self) -> None:
-        if self.count < 1:
-            raise InputError(f"Uniform(count={self.count}): at least 1 row; to rehearse none use Nothing().")
+    count: int = 8  # type: ignore[misc]
 
     def choose(self, stream: Batch, drawn: Drawn) -> Tensor:
         return drawn.rows
@@ -80,14 +77,12 @@ class Shuffled(Rehearsal):
         Rows in a batch.
     """
 
+    ranges: ClassVar[dict[str, str]] = {"count": "[1, inf)"}
+
     count: int = 16  # type: ignore[misc]
 
     epoch: int = scratch(lambda part: -1)  # the epoch of `order`
     order: NDArray[np.int64] = scratch(lambda part: np.empty(0, dtype=np.int64))
-
-    def __post_init__(self) -> None:
-        if self.count < 1:
-            raise InputError(f"Shuffled(count={self.count}): at least 1 row; to rehearse none use Nothing().")
 
     def draw_rows(self, purpose: str, step: int, size: int) -> Sequence[int]:
         epoch, batch = divmod(step, max(1, -(-size // self.count)))

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from iblurry.engine.eager import AsyncRead
-from iblurry.errors import InputError
 from iblurry.parts.context import Update
 from iblurry.parts.part import column, scratch, state
 from iblurry.parts.schedule.schedule import Schedule
@@ -53,6 +52,14 @@ class Adaptive(Schedule):
     Inference", ICLR 2022.
     """
 
+    ranges: ClassVar[dict[str, str]] = {
+        "gamma": "(0, 1)",
+        "alpha": "(0, 0.5)",
+        "history": "[2, inf)",
+        "trial": "[1, inf)",
+        "ignore": "[0, inf)",
+    }
+
     needs_losses: ClassVar[bool] = True
     stores: ClassVar[str] = "each row's loss before the trial of a rate"
 
@@ -74,17 +81,6 @@ class Adaptive(Schedule):
     before: Tensor = column("loss before the trial")  # (capacity + 1,)
     pending: AsyncRead | None = scratch(lambda part: None)  # the gain of the last trial, on its way to the host
     mark: Tensor = state(lambda part: torch.zeros_like(part.context.memory.clock))  # the memory's clock then
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.gamma < 1:
-            raise InputError(f"Adaptive(gamma={self.gamma}): gamma lies in (0, 1).")
-        if not 0 < self.alpha < 0.5:
-            raise InputError(f"Adaptive(alpha={self.alpha}): the significance level lies in (0, 0.5).")
-        if self.history < 2 or self.trial < 1 or self.ignore < 0:
-            raise InputError(f"{self}: history is at least 2, trial at least 1, ignore at least 0.")
-        if self.rule not in ("paper", "released") or self.test not in ("student", "welch"):
-            raise InputError(f"{self}: the rule is 'paper' or 'released', the test 'student' or 'welch'.")
 
     def released(self) -> Self:
         return dataclasses.replace(self, rule="released", test="welch", head_restarts=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import ClassVar
 
-from iblurry.errors import InputError
+from iblurry.errors import InputError, check_fields
 from iblurry.parts.context import Update
 from iblurry.parts.part import state
 from iblurry.parts.schedule.schedule import Schedule
@@ -14,15 +15,12 @@ from iblurry.parts.schedule.schedule import Schedule
 class ByEpoch(Schedule):
     """Changes from epoch to epoch (in a refit; on a stream, from round to round), after a first one at a low rate."""
 
+    ranges: ClassVar[dict[str, str]] = {"warm": "(0, 1]"}
+
     initial_lr: float = 0.05  # GDumb's and RM's, with SGD
     warm: float = 0.1  # the first epoch's share of the learning rate
 
     epoch: int = state(lambda part: 0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.warm <= 1:
-            raise InputError(f"{type(self).__name__}(warm={self.warm}): the first epoch's share lies in (0, 1].")
 
     @abstractmethod
     def after(self, epoch: int) -> float:
@@ -57,16 +55,15 @@ class Cosine(ByEpoch):
     Loshchilov and Hutter, "SGDR: Stochastic gradient descent with warm restarts", ICLR 2017.
     """
 
+    ranges: ClassVar[dict[str, str]] = {"cycle": "[1, inf)", "growth": "[1, inf)"}
+
     floor: float = 5e-4
     cycle: int = 1
     growth: int = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.floor <= self.initial_lr:
-            raise InputError(f"Cosine(floor={self.floor}): the floor lies between 0 and initial_lr, {self.initial_lr}.")
-        if self.cycle < 1 or self.growth < 1:
-            raise InputError(f"{self}: cycle and growth are at least 1.")
+        check_fields(self, {"floor": f"[0, {self.initial_lr}]"})
 
     def after(self, epoch: int) -> float:
         length = self.cycle
@@ -90,18 +87,17 @@ class MultiStep(ByEpoch):
         In (0, 1].
     """
 
+    ranges: ClassVar[dict[str, str]] = {"factor": "(0, 1]"}
+
     milestones: tuple[int, ...] = (30, 60, 80, 90)
     factor: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.milestones = tuple(self.milestones)  # JSON has lists only
-        if any(type(m) is not int or m < 1 for m in self.milestones) or sorted(set(self.milestones)) != [
-            *self.milestones
-        ]:
+        legal = all(type(m) is int and m >= 1 for m in self.milestones)
+        if not legal or sorted(set(self.milestones)) != [*self.milestones]:
             raise InputError(f"MultiStep(milestones={self.milestones}): whole numbers from 1 that grow.")
-        if not 0 < self.factor <= 1:
-            raise InputError(f"MultiStep(factor={self.factor}): the factor lies in (0, 1].")
 
     def after(self, epoch: int) -> float:
         return self.initial_lr * self.factor ** sum(epoch >= milestone for milestone in self.milestones)

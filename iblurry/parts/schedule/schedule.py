@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, Literal
 
-from iblurry.errors import InputError
 from iblurry.parts.context import Update
 from iblurry.parts.part import Part, state
 
@@ -19,13 +18,10 @@ class Schedule(Part):
         The learning rate at the start; 3e-4 is the paper's with Adam.
     """
 
+    ranges: ClassVar[dict[str, str]] = {"initial_lr": "(0, inf)"}
     kind: ClassVar[str] = "schedule"
 
     initial_lr: float = 3e-4
-
-    def __post_init__(self) -> None:
-        if not self.initial_lr > 0:
-            raise InputError(f"{type(self).__name__}(initial_lr={self.initial_lr}): the learning rate is positive.")
 
     @property
     @abstractmethod
@@ -79,18 +75,13 @@ class Exponential(Schedule):
         What k counts; released CLIB counts training calls (rounds), which may hold several updates.
     """
 
+    ranges: ClassVar[dict[str, str]] = {"gamma": "(0, 1]"}
+
     gamma: float = 0.9999
     restart_on_class: bool = True
     per: Literal["update", "round"] = "update"
 
     decays: int = state(lambda part: 0)  # k
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.gamma <= 1:
-            raise InputError(f"Exponential(gamma={self.gamma}): gamma lies in (0, 1].")
-        if self.per not in ("update", "round"):
-            raise InputError(f"Exponential(per={self.per!r}): per is 'update' or 'round'.")
 
     @property
     def lr(self) -> float:

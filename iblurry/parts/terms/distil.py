@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.errors import InputError
 from iblurry.network.network import FLOOR
 from iblurry.network.shadow import ShadowNetwork
 from iblurry.parts.context import Forward, LogitCorrection
@@ -38,6 +37,7 @@ class Distil(Term):
     Wu et al., "Large scale incremental learning", CVPR 2019; Hinton et al., 2015.
     """
 
+    ranges: ClassVar[dict[str, str]] = {"temperature": "(0, inf)"}
     needs_boundaries: ClassVar[bool] = True
     stores: ClassVar[str] = "a copy of the network as a teacher"
 
@@ -47,10 +47,6 @@ class Distil(Term):
     teaches: bool = state(lambda part: False)
     teacher: ShadowNetwork = scratch(lambda part: part.context.shadow("teacher", opens_rows=False))
     correction: LogitCorrection = scratch(lambda part: part.context.correction)
-
-    def __post_init__(self) -> None:
-        if self.temperature <= 0:
-            raise InputError(f"Distil(temperature={self.temperature}): the temperature is positive.")
 
     def released(self) -> Self:
         return dataclasses.replace(self, correct_mixed=False)

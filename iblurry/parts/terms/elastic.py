@@ -7,7 +7,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from iblurry.errors import InputError
 from iblurry.parts.context import Forward, Update
 from iblurry.parts.part import Part, state
 from iblurry.parts.terms.term import Term
@@ -40,6 +39,7 @@ class Elastic(Term):
     Chaudhry et al., "Riemannian walk for incremental learning", ECCV 2018; Kirkpatrick et al., PNAS 2017.
     """
 
+    ranges: ClassVar[dict[str, str]] = {"strength": "[0, inf)", "decay": "[0, 1)"}
     needs_boundaries: ClassVar[bool] = True
     stores: ClassVar[str] = "an anchor and two Fisher values per weight of the body"
 
@@ -51,10 +51,6 @@ class Elastic(Term):
     weight: dict[str, Tensor] = state(_zeros)  # F*, 0 before the first boundary: no anchor yet
     anchor: dict[str, Tensor] = state(_zeros)  # theta*
     steps: Tensor = state(lambda part: torch.zeros_like(part.context.memory.clock))  # (1,) updates seen
-
-    def __post_init__(self) -> None:
-        if self.strength < 0 or not 0 <= self.decay < 1:
-            raise InputError(f"{self}: strength is not negative and decay lies in [0, 1).")
 
     def loss(self, forward: Forward) -> Tensor:
         parts = [
