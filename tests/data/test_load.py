@@ -54,9 +54,9 @@ def test_parse_finds_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     [
         ("cifar-10", UnknownNameError, "Did you mean 'cifar10'"),
         ("shape:classes=3", UnknownNameError, "Did you mean 'shapes'"),
-        ("shapes:clases=3", UnknownNameError, "no option of shapes called 'clases'. Did you mean 'classes'"),
+        ("shapes:clases=3", UnknownNameError, "Did you mean 'classes'"),
         ("cifar10:size=3", UnknownNameError, "no option of cifar10 called 'size'"),
-        ("shapes:classes=many", InputError, "classes of shapes must be a whole number, not 'many'"),
+        ("shapes:classes=many", InputError, "classes of shapes.*'many'"),
         ("shapes:classes=2.5", InputError, "must be a whole number"),
         ("shapes:noise=loud", InputError, "noise of shapes must be a number"),
         ("shapes:classes=3,classes=4", InputError, "'classes' is given twice"),
@@ -82,7 +82,7 @@ def test_load_with_options() -> None:
     assert (len(data.classes), len(data.train), len(data.test)) == (3, 12, 6)
     with pytest.raises(InputError, match="'train' is given twice"):
         load("shapes:train=4", train=4)
-    with pytest.raises(InputError, match=r"classes of shapes must be a whole number, not 2\.5"):
+    with pytest.raises(InputError, match=r"classes of shapes.* 2\.5"):
         load("shapes", classes=2.5)
     with pytest.raises(InputError, match="must be a whole number, not inf"):
         load("shapes", classes=float("inf"))

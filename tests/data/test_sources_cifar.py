@@ -163,7 +163,7 @@ class TestDamage:
 
     def test_missing_batch(self, python: Path) -> None:
         (python / "data_batch_3").unlink()
-        with pytest.raises(DataError, match="has no file data_batch_3; the copy is incomplete"):
+        with pytest.raises(DataError, match="data_batch_3"):
             cifar10(python)
 
     def test_truncated_batch(self, python: Path) -> None:
@@ -245,7 +245,7 @@ class TestDamage:
                 cifar10(tmp_path / "cut.tar.gz")
         with tarfile.open(tmp_path / "other.tar", "w") as tar:
             tar.addfile(tarfile.TarInfo("readme"), io.BytesIO())
-        with pytest.raises(DataError, match=r"other\.tar is no cifar10: none of data_batch_1, data_batch_1\.bin"):
+        with pytest.raises(DataError, match=r"other\.tar is no cifar10"):
             cifar10(tmp_path / "other.tar")
         with pytest.raises(DataError, match="There is no file or folder"):
             cifar10(tmp_path / "nowhere")

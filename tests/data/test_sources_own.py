@@ -128,7 +128,7 @@ class TestArrays:
         with pytest.raises(DataError, match="There is no file"):
             arrays(place)
         np.savez(place, x_train=np.zeros((1, 4, 4)), y_train=[0])
-        with pytest.raises(DataError, match=r"has no x_test, y_test \(it has x_train, y_train\)"):
+        with pytest.raises(DataError, match="x_test, y_test"):
             arrays(place)
         np.savez(place, x_train=np.zeros((1, 4, 4)), y_train=[0.5], x_test=np.zeros((1, 4, 4)), y_test=[0])
         with pytest.raises(DataError, match=r"x\.npz cannot be used: .*float64"):

