@@ -7,6 +7,7 @@ import json
 import math
 import os
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -16,8 +17,47 @@ from iblurry.errors import CheckpointError, DataError, InputError
 from iblurry.files import full_disk_error, sync_folder, write_all
 
 
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {  # by annotation: the check and what it asks for
+    "int": (_is_count, "a whole number from 0"),
+    "str": (lambda value: isinstance(value, str), "a string"),
+    "float": (lambda value: isinstance(value, float) and math.isfinite(value), "a finite float"),
+    "tuple[int, ...]": (
+        lambda value: isinstance(value, tuple) and all(map(_is_count, value)),
+        "a tuple of whole numbers from 0",
+    ),
+    "dict[str, int]": (
+        lambda value: (
+            isinstance(value, dict)
+            and all(isinstance(key, str) for key in value)
+            and all(map(_is_count, value.values()))
+        ),
+        "a table of whole numbers from 0 by name",
+    ),
+}
+POSITIVE = ("at", "samples", "query_every")  # whole numbers from 1
+
+
 @dataclass(frozen=True)
-class Start:
+class _Record:
+    """One line: its fields are checked against their types."""
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            is_legal, words = TYPES[str(field.type)]
+            if not is_legal(value) or (field.name in POSITIVE and value < 1):
+                least = " and not 0" if value == 0 else ""
+                raise InputError(f"{field.name} is {value!r}: it must be {words}{least}")
+
+
+@dataclass(frozen=True)
+class Start(_Record):
     """The first line: which experiment this is and how its stream is divided."""
 
     kind: ClassVar[str] = "start"
@@ -27,28 +67,22 @@ class Start:
     query_every: int  # samples between two points of the curve
 
     def __post_init__(self) -> None:
-        _check_text(experiment=self.experiment)
-        _check_whole(1, samples=self.samples, query_every=self.query_every)
-        _check_counts(ends=self.ends)
+        super().__post_init__()
         if not self.ends or list(self.ends) != sorted(set(self.ends)) or self.ends[-1] != self.samples:
             raise InputError(f"ends is {self.ends!r}: task ends must grow and finish at samples, {self.samples}")
 
 
 @dataclass(frozen=True)
-class NewClass:
+class NewClass(_Record):
     """A class was met for the first time."""
 
     kind: ClassVar[str] = "class"
     at: int  # number of its first sample, from 1
     label: str
 
-    def __post_init__(self) -> None:
-        _check_whole(1, at=self.at)
-        _check_text(label=self.label)
-
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(_Record):
     """Right answers on the test images of the known classes, class by class in order of exposure (abstract)."""
 
     at: int  # samples seen
@@ -59,15 +93,11 @@ class Evaluation:
     updates: int  # optimiser steps so far
 
     def __post_init__(self) -> None:
-        _check_whole(1, at=self.at)
-        _check_whole(0, task=self.task, updates=self.updates)
-        _check_counts(correct=self.correct, total=self.total)
+        super().__post_init__()
         if len(self.correct) != len(self.total) or any(c > t for c, t in zip(self.correct, self.total, strict=True)):
             raise InputError(f"correct is {self.correct!r}, which is no part of total, {self.total!r}")
         if sum(self.total) == 0:
             raise InputError("total counts no test image: give the test set images of the classes in the stream")
-        if not isinstance(self.rate, float) or not math.isfinite(self.rate):
-            raise InputError(f"rate is {self.rate!r}: it must be a finite float")
 
     @property
     def accuracy(self) -> float:
@@ -90,20 +120,16 @@ class TaskEnd(Evaluation):
 
 
 @dataclass(frozen=True)
-class Held:
+class Held(_Record):
     """What the memory holds: after each task, and after every tenth query elsewhere."""
 
     kind: ClassVar[str] = "held"
     at: int  # samples seen
     rows: tuple[int, ...]  # of each class met, in order of exposure
 
-    def __post_init__(self) -> None:
-        _check_whole(1, at=self.at)
-        _check_counts(rows=self.rows)
-
 
 @dataclass(frozen=True)
-class Spent:
+class Spent(_Record):
     """All that was computed so far, and what is kept for it: after each task."""
 
     kind: ClassVar[str] = "spent"
@@ -113,15 +139,6 @@ class Spent:
     backward: dict[str, int]
     flops: dict[str, int]  # by purpose
     bytes: dict[str, int]  # by kind
-
-    def __post_init__(self) -> None:
-        _check_whole(1, at=self.at)
-        _check_whole(0, updates=self.updates)
-        for name in ("forward", "backward", "flops", "bytes"):
-            table: object = getattr(self, name)
-            if not isinstance(table, dict) or not all(isinstance(key, str) for key in table):
-                raise InputError(f"{name} is {table!r}: it must be a table of counts by name")
-            _check_counts(**{name: tuple(table.values())})
 
 
 Record = Start | NewClass | Query | TaskEnd | Held | Spent
@@ -240,21 +257,3 @@ def _damaged(path: Path, number: int, why: str) -> DataError:
     return DataError(
         f"{path}, line {number} is damaged: {why}. Put back a good copy, or delete the run's folder and run it again."
     )
-
-
-def _check_whole(least: int, **values: object) -> None:
-    for name, value in values.items():
-        if type(value) is not int or value < least:
-            raise InputError(f"{name} is {value!r}: it must be a whole number from {least}")
-
-
-def _check_counts(**values: object) -> None:
-    for name, value in values.items():
-        if not isinstance(value, tuple) or any(type(count) is not int or count < 0 for count in value):
-            raise InputError(f"{name} is {value!r}: it must be a tuple of whole numbers from 0")
-
-
-def _check_text(**values: object) -> None:
-    for name, value in values.items():
-        if not isinstance(value, str):
-            raise InputError(f"{name} is {value!r}: it must be a string")
