@@ -251,7 +251,7 @@ def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_reading_and_showing_results_needs_no_torch() -> None:
-    modules = ", ".join(f"iblurry.{name}" for name in ("experiment.journal", "experiment.metrics", "studies.run_table"))
+    modules = ", ".join(f"iblurry.{name}" for name in ("experiment.journal", "experiment.metrics", "studies.tables.table"))
     heavy = ["torch", "matplotlib", "rich", "PIL"]
     code = f"import json, sys, {modules}; print(json.dumps([name for name in {heavy} if name in sys.modules]))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
