@@ -21,15 +21,7 @@ EXTRA_BYTES = 2**20  # of a checkpoint beside the learner's state, an upper boun
 
 
 class LiveLearner:
-    """Deterministic: the same samples leave the same state to the last bit, however often it was interrupted.
-
-    Parameters
-    ----------
-    folder : Path
-        Where its checkpoints lie.
-    settings : Settings
-        What it learns with.
-    """
+    """Deterministic: the same samples leave the same state to the last bit, however often it was interrupted."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder, self.settings = folder, settings

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import queue
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +14,7 @@ from iblurry.errors import DataError, DiskFullError
 from iblurry.files import sync_folder
 from iblurry.live.messages import Acceptance, IncomingSample
 from iblurry.live.quota import KEYS, PAGE, WAL, Refusal
+from iblurry.live.worker import BatchWorker
 
 LOGGER = logging.getLogger(__name__)
 FILE = "samples.sqlite"
@@ -43,14 +41,7 @@ class LogEntry(NamedTuple):
 class SampleLog:
     """SQLite in WAL mode: one connection writes, others read meanwhile. What is committed survives a power failure.
 
-    Parameters
-    ----------
-    folder : Path
-        Where the file lies.
-    max_classes : int
-        Labels there may be.
-    max_bytes : int
-        Upper bound of the file's size, enforced by SQLite.
+    There may be `max_classes` labels; SQLite itself keeps the file below `max_bytes`.
     """
 
     def __init__(self, folder: Path, *, max_classes: int, max_bytes: int) -> None:
@@ -103,9 +94,8 @@ class SampleLog:
         if found is None:
             return None
         if found[0] != digest:
-            raise Refusal(
-                422, "key_reused", f"The key {key!r} was used for other samples; make a new key for every new request."
-            )
+            message = f"The key {key!r} was used for other samples; make a new key for every new request."
+            raise Refusal(422, "key_reused", message)
         return Acceptance(found[1], found[2], repeated=True)
 
     def add(self, samples: Sequence[IncomingSample], key: str | None = None, digest: bytes = b"") -> Acceptance:
@@ -126,12 +116,11 @@ class SampleLog:
     def _add_classes(self, labels: Sequence[str]) -> None:
         new = [label for label in dict.fromkeys(labels) if label not in self._rows]
         if len(self.labels) + len(new) > self.max_classes:
-            raise Refusal(
-                409,
-                "too_many_classes",
+            message = (
                 f"The label {new[self.max_classes - len(self.labels)]!r} is one more than the {self.max_classes} "
-                "classes there is room for; use a known label, or begin a new --data-dir with more --max-classes.",
+                "classes there is room for; use a known label, or begin a new --data-dir with more --max-classes."
             )
+            raise Refusal(409, "too_many_classes", message)
         for label in new:
             self._database.execute("INSERT INTO class VALUES (?, ?)", (len(self.labels), label))
             self._rows[label] = len(self.labels)
@@ -176,97 +165,39 @@ class LogReader:
 
 
 class WriteRequest(NamedTuple):
-    """Samples to write, and the future that waits for them."""
+    """Samples to write, with their idempotency key."""
 
     samples: Sequence[IncomingSample]
     key: str | None
-    acceptance: Future[Acceptance]
 
 
-class LogWriter:
-    """One thread that writes the samples of all waiting requests in one transaction.
+class LogWriter(BatchWorker[WriteRequest | int, Acceptance | None]):
+    """One thread that writes the samples of all waiting requests in one transaction; a number asks for a drop.
 
-    Parameters
-    ----------
-    log : SampleLog
-        Closed together with the writer.
-    check : callable
-        Called with a number of samples; raises a Refusal where there is no room for so many.
-    on_new_labels : callable
-        Called with the labels that were met for the first time, once they are on the disk.
+    `check` raises a Refusal where there is no room for so many samples; `on_new_labels` is called with the labels that
+    were met for the first time, once they are on the disk.
     """
 
     def __init__(
         self, log: SampleLog, *, check: Callable[[int], None], on_new_labels: Callable[[list[str]], None]
     ) -> None:
+        super().__init__("log-writer", most=TRANSACTION)
         self.log, self._check, self._on_new_labels = log, check, on_new_labels
-        self._waiting: queue.SimpleQueue[WriteRequest | int | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def write(self, samples: Sequence[IncomingSample], key: str | None) -> Future[Acceptance]:
-        """Done when the samples are on the disk."""
-        request = WriteRequest(samples, key, Future())
-        self._waiting.put(request)
-        return request.acceptance
-
-    def drop(self, upto: int) -> None:
-        """Delete samples that two checkpoints include."""
-        self._waiting.put(upto)
 
     def close(self) -> None:
         """Write what waits, and end."""
-        self._waiting.put(None)
-        self._thread.join()
+        super().close()
         self.log.close()
 
-    def _run(self) -> None:
-        while True:
-            batch = [self._waiting.get()]
-            while len(batch) < TRANSACTION and not self._waiting.empty():
-                batch.append(self._waiting.get())
-            requests = [item for item in batch if isinstance(item, WriteRequest)]
-            self._write([request for request in requests if request.acceptance.set_running_or_notify_cancel()])
-            if drops := [item for item in batch if isinstance(item, int)]:
-                self._drop(max(drops))
-            if None in batch:
-                return
-
-    def _write(self, requests: list[WriteRequest]) -> None:
+    def handle(self, requests: list[WriteRequest | int]) -> Sequence[Acceptance | Exception | None]:
         """No request is answered before all of them are on the disk."""
-        if not requests:
-            return
+        if drops := [request for request in requests if isinstance(request, int)]:
+            self._drop(max(drops))
         known = len(self.log.labels)
-        outcomes: list[Acceptance | Refusal] = []
-        try:
-            with self.log.transaction():
-                for request in requests:
-                    try:
-                        outcomes.append(self._add(request))
-                    except Refusal as refusal:
-                        outcomes.append(refusal)
-        except Exception as error:  # of the whole transaction
-            for request in requests:
-                request.acceptance.set_exception(error)
-            return
+        with self.log.transaction():
+            answers = [None if isinstance(request, int) else self._add(*request) for request in requests]
         self._on_new_labels(self.log.labels[known:])
-        for request, outcome in zip(requests, outcomes, strict=True):
-            if isinstance(outcome, Refusal):
-                request.acceptance.set_exception(outcome)
-            else:
-                request.acceptance.set_result(outcome)
-
-    def _add(self, request: WriteRequest) -> Acceptance:
-        """A repeated request needs no room."""
-        samples, key, digest = request.samples, request.key, b""
-        if key is not None:
-            digest = digest_of(samples)
-            if (repeated := self.log.find_repeated(key, digest)) is not None:
-                return repeated
-        self._check(len(samples))
-        return self.log.add(samples, key, digest)
+        return answers
 
     def _drop(self, upto: int) -> None:
         """A full disk may refuse even this; it is asked again with the next checkpoint."""
@@ -275,6 +206,17 @@ class LogWriter:
                 self.log.drop(upto)
         except Refusal as refusal:
             LOGGER.warning("Samples that are in checkpoints could not be dropped: %s", refusal)
+
+    def _add(self, samples: Sequence[IncomingSample], key: str | None) -> Acceptance | Refusal:
+        """A repeated request needs no room."""
+        digest = b"" if key is None else digest_of(samples)
+        try:
+            if key is not None and (repeated := self.log.find_repeated(key, digest)) is not None:
+                return repeated
+            self._check(len(samples))
+            return self.log.add(samples, key, digest)
+        except Refusal as refusal:
+            return refusal
 
 
 def digest_of(samples: Sequence[IncomingSample]) -> bytes:

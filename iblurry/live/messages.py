@@ -56,7 +56,8 @@ class Snapshot:
     """A state of the model to answer with, after `at` samples."""
 
     at: int
-    content: bytes
+    labels: tuple[str, ...]
+    tensors: list[NDArray[Any]]  # of the network's state_dict, in its order
 
 
 @dataclass(frozen=True, kw_only=True)

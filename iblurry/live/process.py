@@ -17,14 +17,13 @@ from typing import Any
 
 from iblurry.errors import DiskFullError, FolderError, IblurryError
 from iblurry.files import locked
-from iblurry.live.log import LogReader
+from iblurry.live.log import LogEntry, LogReader
 from iblurry.live.messages import (
     CheckpointSaved,
     Command,
     MemoryContents,
     Message,
     ProcessLost,
-    Snapshot,
     Stalled,
     Stopped,
     Warned,
@@ -51,16 +50,7 @@ IDLE_SECONDS = 0.5  # to look for work again without being woken
 class LearnerProcess:
     """The learner process as the HTTP process sees it: started, given commands, and started again when it is lost.
 
-    A thread starts it, receives its messages and hands them on.
-
-    Parameters
-    ----------
-    folder : Path
-        The service's folder.
-    settings : Settings
-        What it learns with.
-    on_message : callable
-        Called with every message, in the receiving thread.
+    A thread starts it, receives its messages and calls `on_message` with each of them.
     """
 
     def __init__(self, folder: Path, settings: Settings, on_message: Callable[[Message], None]) -> None:
@@ -177,8 +167,8 @@ class LearnerLoop:
         self.reader = LogReader(folder)
         self.stopping = False
         self.meter = ThroughputMeter()
-        self.publish, self.report = Periodic(PUBLISH_SECONDS), Periodic(REPORT_SECONDS)
-        self.save = Periodic(SAVE_SOONEST, longest=SAVE_SECONDS)
+        self.publish, self.report = Periodic(self._publish, PUBLISH_SECONDS), Periodic(self._report, REPORT_SECONDS)
+        self.save = Periodic(self._save, SAVE_SOONEST, longest=SAVE_SECONDS)
         self._published = self._reported = -1  # at which sample
         self._points: list[dict[str, Any]] = []  # since the last report
 
@@ -186,32 +176,28 @@ class LearnerLoop:
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stopping", True))
         for sentence in self.learner.recover():
             self.messages.send(Warned(sentence))
-        self.save.finish(time.monotonic())
         self.reader.read_after(self.learner.at, 1)  # a log that does not fit the checkpoint ends it here
-        self._publish()
-        self._report()
+        self.publish.run()
+        self.report.run()
         while not self.stopping:
             entries = self.reader.read_after(self.learner.at, READ_SAMPLES)
             if not entries:
                 self._idle()
             for entry in entries:
-                if (point := self.learner.learn(entry)) is not None:
-                    self._points.append(point)
-                self.meter.count += 1
-                if self._after_sample():
+                if self._learn(entry):
                     break
         self._save()
         self.messages.send(Stopped(self.learner.at))
 
-    def _after_sample(self) -> bool:
-        """Whatever is due; True where it was told to stop."""
-        now = time.monotonic()
-        if self.learner.at - (self.learner.saved or [0])[-1] >= SAVE_SAMPLES or self.save.is_due(now):
-            self._save()
-        if self.publish.is_due(now):
-            self._publish()
-        if self.report.is_due(now):
-            self._report()
+    def _learn(self, entry: LogEntry) -> bool:
+        """Learn a sample, and do whatever is due after it; True where it was told to stop."""
+        if (point := self.learner.learn(entry)) is not None:
+            self._points.append(point)
+        self.meter.count += 1
+        if self.learner.at - (self.learner.saved or [0])[-1] >= SAVE_SAMPLES:
+            self.save.run()
+        for task in (self.save, self.publish, self.report):
+            task.run_if_due()
         while self.commands.poll():
             self._obey()
         return self.stopping
@@ -219,10 +205,9 @@ class LearnerLoop:
     def _idle(self) -> None:
         """Nothing to learn: publish and report the latest state, save it before long, and wait for a command."""
         self.meter.reset()
-        self._publish()
-        self._report()
-        if self.save.is_due(time.monotonic()):
-            self._save()
+        self.publish.run()
+        self.report.run()
+        self.save.run_if_due()
         if self.commands.poll(IDLE_SECONDS):
             self._obey()
 
@@ -239,24 +224,19 @@ class LearnerLoop:
 
         if self._published == self.learner.at:
             return
-        started = time.monotonic()
         self.learner.check()  # the snapshot before is better than one that is not finite
-        self.messages.send(Snapshot(self.learner.at, take_snapshot(self.learner.learner, self.learner.at)))
+        self.messages.send(take_snapshot(self.learner.learner, self.learner.at))
         self._published = self.learner.at
-        self.publish.finish(started)
 
     def _report(self) -> None:
         if self._reported == self.learner.at:
             return
-        started = time.monotonic()
         points, self._points = self._points, []
         self.messages.send(self.learner.report(samples_per_second=self.meter.rate(), new_points=points))
         self._reported = self.learner.at
-        self.report.finish(started)
 
     def _save(self) -> None:
         """A failure is reported and tried again later: the log has the samples meanwhile."""
-        started = time.monotonic()
         try:
             self._check_folder()
             if self.learner.save():
@@ -265,7 +245,6 @@ class LearnerLoop:
             why = "its disk is full" if isinstance(error, DiskFullError) else error.strerror or error
             sentence = f"No checkpoint can be written to {self.folder} ({why}): make room, or mend it."
             self.messages.send(Warned(f"{sentence} Samples are kept in the log until one can."))
-        self.save.finish(started)
 
     def _check_folder(self) -> None:
         """A checkpoint beside another log than the one that is open could not be continued from."""
@@ -277,25 +256,21 @@ class LearnerLoop:
 
 
 class Periodic:
-    """Something to do every `seconds`, or less often where it takes more than its share of the time.
+    """An action every `seconds`, or up to every `longest` where it takes more than its share of the time."""
 
-    Parameters
-    ----------
-    seconds : float
-        From one end to the next time it is due.
-    longest : float
-        The same at most, however long it takes.
-    """
+    def __init__(self, action: Callable[[], None], seconds: float, *, longest: float = float("inf")) -> None:
+        self.action, self.seconds, self.longest = action, seconds, longest
+        self.due_at = time.monotonic() + seconds
 
-    def __init__(self, seconds: float, *, longest: float = float("inf")) -> None:
-        self.seconds, self.longest, self.due_at = seconds, longest, 0.0
-
-    def is_due(self, now: float) -> bool:
-        return now >= self.due_at
-
-    def finish(self, started: float) -> None:
+    def run(self) -> None:
+        started = time.monotonic()
+        self.action()
         now = time.monotonic()
         self.due_at = now + min(self.longest, max(self.seconds, (now - started) / TIME_SHARE))
+
+    def run_if_due(self) -> None:
+        if time.monotonic() >= self.due_at:
+            self.run()
 
 
 class ThroughputMeter:

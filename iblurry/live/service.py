@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from iblurry.errors import StoppedError
 from iblurry.files import locked
-from iblurry.live.log import LogWriter, SampleLog
+from iblurry.live.log import LogWriter, SampleLog, WriteRequest
 from iblurry.live.messages import (
     Acceptance,
     CheckpointSaved,
@@ -85,7 +85,6 @@ class Service:
             for worker in (self._writer, self._predictor, self._process):
                 worker.start()
                 self._resources.callback(worker.close)
-            await asyncio.wrap_future(self._predictor.ready)
             # Otherwise it would answer for a moment that nothing was learnt.
             if log.accepted or any(self.folder.glob("checkpoint-*")):
                 await self._reported.wait()
@@ -109,7 +108,8 @@ class Service:
             Idempotency key: the same samples under the same key are accepted once.
         """
         self._check_open()
-        acceptance = await asyncio.wrap_future(self._writer.write(samples, key))
+        acceptance = await asyncio.wrap_future(self._writer.submit(WriteRequest(samples, key)))
+        assert acceptance is not None
         self._process.send(Command.WAKE)
         return acceptance
 
@@ -117,7 +117,7 @@ class Service:
         """Predict images (B, C, H, W) from the newest snapshot, whatever is being learnt."""
         if not self._status.model:
             raise Refusal(409, "nothing_learnt", "Nothing was learnt yet, so there is no answer; send a sample first.")
-        return await asyncio.wrap_future(self._predictor.predict(pixels))
+        return await asyncio.wrap_future(self._predictor.submit(pixels))
 
     async def memory(self) -> list[MemorySample]:
         """The memory's samples, as they are between two updates."""
@@ -191,7 +191,7 @@ class Service:
     def _receive(self, message: Message) -> None:
         """In the supervisor's thread."""
         if isinstance(message, Snapshot) and message.at:
-            self._predictor.update(message.content)
+            self._predictor.update(message)
         self._loop.call_soon_threadsafe(self._handle, message)
 
     def _handle(self, message: Message) -> None:
@@ -206,7 +206,7 @@ class Service:
                     self._emit("point", point)
             case CheckpointSaved(droppable=droppable):
                 if droppable:
-                    self._writer.drop(droppable)
+                    self._writer.submit(droppable)
         self._status.update(message)
         if isinstance(message, LearnerReport | Stalled):
             self._reported.set()

@@ -10,15 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.live.log import SampleLog
-from iblurry.live.messages import (
-    CheckpointSaved,
-    LearnerReport,
-    Message,
-    ProcessLost,
-    Snapshot,
-    Stalled,
-    Warned,
-)
+from iblurry.live.messages import CheckpointSaved, LearnerReport, Message, ProcessLost, Snapshot, Stalled, Warned
 from iblurry.live.quota import Limits
 from iblurry.live.settings import Settings
 from iblurry.version import __version__
@@ -34,13 +26,6 @@ class ServiceStatus:
     """The status of a service, from its log and the latest messages of its learner process.
 
     Written by the event loop's thread; others only read single numbers of it.
-
-    Parameters
-    ----------
-    settings : Settings
-        What the service learns with.
-    limits : Limits
-        Its limits.
     """
 
     def __init__(self, settings: Settings, limits: Limits) -> None:
@@ -145,14 +130,7 @@ class ServiceStatus:
 class Quality:
     """Prequential (test-then-train) accuracy, and how the mix of classes changes.
 
-    The first sample of a class is not tested: the model cannot know it.
-
-    Parameters
-    ----------
-    classes : int
-        Rows of the head.
-    window : int
-        Samples that count as recent.
+    The first sample of a class is not tested: the model cannot know it. `window` samples count as recent.
     """
 
     def __init__(self, classes: int, *, window: int = WINDOW) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from iblurry.errors import DataError
 from iblurry.live import log as logs
-from iblurry.live.log import LogEntry, LogReader, LogWriter, SampleLog, digest_of
+from iblurry.live.log import LogEntry, LogReader, LogWriter, SampleLog, WriteRequest, digest_of
 from iblurry.live.messages import Acceptance, IncomingSample
 from iblurry.live.quota import KEYS, MAX_RETRY, MIN_RETRY, PER_KEY, Limits, Quota, Refusal, max_log_bytes
 from iblurry.live.settings import Settings
@@ -190,7 +190,7 @@ def test_requests_of_many_threads_are_numbered_without_a_gap(writer, tmp_path):
 
     def send(number):
         for i in range(20):
-            receipts.append(writer.write(samples("a", "b"), f"{number}-{i}").result(30))
+            receipts.append(writer.submit(WriteRequest(samples("a", "b"), f"{number}-{i}")).result(30))
 
     threads = [threading.Thread(target=send, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -203,7 +203,7 @@ def test_requests_of_many_threads_are_numbered_without_a_gap(writer, tmp_path):
 
 
 def test_a_refused_request_does_not_stop_its_neighbours(writer):
-    futures = [writer.write(samples(*labels), None) for labels in (["a"], ["a", "b", "c", "d"], ["b"])]
+    futures = [writer.submit(WriteRequest(samples(*labels), None)) for labels in (["a"], ["a", "b", "c", "d"], ["b"])]
     assert futures[0].result(30) == Acceptance(1, 1)
     with pytest.raises(Refusal, match="'d'"):
         futures[1].result(30)
@@ -212,38 +212,38 @@ def test_a_refused_request_does_not_stop_its_neighbours(writer):
 
 
 def test_a_repeated_request_needs_no_room(writer):
-    first = writer.write(samples("a", "b"), "key").result(30)
+    first = writer.submit(WriteRequest(samples("a", "b"), "key")).result(30)
     writer.most.append(1)
-    assert writer.write(samples("a", "b"), "key").result(30) == first._replace(repeated=True)
+    assert writer.submit(WriteRequest(samples("a", "b"), "key")).result(30) == first._replace(repeated=True)
     with pytest.raises(Refusal, match="no"):
-        writer.write(samples("a", "b"), "other").result(30)
+        writer.submit(WriteRequest(samples("a", "b"), "other")).result(30)
 
 
 def test_a_failed_transaction_is_told_to_all_who_wait(writer, monkeypatch, tmp_path):
-    writer.write(samples("a"), None).result(30)
+    writer.submit(WriteRequest(samples("a"), None)).result(30)
 
     def broken(*_):
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(writer.log, "add", broken)
     with pytest.raises(Refusal, match=str(tmp_path)):
-        writer.write(samples("a"), None).result(30)
+        writer.submit(WriteRequest(samples("a"), None)).result(30)
     monkeypatch.undo()
-    assert writer.write(samples("a"), None).result(30) == Acceptance(2, 2)
+    assert writer.submit(WriteRequest(samples("a"), None)).result(30) == Acceptance(2, 2)
 
 
 def test_who_went_away_is_not_waited_for(writer, tmp_path):
-    gone = writer.write(samples("a"), None)
+    gone = writer.submit(WriteRequest(samples("a"), None))
     gone.cancel()  # it may have been too late
-    assert writer.write(samples("b"), None).result(30).last == len(LogReader(tmp_path).read_after(0, 10))
-    assert writer.write(samples("c"), None).result(30)
+    assert writer.submit(WriteRequest(samples("b"), None)).result(30).last == len(LogReader(tmp_path).read_after(0, 10))
+    assert writer.submit(WriteRequest(samples("c"), None)).result(30)
 
 
 def test_dropping_comes_after_what_waits(writer, tmp_path):
-    writer.write(samples("a", "b", "a"), None).result(30)
-    writer.drop(2)
-    assert writer.write(samples("b"), None).result(30) == Acceptance(4, 4)
-    writer.write(samples("b"), None).result(30)
+    writer.submit(WriteRequest(samples("a", "b", "a"), None)).result(30)
+    writer.submit(2)
+    assert writer.submit(WriteRequest(samples("b"), None)).result(30) == Acceptance(4, 4)
+    writer.submit(WriteRequest(samples("b"), None)).result(30)
     assert [entry.at for entry in LogReader(tmp_path).read_after(2, 10)] == [3, 4, 5]
     assert writer.log.kept == 3
 

@@ -169,7 +169,7 @@ def test_what_holds_no_numbers_does_not_answer(working):
     with pytest.raises(DivergedError):
         working.run()
     answering = SnapshotModel(SMALL)
-    answering.load([message for message in working.messages.sent if isinstance(message, Snapshot)][-1].content)
+    answering.load([message for message in working.messages.sent if isinstance(message, Snapshot)][-1])
     assert answering.at == 19
     assert np.isfinite(answering.predict(np.zeros((1, 1, 8, 8), np.uint8)).probabilities).all()
 
