@@ -13,6 +13,7 @@ import pytest
 from iblurry.data.load import load
 from iblurry.errors import ServiceError
 from iblurry.live.client import Client
+from iblurry.live.client.http_client import HttpClient
 from iblurry.rng import Rng
 
 # interruptions
@@ -20,16 +21,16 @@ from iblurry.rng import Rng
 
 def pressed(monkeypatch, *, at, times=1):
     """Ctrl-C when the service has done what it was asked but before its answer is heard."""
-    post, calls = Client._post, []
+    call, calls = HttpClient.call, []
 
-    def interrupted(self, path, *rest):
-        answer = post(self, path, *rest)
-        calls.append(path)
-        if at <= len(calls) < at + times:
+    def interrupted(self, method, path, *rest):
+        answer = call(self, method, path, *rest)
+        calls.extend([path] if method == "POST" else [])
+        if method == "POST" and at <= len(calls) < at + times:
             raise KeyboardInterrupt
         return answer
 
-    monkeypatch.setattr(Client, "_post", interrupted)
+    monkeypatch.setattr(HttpClient, "call", interrupted)
 
 
 def test_an_interruption_says_what_was_accepted_and_the_same_command_sends_the_rest(call, service, monkeypatch):

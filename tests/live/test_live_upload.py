@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from iblurry.errors import DataError, ServiceError
 from iblurry.live.client import Receipt
-from iblurry.live.client.encoding import BYTES, encode_image, encoded_size
-from iblurry.live.client.upload import send_in_halves
+from iblurry.live.client.upload import BYTES, encode_image, encoded_size, send_in_halves
 from tests.live.stand_in import IMAGES
 
 LETTERS = [str(row) for row in range(64)]

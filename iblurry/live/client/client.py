@@ -12,22 +12,23 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from iblurry.errors import InputError, ServiceError
-from iblurry.live.client.encoding import (
+from iblurry.live.client.http_client import HttpClient, is_temporary, retry
+from iblurry.live.client.upload import (
     JSON_HEADERS,
     SAMPLES,
+    Receipt,
+    Upload,
     encode_body,
     encode_image,
     encoded_size,
     image_name,
     list_images,
     name_faulty,
+    send_in_halves,
 )
-from iblurry.live.client.http_client import HttpClient, is_temporary, retry
-from iblurry.live.client.upload import Receipt, Upload, send_in_halves
 
 if TYPE_CHECKING:
-    from iblurry.live.client.encoding import ImageLike
-    from iblurry.live.client.upload import ImageSequence
+    from iblurry.live.client.upload import ImageLike, ImageSequence
 
 POLL_SECONDS = 0.1
 KEY = 180  # characters; the service takes 200, and the index of a request is appended
@@ -155,7 +156,7 @@ class Client:
         _check_upload(len(images), labels, key)
         shape, queue_limit = retry(self.patience, lambda: self._image_and_queue)
         return Upload(
-            lambda content, headers: self._post("/v1/learn", content, headers),
+            self._http,
             images,
             labels,
             key=key or uuid.uuid4().hex,
@@ -180,46 +181,45 @@ class Client:
         shape, _ = self._image_and_queue
         sent = range(0)
 
-        def send(indices: range) -> dict[str, Any]:
+        def send(indices: range) -> list[Prediction]:
             nonlocal sent
             sent = indices
-            elements = (encode_image(pictures[index], shape) for index in indices)
-            return self._post(f"/v1/predict?top={int(top)}", encode_body("images", elements), JSON_HEADERS)
+            body = encode_body("images", (encode_image(pictures[index], shape) for index in indices))
+            answer = self._http.call("POST", f"/v1/predict?top={int(top)}", body, JSON_HEADERS)
+            return [_prediction(each, answer["model"]) for each in answer["answers"]]
 
         predictions: list[Prediction] = []
         try:
             for first in range(0, len(pictures), SAMPLES):
                 indices = range(first, min(first + SAMPLES, len(pictures)))
-                for part in send_in_halves(
-                    indices, send, size=lambda index: encoded_size(pictures[index]), limit=SAMPLES
-                ):
-                    predictions += [_prediction(answer, part["model"]) for answer in part["answers"]]
+                for part in send_in_halves(indices, send, size=lambda i: encoded_size(pictures[i]), limit=SAMPLES):
+                    predictions += part
         except ServiceError as error:
             raise name_faulty(error, sent, lambda index: image_name(pictures[index], index)) from error
         return predictions
 
     def status(self) -> dict[str, Any]:
         """What it learns with, samples accepted and learnt, queue, accuracy, disk, and more."""
-        return self._get("/v1/status")
+        return self._http.call("GET", "/v1/status")
 
     def classes(self) -> list[dict[str, Any]]:
         """Each class met so far: samples seen, in the memory, tested and right before they were learnt."""
-        found: list[dict[str, Any]] = self._get("/v1/classes")["classes"]
+        found: list[dict[str, Any]] = self._http.call("GET", "/v1/classes")["classes"]
         return found
 
     def memory(self, each: int = 20) -> dict[str, Any]:
         """At most `each` samples of each class in the memory, the most important first, as thumbnails."""
-        return self._get(f"/v1/memory?each={int(each)}")
+        return self._http.call("GET", f"/v1/memory?each={int(each)}")
 
     def history(self) -> list[dict[str, Any]]:
         """Accuracy, learning rate and classes along the samples learnt."""
-        found: list[dict[str, Any]] = self._get("/v1/history")["points"]
+        found: list[dict[str, Any]] = self._http.call("GET", "/v1/history")["points"]
         return found
 
     def ready(self) -> bool:
         """Whether it is reachable, learns and answers."""
         try:
-            self._get("/readyz")
+            self._http.call("GET", "/readyz")
         except ServiceError as error:
             if not is_temporary(error):
                 raise
@@ -278,14 +278,6 @@ class Client:
         """The shape of its images, and how many samples may wait."""
         status = self.status()
         return tuple(status["image"]), status["queue_limit"]
-
-    def _get(self, path: str) -> dict[str, Any]:
-        answer: dict[str, Any] = self._http.call("GET", path)
-        return answer
-
-    def _post(self, path: str, content: bytes, headers: dict[str, str]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._http.call("POST", path, content, headers)
-        return answer
 
 
 def _check_upload(images: int, labels: Sequence[str], key: str | None) -> None:

@@ -23,14 +23,7 @@ Result = TypeVar("Result")
 class HttpClient:
     """Calls one service at one address; may be shared by threads, since each call has a connection to itself.
 
-    Parameters
-    ----------
-    url : str
-        http or https, host and port, and a path prefix if there is one.
-    token : str or None
-        Sent with every request.
-    timeout : float
-        Seconds without a byte from the service in the middle of a call.
+    The URL is http or https, host and port, and a path prefix if there is one; the timeout is seconds without a byte.
     """
 
     def __init__(self, url: str, *, token: str | None, timeout: float) -> None:
@@ -44,21 +37,23 @@ class HttpClient:
             self._headers["Authorization"] = f"Bearer {token}"
         self._idle: list[HTTPConnection] = []  # open, and waiting for the next call
 
-    def call(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
+    def call(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """The JSON of the answer; ServiceError where the service refuses or does not answer.
 
         A call may be made twice, since a kept connection may turn out to be closed: all calls are idempotent.
         """
-        send = (method, path, body, {**self._headers, **(headers or {})})
+        request = (method, self._prefix + path, body, {**self._headers, **(headers or {})})
         with self._service_errors():
             try:
                 kept = self._idle.pop()
             except IndexError:
-                return self._exchange(self._connection(self.timeout), *send)
-            try:
-                return self._exchange(kept, *send)
-            except (ConnectionError, HTTPException):
-                return self._exchange(self._connection(self.timeout), *send)
+                kept = None
+            if kept is not None:
+                with contextlib.suppress(ConnectionError, HTTPException):
+                    return self._exchange(kept, *request)
+            return self._exchange(self._connection(self.timeout), *request)
 
     @contextlib.contextmanager
     def lines(self, path: str) -> Iterator[Iterator[str]]:
@@ -69,7 +64,7 @@ class HttpClient:
                 connection.request("GET", self._prefix + path, headers=self._headers)
                 response = connection.getresponse()
                 if response.status != 200:
-                    self._read(response)
+                    self._parse(response, response.read())
             yield self._each_line(response)
         finally:
             connection.close()
@@ -81,44 +76,36 @@ class HttpClient:
 
     def _exchange(
         self, connection: HTTPConnection, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> Any:
-        done = False
-        try:
+    ) -> dict[str, Any]:
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(connection.close)
             if connection.sock is None:
                 connection.connect()
             # A service that refuses a long body may answer, and close, before it has received all of it.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                connection.request(method, self._prefix + path, body, dict(headers))
+                connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
-            try:
-                return self._read(response)
-            finally:
-                done = response.isclosed() and not response.will_close
-        finally:
-            if done:
+            content = response.read()
+            if not response.will_close:
                 self._idle.append(connection)
-            else:
-                connection.close()
+                on_error.pop_all()
+        return self._parse(response, content)
 
-    def _read(self, response: HTTPResponse) -> Any:
-        content = response.read()
+    def _parse(self, response: HTTPResponse, content: bytes) -> dict[str, Any]:
         try:
             answer = json.loads(content)
         except ValueError:
             answer = None
-        if response.status < 300 and answer is not None:
+        if response.status < 300 and isinstance(answer, dict):
             return answer
         if isinstance(answer, dict) and {"error", "message"} <= answer.keys():
             code, message = str(answer["error"]), str(answer["message"])
         else:
-            code = "strange_answer"
-            message = (
-                f"{self.url} answers {response.status} {response.reason}, and not as iblurry does; check the address."
-            )
+            status, code = f"{response.status} {response.reason}", "strange_answer"
+            message = f"{self.url} answers {status}, and not as iblurry does; check the address."
         later = response.getheader("Retry-After", "")
-        raise ServiceError(
-            message, status=response.status, code=code, retry_after=float(later) if later.isdecimal() else None
-        )
+        seconds = float(later) if later.isdecimal() else None
+        raise ServiceError(message, status=response.status, code=code, retry_after=seconds)
 
     def _each_line(self, response: HTTPResponse) -> Iterator[str]:
         with self._service_errors():

@@ -1,29 +1,31 @@
-"""An upload: samples on their way to a service, in requests that are split where needed and repeated without harm."""
+"""An upload: images as JSON, in requests that are split where needed and repeated without harm."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import base64
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from iblurry.errors import DataError, ServiceError
-from iblurry.live.client.encoding import (
-    BYTES,
-    JSON_HEADERS,
-    TOO_MUCH,
-    encode_body,
-    encode_image,
-    encoded_size,
-    find_faulty,
-    image_name,
-    name_faulty,
-)
-from iblurry.live.client.http_client import retry
+from iblurry.errors import DataError, InputError, ServiceError
+from iblurry.live.client.http_client import HttpClient, retry
 
 if TYPE_CHECKING:
-    from iblurry.live.client.encoding import ImageLike
+    import numpy as np
+    from numpy.typing import NDArray
 
+    ImageLike: TypeAlias = str | os.PathLike[str] | bytes | NDArray[np.uint8]  # path, picture's bytes, or (C, H, W)
+
+JSON_HEADERS = {"Content-Type": "application/json"}
+SAMPLES = 256  # of one request; the service's default limits, and where its own are lower it says so
+BYTES = 15 * 2**20
+TOO_MUCH = (408, 413)  # statuses of a request that is too long, or takes too long to send
+FAULTY = re.compile(r"(?:samples|images)\.(\d+)\.(image|pixels|array|label)\b")  # at the start of a message
 REFUSED = (400, 409, 413, 422, 429, 507)  # statuses that say: nothing of this request was accepted, now or before
 UNCLEAR = ("strange_answer", "mistake")  # codes of a proxy's answer, and of an internal error
 
@@ -59,37 +61,16 @@ class ImageSequence(Protocol):
 
 
 class Upload:
-    """Sends labelled images in requests of a fixed number of samples, or of a half of it, a quarter, ...
+    """Sends labelled images in requests of `size` samples, or of a half of it, a quarter, ...; made by `Client.upload`.
 
     Each request has an idempotency key made of `key` and the index of its first sample. So the same samples under the
     same key meet the requests in which they were accepted, whatever the service's limits were then, and count once. A
-    sample that is skipped keeps its index.
-
-    Parameters
-    ----------
-    post : callable
-        Sends a body with headers to /v1/learn and returns the answer.
-    images : ImageSequence
-        What to send.
-    labels : sequence of str
-        One for each image.
-    key : str
-        Prefix of the idempotency keys.
-    shape : tuple of int
-        (C, H, W) of an array.
-    size : int
-        Samples of a request.
-    max_size : int
-        Requests of more samples than this are split at once.
-    patience : float
-        Seconds to retry while the service is busy or away.
-    skip_bad : bool
-        Skip pictures that cannot be read.
+    sample that is skipped keeps its index. Requests of more than `max_size` samples are split at once.
     """
 
     def __init__(
         self,
-        post: Callable[[bytes, dict[str, str]], dict[str, Any]],
+        http: HttpClient,
         images: ImageSequence,
         labels: Sequence[str],
         *,
@@ -98,9 +79,9 @@ class Upload:
         size: int,
         max_size: int,
         patience: float,
-        skip_bad: bool = False,
+        skip_bad: bool,
     ) -> None:
-        self._post, self._images, self._labels = post, images, labels
+        self._http, self._images, self._labels = http, images, labels
         self._key, self._shape, self._size, self._max_size = key, shape, size, max_size
         self._patience, self._skip_bad = patience, skip_bad
         self._pending: dict[int, ImageLike | None] = {}
@@ -111,12 +92,18 @@ class Upload:
         self.unconfirmed = range(0)  # indices of a request that got no answer
 
     def send(self, on_request: Callable[[], None] | None = None) -> None:
-        """Send all of them; `on_request` is called after each request."""
+        """Send all of them.
+
+        Parameters
+        ----------
+        on_request : callable, optional
+            Called after each request.
+        """
         for first in range(0, len(self._images), self._size):
             indices = range(first, min(first + self._size, len(self._images)))
             self._pending = {index: self._read(index, partial(self._images.__getitem__, index)) for index in indices}
             try:
-                for _ in send_in_halves(indices, self._request, size=self._encoded_size, limit=self._max_size):
+                for _ in send_in_halves(indices, self._request, size=self._size_of, limit=self._max_size):
                     if on_request is not None:
                         on_request()
             except ServiceError as error:
@@ -154,7 +141,7 @@ class Upload:
         def post() -> dict[str, Any]:
             nonlocal unclear
             try:
-                return self._post(body, headers)
+                return self._http.call("POST", "/v1/learn", body, headers)
             except ServiceError as error:
                 unclear |= error.status is None or error.code in UNCLEAR
                 raise
@@ -194,7 +181,7 @@ class Upload:
         self._pending[index] = None
         self.skipped.append(index)
 
-    def _encoded_size(self, index: int) -> int:
+    def _size_of(self, index: int) -> int:
         return encoded_size(self._pending[index], self._labels[index])
 
 
@@ -220,3 +207,77 @@ def send_in_halves(
     middle = len(indices) // 2
     for half in (indices[:middle], indices[middle:]):
         yield from send_in_halves(half, send, size=size, limit=limit)
+
+
+def list_images(images: ImageLike | Sequence[ImageLike]) -> list[ImageLike]:
+    """The single images of whatever was given: one, several, or an array (N, C, H, W)."""
+    if isinstance(images, str | os.PathLike | bytes):
+        return [images]
+    if isinstance(images, list | tuple):
+        return [image for group in images for image in list_images(group)]
+    import numpy as np
+
+    array = np.asarray(images)
+    if array.dtype != np.uint8 or array.ndim not in (3, 4):
+        raise InputError(
+            f"An image is a path, the bytes of a picture, or an array of bytes (uint8) of the shape (C, H, W) or "
+            f"(N, C, H, W), not {array.dtype} of the shape {array.shape}."
+        )
+    return [array] if array.ndim == 3 else list(array)
+
+
+def encode_image(image: ImageLike, shape: tuple[int, ...], label: str | None = None) -> bytes:
+    """One element of a request's JSON; an array must have the service's shape (C, H, W)."""
+    form, raw = "image", image
+    if isinstance(image, str | os.PathLike):
+        try:
+            raw = Path(image).read_bytes()
+        except OSError as error:
+            why = error.strerror or error
+            raise DataError(f"{image} cannot be read ({why}); give the path of a picture.") from error
+    elif not isinstance(image, bytes):
+        if image.shape != shape:
+            raise InputError(f"The image has the shape {image.shape}, and this service takes (C, H, W) = {shape}.")
+        form, raw = "pixels", image.tobytes()
+    assert isinstance(raw, bytes)
+    element = {} if label is None else {"label": label}
+    return json.dumps(element | {form: base64.b64encode(raw).decode("ascii")}).encode()
+
+
+def encode_body(name: str, elements: Iterable[bytes]) -> bytes:
+    """The JSON object with these elements under one name."""
+    return b'{"%s": [%s]}' % (name.encode(), b",".join(elements))
+
+
+def encoded_size(image: ImageLike | None, label: str = "") -> int:
+    """Bytes of the encoded image, estimated without reading it."""
+    if image is None:
+        raw = 0
+    elif isinstance(image, str | os.PathLike):
+        path = Path(image)
+        raw = path.stat().st_size if path.is_file() else 0  # reading it will fail
+    else:
+        raw = len(image) if isinstance(image, bytes) else image.nbytes
+    return 4 * -(-raw // 3) + 6 * len(label) + 32
+
+
+def find_faulty(error: ServiceError) -> tuple[int, str] | None:
+    """Which element of the request was refused, and what of it: "image", "label", ..."""
+    found = FAULTY.match(str(error))
+    return (int(found[1]), found[2]) if found else None
+
+
+def name_faulty(error: ServiceError, sent: Sequence[int], name: Callable[[int], str]) -> ServiceError:
+    """The error with the image's name in place of its position in the request; `sent` are indices of all images."""
+    message, faulty = str(error), find_faulty(error)
+    if faulty is not None and faulty[0] < len(sent):
+        prefix = "The label of " if faulty[1] == "label" else ""
+        message = prefix + name(sent[faulty[0]]) + FAULTY.sub("", message)
+    elif len(sent) == 1 and error.status in TOO_MUCH:
+        message = f"{name(sent[0])}: {message}"
+    return error.with_message(message)
+
+
+def image_name(image: Any, index: int) -> str:
+    """Its path, or its index."""
+    return str(image) if isinstance(image, str | os.PathLike) else f"images[{index}]"
