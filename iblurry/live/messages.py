@@ -118,13 +118,4 @@ class Stalled:
     sentence: str
 
 
-@dataclass(frozen=True)
-class Stopped:
-    """The process obeyed Command.STOP after `at` samples."""
-
-    at: int
-
-
-Message: TypeAlias = (
-    Snapshot | LearnerReport | CheckpointSaved | MemoryContents | Warned | ProcessLost | Stalled | Stopped
-)
+Message: TypeAlias = Snapshot | LearnerReport | CheckpointSaved | MemoryContents | Warned | ProcessLost | Stalled

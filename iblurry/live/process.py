@@ -18,16 +18,7 @@ from typing import Any
 from iblurry.errors import DiskFullError, FolderError, IblurryError
 from iblurry.files import locked
 from iblurry.live.log import LogEntry, LogReader
-from iblurry.live.messages import (
-    CheckpointSaved,
-    Command,
-    MemoryContents,
-    Message,
-    ProcessLost,
-    Stalled,
-    Stopped,
-    Warned,
-)
+from iblurry.live.messages import CheckpointSaved, Command, MemoryContents, Message, ProcessLost, Stalled, Warned
 from iblurry.live.quota import SAVE_SAMPLES
 from iblurry.live.settings import Settings
 
@@ -117,13 +108,12 @@ class LearnerProcess:
         self._commands = commands
         if self.closing.is_set():  # the command to stop found no process
             self.send(Command.STOP)
-        saved, end = False, ""
+        saved = stalled = False
         try:
             while True:
                 message = messages.recv()
-                saved = saved or isinstance(message, CheckpointSaved)
-                if isinstance(message, Stalled | Stopped):
-                    end = type(message).__name__.lower()
+                saved |= isinstance(message, CheckpointSaved)
+                stalled |= isinstance(message, Stalled)
                 self._on_message(message)
         except (EOFError, OSError):
             LOGGER.info("The process that learns has ended.")
@@ -137,7 +127,7 @@ class LearnerProcess:
                 LOGGER.warning("The process that learns did not end within %s seconds and is killed.", STOP_SECONDS)
                 process.kill()
                 process.join()
-        return saved, end or f"exit code {process.exitcode}"
+        return saved, "stalled" if stalled else f"exit code {process.exitcode}"
 
 
 def learn(messages: Connection, commands: Connection, folder: Path, settings: Settings) -> None:
@@ -187,7 +177,6 @@ class LearnerLoop:
                 if self._learn(entry):
                     break
         self._save()
-        self.messages.send(Stopped(self.learner.at))
 
     def _learn(self, entry: LogEntry) -> bool:
         """Learn a sample, and do whatever is due after it; True where it was told to stop."""

@@ -11,7 +11,7 @@ from iblurry.live.quota import Limits, Refusal
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 from iblurry.live.http.app import create_app
-from iblurry.live.http.events import EventStream, Listeners
+from iblurry.live.http.responses import EventStream, Listeners
 
 
 class Line:

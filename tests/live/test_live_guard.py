@@ -267,7 +267,7 @@ def test_half_an_answer_is_not_made_to_look_whole():
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise RuntimeError("in the middle")
 
-    guard = GuardMiddleware(broken, token=None, limits=Limits(), metrics=ServiceMetrics(Toy(), [], lambda: 0))
+    guard = GuardMiddleware(broken, token=None, limits=Limits(), metrics=ServiceMetrics(Toy(), lambda: 0))
     with pytest.raises(RuntimeError, match="in the middle"):
         ask(guard, headers=[HOST])
 

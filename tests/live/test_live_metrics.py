@@ -24,7 +24,7 @@ def read(text):
 
 
 def scrape(service, listeners=0):
-    return read(ServiceMetrics(service, [], lambda: listeners).to_text().decode())
+    return read(ServiceMetrics(service, lambda: listeners).to_text().decode())
 
 
 @pytest.fixture
@@ -55,7 +55,8 @@ def test_a_loss_without_bounds_is_still_a_number(taught):
 
 
 def test_requests_are_counted_in_buckets(toy):
-    metrics, seconds = ServiceMetrics(toy, ["/v1/learn"], lambda: 0), (0.0005, 0.001, 0.02, 3, 100)
+    metrics, seconds = ServiceMetrics(toy, lambda: 0), (0.0005, 0.001, 0.02, 3, 100)
+    metrics.endpoints = {"/v1/learn"}
     for each in seconds:
         metrics.record_request("/v1/learn", 202, each)
     metrics.record_request("/v1/learn", 429, 0.01)

@@ -7,6 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -260,7 +261,7 @@ class Client:
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What happens, as it happens: ("status", ...), ("point", ...), ("class", ...); ends when the service does."""
-        with self._http.lines("/v1/events") as lines:
+        with closing(self._http.lines("/v1/events")) as lines:
             yield from _parse_events(lines)
 
     def close(self) -> None:

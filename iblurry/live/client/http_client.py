@@ -6,7 +6,7 @@ import contextlib
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -55,19 +55,16 @@ class HttpClient:
                     return self._exchange(kept, *request)
             return self._exchange(self._connection(self.timeout), *request)
 
-    @contextlib.contextmanager
-    def lines(self, path: str) -> Iterator[Iterator[str]]:
+    def lines(self, path: str) -> Generator[str]:
         """The lines of an answer that does not end."""
         connection = self._connection(max(self.timeout, EVENTS_TIMEOUT))
-        try:
-            with self._service_errors():
-                connection.request("GET", self._prefix + path, headers=self._headers)
-                response = connection.getresponse()
-                if response.status != 200:
-                    self._parse(response, response.read())
-            yield self._each_line(response)
-        finally:
-            connection.close()
+        with contextlib.closing(connection), self._service_errors():
+            connection.request("GET", self._prefix + path, headers=self._headers)
+            response = connection.getresponse()
+            if response.status != 200:
+                self._parse(response, response.read())
+            while line := response.readline():
+                yield line.decode("utf-8").rstrip("\r\n")
 
     def close(self) -> None:
         """Close all connections; the next call opens a new one."""
@@ -107,11 +104,6 @@ class HttpClient:
         seconds = float(later) if later.isdecimal() else None
         raise ServiceError(message, status=response.status, code=code, retry_after=seconds)
 
-    def _each_line(self, response: HTTPResponse) -> Iterator[str]:
-        with self._service_errors():
-            while line := response.readline():
-                yield line.decode("utf-8").rstrip("\r\n")
-
     def _connection(self, timeout: float) -> HTTPConnection:
         return self._make(self._host, self._port, timeout=timeout)
 
@@ -124,9 +116,8 @@ class HttpClient:
             raise ServiceError(message, code="not_trusted") from error
         except (OSError, HTTPException) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise ServiceError(
-                f"No answer from {self.url} ({why}); start the service with `iblurry serve`, or give its address."
-            ) from error
+            message = f"No answer from {self.url} ({why}); start the service with `iblurry serve`, or give its address."
+            raise ServiceError(message) from error
 
 
 def retry(seconds: float, call: Callable[[], Result]) -> Result:

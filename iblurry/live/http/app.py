@@ -1,30 +1,46 @@
-"""The HTTP interface of a service: its endpoints behind the guard, each with its description."""
+"""The HTTP interface of a service: the handlers of all endpoints, and their routes behind the guard."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from fastapi import Depends, FastAPI
+import numpy as np
+from fastapi import Depends, FastAPI, Query
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from iblurry.live.http import openapi
-from iblurry.live.http.events import EventStream
+from iblurry.live import page
+from iblurry.live.http import metrics, openapi
+from iblurry.live.http.bodies import BodyReader
 from iblurry.live.http.guard import WITHOUT_TOKEN, GuardMiddleware
-from iblurry.live.http.handlers import Handlers
-from iblurry.live.http.responses import JsonResponse, refusal_response
+from iblurry.live.http.pictures import thumbnail
+from iblurry.live.http.responses import (
+    SECURITY_HEADERS,
+    EventStream,
+    JsonResponse,
+    Listeners,
+    docs_page,
+    file_response,
+    refusal_response,
+)
 from iblurry.live.quota import Refusal
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
+    from iblurry.live.messages import MemorySample, Predictions
     from iblurry.live.service import Service
 
+Result = TypeVar("Result")
+LARGEST = 1000  # classes of an answer, or thumbnails of a class
 LEARN, WATCH, OPERATE = (group["name"] for group in openapi.GROUPS)
 
 
@@ -98,12 +114,164 @@ def create_app(service: Service, *, token: str | None = None) -> FastAPI:
 
     pages: dict[str, Callable[..., Any]]
     pages = {"/": handlers.page, "/assets/{name}": handlers.asset, "/docs": handlers.docs, "/openapi.json": describe}
-    for path, page in pages.items():
-        app.add_api_route(path, page, include_in_schema=False)
+    for path, handle in pages.items():
+        app.add_api_route(path, handle, include_in_schema=False)
+    handlers.registry.endpoints |= {route.path for route in app.routes if isinstance(route, APIRoute)}
     app.add_middleware(GuardMiddleware, token=token, limits=limits, metrics=handlers.registry)
     app.add_exception_handler(HTTPException, _no_route)
     app.add_exception_handler(RequestValidationError, _bad_parameter)
     return app
+
+
+class Handlers:
+    """One service's endpoints; the docstrings of the handlers are the API's description.
+
+    Slow work is done in two threads, one for predictions and one for the rest: a prediction waits for others of its
+    kind but never for a batch of pictures to be decoded.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service, limits = service, service.limits
+        self.reader = BodyReader(service.settings.image, limits)
+        self.listeners = Listeners(limits.listeners)
+        self.registry = metrics.ServiceMetrics(service, lambda: self.listeners.count)
+        self.predict_pool = ThreadPoolExecutor(1, "predictions")
+        self.decode_pool = ThreadPoolExecutor(1, "pictures")
+
+    async def learn(self, request: Request) -> Response:
+        """Accept samples.
+
+        They are on the disk when the answer comes, and are learnt in the order they were accepted. A new
+        label makes a new class, as long as there is room.
+        """
+        keys, labels = request.headers.getlist("idempotency-key"), request.query_params.getlist("label")
+        if len(labels) > 1:
+            raise Refusal(422, "bad_label", "The address has more than one label; give one.")
+        label = labels[0] if labels else None
+        key = self.reader.check_key(" ".join(keys) if keys else None)  # two are refused for their space
+        content_type, raw = await _body(request)
+        samples = await _run_in(self.decode_pool, lambda: self.reader.read_samples(content_type, raw, label))
+        acceptance = await self.service.learn(samples, key=key)
+        return JsonResponse({"accepted": len(samples), **acceptance._asdict()}, 202)
+
+    async def predict(
+        self,
+        request: Request,
+        top: Annotated[int, Query(ge=1, le=LARGEST, description="How many classes to name for each image.")] = 5,
+    ) -> Response:
+        """Name images.
+
+        Probabilities are over the classes met so far. The answer comes from the last published state of the model and
+        does not wait for learning.
+        """
+        content_type, raw = await _body(request)
+        pixels = await _run_in(self.predict_pool, lambda: self.reader.read_images(content_type, raw))
+        return JsonResponse(format_predictions(await self.service.predict(pixels), top))
+
+    async def status(self) -> Response:
+        """How the service is: its state, queue, accuracy, memory and disk."""
+        return JsonResponse(self.service.status())
+
+    async def classes(self) -> Response:
+        """Every class met so far, with its counts and accuracies."""
+        return JsonResponse({"classes": self.service.classes()})
+
+    async def history(self) -> Response:
+        """The course of accuracy and learning rate."""
+        return JsonResponse({"points": self.service.history()})
+
+    async def memory(
+        self, each: Annotated[int, Query(ge=1, le=LARGEST, description="At most so many samples of a class.")] = 20
+    ) -> Response:
+        """What the memory holds, as thumbnails by class, the most important samples first."""
+        samples, capacity = await self.service.memory(), self.service.status()["capacity"]
+        classes = await _run_in(self.decode_pool, lambda: format_memory(samples, each))
+        return JsonResponse({"capacity": capacity, "size": len(samples), "classes": classes})
+
+    async def events(self) -> Response:
+        """What happens, as it happens: server-sent events.
+
+        A `status` comes at once, and about once a second while something changes; its data is that of /v1/status. A
+        `point` is one of /v1/history, a `class` is `{"label": ...}`. A comment comes every 15 seconds.
+        """
+        return EventStream(self.service, self.listeners)
+
+    async def metrics(self) -> Response:
+        """The same numbers for Prometheus, and counts and times of requests."""
+        headers = {**SECURITY_HEADERS, "Content-Type": metrics.CONTENT_TYPE}
+        return Response(self.registry.to_text(), headers=headers)
+
+    async def healthz(self) -> Response:
+        """Whether the process lives."""
+        return JsonResponse({"ok": True})
+
+    async def readyz(self) -> Response:
+        """Whether it can learn and answer; if not, why."""
+        reason = self.service.not_ready()
+        if reason is not None:
+            raise Refusal(503, "not_ready", reason, retry_after=1)
+        return JsonResponse({"ok": True})
+
+    async def page(self, request: Request) -> Response:
+        """The service's own page."""
+        return file_response(request, *page.asset("index.html"), page.POLICY)
+
+    async def asset(self, request: Request, name: str) -> Response:
+        """A file of the page."""
+        if name not in page.names():
+            raise Refusal(404, "not_found", "The page has no such file; load it again.")
+        return file_response(request, *page.asset(name))
+
+    async def docs(self, request: Request) -> Response:
+        """This description, to be read."""
+        return file_response(request, *docs_page())
+
+    def close(self) -> None:
+        """End the threads."""
+        for pool in (self.predict_pool, self.decode_pool):
+            pool.shutdown()
+
+
+def format_predictions(predictions: Predictions, top: int) -> dict[str, Any]:
+    """The `top` likeliest classes of each image; of equals, the one met first."""
+    if not np.isfinite(predictions.probabilities).all():
+        message = "The model's answer is no number: it has diverged; look at /v1/status, or begin in another folder."
+        raise Refusal(503, "not_finite", message)
+    order = np.argsort(-predictions.probabilities, axis=1, kind="stable")[:, :top]
+    named = [
+        [{"label": predictions.labels[column], "probability": float(shares[column])} for column in row]
+        for row, shares in zip(order.tolist(), predictions.probabilities, strict=True)
+    ]
+    return {"model": predictions.model, "answers": [{**best[0], "top": best} for best in named]}
+
+
+def format_memory(samples: list[MemorySample], each: int) -> list[dict[str, Any]]:
+    """At most `each` samples of each class, the most important first and, where that is not known, the newest."""
+    classes: dict[str, list[MemorySample]] = {}
+    for sample in sorted(samples, key=lambda sample: (-(sample.importance or 0.0), -sample.since)):
+        classes.setdefault(sample.label, []).append(sample)
+    return [
+        {
+            "label": label,
+            "count": len(members),
+            "items": [
+                {"row": row, "importance": importance, "since": since, "thumbnail": thumbnail(pixels)}
+                for row, _, importance, since, pixels in members[:each]
+            ],
+        }
+        for label, members in sorted(classes.items())
+    ]
+
+
+async def _run_in(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
+    return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+async def _body(request: Request) -> tuple[str, bytes]:
+    """Its content type and its bytes."""
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Refusal(415, "unknown_kind", "A compressed body is not read here; send it as it is.")
+    return request.headers.get("content-type", ""), await request.body()
 
 
 def _no_route(_: Request, error: Any) -> JsonResponse:

@@ -5,7 +5,7 @@ Which numbers, and under which names, is said once, in the schemas of those two 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
@@ -30,8 +30,9 @@ class ServiceMetrics:
     Requests are counted by the paths in `endpoints`; all others are "other", so that clients cannot add series.
     """
 
-    def __init__(self, service: Service, endpoints: Collection[str], count_listeners: Callable[[], int]) -> None:
-        self.service, self.endpoints, self._count_listeners = service, endpoints, count_listeners
+    def __init__(self, service: Service, count_listeners: Callable[[], int]) -> None:
+        self.service, self._count_listeners = service, count_listeners
+        self.endpoints: set[str] = set()
         labels = ("endpoint", "status")
         self._requests = Histogram(
             "iblurry_request_seconds", "Time until an answer began.", labels, buckets=BUCKETS, registry=None

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from importlib import resources
 
 from iblurry import web
 from iblurry.errors import UnknownNameError
 
-SHARED = ("style.css", "table.css", "chart.css")
+SHARED: dict[str, Callable[[], str]] = {
+    **{name: partial(web.text, name) for name in ("style.css", "table.css", "chart.css")},
+    "uplot.js": web.uplot,
+    "uplot.css": partial(web.text, "uplot/uPlot.min.css"),
+}
 OWN = (
     *("index.html", "live.css", "icon.svg", "main.js", "api.js", "asking.js", "classes.js", "curves.js", "dom.js"),
     *("events.js", "lazily.js", "memory.js", "status.js", "teaching.js", "thumbnails.js", "token.js", "tray.js"),
@@ -22,7 +27,7 @@ POLICY = (  # the Content-Security-Policy of `/`: no script, style or request bu
 
 def names() -> tuple[str, ...]:
     """Every file of the page."""
-    return (*OWN, *SHARED, "uplot.js", "uplot.css")
+    return (*OWN, *SHARED)
 
 
 @cache
@@ -32,16 +37,8 @@ def asset(name: str) -> tuple[bytes, str]:
     >>> asset("icon.svg")[1]
     'image/svg+xml; charset=utf-8'
     """
-    return _text(name).encode(), f"{TYPES[name.rpartition('.')[2]]}; charset=utf-8"
-
-
-def _text(name: str) -> str:
-    if name in OWN:
-        return resources.files(__name__).joinpath("assets", name).read_text("utf-8")
-    if name in SHARED:
-        return web.text(name)
-    if name == "uplot.js":
-        return web.uplot()
-    if name == "uplot.css":
-        return web.text("uplot/uPlot.min.css")
-    raise UnknownNameError("file of the page", name, names())
+    if name not in names():
+        raise UnknownNameError("file of the page", name, names())
+    own = resources.files(__name__).joinpath("assets", name)
+    text = own.read_text("utf-8") if name in OWN else SHARED[name]()
+    return text.encode(), f"{TYPES[name.rpartition('.')[2]]}; charset=utf-8"
