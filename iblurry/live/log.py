@@ -154,10 +154,9 @@ class LogReader:
             self._database.execute("COMMIT")
         entries = [LogEntry(*row) for row in found]
         if accepted < at or (accepted > at and (not entries or entries[0].at != at + 1)):
-            raise DataError(
-                f"{self.path} goes from sample {entries[0].at if entries else 'none'} to {accepted} and does not fit "
-                f"the checkpoint at sample {at}; put back a copy of the whole folder."
-            )
+            held = f"goes from sample {entries[0].at if entries else 'none'} to {accepted}"
+            remedy = f"does not fit the checkpoint at sample {at}; put back a copy of the whole folder."
+            raise DataError(f"{self.path} {held} and {remedy}")
         return entries
 
     def close(self) -> None:
@@ -243,13 +242,9 @@ def _database_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         if _is_full(error):
-            raise DiskFullError(
-                f"There is no room left on the disk of {path.parent}; make some and start the service again. Nothing "
-                "that was accepted is lost."
-            ) from error
-        raise DataError(
-            f"{path} cannot be used: {error}. Put back a good copy, or choose another --data-dir."
-        ) from error
+            message = f"There is no room left on the disk of {path.parent}; make some and start the service again."
+            raise DiskFullError(f"{message} Nothing that was accepted is lost.") from error
+        raise DataError(f"{path} cannot be used: {error}. Put back a copy, or choose another --data-dir.") from error
 
 
 def _is_full(error: sqlite3.Error) -> bool:

@@ -238,10 +238,8 @@ class LearnerLoop:
     def _check_folder(self) -> None:
         """A checkpoint beside another log than the one that is open could not be continued from."""
         if _file_id(self.folder / LOCK) != self._lock_id:
-            raise FolderError(
-                f"{self.folder} was moved or replaced while the service ran. Stop the service, put the folder back or "
-                "name its new place as --data-dir, and start it again: it has all that was accepted."
-            )
+            remedy = "Stop it, put the folder back or name its new place as --data-dir, and start it again"
+            raise FolderError(f"{self.folder} was moved or replaced while the service ran. {remedy}; nothing is lost.")
 
 
 class Periodic:

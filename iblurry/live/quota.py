@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
-    from iblurry.live.log import SampleLog
     from iblurry.live.settings import Settings
     from iblurry.live.status import ServiceStatus
 
@@ -96,9 +95,9 @@ class Quota:
         self.samples = limits.queue + 3 * SAVE_SAMPLES  # in the log
         self.log_bytes = max_log_bytes(math.prod(settings.image), kept=self.samples, classes=settings.max_classes)
 
-    def check(self, count: int, *, log: SampleLog, status: ServiceStatus) -> None:
+    def check(self, count: int, *, status: ServiceStatus) -> None:
         """Raise a Refusal where `count` more samples are too many."""
-        queue = self.limits.queue
+        queue, log = self.limits.queue, status.log
         if count > queue:
             raise Refusal(413, "too_many", f"{count} samples are more than may wait ({queue}); send fewer.")
         waiting = log.accepted - status.learnt

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ class Service:
             self.settings = Settings.of(self.folder, **self.settings.to_json() | {"image": self.settings.image})
             log = SampleLog(self.folder, max_classes=self.settings.max_classes, max_bytes=self.quota.log_bytes)
             self._status.start(log)
-            self._writer = LogWriter(log, check=self._check_quota, on_new_labels=self._on_new_labels)
+            check = partial(self.quota.check, status=self._status)
+            self._writer = LogWriter(log, check=check, on_new_labels=self._on_new_labels)
             self._predictor = Predictor(self.settings)
             self._process = LearnerProcess(self.folder, self.settings, self._receive)
             for worker in (self._writer, self._predictor, self._process):
@@ -178,10 +180,6 @@ class Service:
         if self._status.stopping:
             message = "The service is being stopped; send it again when it is back."
             raise Refusal(503, "stopping", message, retry_after=5)
-
-    def _check_quota(self, count: int) -> None:
-        """In the writer's thread."""
-        self.quota.check(count, log=self._writer.log, status=self._status)
 
     def _on_new_labels(self, labels: list[str]) -> None:
         """In the writer's thread."""

@@ -82,10 +82,8 @@ class Settings:
             return cls(**given)
         for name, value in given.items():
             if getattr(saved, name) != value:
-                raise FolderError(
-                    f"{folder} was begun with {name}={getattr(saved, name)}, not {value}; leave the option out to go "
-                    "on with it, or choose another --data-dir."
-                )
+                begun = f"{folder} was begun with {name}={getattr(saved, name)}, not {value}"
+                raise FolderError(f"{begun}; leave the option out to go on with it, or choose another --data-dir.")
         return saved
 
     @classmethod
@@ -107,13 +105,9 @@ class Settings:
         write_file(folder / FILE, (text + "\n").encode())
 
     @property
-    def mean(self) -> tuple[float, ...]:
-        """Of pixels from 0 to 1, by channel; fixed, since the images to come are unknown."""
-        return (0.5,) * self.image[0]
-
-    @property
-    def std(self) -> tuple[float, ...]:
-        return (0.25,) * self.image[0]
+    def normalization(self) -> dict[str, Any]:
+        """Mean and standard deviation of pixels from 0 to 1; fixed, since the images to come are unknown."""
+        return {"mean": (0.5,) * self.image[0], "std": (0.25,) * self.image[0]}
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self) | {"image": list(self.image)}
@@ -127,17 +121,13 @@ class Settings:
             self.build_context()
         except (RuntimeError, MemoryError) as error:  # torch's: the device is missing or has too little memory
             why = str(error).splitlines()[0].rstrip(".")
-            raise InputError(
-                f"A learner with these settings cannot be built here ({why}); choose another device, smaller images or "
-                "fewer classes."
-            ) from error
+            remedy = "choose another device, smaller images or fewer classes"
+            raise InputError(f"A learner with these settings cannot be built here ({why}); {remedy}.") from error
         needed = self.memory * math.prod(self.image)
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if self.device == "cpu" and needed > available:
-            raise InputError(
-                f"memory={self.memory} samples take {needed / 2**30:,.1f} GiB, and this machine has "
-                f"{available / 2**30:,.1f}; give a smaller memory or smaller images."
-            )
+            sizes = f"{needed / 2**30:,.1f} GiB, and this machine has {available / 2**30:,.1f}"
+            raise InputError(f"memory={self.memory} samples take {sizes}; give a smaller memory or smaller images.")
 
     def build_method(self) -> Method:
         """InputError where it cannot serve: it needs task boundaries, or trains before it answers."""
@@ -152,9 +142,7 @@ class Settings:
         built = method(self.method, hyperparameters)
         if not built.task_free or not isinstance(built.readout, Plain):
             why = "trains anew before it answers" if built.task_free else "must be told where tasks end"
-            raise InputError(
-                f"{self.method} cannot serve: it {why}. Choose a method that learns as it goes, such as clib or er."
-            )
+            raise InputError(f"{self.method} cannot serve: it {why}. Choose one that learns as it goes, as clib or er.")
         built.check_budget(self.memory)
         return built
 
@@ -172,9 +160,7 @@ class Settings:
         return Context(
             network=runner.setup(build(self.network, self.image, self.max_classes, rng=rng)).eval(),
             memory=Memory(1, self.image, runner.device),
-            pipeline=Pipeline(
-                Augment(pad=0, flip=False), shape=self.image, mean=self.mean, std=self.std, device=runner.device
-            ),
+            pipeline=Pipeline(Augment(pad=0, flip=False), shape=self.image, device=runner.device, **self.normalization),
             rng=rng,
             budget=1,
             engine=runner,
@@ -191,11 +177,10 @@ class Settings:
             classes=self.max_classes,
             memory=self.memory,
             network=self.network,
-            mean=self.mean,
-            std=self.std,
             seed=self.seed,
             boundaries=False,
             engine=make_engine(self.device),
+            **self.normalization,
         )
 
 

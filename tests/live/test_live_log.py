@@ -254,9 +254,10 @@ def test_dropping_comes_after_what_waits(writer, tmp_path):
 def later(*, rate: float, stalled: str | None = None) -> float | None:
     """Retry-After for 10 samples where 995 wait and 1,000 may."""
     quota = Quota(Settings(image=(1, 8, 8)), Limits(queue=1000))
-    status = SimpleNamespace(learnt=5, samples_per_second=rate, stalled=stalled, sentence="")
+    log = SimpleNamespace(accepted=1000, kept=1000)
+    status = SimpleNamespace(log=log, learnt=5, samples_per_second=rate, stalled=stalled, sentence="")
     with pytest.raises(Refusal) as refused:
-        quota.check(10, log=SimpleNamespace(accepted=1000, kept=1000), status=status)
+        quota.check(10, status=status)
     assert (refused.value.status, refused.value.code) == (429, "queue_full")
     return refused.value.retry_after
 

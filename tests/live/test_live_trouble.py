@@ -253,7 +253,7 @@ def test_a_full_disk_at_the_start_is_said_as_such(tmp_path, monkeypatch):
     with pytest.raises(DiskFullError, match="make some and start the service again"):
         SampleLog(tmp_path, max_classes=12, max_bytes=10**8)
     monkeypatch.setattr(log, "_is_full", lambda error: False)
-    with pytest.raises(DataError, match="Put back a good copy"):
+    with pytest.raises(DataError, match="Put back a copy"):
         SampleLog(tmp_path, max_classes=12, max_bytes=10**8)
 
 

@@ -132,8 +132,7 @@ class EventStream(Response):
 
     def __init__(self, service: Service, listeners: Listeners, *, keep_alive: float = KEEP_ALIVE) -> None:
         self.service, self.listeners, self.keep_alive = service, listeners, keep_alive
-        self.status_code, self.background, self.body = 200, None, b""
-        self.init_headers({**SECURITY_HEADERS, "Content-Type": EVENT_TYPE, "X-Accel-Buffering": "no"})
+        super().__init__(headers={**SECURITY_HEADERS, "Content-Type": EVENT_TYPE, "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.listeners.add(), self.service.subscribe() as queue:
