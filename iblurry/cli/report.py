@@ -50,7 +50,7 @@ def report(runs: Path, out: Path, title: str | None, name: str | None, modules: 
     with replacing(out) as part:
         part.write_bytes(text)
     if as_json:
-        about = {"page": str(out), "bytes": len(text), "runs": data["runs"], "finished": data["finished"]}
+        about = {"page": str(out), "bytes": len(text), "runs": len(data.runs), "finished": data.finished}
         click.echo(json.dumps(about, indent=2))
         return
-    click.echo(f"{out}: {data['finished']} finished runs of {data['runs']}, {len(text) / 1000:,.0f} kB")
+    click.echo(f"{out}: {data.finished} finished runs of {len(data.runs)}, {len(text) / 1000:,.0f} kB")

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -205,16 +205,26 @@ def read(path: Path | str, *, partial: bool = False) -> list[Record]:
     """All records of a journal, also a packed one; with `partial`, a last line still being written is left out."""
     path = Path(path)
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be unpacked: {error}. Put back a good copy.") from error
+        *lines, torn = read_bytes(path).split(b"\n")
     except FileNotFoundError:
         raise DataError(f"There is no journal at {path}; name the folder of a run that has started.") from None
-    *lines, torn = data.split(b"\n")
     if torn and not partial:
         raise _damaged(path, len(lines) + 1, "it has no line end")
+    return decode_lines(path, lines)
+
+
+def read_bytes(path: Path) -> bytes:
+    """A journal's bytes, unpacked if its name ends in .gz."""
+    try:
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be unpacked: {error}. Put back a good copy.") from error
+
+
+def decode_lines(path: Path, lines: Sequence[bytes], first: int = 1) -> list[Record]:
+    """The records of lines without their ends, of which the first is number `first` of the journal."""
     records: list[Record] = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=first):
         try:
             record = decode(line)
         except (ValueError, RecursionError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,11 @@ class Result:
     records: list[Record]
     metrics: Metrics
     summary: dict[str, Any] | None
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """The content of environment.json: versions, device, seconds spent; empty if it was not kept."""
+        return RunFolder(self.folder).environment() or {}
 
 
 def read_result(folder: RunFolder, experiment: Experiment | None = None) -> Result:

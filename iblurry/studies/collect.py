@@ -4,34 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from iblurry.errors import DataError, InputError
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Record, Start, TaskEnd
+from iblurry.experiment.journal import Start, TaskEnd
 from iblurry.experiment.result import Result, read_result
 from iblurry.files import write_file
 
 TEXTS = ("experiment.json", "environment.json", "summary.json")
 LARGEST = 200_000  # bytes of a journal that is kept as it is; a larger one is packed
-
-
-@dataclass(frozen=True)
-class CollectedRun:
-    """A run read from its folder's texts.
-
-    Parameters
-    ----------
-    result : Result
-        Experiment, journal, metrics and, of a finished run, summary.
-    environment : dict
-        environment.json: versions, device, seconds spent.
-    """
-
-    result: Result
-    environment: dict[str, Any]
 
 
 def collect(folder: Path, results: Path) -> tuple[Path, str]:
@@ -49,9 +31,11 @@ def collect(folder: Path, results: Path) -> tuple[Path, str]:
     tuple of Path and str
         The copy's folder, and whether it is "new", "the same" or "replaced".
     """
-    experiment = read_run(folder).result.experiment
-    place = dataset_folder(results, experiment.dataset) / folder.name
-    files = _texts(folder)
+    place = dataset_folder(results, read_run(folder).experiment.dataset) / folder.name
+    journal = RunFolder(folder).journal
+    files = {name: (folder / name).read_bytes() for name in (*TEXTS, journal.name)}
+    if len(files.get("journal.jsonl", b"")) > LARGEST:
+        files["journal.jsonl.gz"] = gzip.compress(files.pop("journal.jsonl"), mtime=0)  # no date: the same bytes again
     before = {path.name: path.read_bytes() for path in place.glob("*")}
     if before == files:
         return place, "the same"
@@ -68,37 +52,21 @@ def dataset_folder(results: Path, dataset: str) -> Path:
     return results / Path(dataset.partition(":")[0]).stem
 
 
-def read_collected(results: Path) -> list[CollectedRun]:
+def read_collected(results: Path) -> list[Result]:
     """Every run under results/<data set>/, by the names of their folders."""
     if not results.is_dir():
         raise InputError(f"There is no folder {results}; name the one that `iblurry collect` wrote to.")
     return [read_run(path.parent) for path in sorted(results.glob("*/*/experiment.json"))]
 
 
-def read_run(folder: Path) -> CollectedRun:
+def read_run(folder: Path) -> Result:
     """A finished run from its texts alone; raises for one that is not, or whose texts do not belong together."""
-    place = RunFolder(folder)
-    found, environment = read_result(place), place.environment()
-    if found.summary is None or environment is None:
+    found = read_result(RunFolder(folder))
+    if found.summary is None or not found.environment:
         raise InputError(f"{folder} holds no finished run; let `iblurry run` come to its end first.")
     digest = json.loads((folder / "experiment.json").read_bytes()).get("digest")
-    if not _is_whole(found.records, digest):
+    start = found.records[0]
+    ended = [record.at for record in found.records if isinstance(record, TaskEnd)]
+    if not isinstance(start, Start) or start.experiment != digest or start.samples not in ended:
         raise DataError(f"The journal in {folder} is not that of the whole experiment {digest}; collect the run again.")
-    return CollectedRun(found, environment)
-
-
-def _is_whole(records: list[Record], digest: str) -> bool:
-    start = records[0]
-    return (
-        isinstance(start, Start)
-        and start.experiment == digest
-        and any(isinstance(record, TaskEnd) and record.at == start.samples for record in records)
-    )
-
-
-def _texts(folder: Path) -> dict[str, bytes]:
-    journal = RunFolder(folder).journal
-    files = {name: (folder / name).read_bytes() for name in TEXTS} | {journal.name: journal.read_bytes()}
-    if len(files.get("journal.jsonl", b"")) > LARGEST:
-        files["journal.jsonl.gz"] = gzip.compress(files.pop("journal.jsonl"), mtime=0)  # no date: the same bytes again
-    return files
+    return found

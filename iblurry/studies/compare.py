@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.result import Result
 from iblurry.methods import METHODS
-from iblurry.studies.collect import CollectedRun
 from iblurry.studies.describe import find_departures, group_runs
 from iblurry.studies.paper import (
     PAPER_METRICS,
@@ -20,6 +21,7 @@ from iblurry.studies.paper import (
     paper_number,
     paper_rows,
 )
+from iblurry.studies.tables.layout import NOTHING, format_value
 from iblurry.studies.tables.table import MeanStd, ResultTable, tabulate_runs
 
 MAIN = paper_configurations()[0]  # Table 1 on CIFAR-10
@@ -63,38 +65,58 @@ class Comparison:
     def misses(self) -> bool:
         return self.verdict.startswith(("above", "below")) or "beyond" in self.verdict
 
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """The paper's number, ours and the difference, as tables print them; ⚠ marks a number that is warned of."""
+        warned = " ⚠" if self.paper and self.paper.warning else ""
+        difference = NOTHING if self.difference is None else f"{self.difference:+z.2f}"
+        return format_value(self.paper) + warned, format_value(self.ours), difference
+
 
 @dataclass(frozen=True)
 class ComparisonBlock:
-    """One configuration of the paper: our runs and how they compare.
+    """One configuration of the paper: our finished runs and how they compare.
 
     Parameters
     ----------
     configuration : Configuration
         The column of the paper's tables.
-    groups : dict
+    groups : mapping
         Our runs by the row's name, seed by seed.
-    comparisons : dict
-        By metric of the paper: its rows in its order, then rows that only we have.
     """
 
     configuration: Configuration
-    groups: dict[str, list[CollectedRun]]
-    comparisons: dict[str, list[Comparison]]
+    groups: Mapping[str, Sequence[Result]]
 
-    @property
+    @cached_property
     def table(self) -> ResultTable:
         """All four metrics of our runs."""
-        return tabulate_runs({name: [run.result for run in group] for name, group in self.groups.items()})
+        return tabulate_runs(self.groups)
+
+    @cached_property
+    def comparisons(self) -> dict[str, list[Comparison]]:
+        """By metric of the paper: its rows in its order, then rows that only we have."""
+        return {metric: _compare_metric(metric, self) for metric in PAPER_METRICS}
 
 
-def compare_with_paper(runs: Sequence[CollectedRun]) -> list[ComparisonBlock]:
+def compare_with_paper(runs: Sequence[Result]) -> list[ComparisonBlock]:
     """Table 1 on CIFAR-10 first, then every other configuration that has runs, in the paper's order."""
-    found: dict[Configuration, list[CollectedRun]] = {}
+    groups = {MAIN: {}, **group_by_configuration(runs)}
+    return [ComparisonBlock(where, rows) for where, rows in groups.items()]
+
+
+def group_by_configuration(runs: Sequence[Result]) -> dict[Configuration, dict[str, list[Result]]]:
+    """Runs by configuration, in the paper's order and then by name, and by row."""
+    found: dict[Configuration, list[Result]] = {}
     for run in runs:
-        found.setdefault(configuration_of(run.result.experiment), []).append(run)
-    order = [MAIN, *(one for one in paper_configurations()[1:] if one in found)]
-    return [_compare_block(one, found.get(one, [])) for one in dict.fromkeys([*order, *sorted(found, key=str)])]
+        found.setdefault(configuration_of(run.experiment), []).append(run)
+    known = [where for where in paper_configurations() if where in found]
+    return {where: group_runs(found[where]) for where in dict.fromkeys([*known, *sorted(found, key=str)])}
+
+
+def find_warnings(comparisons: Sequence[Comparison]) -> list[str]:
+    """Why numbers of the paper are not judged, each reason once."""
+    return list(dict.fromkeys(one.paper.warning for one in comparisons if one.paper and one.paper.warning))
 
 
 def judge(paper: PaperNumber, ours: MeanStd, n: int, *, target: float | None = None) -> str:
@@ -115,19 +137,9 @@ def judge(paper: PaperNumber, ours: MeanStd, n: int, *, target: float | None = N
     return words if n >= SEEDS else f"{words} (provisional)"
 
 
-def _compare_block(where: Configuration, runs: Sequence[CollectedRun]) -> ComparisonBlock:
-    by_folder = {run.result.folder: run for run in runs}
-    grouping = group_runs([run.result for run in runs])
-    groups = {name: [by_folder[result.folder] for result in group] for name, group in grouping.items()}
-    block = ComparisonBlock(where, groups, {})
-    for metric in PAPER_METRICS:
-        block.comparisons[metric] = _compare_metric(metric, block)
-    return block
-
-
 def _compare_metric(metric: str, block: ComparisonBlock) -> list[Comparison]:
     """The paper's rows in its order, each with our runs of it; then what only we have."""
-    where, first = block.configuration, {name: group[0].result.experiment for name, group in block.groups.items()}
+    where, first = block.configuration, {name: group[0].experiment for name, group in block.groups.items()}
     is_row = {name: find_counterpart(experiment) for name, experiment in first.items()}
     cells = {cell.row: (len(cell.runs), cell.ours) for cell in block.table.column("", PAPER_METRICS[metric])}
     found, own = [], []

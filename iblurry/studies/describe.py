@@ -103,6 +103,12 @@ def run_command(experiments: Sequence[Experiment]) -> str | None:
     return shlex.join(words) if made.digest == wanted.digest else None
 
 
+def describe_command(name: str, experiments: Sequence[Experiment]) -> str:
+    """The command of a row called `name`, or a comment where only Python can build it."""
+    built = f"# {name} was built in Python: experiment.json of its runs has every field"
+    return run_command(experiments) or built
+
+
 def make_slug(text: str) -> str:
     """Letters, digits and single hyphens, for names of files and labels.
 

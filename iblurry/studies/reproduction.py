@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from iblurry.experiment.result import Result
 from iblurry.files import replacing
-from iblurry.studies.collect import CollectedRun
-from iblurry.studies.compare import MAIN, NOT_RUN, SEEDS, TARGETS, Comparison, ComparisonBlock
-from iblurry.studies.describe import make_slug, run_command
+from iblurry.studies.compare import MAIN, NOT_RUN, SEEDS, TARGETS, Comparison, ComparisonBlock, find_warnings
+from iblurry.studies.describe import describe_command, make_slug
 from iblurry.studies.figures.curves import draw_curves
 from iblurry.studies.paper import (
     COUNTERPARTS,
@@ -19,7 +19,6 @@ from iblurry.studies.paper import (
     paper_number,
     paper_rows,
 )
-from iblurry.studies.tables.layout import format_value
 from iblurry.studies.tables.text import markdown_grid, runs_to_markdown
 
 HEADINGS = {
@@ -43,9 +42,8 @@ def draw_blocks(blocks: Sequence[ComparisonBlock], folder: Path, *, stem: str = 
     drawn = []
     for block in (block for block in blocks if block.groups):
         path = folder / figure_name(block.configuration, stem)
-        runs = {name: [run.result.records for run in group] for name, group in block.groups.items()}
+        groups = {textwrap.fill(name, 80): [run.records for run in runs] for name, runs in block.groups.items()}
         with replacing(path) as part:
-            groups = {textwrap.fill(name, 80): run for name, run in runs.items()}
             draw_curves({"": groups}, part, title=str(block.configuration))
         drawn.append(path)
     return drawn
@@ -99,52 +97,37 @@ def _table(comparisons: Sequence[Comparison]) -> str:
             COUNTERPARTS[one.method] if one.method else "–",
             f"`{one.row or one.method}`",
             str(one.n) if one.n else "–",
-            format_value(one.paper) + (" ⚠" if one.paper and one.paper.warning else ""),
-            format_value(one.ours),
-            "–" if one.difference is None else f"{one.difference:+z.2f}",
+            *one.texts,
             one.verdict,
         ]
         for one in comparisons
     ]
-    warnings = dict.fromkeys(one.paper.warning for one in comparisons if one.paper and one.paper.warning)
-    table = markdown_grid(
-        ["paper's row", "our method", "n", "paper", "ours", "difference", "verdict"], lines, sides="llrrrrl"
-    )
-    return "\n\n".join([table, *(f"⚠ {warning}." for warning in warnings)])
+    heads = ["paper's row", "our method", "n", "paper", "ours", "difference", "verdict"]
+    table = markdown_grid(heads, lines, sides="llrrrrl")
+    return "\n\n".join([table, *(f"⚠ {warning}." for warning in find_warnings(comparisons))])
 
 
 def _runs(block: ComparisonBlock) -> str:
     lines, commands = [], []
     for name, runs in block.groups.items():
         seconds = [run.environment["seconds"] for run in runs]
-        seeds = ", ".join(map(str, sorted(run.result.experiment.seed for run in runs)))
-        spent = f"{sum(seconds) / len(seconds):,.0f}" + (
-            f" ({min(seconds):,.0f} to {max(seconds):,.0f})" * (len(runs) > 1)
+        seeds = ", ".join(str(run.experiment.seed) for run in sorted(runs, key=lambda run: run.experiment.seed))
+        spent = f"{sum(seconds) / len(seconds):,.0f}"
+        if len(runs) > 1:
+            spent += f" ({min(seconds):,.0f} to {max(seconds):,.0f})"
+        devices = {run.environment["device"] for run in runs}
+        device = " / ".join(sorted("CPU" if device == "cpu" else f"GPU: {device}" for device in devices))
+        versions = ", ".join(
+            f"{package} {_noted(runs, package)}" for package in ("iblurry", "torch", "numpy", "python")
         )
-        where = [_device(runs), _all(runs, "precision"), _all(runs, "machine"), _versions(runs)]
-        lines.append([f"`{name}`", seeds, spent, *where])
-        commands.append(
-            run_command([run.result.experiment for run in runs])
-            or f"# {name} was built in Python: experiment.json of its runs has every field"
-        )
-    table = markdown_grid(
-        ["row", "seeds", "seconds a run", "device", "precision", "machine", "versions"], lines, sides="llrllll"
-    )
-    return f"{table}\n\n```console\n" + "\n".join(commands) + "\n```"
+        lines.append([f"`{name}`", seeds, spent, device, _noted(runs, "precision"), _noted(runs, "machine"), versions])
+        commands.append(describe_command(name, [run.experiment for run in runs]))
+    heads = ["row", "seeds", "seconds a run", "device", "precision", "machine", "versions"]
+    return "\n".join([markdown_grid(heads, lines, sides="llrllll"), "", "```console", *commands, "```"])
 
 
-def _device(runs: Sequence[CollectedRun]) -> str:
-    """Of each kind which: a GPU has a name of its own."""
-    names = {run.environment["device"] for run in runs}
-    return " / ".join(sorted("CPU" if name == "cpu" else f"GPU: {name}" for name in names))
-
-
-def _versions(runs: Sequence[CollectedRun]) -> str:
-    return ", ".join(f"{name} {_all(runs, name)}" for name in ("iblurry", "torch", "numpy", "python"))
-
-
-def _all(runs: Sequence[CollectedRun], name: str) -> str:
-    """What was noted of all of them; what an older run did not note is not guessed."""
+def _noted(runs: Sequence[Result], name: str) -> str:
+    """What the environments of the runs say; what an older run did not note is not guessed."""
     return " / ".join(sorted({str(run.environment.get(name, "not noted")) for run in runs}))
 
 
@@ -168,17 +151,13 @@ def _rest(blocks: Sequence[ComparisonBlock]) -> str:
     shown = [block.configuration for block in blocks]
     lines = []
     for where in paper_configurations():
-        methods = paper_rows(where)
         if where not in shown:
-            tables = sorted({table for method in methods for table in _tables(method, where)})
+            methods = paper_rows(where)
+            numbers = [paper_number(method, metric, where) for method in methods for metric in HEADINGS]
+            tables = sorted({table for number in numbers if number for table in number.tables})
             rows = "; ".join(COUNTERPARTS[method] for method in methods)
             lines.append([str(where), ", ".join(map(str, tables)), rows, NOT_RUN])
     return "## The rest of the tables\n\n" + markdown_grid(["configuration", "tables", "rows", ""], lines, sides="llll")
-
-
-def _tables(method: str, where: Configuration) -> Iterable[int]:
-    numbers = [paper_number(method, metric, where) for metric in HEADINGS]
-    return (table for number in numbers if number for table in number.tables)
 
 
 def _text() -> str:

@@ -32,8 +32,8 @@ def test_a_real_run_is_collected_without_its_checkpoints(tmp_path):
     assert all((place / name).read_bytes() == (folder / name).read_bytes() for name in NAMES)
     (found,) = read_collected(tmp_path / "results")
     queries = [record.accuracy for record in read(folder / "journal.jsonl") if isinstance(record, Query)]
-    assert found.result.metrics.a_auc == pytest.approx(np.mean(queries))
-    assert found.result.experiment == small("clib")
+    assert found.metrics.a_auc == pytest.approx(np.mean(queries))
+    assert found.experiment == small("clib")
     assert found.environment == RunFolder(folder).environment()
 
 
@@ -59,7 +59,7 @@ def test_a_large_journal_is_packed_and_read_all_the_same(tmp_path, monkeypatch):
     assert gzip.decompress(packed) == plain
     assert packed[4:8] == bytes(4)  # no date
     (found,) = read_collected(tmp_path / "results")
-    assert 100 * found.result.metrics.a_auc == pytest.approx(a_auc)
+    assert 100 * found.metrics.a_auc == pytest.approx(a_auc)
     again, state = collect(place, tmp_path / "elsewhere")  # what was collected can be collected
     assert (names(again), state) == (names(place), "new")
     (place / "journal.jsonl.gz").write_bytes(packed[:-9])

@@ -15,7 +15,7 @@ import pytest
 from iblurry import compute, cost
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
-from iblurry.studies.report.compute import HOLDING_TEXTS, PURPOSE_TEXTS, _unit
+from iblurry.studies.report.compute import HOLDING_TEXTS, PURPOSE_TEXTS, _amount, _unit
 from iblurry.studies.report.data import report_data
 from iblurry.studies.report.html import Html, tag
 from iblurry.studies.report.page import SCRIPTS, STYLES, render_page
@@ -70,13 +70,15 @@ def test_sections_and_numbers(runs):
         *("Settings", "Runs, versions, hardware", "Run it again", "How to read this"),
     ):
         assert heading in found.texts
-    line = data["blocks"][0]["table"]["lines"][0]
-    assert line["a_auc"]["text"] in found.texts
+    area = str(data.blocks[0].finished.table.cells["clib", "", "a_auc"].ours)
+    assert area in found.texts
     assert "70.26 ± 1.28" in found.texts
     assert "iblurry run clib --dataset cifar10 --seeds 1,2,3" in found.text
     assert "6 of 6" in found.texts
+    assert usual("clib").name in found.texts  # the folder
+    assert {"10.0 min", "Some GPU"} <= set(found.texts)
     assert "Not finished or missing" not in found.texts
-    assert "Best at any time: clib , A AUC " + line["a_auc"]["text"] in found.text
+    assert "Best at any time: clib , A AUC " + area in found.text
 
 
 def test_what_was_spent_and_what_is_counted(runs):
@@ -110,10 +112,10 @@ def test_what_was_spent_and_what_is_counted(runs):
     ],
 )
 def test_units_suit_the_largest(values, largest, text):
-    unit = _unit(values)
-    assert (unit.prefix, re.search(r">(.*)<", unit.cell(max(values)))[1]) == (text, largest)
-    assert _unit([5e9]).cell(4_000_000) == '<td class="n" data-value="4000000">0.004</td>'
-    assert "&lt;0.001" in _unit([5e9]).cell(4_000)
+    size, prefix, _ = _unit(values)
+    assert (prefix, re.search(r">(.*)<", _amount(max(values), size))[1]) == (text, largest)
+    assert _amount(4_000_000, 1e9) == '<td class="n" data-value="4000000">0.004</td>'
+    assert "&lt;0.001" in _amount(4_000, 1e9)
 
 
 def test_a_page_asks_nobody_for_anything(runs):
@@ -205,7 +207,7 @@ def test_fifty_long_runs_are_a_small_page(tmp_path):
                     journal.append(Query(at, 0, tuple(correct), (100,) * classes, rng.uniform(), at))
                 journal.append(TaskEnd(samples, 0, tuple(correct), (100,) * classes, 0.1, at))
     data = report_data(tmp_path / "runs")
-    assert data["runs"] == 50
+    assert data.finished == 50
     assert len(render_page(data)) < 3_000_000
 
 

@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 
 from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
 from iblurry.experiment.metrics import a_last
-from iblurry.studies.collect import CollectedRun
 from iblurry.studies.figures.classes import find_evaluations
 from iblurry.studies.figures.curves import changed_by_task_ends, shared_curve
-from iblurry.studies.report.runs import ReportBlock, ReportRow
+from iblurry.studies.report.data import ReportBlock, ReportRow, stream_length
 
 POINTS = 300  # of a line: more than a screen has room for are left out, evenly
 UNEQUAL = 0.02  # of the stream: ends of tasks this near each other are one mark
 MOMENTS = 80  # columns of a map
 CLASSES = 100  # lines of a map; of more classes, neighbours in order of arrival share a line
-UNMET = "--"
+UNMET = "--"  # else a cell is percent in two hexadecimal digits
 
 Json = dict[str, Any]
 
@@ -27,43 +26,43 @@ Json = dict[str, Any]
 def chart_data(block: ReportBlock) -> Json:
     """Everything that is drawn over the samples of one configuration."""
     lines = [line for number, row in enumerate(block.rows) for line in _lines(number, row)]
-    runs = [run.result.records for row in block.rows for run in row.runs if run.result.records]
-    starts = [run[0] for run in runs if isinstance(run[0], Start)]
-    thinned = max((line.pop("every") for line in lines), default=1)
+    starts = [record for run in block.runs for record in run.records if isinstance(record, Start)]
+    every = max((line.pop("every") for line in lines), default=1)
     return {
-        "samples": max((start.samples for start in starts), default=0),
+        "samples": max(map(stream_length, block.runs)),
         "ends": _ends(starts),
-        "arrivals": _arrivals(run for row in block.rows for run in row.runs),
-        "every": thinned,
+        "arrivals": _arrivals(block),
+        "every": every,
         "lines": lines,
     }
 
 
 def _lines(number: int, row: ReportRow) -> Iterable[Json]:
-    """One of the finished runs, one of those under way."""
+    """A line of the finished runs, and one of those under way."""
     for is_done, runs in ((True, row.finished), (False, row.unfinished)):
-        records = [run.result.records for run in runs if run.result.metrics.queries]
-        finals = [end for run in runs if (end := a_last(run.result.records)) is not None]
-        seeds = [run.result.experiment.seed for run in runs if run.result.records]
+        journals = [run.records for run in runs if run.metrics.queries]
+        asked = [{record.at for record in journal if isinstance(record, Query)} for journal in journals]
+        finals = [end for run in runs if (end := a_last(run.records)) is not None]
+        seeds = [run.experiment.seed for run in runs if run.records]
         about: Json = {"row": number, "done": is_done, "seeds": seeds}
-        if records and _share(records):
-            yield about | {"kind": "curve"} | _curve(row.name, records)
+        if asked and set.intersection(*asked):
+            yield about | {"kind": "curve"} | _curve(row.name, journals)
         elif is_done and finals:  # it answers only once: a level line
             level = round(100 * float(np.mean(finals)), 2)
-            start = runs[0].result.records[0]
-            samples = start.samples if isinstance(start, Start) else 0
-            yield about | {"kind": "level", "x": [0, samples], "y": [level, level], "after": [], "every": 1}
-
-
-def _share(records: Sequence[Sequence[Record]]) -> bool:
-    """Whether all were asked at one sample at least."""
-    return bool(set.intersection(*({one.at for one in run if isinstance(one, Query)} for run in records)))
+            yield about | {
+                "kind": "level",
+                "x": [0, stream_length(runs[0])],
+                "y": [level, level],
+                "after": [],
+                "every": 1,
+            }
 
 
 def _curve(name: str, records: Sequence[Sequence[Record]]) -> Json:
     at, mean, std = shared_curve(name, records)
     every, kept = thin(len(at))
-    rates = np.array([_rates(run, at[kept]) for run in records])  # (runs, points)
+    asked = [{record.at: record.rate for record in run if isinstance(record, Query)} for run in records]
+    rates = np.array([[rate[int(sample)] for sample in at[kept]] for rate in asked])  # (runs, points)
     line: Json = {
         "x": at[kept].tolist(),
         "y": _percent(mean[kept]),
@@ -87,11 +86,6 @@ def thin(points: int, limit: int = POINTS) -> tuple[int, NDArray[np.int64]]:
     return every, np.arange(points - 1, -1, -every)[::-1]
 
 
-def _rates(run: Sequence[Record], at: NDArray[np.int64]) -> list[float]:
-    rate = {record.at: record.rate for record in run if isinstance(record, Query)}
-    return [rate[int(sample)] for sample in at]
-
-
 def _ends(starts: Sequence[Start]) -> list[int]:
     """Where tasks end; nothing where the runs do not agree."""
     if not starts or len({len(start.ends) for start in starts}) > 1:
@@ -101,14 +95,14 @@ def _ends(starts: Sequence[Start]) -> list[int]:
     return [int(end) for end in table.mean(axis=0).round()] if agree else []
 
 
-def _arrivals(runs: Iterable[CollectedRun]) -> list[list[Any]]:
+def _arrivals(block: ReportBlock) -> list[list[Any]]:
     """The first sample of each class, its name and the seeds of that order."""
     seeds: dict[tuple[int, str], set[int]] = {}
-    for run in runs:
-        for record in run.result.records:
+    for run in block.runs:
+        for record in run.records:
             if isinstance(record, NewClass):
-                seeds.setdefault((record.at, record.label), set()).add(run.result.experiment.seed)
-    return [[at, label, sorted(of)] for (at, label), of in sorted(seeds.items())]
+                seeds.setdefault((record.at, record.label), set()).add(run.experiment.seed)
+    return [[at, label, sorted(found)] for (at, label), found in sorted(seeds.items())]
 
 
 def _percent(values: NDArray[np.float64]) -> list[float]:
@@ -122,21 +116,26 @@ def _digits(values: NDArray[np.float64]) -> list[float]:
 def class_maps(block: ReportBlock) -> list[Json]:
     """One map per run that was asked anything: classes in order of arrival, moments from left to right."""
     return [
-        {"row": number, "seed": run.result.experiment.seed} | _map(run.result.records)
+        {"row": number, "seed": run.experiment.seed} | _map(run.records)
         for number, row in enumerate(block.rows)
         for run in row.runs
-        if find_evaluations(run.result.records)
+        if find_evaluations(run.records)
     ]
 
 
-def final_accuracies(block: ReportBlock) -> Json:
-    """Accuracy of each class (percent) at the last evaluation of finished runs, mean over seeds, row by row."""
-    rows = {row.name: _last(row) for row in block.rows if row.finished}
-    labels = dict.fromkeys(label for found in rows.values() for label in found)
-    return {
-        "rows": list(rows),
-        "lines": [[label, *(found.get(label) for found in rows.values())] for label in sorted(labels)],
-    }
+def final_accuracies(block: ReportBlock) -> dict[str, dict[str, float]]:
+    """By row and class: accuracy (percent) at the last evaluation of finished runs, mean over seeds."""
+    rows = {}
+    for row in (row for row in block.rows if row.finished):
+        found: dict[str, list[float]] = {}
+        for run in row.finished:
+            ends = [record for record in run.records if isinstance(record, TaskEnd)]
+            for last in ends[-1:]:  # a class met since has no answers yet
+                for label, correct, total in zip(_labels(run.records), last.correct, last.total, strict=False):
+                    if total:
+                        found.setdefault(label, []).append(100 * correct / total)
+        rows[row.name] = {label: round(float(np.mean(values)), 2) for label, values in found.items()}
+    return rows
 
 
 def _map(records: Sequence[Record]) -> Json:
@@ -147,48 +146,16 @@ def _map(records: Sequence[Record]) -> Json:
     for column, record in enumerate(moments):
         total = np.array(record.total)
         table[: len(total), column] = np.where(total > 0, np.array(record.correct) / np.maximum(total, 1), np.nan)
-    groups = np.array_split(np.arange(len(labels)), min(len(labels), CLASSES))
-    lines = [_together(table[group]) for group in groups]
-    return {
-        "at": [record.at for record in moments],
-        "labels": [_name([labels[i] for i in group]) for group in groups],
-        "cells": ["".join(_cell(value) for value in line) for line in lines],
-    }
+    lines, names = [], []
+    for group in np.array_split(np.arange(len(labels)), min(len(labels), CLASSES)):
+        met = ~np.isnan(table[group])
+        mean = np.nansum(table[group], axis=0) / np.maximum(met.sum(axis=0), 1)  # of the classes that were met
+        percents = zip(mean, met.any(axis=0), strict=True)
+        lines.append("".join(f"{round(100 * value):02x}" if known else UNMET for value, known in percents))
+        names.append(labels[group[0]] if len(group) == 1 else f"{labels[group[0]]} to {labels[group[-1]]}")
+    return {"at": [record.at for record in moments], "labels": names, "cells": lines}
 
 
 def _labels(records: Sequence[Record]) -> list[str]:
     """In order of exposure; a journal that is being written may name a class before it was asked about."""
     return [record.label for record in records if isinstance(record, NewClass)]
-
-
-def _together(table: np.ndarray) -> np.ndarray:
-    """The mean over the classes of a line, of those that were met."""
-    met = ~np.isnan(table)
-    return np.where(met.any(axis=0), np.nansum(table, axis=0) / np.maximum(met.sum(axis=0), 1), np.nan)
-
-
-def _name(labels: Sequence[str]) -> str:
-    return labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
-
-
-def _cell(value: float) -> str:
-    """Percent in two hexadecimal digits."""
-    return UNMET if np.isnan(value) else f"{round(100 * value):02x}"
-
-
-def _last(row: ReportRow) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
-    for run in row.finished:
-        for label, accuracy in _last_of(run).items():
-            found.setdefault(label, []).append(accuracy)
-    return {label: round(float(np.mean(values)), 2) for label, values in found.items()}
-
-
-def _last_of(run: CollectedRun) -> dict[str, float]:
-    records = run.result.records
-    ends = [record for record in records if isinstance(record, TaskEnd)]
-    if not ends:
-        return {}
-    last = ends[-1]
-    shares = zip(_labels(records), last.correct, last.total, strict=False)  # one met since has no answers yet
-    return {label: 100 * correct / total for label, correct, total in shares if total}

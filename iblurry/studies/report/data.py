@@ -1,217 +1,195 @@
-"""What the report shows, as plain JSON: a pure function of the runs' texts and the paper's numbers."""
+"""What the report shows: the runs of a folder, put together by configuration and row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
+from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
-from iblurry.studies.collect import CollectedRun
-from iblurry.studies.compare import Comparison, compare_with_paper
-from iblurry.studies.describe import experiment_fields, run_command
-from iblurry.studies.paper import COUNTERPARTS
-from iblurry.studies.report.charts import chart_data, class_maps, final_accuracies
-from iblurry.studies.report.compute import mean_compute
-from iblurry.studies.report.runs import (
-    ReportBlock,
-    ReportRow,
-    find_runs,
-    group_blocks,
-    read_runs,
-    select_study,
-    stream_length,
-)
-from iblurry.studies.study import Study
-from iblurry.studies.tables.layout import format_value
-from iblurry.studies.tables.table import ACCURACY_METRICS, tabulate_runs, to_percent
-from iblurry.studies.tables.text import describe_seeds
+from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.journal import Start
+from iblurry.experiment.result import Result, read_result
+from iblurry.studies.compare import ComparisonBlock, group_by_configuration
+from iblurry.studies.paper import Configuration
+from iblurry.studies.study import SEEDS, Study
 
-UNLIKE = ("order", "seconds")  # of an environment: belong to the run, not to the place
-HASHES = {"data": 12, "order": 12}  # digits that tell enough
-
-Json = dict[str, Any]
+FEW = 6  # names of what was found instead of runs
 
 
-def report_data(place: Path, *, title: str | None = None, study: Study | None = None) -> Json:
+@dataclass(frozen=True)
+class ReportRow:
+    """Runs that differ only in their seed, in the order of their seeds.
+
+    Parameters
+    ----------
+    name : str
+        The method, and what sets it apart from other rows.
+    finished, unfinished : list of Result
+        Unfinished ones as far as they got; those not begun have no records.
+    """
+
+    name: str
+    finished: list[Result]
+    unfinished: list[Result]
+
+    @property
+    def runs(self) -> list[Result]:
+        return self.finished + self.unfinished
+
+    @property
+    def experiments(self) -> list[Experiment]:
+        return [run.experiment for run in self.runs]
+
+
+@dataclass(frozen=True)
+class ReportBlock:
+    """One configuration of stream and memory, and its rows; `id` is its anchor on the page."""
+
+    id: str
+    configuration: Configuration
+    rows: list[ReportRow]
+
+    @property
+    def names(self) -> list[str]:
+        return [row.name for row in self.rows]
+
+    @property
+    def runs(self) -> list[Result]:
+        return [run for row in self.rows for run in row.runs]
+
+    @cached_property
+    def finished(self) -> ComparisonBlock:
+        """The finished runs, beside the paper's numbers."""
+        return ComparisonBlock(self.configuration, {row.name: row.finished for row in self.rows if row.finished})
+
+    def lacking_seeds(self, row: ReportRow) -> list[int]:
+        """Seeds that other rows of the configuration have and this one has not."""
+        return sorted({run.experiment.seed for run in self.runs} - {one.seed for one in row.experiments})
+
+
+@dataclass(frozen=True)
+class Report:
     """Everything the page shows.
 
     Parameters
     ----------
+    title : str
+        The page's heading.
+    folder : Path
+        The page names run folders as they are inside it.
+    study : Study or None
+        The study whose runs these are.
+    runs : list of Result
+        All runs, finished or not.
+    blocks : list of ReportBlock
+        The runs by configuration: the paper's in its order, then by name.
+    missing : list of list of Experiment
+        What the study plans and nobody began, row by row.
+    """
+
+    title: str
+    folder: Path
+    study: Study | None
+    runs: list[Result]
+    blocks: list[ReportBlock]
+    missing: list[list[Experiment]]
+
+    @property
+    def finished(self) -> int:
+        """Number of finished runs."""
+        return sum(run.summary is not None for run in self.runs)
+
+
+def report_data(place: Path, *, title: str | None = None, study: Study | None = None) -> Report:
+    """Read the runs of a report.
+
+    Parameters
+    ----------
     place : Path
-        A folder of runs, or of data sets of them; the page names run folders as they are inside it.
+        A folder of runs, or of data sets of them.
     title : str, optional
         The page's heading; the study's, or the data sets, unless given.
     study : Study, optional
         Only the runs of this study, and what it still lacks.
     """
-    runs = read_runs(find_runs(place))
+    runs = [read_result(RunFolder(folder)) for folder in find_runs(place)]
     missing: list[Experiment] = []
     if study is not None:
         runs, missing = select_study(study, runs)
-    found = group_blocks(runs)
-    datasets = list(dict.fromkeys(block.configuration.dataset for block in found))
-    return {
-        "title": title or (study.title if study else f"Continual learning on {_listed(datasets)}"),
-        "study": {"name": study.name, "question": study.question, "shows": list(study.shows)} if study else None,
-        "runs": len(runs),
-        "finished": sum(run.result.summary is not None for run in runs),
-        "methods": sorted({run.result.experiment.method.name for run in runs}),
-        "seeds": sorted({run.result.experiment.seed for run in runs}),
-        "seconds": sum(run.environment.get("seconds", 0) for run in runs),
-        "devices": sorted({str(run.environment["device"]) for run in runs if "device" in run.environment}),
-        "blocks": [_block(number, block, place) for number, block in enumerate(found)],
-        "missing": _missing(missing),
-    }
+    blocks = [
+        ReportBlock(f"c{number}", where, sorted(map(_row, groups, groups.values()), key=lambda row: row.name))
+        for number, (where, groups) in enumerate(group_by_configuration(runs).items(), start=1)
+    ]
+    if title is None:
+        datasets = list(dict.fromkeys(block.configuration.dataset for block in blocks))
+        title = study.title if study else f"Continual learning on {_join_words(datasets)}"
+    return Report(title, place, study, runs, blocks, _group_missing(missing))
 
 
-def _block(number: int, block: ReportBlock, place: Path) -> Json:
-    return {
-        "id": f"c{number + 1}",
-        "title": str(block.configuration),
-        "dataset": block.configuration.dataset,
-        "names": [row.name for row in block.rows],
-        "table": _table(block),
-        "paper": _paper(block),
-        "chart": chart_data(block),
-        "maps": class_maps(block),
-        "final": final_accuracies(block),
-        "spent": mean_compute(block),
-        "settings": _settings(block),
-        "place": _place(block),
-        "runs": [_run(name, run, place) for row in block.rows for name, run in ((row.name, run) for run in row.runs)],
-        "commands": [_command(row, block) for row in block.rows],
-        "lacking": [
-            {"row": number, "seeds": seeds} for number, row in enumerate(block.rows) if (seeds := _lacking(row, block))
-        ],
-    }
-
-
-def _table(block: ReportBlock) -> Json:
-    """All four numbers of finished runs, row by row; a row without any waits below."""
-    table = tabulate_runs({row.name: [run.result for run in row.finished] for row in block.rows if row.finished})
-    lines, waiting = [], []
-    for number, row in enumerate(block.rows):
-        if not row.finished:
-            waiting.append(number)
-            continue
-        values = {}
-        for name in ACCURACY_METRICS:
-            cell = table.cells[row.name, "", name]
-            about = {"text": format_value(cell.ours), "best": table.is_best(cell)}
-            values[name] = about | (asdict(cell.ours) if cell.ours else {"mean": None, "std": None})
-        lines.append({"row": number, "n": len(row.finished), "unfinished": len(row.unfinished)} | values)
-    return {"lines": lines, "waiting": waiting, "caption": describe_seeds(table) if lines else ""}
-
-
-def _paper(block: ReportBlock) -> list[Json]:
-    """The paper's numbers beside ours, metric by metric; nothing where it has none for this configuration."""
-    names = {_kind(row.experiments[0]): number for number, row in enumerate(block.rows)}
-    done = [run for row in block.rows for run in row.finished]
-    beside = next((one for one in compare_with_paper(done) if one.configuration == block.configuration), None)
-    if beside is None:
-        return []
-    numbers = {name: names[_kind(group[0].result.experiment)] for name, group in beside.groups.items()}
-    found = []
-    for metric, comparisons in beside.comparisons.items():
-        if any(one.paper for one in comparisons):
-            found.append({"metric": metric, "lines": [_comparison(one, numbers) for one in comparisons]})
+def find_runs(place: Path) -> list[Path]:
+    """The folders of runs in a folder of them, or of data sets of them; itself if it is one."""
+    if not place.is_dir():
+        raise InputError(f"There is no folder {place}; name one that `iblurry run` or `iblurry collect` wrote.")
+    patterns = ("experiment.json", "*/experiment.json", "*/*/experiment.json")
+    found = sorted({path.parent for pattern in patterns for path in place.glob(pattern)})
+    if not found:
+        names = sorted(f"{path.name}/" if path.is_dir() else path.name for path in place.iterdir())
+        more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+        listed = f"{', '.join(names[:FEW])}{more}" if names else "nothing at all"
+        raise InputError(
+            f"{place} holds no runs, only {listed}; name the folder that `iblurry run` wrote to (usually runs) or that "
+            "of `iblurry collect` (usually results)."
+        )
     return found
 
 
-def _comparison(one: Comparison, numbers: dict[str, int]) -> Json:
-    return {
-        "theirs": COUNTERPARTS[one.method] if one.method and one.paper else None,
-        "row": numbers[one.row] if one.row is not None else None,
-        "method": one.method,
-        "n": one.n,
-        "paper": asdict(one.paper) | {"tables": list(one.paper.tables)} if one.paper else None,
-        "ours": asdict(one.ours) if one.ours else None,
-        "difference": one.difference,
-        "verdict": one.verdict,
-        "misses": one.misses,
+def select_study(study: Study, runs: Sequence[Result]) -> tuple[list[Result], list[Experiment]]:
+    """The runs that belong to a study, and what it plans on their data, at their scale, that was not begun."""
+    streams = dict.fromkeys((run.experiment.dataset, run.experiment.share) for run in runs)
+    seeds = sorted({*SEEDS, *(run.experiment.seed for run in runs)})
+    planned = {
+        stream: {run.experiment.digest: run.experiment for run in study.plan(stream[0], seeds=seeds, scale=stream[1])}
+        for stream in streams
     }
+    known = {digest for experiments in planned.values() for digest in experiments}
+    selected = [run for run in runs if run.experiment.digest in known]
+    if not selected:
+        raise InputError(
+            f"None of the {len(runs)} runs belongs to the study {study.name}; run one of its rows, such as "
+            f"`iblurry run {study.rows[-1]} --dataset {next(iter(streams))[0]}`, or leave --study out."
+        )
+    begun = {run.experiment.digest for run in selected}
+    missing = [
+        experiment
+        for experiments in planned.values()
+        if begun & experiments.keys()
+        for digest, experiment in experiments.items()
+        if digest not in begun and experiment.seed in SEEDS
+    ]
+    return selected, missing
 
 
-def _settings(block: ReportBlock) -> Json:
-    """Every field by the path that --set takes: what differs between rows, then what all have."""
-    tables = [experiment_fields(row.experiments[0]) for row in block.rows]
-    paths = list(dict.fromkeys(path for table in tables for path in table))
-    lines = [[path, [_text(table.get(path, "–")) for table in tables]] for path in paths]
-    differing = [line for line in lines if len(set(line[1])) > 1]
-    return {
-        "differ": differing,
-        "common": [[path, values[0]] for path, values in lines if [path, values] not in differing],
-    }
+def stream_length(run: Result) -> int:
+    """Samples of its whole stream; 0 before it was begun."""
+    return next((record.samples for record in run.records if isinstance(record, Start)), 0)
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, bool) or value is None:
-        return str(value).lower()
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def _place(block: ReportBlock) -> Json:
-    """Versions and hardware: what is the same for all runs, and the names of what is not."""
-    all_ = [run.environment for row in block.rows for run in row.runs]
-    names = list(dict.fromkeys(name for environment in all_ for name in environment if name not in UNLIKE))
-    same = {name: _noted(all_[0], name) for name in names if len({_noted(one, name) for one in all_}) == 1}
-    return {"same": same, "differ": [name for name in names if name not in same]}
-
-
-def _run(row: str, run: CollectedRun, place: Path) -> Json:
-    found, whole = run.result, stream_length(run)
-    seconds = run.environment.get("seconds")
-    return {
-        "row": row,
-        "seed": found.experiment.seed,
-        "state": "finished" if found.summary is not None else "unfinished" if found.records else "not begun",
-        "samples": found.metrics.samples,
-        "of": whole,
-        "updates": found.metrics.updates,
-        "seconds": seconds,
-        "so_far": {name: to_percent(getattr(found.metrics, name)) for name in ACCURACY_METRICS},
-        "environment": {name: _noted(run.environment, name) for name in run.environment if name != "seconds"},
-        "folder": found.folder.relative_to(place).as_posix(),
-    }
-
-
-def _noted(environment: Json, name: str) -> str:
-    value = str(environment.get(name, "not noted"))
-    return value[: HASHES.get(name)] if name in environment else value
-
-
-def _command(row: ReportRow, block: ReportBlock) -> Json:
-    """What ran the row, and what finishes it, with the seeds that it lacks; None where nothing is left to do."""
-    lacking = [replace(row.experiments[0], seed=seed) for seed in _lacking(row, block)]
-    todo = run_command([*row.experiments, *lacking]) if lacking or row.unfinished else None
-    return {"row": row.name, "command": run_command(row.experiments), "todo": todo}
-
-
-def _lacking(row: ReportRow, block: ReportBlock) -> list[int]:
-    """Seeds that other rows of the configuration have and this one has not."""
-    return sorted(
-        {one.seed for other in block.rows for one in other.experiments} - {one.seed for one in row.experiments}
+def _row(name: str, runs: Sequence[Result]) -> ReportRow:
+    runs = sorted(runs, key=lambda run: run.experiment.seed)
+    return ReportRow(
+        name, [run for run in runs if run.summary is not None], [run for run in runs if run.summary is None]
     )
 
 
-def _missing(experiments: Iterable[Experiment]) -> list[Json]:
-    """What a study plans and nobody began, row by row, with what to run."""
+def _group_missing(experiments: Iterable[Experiment]) -> list[list[Experiment]]:
     alike: dict[str, list[Experiment]] = {}
-    for one in experiments:
-        alike.setdefault(_kind(one), []).append(one)
-    return [
-        {"method": group[0].method.name, "seeds": [one.seed for one in group], "command": run_command(group)}
-        for group in alike.values()
-    ]
+    for experiment in experiments:
+        alike.setdefault(replace(experiment, seed=0).digest, []).append(experiment)
+    return list(alike.values())
 
 
-def _kind(experiment: Experiment) -> str:
-    return replace(experiment, seed=0).digest
-
-
-def _listed(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     return " and ".join(", ".join(words).rsplit(", ", 1)) if len(words) < 4 else f"{len(words)} data sets"

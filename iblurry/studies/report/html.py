@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import Any
+
+from iblurry.studies.paper import PaperNumber
+from iblurry.studies.tables.table import MeanStd
 
 WIDTH, HEIGHT, EDGE = 150, 26, 7  # pixels of a cell with two dots
 UPPER, LOWER = 8, 18  # the paper's line and ours
@@ -54,22 +56,52 @@ def table(heads: Sequence[str], lines: Sequence[Sequence[Html]], *, caption: str
     return tag("div", inner, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
-def dots(paper: dict[str, Any] | None, ours: dict[str, Any] | None, low: float, high: float, *, style: int) -> Html:
+def numeric(value: float | str | None, form: str = "") -> Html:
+    """A cell with a number in a format, or with a dash."""
+    return cell("–" if value is None else format(value, form), value, class_="n")
+
+
+def tabs(label: str, contents: dict[str, Html]) -> Html:
+    """Contents of which a script shows one at a time."""
+    shown = [
+        tag("div", tag("h4", metric(name)), inner, class_="tab", data_name=name) for name, inner in contents.items()
+    ]
+    return tag("div", *shown, class_="tabs", data_label=label)
+
+
+def definitions(texts: dict[str, str], class_: str) -> Html:
+    """A list of terms and what they mean."""
+    return tag("dl", *(tag("div", tag("dt", name), tag("dd", text)) for name, text in texts.items()), class_=class_)
+
+
+def metric(text: str) -> Html:
+    """A_AUC with its index below.
+
+    >>> metric("A_AUC ↑")
+    'A<sub>AUC</sub> ↑'
+    """
+    symbol, space, arrow = text.partition(" ")
+    letter, low, index = symbol.partition("_")
+    if not low or len(letter) > 1:
+        return join([text.replace("_", " ")])
+    return join([letter, tag("sub", index), space + arrow])
+
+
+def dots(paper: PaperNumber | None, ours: MeanStd, low: float, high: float, *, style: int) -> Html:
     """The paper's number and ours with their spreads, drawn into a cell on an axis from `low` to `high`."""
 
     def across(value: float) -> str:
         share = (value - low) / (high - low) if high > low else 0.5
         return f"{EDGE + share * (WIDTH - 2 * EDGE):.1f}"
 
+    def spread(number: PaperNumber | MeanStd, y: int, kind: str) -> Html:
+        ends = [across(number.mean + sign * (number.std or 0)) for sign in (-1, 1)]
+        return tag("line", x1=ends[0], x2=ends[1], y1=y, y2=y, class_=kind)
+
     parts = [tag("line", x1=0, x2=WIDTH, y1=HEIGHT // 2, y2=HEIGHT // 2, class_="axis")]
-    for number, y, kind in ((paper, UPPER, "paper"), (ours, LOWER, f"ours s{style}")):
-        if number is not None:
-            x, std = across(number["mean"]), number["std"] or 0
-            ends = {"x1": across(number["mean"] - std), "x2": across(number["mean"] + std)}
-            parts.append(tag("line", **ends, y1=y, y2=y, class_=kind))
-            parts.append(
-                tag("circle", cx=x, cy=y, r=4, class_=kind)
-                if number is ours
-                else tag("path", d=f"M{x} {y - 5}l5 5l-5 5l-5 -5z", class_=kind)
-            )
+    if paper is not None:
+        diamond = f"M{across(paper.mean)} {UPPER - 5}l5 5l-5 5l-5 -5z"
+        parts += [spread(paper, UPPER, "paper"), tag("path", d=diamond, class_="paper")]
+    kind = f"ours s{style}"
+    parts += [spread(ours, LOWER, kind), tag("circle", cx=across(ours.mean), cy=LOWER, r=4, class_=kind)]
     return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", width=WIDTH, height=HEIGHT, aria_hidden="true")

@@ -5,100 +5,119 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from importlib import resources
 from typing import Any
 
 from iblurry import web
 from iblurry.studies.compare import SEEDS
+from iblurry.studies.describe import run_command
 from iblurry.studies.paper import load_paper
 from iblurry.studies.report import sections
+from iblurry.studies.report.charts import chart_data, class_maps
 from iblurry.studies.report.compute import compute_section, counting_section
-from iblurry.studies.report.html import Html, join, tag
+from iblurry.studies.report.data import Report, ReportBlock
+from iblurry.studies.report.html import Html, definitions, join, metric, tag
 from iblurry.version import __version__
 
 SHARED = ("uplot/uPlot.min.css", "style.css", "table.css", "chart.css")
 STYLES = ("parts.css", "print.css")
+RATE = "The learning rate at each query: the geometric mean over seeds, the band from the least to the largest."
+MAPS = (
+    "A line is a class, from its first sample on, in order of arrival; the brighter, the more of its images are right."
+)
 SCRIPTS = ("page.js", "colours.js", "tables.js", "chart.js", "marks.js", "maps.js", "start.js")
-DRAWN = ("id", "names", "chart", "maps")  # of a block: what the scripts draw
-
-Json = dict[str, Any]
+Drawn = dict[str, Any]  # of a block: what the scripts draw
 
 
-def render_page(data: Json) -> str:
-    """The HTML page of what `report_data` returned; the same bytes for the same data."""
-    code = _script()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src '{_digest(code)}'"
+def render_page(report: Report) -> str:
+    """The HTML page of what `report_data` returned; the same bytes for the same runs."""
+    ours = "\n".join(map(_asset, SCRIPTS))
+    code = f'{web.uplot()}\n(function () {{\n"use strict";\n{ours}\n}})();\n'
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()  # only it may run, whatever a label says
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    drawn: list[Drawn] = [
+        {"id": block.id, "names": block.names, "chart": chart_data(block), "maps": class_maps(block)}
+        for block in report.blocks
+    ]
+    data = json.dumps(drawn, separators=(",", ":"), allow_nan=False)
+    data = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")  # cannot end its own element
+    made = f"Made by iblurry {__version__} from the runs' journals; no number is typed by hand. "
     head = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="generator", content=f"iblurry {__version__}"),
-        tag("title", data["title"]),
+        tag("title", report.title),
         tag("style", Html("\n".join([*map(web.text, SHARED), *map(_asset, STYLES)]))),
     ]
     body = [
         tag("a", "To the results", href="#main", class_="skip"),
-        _header(data),
+        _header(report),
         tag(
             "main",
-            *(_block(block, data) for block in data["blocks"]),
-            _missing(data),
+            *(_block(block, shown, report) for block, shown in zip(report.blocks, drawn, strict=True)),
+            _missing(report),
             _reading(),
-            counting_section(data),
+            counting_section(report),
             id="main",
         ),
-        _footer(),
-        tag("script", _embedded(data), type="application/json", id="data"),
+        tag("footer", tag("p", made, "Charts: uPlot, MIT licence. This file needs no network.")),
+        tag("script", Html(data), type="application/json", id="data"),
         tag("script", Html(code)),
     ]
     return f'<!doctype html>\n<html lang="en">\n<head>{join(head)}</head>\n<body>{join(body)}</body>\n</html>\n'
 
 
-def _header(data: Json) -> Html:
-    study = data["study"]
-    shows = f" ({', '.join(study['shows'])} of the paper)" if study and study["shows"] else ""
+def _header(report: Report) -> Html:
+    study, runs = report.study, report.runs
+    shows = f" ({', '.join(study.shows)} of the paper)" if study and study.shows else ""
+    methods = {run.experiment.method.name for run in runs}
+    seeds = sorted({run.experiment.seed for run in runs})
+    devices = sorted({str(run.environment["device"]) for run in runs if "device" in run.environment})
     facts = {
-        "runs finished": f"{data['finished']} of {data['runs']}",
-        "method" if len(data["methods"]) == 1 else "methods": str(len(data["methods"])),
-        "seeds" if len(data["seeds"]) > 1 else "seed": _ranges(data["seeds"]),
-        "time spent": sections.duration(data["seconds"]),
-        "on": ", ".join("CPU" if name == "cpu" else name for name in data["devices"]) or "not noted",
+        "runs finished": f"{report.finished} of {len(runs)}",
+        "method" if len(methods) == 1 else "methods": str(len(methods)),
+        "seeds" if len(seeds) > 1 else "seed": _ranges(seeds),
+        "time spent": duration(sum(run.environment.get("seconds", 0) for run in runs)),
+        "on": ", ".join("CPU" if name == "cpu" else name for name in devices) or "not noted",
     }
-    links = [tag("a", block["title"], href=f"#{block['id']}") for block in data["blocks"]]
+    links = [tag("a", str(block.configuration), href=f"#{block.id}") for block in report.blocks]
     return tag(
         "header",
         tag("p", "iblurry report", class_="eyebrow"),
-        tag("h1", data["title"]),
-        tag("p", f"{study['question']}{shows}", class_="lead") if study else None,
-        tag("dl", *(tag("div", tag("dt", name), tag("dd", text)) for name, text in facts.items()), class_="cards"),
+        tag("h1", report.title),
+        tag("p", f"{study.question}{shows}", class_="lead") if study else None,
+        definitions(facts, "cards"),
         tag("nav", *links, aria_label="Configurations") if len(links) > 1 else None,
     )
 
 
-def _block(block: Json, data: Json) -> Html:
+def _block(block: ReportBlock, drawn: Drawn, report: Report) -> Html:
+    lines, maps = drawn["chart"]["lines"], None
+    if drawn["maps"]:
+        maps = join([tag("p", MAPS, class_="note"), tag("div", class_="maps"), sections.by_class(block)])
     parts: dict[str, Html | None] = {
         "Results": sections.results(block),
         "Not finished or missing": sections.unfinished(block),
-        "Accuracy while learning": _figure("accuracy", _caption(block)) if block["chart"]["lines"] else None,
+        "Accuracy while learning": _figure("accuracy", _caption(drawn["chart"])) if lines else None,
         "Beside the paper": sections.beside_paper(block),
-        "Class by class": join([tag("p", MAPS, class_="note"), tag("div", class_="maps"), sections.by_class(block)])
-        if block["maps"]
-        else None,
-        "Learning rate": _figure("rate", RATE) if any("rate" in line for line in block["chart"]["lines"]) else None,
+        "Class by class": maps,
+        "Learning rate": _figure("rate", RATE) if any("rate" in line for line in lines) else None,
         "What was spent": compute_section(block),
         "Settings": sections.settings(block),
-        "Runs, versions, hardware": sections.runs(block),
+        "Runs, versions, hardware": sections.runs(block, report.folder),
         "Run it again": sections.commands(block),
     }
     shown = [
-        tag("section", tag("h3", name, id=f"{block['id']}-{_slug(name)}"), content)
+        tag("section", tag("h3", name, id=f"{block.id}-{re.sub('[^a-z0-9]', '-', name.lower())}"), content)
         for name, content in parts.items()
         if content is not None
     ]
-    title, *rest = block["title"].split(", ", 1)
-    heading = tag("h2", title, *(tag("small", text) for text in rest))
-    return tag("section", heading, *shown, id=block["id"], class_="block")
+    title, rest = str(block.configuration).split(", ", 1)
+    heading = tag("h2", title, tag("small", rest))
+    return tag("section", heading, *shown, id=block.id, class_="block")
 
 
 def _figure(kind: str, caption: str) -> Html:
@@ -106,21 +125,12 @@ def _figure(kind: str, caption: str) -> Html:
     return tag("figure", tag("div", class_="chart", data_kind=kind), without, tag("figcaption", caption))
 
 
-RATE = "The learning rate at each query: the geometric mean over seeds, the band from the least to the largest."
-
-
-MAPS = (
-    "A line is a class, from its first sample on, in order of arrival; the brighter, the more of its images are right."
-)
-
-
-def _caption(block: Json) -> str:
-    every = block["chart"]["every"]
-    rings = any(line["after"] for line in block["chart"]["lines"])
+def _caption(chart: dict[str, Any]) -> str:
+    every = chart["every"]
+    rings = any(line["after"] for line in chart["lines"])
     after = "Rings: the answers after the end of a task, where it changed them. " if rings else ""
-    thinned = f" Every {every}th query is drawn; the numbers are of all." if every > 3 else ""
-    if every in (2, 3):
-        thinned = f" Every {'second' if every == 2 else 'third'} query is drawn; the numbers are of all."
+    ordinal = {2: "second", 3: "third"}.get(every, f"{every}th")
+    thinned = f" Every {ordinal} query is drawn; the numbers are of all." if every > 1 else ""
     return (
         "Accuracy on the classes met so far, mean over seeds; the band is one sample standard deviation either way. "
         f"Ticks below: the first sample of a class. {after}Drag to zoom, double-click for all; keys: arrows, +, −, 0."
@@ -128,14 +138,14 @@ def _caption(block: Json) -> str:
     )
 
 
-def _missing(data: Json) -> Html | None:
+def _missing(report: Report) -> Html | None:
     """What a study plans and nobody began."""
-    if not data["missing"]:
+    if not report.missing or report.study is None:
         return None
-    lines = [one["command"] or f"# {one['method']}: only Python can build it" for one in data["missing"]]
-    count = sum(len(one["seeds"]) for one in data["missing"])
+    lines = [run_command(group) or f"# {group[0].method.name}: only Python can build it" for group in report.missing]
+    count = sum(map(len, report.missing))
     heading = tag("h2", "Missing from the study")
-    words = tag("p", f"{count} experiments of the study {data['study']['name']} have not been begun here.")
+    words = tag("p", f"{count} experiments of the study {report.study.name} have not been begun here.")
     return tag("section", heading, words, sections.copied(lines), class_="block", id="missing")
 
 
@@ -152,31 +162,9 @@ def _reading() -> Html:
         "otherwise above or below. Where this project set itself a target, within it or beyond it. Numbers marked ⚠ "
         f"are probably copy errors and are not judged. With fewer than {SEEDS} seeds a verdict is provisional.",
     }
-    items = [tag("div", tag("dt", sections.metric(name)), tag("dd", text)) for name, text in terms.items()]
+    shown = definitions({metric(name): text for name, text in terms.items()}, "terms")
     paper = tag("p", f"The paper: {load_paper()['paper']}. Its numbers: {load_paper()['units']}.", class_="note")
-    return tag("section", tag("h2", "How to read this"), tag("dl", *items, class_="terms"), paper, class_="block")
-
-
-def _footer() -> Html:
-    made = f"Made by iblurry {__version__} from the runs' journals; no number is typed by hand. "
-    return tag("footer", tag("p", made, "Charts: uPlot, MIT licence. This file needs no network."))
-
-
-def _script() -> str:
-    ours = "\n".join(map(_asset, SCRIPTS))
-    return f'{web.uplot()}\n(function () {{\n"use strict";\n{ours}\n}})();\n'
-
-
-def _digest(code: str) -> str:
-    """Only this script may run, whatever a label says."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-
-
-def _embedded(data: Json) -> Html:
-    """JSON that cannot end its own element."""
-    drawn = [{name: block[name] for name in DRAWN} for block in data["blocks"]]
-    text = json.dumps(drawn, separators=(",", ":"), allow_nan=False)
-    return Html(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+    return tag("section", tag("h2", "How to read this"), shown, paper, class_="block")
 
 
 def _asset(name: str) -> str:
@@ -190,5 +178,13 @@ def _ranges(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers)) if len(numbers) < 6 else str(len(numbers))
 
 
-def _slug(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in name.lower())
+def duration(seconds: float) -> str:
+    """For people: 52 s, 7 min, 3.4 h.
+
+    >>> duration(52), duration(407), duration(12240)
+    ('52 s', '6.8 min', '3.4 h')
+    """
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:,.0f} s"

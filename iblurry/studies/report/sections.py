@@ -4,128 +4,150 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from iblurry.studies.compare import NOT_RUN
-from iblurry.studies.paper import PAPER_METRICS
-from iblurry.studies.report.html import Html, cell, dots, join, table, tag
-from iblurry.studies.tables.table import ACCURACY_METRICS
+from iblurry.experiment.result import Result
+from iblurry.studies.compare import NOT_RUN, Comparison, find_warnings
+from iblurry.studies.describe import describe_command, experiment_fields, run_command
+from iblurry.studies.paper import COUNTERPARTS, PAPER_METRICS
+from iblurry.studies.report.charts import final_accuracies
+from iblurry.studies.report.data import ReportBlock, stream_length
+from iblurry.studies.report.html import Html, cell, definitions, dots, join, metric, numeric, table, tabs, tag
+from iblurry.studies.tables.layout import format_value
+from iblurry.studies.tables.table import ACCURACY_METRICS, to_percent
+from iblurry.studies.tables.text import describe_seeds
 
 STYLES = 28  # ways to draw a row: 7 colours, 4 kinds of line
 SHORT = {"iblurry": "iblurry", "python": "Python", "torch": "PyTorch", "numpy": "NumPy"}
+UNLIKE = ("order", "seconds")  # of an environment: belong to the run, not to the place
+HASHES = {"data": 12, "order": 12}  # digits that tell enough
 
-Json = dict[str, Any]
 
-
-def results(block: Json) -> Html:
-    """Our numbers, row by row."""
-    lines = [
-        [
-            tag("th", named(block, one["row"]), scope="row", data_value=one["row"]),
-            cell(one["n"], one["n"], class_="n"),
-            *(_mean(one[name]) for name in ACCURACY_METRICS),
-        ]
-        for one in block["table"]["lines"]
-    ]
-    heads = ["method", "n", *(metric(shown.heading) for shown in ACCURACY_METRICS.values())]
-    waiting = [block["names"][number] for number in block["table"]["waiting"]]
-    note = tag("p", f"No finished run yet: {', '.join(waiting)}.", class_="note") if waiting else None
-    if not lines:
+def results(block: ReportBlock) -> Html:
+    """Our numbers, row by row; a row without a finished run waits below."""
+    ours = block.finished.table
+    waiting = ", ".join(row.name for row in block.rows if not row.finished)
+    note = tag("p", f"No finished run yet: {waiting}.", class_="note") if waiting else None
+    if not ours.rows:
         return join([note])
-    return join([_headline(block), table(heads, lines, caption=block["table"]["caption"], sides="lrrrrr"), note])
+    lines = []
+    for name in ours.rows:
+        line = [row_head(block, name), numeric(len(block.finished.groups[name]))]
+        for found in (ours.cells[name, "", key] for key in ACCURACY_METRICS):
+            text = format_value(found.ours)
+            value = found.ours.mean if found.ours else None
+            line.append(cell(tag("strong", text) if ours.is_best(found) else text, value, class_="n"))
+        lines.append(line)
+    heads = ["method", "n", *(metric(shown.heading) for shown in ACCURACY_METRICS.values())]
+    return join([_headline(block), table(heads, lines, caption=describe_seeds(ours), sides="lrrrrr"), note])
 
 
-def beside_paper(block: Json) -> Html | None:
-    """The paper's numbers and ours, one table per metric."""
-    if not block["paper"]:
-        return None
-    tabs = [
-        tag("div", tag("h4", metric(one["metric"])), _comparisons(block, one), class_="tab", data_name=one["metric"])
-        for one in block["paper"]
-    ]
-    return tag("div", *tabs, class_="tabs", data_label="Metric")
+def beside_paper(block: ReportBlock) -> Html | None:
+    """The paper's numbers and ours, one table per metric; None where it has none for this configuration."""
+    shown = {
+        name: _comparisons(block, name, found)
+        for name, found in block.finished.comparisons.items()
+        if any(one.paper for one in found)
+    }
+    return tabs("Metric", shown) if shown else None
 
 
-def settings(block: Json) -> Html:
-    """Every field: what differs between the rows first."""
-    differ, common = block["settings"]["differ"], block["settings"]["common"]
-    names = [named(block, number) for number in range(len(block["names"]))]
+def settings(block: ReportBlock) -> Html:
+    """Every field by the path that --set takes: what differs between the rows first."""
+    differ, common = compare_settings(block)
     parts: list[Html] = []
     if differ:
-        lines = [[_path(path), *(cell(_folded(value)) for value in values)] for path, values in differ]
-        parts.append(table(["field", *names], lines, caption="What differs between the rows"))
-    same = table(["field", "value"], [[_path(path), cell(_folded(value))] for path, value in common], caption="In all")
-    heading = "every field, the same in all rows" if differ else "every field"
-    parts.append(tag("details", tag("summary", f"{len(common)} more: {heading}" if differ else heading), same))
-    return join(parts)
+        lines = [[_path(path), *(cell(value or "none") for value in values)] for path, values in differ.items()]
+        heads = ["field", *(named(block, name) for name in block.names)]
+        parts.append(table(heads, lines, caption="What differs between the rows"))
+    lines = [[_path(path), cell(value or "none")] for path, value in common.items()]
+    heading = f"{len(common)} more: every field, the same in all rows" if differ else "every field"
+    same = table(["field", "value"], lines, caption="In all")
+    return join([*parts, tag("details", tag("summary", heading), same)])
 
 
-def runs(block: Json) -> Html:
+def compare_settings(block: ReportBlock) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The fields that differ, each with its value in every row, and those that all rows share."""
+    tables = [experiment_fields(row.experiments[0]) for row in block.rows]
+    paths = dict.fromkeys(path for fields in tables for path in fields)
+    values = {path: [_text(fields.get(path, "–")) for fields in tables] for path in paths}
+    differ = {path: found for path, found in values.items() if len(set(found)) > 1}
+    return differ, {path: found[0] for path, found in values.items() if path not in differ}
+
+
+def runs(block: ReportBlock, folder: Path) -> Html:
     """Each run: how far, how long, where."""
-    same, differ = block["place"]["same"], block["place"]["differ"]
-    facts = [tag("div", tag("dt", SHORT.get(name, name)), tag("dd", _folded(text))) for name, text in same.items()]
+    same, differ = compare_environments(block)
+    facts = {SHORT.get(name, name): text or "none" for name, text in same.items()}
     heads = ["method", "seed", "state", "samples", "updates", "seconds", "samples/s", *differ, "folder", "order"]
-    lines = [_run(block, one, differ) for one in block["runs"]]
-    caption = f"{len(lines)} runs"
-    return join([tag("dl", *facts, class_="facts"), table(heads, lines, caption=caption, sides="lrlrrrr")])
+    lines = [_run(block, row.name, run, differ, folder) for row in block.rows for run in row.runs]
+    shown = table(heads, lines, caption=f"{len(lines)} runs", sides="lrlrrrr")
+    return join([definitions(facts, "facts"), shown])
 
 
-def commands(block: Json) -> Html:
+def compare_environments(block: ReportBlock) -> tuple[dict[str, str], list[str]]:
+    """Versions and hardware: what is the same for all runs, and the names of what is not."""
+    names = dict.fromkeys(name for run in block.runs for name in run.environment if name not in UNLIKE)
+    noted = {name: {_noted(run, name) for run in block.runs} for name in names}
+    same = {name: found.pop() for name, found in noted.items() if len(found) == 1}
+    return same, [name for name in names if name not in same]
+
+
+def commands(block: ReportBlock) -> Html:
     """How to run it again."""
-    lines = [
-        one["command"] or f"# {one['row']} was built in Python: experiment.json of its runs has every field"
-        for one in block["commands"]
-    ]
-    return copied(lines)
+    return copied(describe_command(row.name, row.experiments) for row in block.rows)
 
 
-def unfinished(block: Json) -> Html | None:
+def unfinished(block: ReportBlock) -> Html | None:
     """What is under way, and which seeds a row lacks that others have."""
-    going = [one for one in block["runs"] if one["state"] != "finished"]
-    items = [_progress(one) for one in going]
-    for one in block["lacking"]:
-        seeds = ", ".join(map(str, one["seeds"]))
-        items.append(tag("li", tag("b", block["names"][one["row"]]), f" has no run with seed {seeds}, others have."))
+    items = [_progress(row.name, run) for row in block.rows for run in row.unfinished]
+    for row in block.rows:
+        if seeds := ", ".join(map(str, block.lacking_seeds(row))):
+            items.append(tag("li", tag("b", row.name), f" has no run with seed {seeds}, others have."))
     if not items:
         return None
-    todo = [one["todo"] for one in block["commands"] if one["todo"]]
     note = tag("p", "What was begun goes on from where it stopped; what is finished is not run again:")
+    todo = commands_left(block)
     return join([tag("ul", *items, class_="going"), join([note, copied(todo)]) if todo else None])
 
 
-def by_class(block: Json) -> Html | None:
+def commands_left(block: ReportBlock) -> list[str]:
+    """What finishes the rows, with the seeds that they lack; nothing for what only Python can build."""
+    found = []
+    for row in block.rows:
+        lacking = [replace(row.experiments[0], seed=seed) for seed in block.lacking_seeds(row)]
+        if lacking or row.unfinished:
+            found.append(run_command([*row.experiments, *lacking]))
+    return [command for command in found if command]
+
+
+def by_class(block: ReportBlock) -> Html | None:
     """The numbers behind the last column of the maps."""
-    found = block["final"]
-    if not found["lines"]:
+    rows = final_accuracies(block)
+    labels = sorted({label for found in rows.values() for label in found})
+    if not labels:
         return None
     lines = [
-        [tag("th", label, scope="row"), *(cell("–" if v is None else f"{v:.1f}", v, class_="n") for v in values)]
-        for label, *values in found["lines"]
+        [tag("th", label, scope="row"), *(numeric(found.get(label), ".1f") for found in rows.values())]
+        for label in labels
     ]
-    names = [named(block, block["names"].index(name)) for name in found["rows"]]
-    shown = table(
-        ["class", *names], lines, caption="Percent right at the end, mean over seeds", sides="l" + "r" * len(names)
-    )
+    heads = ["class", *(named(block, name) for name in rows)]
+    caption = "Percent right at the end, mean over seeds"
+    shown = table(heads, lines, caption=caption, sides="l" + "r" * len(rows))
     return tag("details", tag("summary", "The same at the end of the stream, as numbers"), shown)
 
 
-def named(block: Json, number: int) -> Html:
+def named(block: ReportBlock, name: str) -> Html:
     """A row's name with its mark in the charts."""
-    mark = tag("i", class_=f"key s{number % STYLES}", aria_hidden="true")
-    return tag("span", mark, tag("span", block["names"][number]), class_="named")
+    mark = tag("i", class_=f"key s{_style(block, name)}", aria_hidden="true")
+    return tag("span", mark, tag("span", name), class_="named")
 
 
-def metric(text: str) -> Html:
-    """A_AUC with its index below.
-
-    >>> metric("A_AUC ↑")
-    'A<sub>AUC</sub> ↑'
-    """
-    symbol, space, arrow = text.partition(" ")
-    letter, low, index = symbol.partition("_")
-    if not low or len(letter) > 1:
-        return join([text.replace("_", " ")])
-    return join([letter, tag("sub", index), space + arrow])
+def row_head(block: ReportBlock, name: str) -> Html:
+    """The first cell of a row, which is sorted by its place."""
+    return tag("th", named(block, name), scope="row", data_value=block.names.index(name))
 
 
 def copied(lines: Iterable[str]) -> Html:
@@ -134,98 +156,59 @@ def copied(lines: Iterable[str]) -> Html:
     return tag("div", code, tag("button", "Copy", type="button", class_="copy"), class_="commands")
 
 
-def duration(seconds: float) -> str:
-    """For people: 52 s, 7 min, 3.4 h.
-
-    >>> duration(52), duration(407), duration(12240)
-    ('52 s', '6.8 min', '3.4 h')
-    """
-    for unit, size in (("h", 3600), ("min", 60)):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:,.0f} s"
-
-
-def _headline(block: Json) -> Html | None:
-    """Who is best at any time, and by how much."""
-    known = [one for one in block["table"]["lines"] if one["a_auc"]["mean"] is not None]
+def _headline(block: ReportBlock) -> Html | None:
+    """Which row is best at any time, and by how much."""
+    cells = block.finished.table.column("", "a_auc")
+    known = sorted(((found.row, found.ours) for found in cells if found.ours), key=lambda pair: -pair[1].mean)
     if len(known) < 2:
         return None
-    first, second = sorted(known, key=lambda one: -one["a_auc"]["mean"])[:2]
-    apart = first["a_auc"]["mean"] - second["a_auc"]["mean"]
-    spreads = [one["a_auc"]["std"] for one in (first, second)]
+    (best, first), (next_best, second) = known[:2]
+    apart = first.mean - second.mean
     words = "."  # a single seed has no spread to compare with
-    if None not in spreads:
-        words = f", {'no further' if apart <= sum(spreads) else 'further'} than both spreads together."
+    if first.std is not None and second.std is not None:
+        further = "no further" if apart <= first.std + second.std else "further"
+        words = f", {further} than both spreads together."
     return tag(
         "p",
-        *("Best at any time: ", tag("strong", block["names"][first["row"]]), ", ", metric("A_AUC"), " "),
-        f"{first['a_auc']['text']}. The next, {block['names'][second['row']]}, is {apart:.2f} points lower{words}",
+        *("Best at any time: ", tag("strong", best), ", ", metric("A_AUC"), " "),
+        f"{format_value(first)}. The next, {next_best}, is {apart:.2f} points lower{words}",
     )
 
 
-def _mean(one: Json) -> Html:
-    text = tag("strong", one["text"]) if one["best"] else one["text"]
-    return cell(text, one["mean"], class_="n")
-
-
-def _comparisons(block: Json, found: Json) -> Html:
+def _comparisons(block: ReportBlock, name: str, comparisons: Sequence[Comparison]) -> Html:
     """Our runs with the paper's numbers; its rows that were not run wait below."""
-    numbers = [one[side] for one in found["lines"] for side in ("paper", "ours") if one[side]]
-    low = min(number["mean"] - (number["std"] or 0) for number in numbers)
-    high = max(number["mean"] + (number["std"] or 0) for number in numbers)
-    ran = [one for one in found["lines"] if one["ours"]]
-    rest = [one for one in found["lines"] if not one["ours"]]
-    lines = [
-        [
-            tag("th", named(block, one["row"]), scope="row", data_value=one["row"]),
-            cell(one["theirs"] or "–"),
-            cell(one["n"], one["n"], class_="n"),
-            cell(_number(one["paper"]), one["paper"] and one["paper"]["mean"], class_="n"),
-            cell(_number(one["ours"]), one["ours"]["mean"], class_="n"),
-            cell("–" if one["difference"] is None else f"{one['difference']:+z.2f}", one["difference"], class_="n"),
-            cell(dots(one["paper"], one["ours"], low, high, style=one["row"] % STYLES), class_="dots"),
-            cell(one["verdict"], class_="miss" if one["misses"] else None),
-        ]
-        for one in ran
-    ]
+    numbers = [number for one in comparisons for number in (one.paper, one.ours) if number]
+    low = min(number.mean - (number.std or 0) for number in numbers)
+    high = max(number.mean + (number.std or 0) for number in numbers)
+    lines, rest = [], []
+    for one in comparisons:
+        paper, ours, difference = one.texts
+        paper_cell = cell(paper, one.paper.mean if one.paper else None, class_="n")
+        theirs = COUNTERPARTS[one.method] if one.method and one.paper else "–"
+        if one.row is None or one.ours is None:
+            rest.append([tag("th", theirs, scope="row"), cell(tag("code", one.method)), paper_cell])
+            continue
+        line = [row_head(block, one.row), cell(theirs), numeric(one.n), paper_cell]
+        line += [cell(ours, one.ours.mean, class_="n"), cell(difference, one.difference, class_="n")]
+        line.append(cell(dots(one.paper, one.ours, low, high, style=_style(block, one.row)), class_="dots"))
+        lines.append([*line, cell(one.verdict, class_="miss" if one.misses else None)])
     heads = ["our method", "paper's row", "n", "paper", "ours", "difference", "◇ paper  ● ours", "verdict"]
-    arrow = ACCURACY_METRICS[PAPER_METRICS[found["metric"]]].heading.partition(" ")[2]
-    caption = f"{found['metric'].replace('final_', 'Final ')} {arrow} in percent, the paper's and ours"
-    warnings = dict.fromkeys(
-        one["paper"]["warning"] for one in found["lines"] if one["paper"] and one["paper"]["warning"]
-    )
+    arrow = ACCURACY_METRICS[PAPER_METRICS[name]].heading.partition(" ")[2]
+    caption = f"{name.replace('final_', 'Final ')} {arrow} in percent, the paper's and ours"
+    count = f"{len(rest)} more {'row' if len(rest) == 1 else 'rows'} of the paper, {NOT_RUN}"
+    rest_heads = ["paper's row", "our name for it", "paper"]
+    not_run = table(rest_heads, rest, caption="The paper's numbers, percent", sides="llr")
     return join(
         [
             table(heads, lines, caption=caption, sides="llrrrrll") if lines else None,
-            _not_run(rest) if rest else None,
-            *(tag("p", f"⚠ {warning}.", class_="note") for warning in warnings),
+            tag("details", tag("summary", count), not_run) if rest else None,
+            *(tag("p", f"⚠ {warning}.", class_="note") for warning in find_warnings(comparisons)),
         ]
     )
 
 
-def _not_run(lines: Sequence[Json]) -> Html:
-    shown = [
-        [
-            tag("th", one["theirs"], scope="row"),
-            cell(tag("code", one["method"])),
-            cell(_number(one["paper"]), one["paper"]["mean"], class_="n"),
-        ]
-        for one in lines
-    ]
-    count = f"{len(lines)} more {'row' if len(lines) == 1 else 'rows'} of the paper, {NOT_RUN}"
-    return tag(
-        "details",
-        tag("summary", count),
-        table(["paper's row", "our name for it", "paper"], shown, caption="The paper's numbers, percent", sides="llr"),
-    )
-
-
-def _number(number: Json | None) -> str:
-    if number is None:
-        return "–"
-    warned = " ⚠" if number.get("warning") else ""
-    return f"{number['mean']:z.2f}" + (f" ± {number['std']:.2f}" if number["std"] is not None else "") + warned
+def _style(block: ReportBlock, name: str) -> int:
+    return block.names.index(name) % STYLES
 
 
 def _path(path: str) -> Html:
@@ -234,34 +217,49 @@ def _path(path: str) -> Html:
     return tag("th", tag("code", *pieces), scope="row", data_value=path)
 
 
-def _folded(value: str) -> str:
-    return value if value else "none"
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _run(block: Json, one: Json, differ: Sequence[str]) -> list[Html]:
-    seconds, environment = one["seconds"], one["environment"]
-    speed = one["samples"] / seconds if seconds else None
-    state = f"{one['state']}, {one['samples']:,} of {one['of']:,}" if one["state"] == "unfinished" else one["state"]
+def _noted(run: Result, name: str) -> str:
+    return str(run.environment[name])[: HASHES.get(name)] if name in run.environment else "not noted"
+
+
+def _run(block: ReportBlock, name: str, run: Result, differ: Sequence[str], folder: Path) -> list[Html]:
+    samples, seconds = run.metrics.samples, run.environment.get("seconds")
+    state = "finished"
+    if run.summary is None:
+        state = f"unfinished, {samples:,} of {stream_length(run):,}" if run.records else "not begun"
     return [
-        tag("th", named(block, block["names"].index(one["row"])), scope="row"),
-        cell(one["seed"], one["seed"], class_="n"),
-        cell(state, class_=None if one["state"] == "finished" else "miss"),
-        cell(f"{one['samples']:,}", one["samples"], class_="n"),
-        cell(f"{one['updates']:,}", one["updates"], class_="n"),
-        cell("–" if seconds is None else f"{seconds:,.0f}", seconds, class_="n"),
-        cell("–" if speed is None else f"{speed:,.0f}", speed, class_="n"),
-        *(cell(environment.get(name, "not noted")) for name in differ),
-        cell(tag("code", one["folder"])),
-        cell(tag("code", environment.get("order", "not noted"))),
+        tag("th", named(block, name), scope="row"),
+        numeric(run.experiment.seed),
+        cell(state, class_=None if run.summary is not None else "miss"),
+        numeric(samples, ","),
+        numeric(run.metrics.updates, ","),
+        numeric(seconds, ",.0f"),
+        numeric(samples / seconds if seconds else None, ",.0f"),
+        *(cell(_noted(run, key)) for key in differ),
+        cell(tag("code", run.folder.relative_to(folder).as_posix())),
+        cell(tag("code", _noted(run, "order"))),
     ]
 
 
-def _progress(one: Json) -> Html:
-    name = tag("b", f"{one['row']}, seed {one['seed']}")
-    if one["of"] is None:
-        return tag("li", name, " is not begun.")
-    bar = tag("progress", value=one["samples"], max=one["of"], aria_label=f"{one['row']}, seed {one['seed']}")
-    known = {metric(ACCURACY_METRICS[key].heading): value for key, value in one["so_far"].items() if value is not None}
-    numbers = join([part for key, value in known.items() for part in ("; ", key, f" {value:.2f}")])
-    share = f"{one['samples']:,} of {one['of']:,} samples ({100 * one['samples'] / one['of']:.0f} %)"
-    return tag("li", name, bar, tag("span", share, " so far" if known else None, numbers))
+def _progress(row: str, run: Result) -> Html:
+    label = f"{row}, seed {run.experiment.seed}"
+    if not run.records:
+        return tag("li", tag("b", label), " is not begun.")
+    samples, whole = run.metrics.samples, stream_length(run)
+    bar = tag("progress", value=samples, max=whole, aria_label=label)
+    known = {name: to_percent(getattr(run.metrics, name)) for name in ACCURACY_METRICS}
+    numbers = [
+        part
+        for name, value in known.items()
+        if value is not None
+        for part in ("; ", metric(ACCURACY_METRICS[name].heading), f" {value:.2f}")
+    ]
+    share = f"{samples:,} of {whole:,} samples ({100 * samples / whole:.0f} %)"
+    return tag("li", tag("b", label), bar, tag("span", share, " so far" if numbers else None, *numbers))
