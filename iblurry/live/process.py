@@ -227,19 +227,15 @@ class LearnerLoop:
     def _save(self) -> None:
         """A failure is reported and tried again later: the log has the samples meanwhile."""
         try:
-            self._check_folder()
+            if _file_id(self.folder / LOCK) != self._lock_id:  # a checkpoint beside another log is of no use
+                remedy = "Stop it, put the folder back or name its new place as --data-dir, and start it again"
+                raise FolderError(f"{self.folder} was moved or replaced while the service ran. {remedy}.")
             if self.learner.save():
                 self.messages.send(CheckpointSaved(self.learner.at, self.learner.droppable))
         except (DiskFullError, OSError) as error:
             why = "its disk is full" if isinstance(error, DiskFullError) else error.strerror or error
             sentence = f"No checkpoint can be written to {self.folder} ({why}): make room, or mend it."
             self.messages.send(Warned(f"{sentence} Samples are kept in the log until one can."))
-
-    def _check_folder(self) -> None:
-        """A checkpoint beside another log than the one that is open could not be continued from."""
-        if _file_id(self.folder / LOCK) != self._lock_id:
-            remedy = "Stop it, put the folder back or name its new place as --data-dir, and start it again"
-            raise FolderError(f"{self.folder} was moved or replaced while the service ran. {remedy}; nothing is lost.")
 
 
 class Periodic:

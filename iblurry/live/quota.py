@@ -103,7 +103,10 @@ class Quota:
         waiting = log.accepted - status.learnt
         if waiting + count > queue:
             message = f"{waiting} samples wait to be learnt, and {queue} may; send these {count} again later."
-            raise Refusal(429, "queue_full", message, retry_after=_seconds_until(waiting + count - queue, status))
+            rate = status.samples_per_second  # 0 right after a start
+            seconds = min(MAX_RETRY, (waiting + count - queue) / rate) if rate else MIN_RETRY
+            retry_after = seconds if status.stalled is None else MAX_RETRY
+            raise Refusal(429, "queue_full", message, retry_after=retry_after)
         if log.kept + count > self.samples:
             message = f"{log.kept} samples are in no checkpoint yet, because none could be written: {status.sentence}"
             raise Refusal(507, "not_saved", message, retry_after=30)
@@ -128,11 +131,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:  # checkpoints come and go meanwhile
         return 0
-
-
-def _seconds_until(samples: int, status: ServiceStatus) -> float:
-    """Estimated time until so many samples are learnt; the rate is unknown right after a start."""
-    if status.stalled is not None:
-        return MAX_RETRY
-    rate = status.samples_per_second
-    return min(MAX_RETRY, samples / rate) if rate else MIN_RETRY

@@ -76,8 +76,10 @@ class Settings:
         """Those a folder was begun with, or the defaults for a new one; FolderError where `given` differs from them."""
         saved = cls.load(folder)
         if given.get("device") == "auto":  # decided once: another device changes the last bits
-            del given["device"]
-            given |= {} if saved else {"device": _default_device(given.get("network", cls.network))}
+            from iblurry.engine.devices import default_device
+
+            is_heavy = given.get("network", cls.network).startswith("resnet")
+            given["device"] = saved.device if saved else default_device(heavy=is_heavy)
         if saved is None:
             return cls(**given)
         for name, value in given.items():
@@ -182,9 +184,3 @@ class Settings:
             engine=make_engine(self.device),
             **self.normalization,
         )
-
-
-def _default_device(network: str) -> str:
-    from iblurry.engine.devices import default_device
-
-    return default_device(heavy=network.startswith("resnet"))

@@ -15,6 +15,7 @@ from PIL import Image
 
 from iblurry.errors import UnknownNameError
 from iblurry.live import page
+from tests.live.toy import STATUS
 
 
 class FakeService:
@@ -84,42 +85,20 @@ class FakeService:
 
     def status(self):
         last = self.points[-1] if self.points else {"accuracy": None, "recent_accuracy": None, "learning_rate": 3e-4}
+        counts = dict.fromkeys(("accepted", "learnt", "model", "updates"), self.learnt)
         state = {
-            "state": "idle",
             "sentence": "Everything accepted is learnt." if self.learnt else "Nothing to learn yet.",
-            "iblurry": "0.1.0",
-            "method": "clib",
-            "network": "convnet",
-            "image": [3, 32, 32],
-            "capacity": 500,
-            "max_classes": 100,
-            "device": "cpu",
-            "threads": 1,
-            "accepted": self.learnt,
-            "learnt": self.learnt,
-            "queue": 0,
-            "queue_limit": 1000,
             "classes": len(self.seen),
-            "model": self.learnt,
-            "model_age_seconds": 0.4,
-            "learning_rate": last["learning_rate"],
-            "loss": 0.21,
-            "updates": self.learnt,
-            "samples_per_second": 118.4,
-            "accuracy": last["accuracy"],
-            "recent_accuracy": last["recent_accuracy"],
-            "window": 1000,
             "tested": max(0, self.learnt - len(self.seen)),
             "drift": 0.12 if self.learnt else None,
             "held": min(500, self.learnt),
-            "checkpoint": 0,
             "checkpoint_age_seconds": 3.2 if self.learnt else None,
             "disk_bytes": 12_345_678,
-            "disk_most": 99_999_999,
-            "restarts": 0,
+            "samples_per_second": 118.4,
             "uptime_seconds": 312.0,
         }
-        return state | self.changes
+        measured = {key: last[key] for key in ("learning_rate", "accuracy", "recent_accuracy")}
+        return STATUS | counts | state | measured | self.changes
 
     def classes(self):
         total = max(1, self.learnt)

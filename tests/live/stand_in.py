@@ -35,7 +35,7 @@ class StandIn:
     def __enter__(self):
         stand_in = self
 
-        class Handler(SnapshotModel):
+        class Handler(StandInHandler):
             service = stand_in
 
         class Server(ThreadingHTTPServer):
@@ -70,7 +70,7 @@ class StandIn:
         }
 
 
-class SnapshotModel(BaseHTTPRequestHandler):
+class StandInHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     timeout = 1  # a kept connection ends then, so that the server can

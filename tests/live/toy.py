@@ -14,7 +14,41 @@ from numpy.typing import NDArray
 from iblurry.live.messages import Acceptance, IncomingSample, MemorySample, Predictions
 from iblurry.live.quota import Limits, Refusal
 
-UP = {"restarts": 0, "uptime_seconds": 12.3}
+STATUS = {  # of a service that has nothing to do
+    "iblurry": "0.1.0",
+    "method": "clib",
+    "network": "convnet",
+    "image": [3, 32, 32],
+    "device": "cpu",
+    "threads": 1,
+    "capacity": 500,
+    "max_classes": 100,
+    "queue": 0,
+    "queue_limit": 1000,
+    "state": "idle",
+    "sentence": "Idle.",
+    "accepted": 0,
+    "learnt": 0,
+    "classes": 0,
+    "model": 0,
+    "model_age_seconds": 0.4,
+    "learning_rate": 3e-4,
+    "loss": 0.2,
+    "updates": 0,
+    "accuracy": None,
+    "recent_accuracy": 0.9,
+    "window": 1000,
+    "tested": 0,
+    "drift": 0.1,
+    "held": 0,
+    "checkpoint": 0,
+    "checkpoint_age_seconds": None,
+    "disk_bytes": 12345,
+    "disk_most": 99999999,
+    "samples_per_second": 120.0,
+    "restarts": 0,
+    "uptime_seconds": 12.3,
+}
 
 
 class Toy:
@@ -66,13 +100,8 @@ class Toy:
     def status(self) -> dict[str, Any]:
         self._fail()
         count = len(self.samples)
-        about = {"iblurry": "0.1.0", "method": "clib", "network": "convnet", "image": list(self.settings.image)}
-        room = {"capacity": 500, "max_classes": 100, "device": "cpu", "threads": 1, "queue": 0, "queue_limit": 1000}
-        done = {"state": "idle", "sentence": "Idle.", "accepted": count, "learnt": count, "classes": len(self.labels)}
-        model = {"model": count, "model_age_seconds": 0.4, "learning_rate": 0.0003, "loss": self.loss, "updates": count}
-        quality = {"accuracy": None, "recent_accuracy": 0.9, "window": 1000, "tested": 0, "drift": 0.1, "held": count}
-        disk = {"checkpoint": 0, "checkpoint_age_seconds": None, "disk_bytes": 12345, "disk_most": 99999999}
-        return about | room | done | model | quality | disk | {"samples_per_second": 120.0} | UP
+        counts = dict.fromkeys(("accepted", "learnt", "model", "updates", "held"), count)
+        return STATUS | counts | {"image": [*self.settings.image], "classes": len(self.labels), "loss": self.loss}
 
     def classes(self) -> list[dict[str, Any]]:
         seen = {label: sum(s.label == label for s in self.samples) for label in self.labels}

@@ -99,11 +99,15 @@ class Upload:
         on_request : callable, optional
             Called after each request.
         """
+
+        def size(index: int) -> int:
+            return encoded_size(self._pending[index], self._labels[index])
+
         for first in range(0, len(self._images), self._size):
             indices = range(first, min(first + self._size, len(self._images)))
             self._pending = {index: self._read(index, partial(self._images.__getitem__, index)) for index in indices}
             try:
-                for _ in send_in_halves(indices, self._request, size=self._size_of, limit=self._max_size):
+                for _ in send_in_halves(indices, self._request, size=size, limit=self._max_size):
                     if on_request is not None:
                         on_request()
             except ServiceError as error:
@@ -180,9 +184,6 @@ class Upload:
     def _skip(self, index: int) -> None:
         self._pending[index] = None
         self.skipped.append(index)
-
-    def _size_of(self, index: int) -> int:
-        return encoded_size(self._pending[index], self._labels[index])
 
 
 def send_in_halves(
