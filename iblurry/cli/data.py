@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from iblurry.cli.options import PLACE, OutputFile
 
 if TYPE_CHECKING:
     from iblurry.data.dataset import Dataset
@@ -15,10 +17,12 @@ if TYPE_CHECKING:
 
 
 def _home_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--home`, after the group's name or after the command's; the function gets whichever was given."""
     return click.option(
         "--home",
         metavar="FOLDER",
-        type=click.Path(path_type=Path),
+        type=PLACE,
+        callback=lambda context, option, given: given or context.obj,
         help="Where imported data live (default: $IBLURRY_DATA or ~/.cache/iblurry).",
     )(command)
 
@@ -40,48 +44,42 @@ def data(context: click.Context, home: Path | None) -> None:
 @data.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @_home_option
-@click.pass_obj
-def list_(above: Path | None, as_json: bool, home: Path | None) -> None:
+def list_(as_json: bool, home: Path | None) -> None:
     """List the sources and whether each is here (the default)."""
-    _list(home or above, as_json=as_json)
+    _list(home, as_json=as_json)
 
 
 @data.command()
 @click.argument("name")
 @_home_option
-@click.pass_obj
-def fetch(above: Path | None, name: str, home: Path | None) -> None:
+def fetch(name: str, home: Path | None) -> None:
     """Download NAME from its public home, check it and import it."""
     from iblurry.data.fetch import fetch as fetch_source
 
-    place = fetch_source(name, home or above)
-    click.echo(f"{name} is in {place}")
+    click.echo(f"{name} is in {fetch_source(name, home)}")
 
 
 @data.command("import", short_help="Import a copy of NAME that lies at PATH.")
 @click.argument("name")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PLACE)
 @_home_option
-@click.pass_obj
-def import_(above: Path | None, name: str, path: Path, home: Path | None) -> None:
+def import_(name: str, path: Path, home: Path | None) -> None:
     """Import a copy of NAME that lies at PATH: a folder or archive in any of its public forms."""
     from iblurry.data.load import import_local
 
-    place = import_local(name, path, home or above)
-    click.echo(f"{name} is in {place}")
+    click.echo(f"{name} is in {import_local(name, path, home)}")
 
 
 @data.command(short_help="Show what a data set holds: classes, counts, a contact sheet.")
 @click.argument("spec")
-@click.option("--sheet", metavar="FILE", type=click.Path(path_type=Path), help="Draw a contact sheet into this .png.")
+@click.option("--sheet", metavar="FILE", type=OutputFile(".png"), help="Draw a contact sheet into this .png.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @_home_option
-@click.pass_obj
-def show(above: Path | None, spec: str, sheet: Path | None, as_json: bool, home: Path | None) -> None:
+def show(spec: str, sheet: Path | None, as_json: bool, home: Path | None) -> None:
     """Show what SPEC holds: a source, an .npz file or a folder of pictures, such as shapes:classes=20,size=16."""
     from iblurry.data.load import load
 
-    dataset = load(spec, home or above)
+    dataset = load(spec, home)
     if sheet is not None:
         from iblurry.data.sheet import save_sheet
 
@@ -106,16 +104,7 @@ def _list(home: Path | None, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"home": str(place), "sources": sources}, indent=2))
         return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("source", "what", "state"):
-        table.add_column(heading)
-    for source in sources:
-        table.add_row(*map(Text, source.values()))
-    Console(highlight=False).print(table)
+    _print_table(["source", "what", "state"], [list(source.values()) for source in sources])
     click.echo(f"\nData home: {place}")
     click.echo("Get one:   iblurry data fetch NAME, or iblurry data import NAME PATH")
     click.echo("Look:      iblurry data show NAME")
@@ -150,10 +139,6 @@ def _facts(dataset: Dataset) -> dict[str, Any]:
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     channels, height, width = facts["shape"]
     click.echo(f"{facts['name']}: {len(facts['classes'])} classes")
     click.echo(f"images: {facts['train']:,} training and {facts['test']:,} test")
@@ -161,10 +146,19 @@ def _print(facts: dict[str, Any]) -> None:
     for key in ("mean", "std"):
         click.echo(f"{key}: {', '.join(f'{value:.4f}' for value in facts[key])}")
     click.echo(f"fingerprint: {facts['fingerprint']}\n")
+    rows = [[row["name"], f"{row['train']:,}", f"{row['test']:,}"] for row in facts["classes"]]
+    _print_table(["class", "train", "test"], rows, numbers=True)
+
+
+def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = False) -> None:
+    """In columns, the first with names; numbers are aligned right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("class")
-    table.add_column("train", justify="right")
-    table.add_column("test", justify="right")
-    for row in facts["classes"]:
-        table.add_row(Text(row["name"]), f"{row['train']:,}", f"{row['test']:,}")
+    for at, head in enumerate(heads):
+        table.add_column(head, justify="right" if numbers and at else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
     Console(highlight=False).print(table)

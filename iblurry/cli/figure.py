@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from iblurry.cli.option_groups import GroupedCommand
-from iblurry.cli.paths import check_figure
-from iblurry.cli.study_options import OPTIONS, RUN_FOLDERS, run_places, runs_option, study_options
-from iblurry.cli.user_modules import import_option, import_user_modules
+from iblurry.cli.options import FIGURE, GroupedCommand, import_option
+from iblurry.cli.study_options import OPTIONS, RUN_FOLDERS, run_places, runs_option, selection_of, study_options
 from iblurry.errors import InputError
-
-if TYPE_CHECKING:
-    from iblurry.studies.selection import Selection
 
 KINDS = ("curves", "sweep", "bars", "rates", "forgetting", "composition")
 METRICS = ("a_auc", "a_avg", "a_last", "f_last")
-PLACE = click.Path(path_type=Path)
 GROUPS = {"What": (*OPTIONS, "modules"), "Figure": ("runs", "kind", "metric", "out", "as_json")}
 
 
@@ -36,7 +29,7 @@ GROUPS = {"What": (*OPTIONS, "modules"), "Figure": ("runs", "kind", "metric", "o
 @click.option(
     "--out",
     metavar="FILE",
-    type=PLACE,
+    type=FIGURE,
     help="A .png, .svg or .pdf.  [default: figures/<study>-<data set>-<kind>.png]",
 )
 @runs_option
@@ -46,13 +39,11 @@ GROUPS = {"What": (*OPTIONS, "modules"), "Figure": ("runs", "kind", "metric", "o
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 def figure(
-    study: str,
-    select: Callable[[], Selection],
+    selected: dict[str, Any],
     kind: str | None,
     out: Path | None,
     runs: tuple[Path, ...],
     metric: str | None,
-    modules: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Draw what is finished of STUDY.
@@ -66,12 +57,11 @@ def figure(
     from iblurry.studies.tables.layout import describe_missing
     from iblurry.studies.tables.table import tabulate_study
 
-    import_user_modules(modules)
-    chosen = select()
+    chosen = selection_of(selected)
     kind = kind or default_kind(chosen.study, len({run.column for run in chosen.planned}))
     check_kind(kind, metric)
     path = out or Path("figures") / f"{make_slug(f'{chosen.study.name}-{chosen.dataset}')}-{kind}.png"
-    check_figure(path, f"--out {path}" if out else f"The figure {path}")
+    FIGURE.convert(path, None, None)
     table = tabulate_study(chosen, run_places(runs, chosen), metrics=[metric or chosen.study.metrics[0]])
     drawn = [result for cell in table.cells.values() for result in cell.runs.values()]
     if not drawn:
@@ -86,13 +76,14 @@ def figure(
     with replacing(path) as part:
         draw_study(table, kind, part)
     if as_json:
-        about: dict[str, object] = {
+        about = {
             "figure": str(path),
             "study": chosen.study.name,
             "dataset": chosen.dataset,
             "kind": kind,
+            "runs": [str(run.folder) for run in drawn],
+            "missing": [run.experiment.name for run in table.missing],
         }
-        about |= {"runs": [str(run.folder) for run in drawn], "missing": [run.experiment.name for run in table.missing]}
         click.echo(json.dumps(about, indent=2))
         return
     click.echo(f"Figure: {path} ({kind}, runs: {len(drawn)})")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.paths import check_folder, run_folders
+from iblurry.cli.options import OutputFolder, run_folders, runs_argument
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ GRACE = 10.0  # seconds in which the next run of several may begin
 
 
 @click.command()
-@click.argument("runs", nargs=-1, metavar="[RUN]...", type=click.Path(path_type=Path))
+@runs_argument
 @click.option(
     "--to",
     metavar="LOGGER",
@@ -34,7 +34,7 @@ GRACE = 10.0  # seconds in which the next run of several may begin
 @click.option(
     "--out",
     metavar="FOLDER",
-    type=click.Path(path_type=Path),
+    type=OutputFolder(),
     help="Where they are kept on this machine.  [default: logs/LOGGER]",
 )
 @click.option("--project", metavar="NAME", help="W&B's project or MLflow's experiment.  [default: iblurry]")
@@ -46,10 +46,7 @@ def log(runs: tuple[Path, ...], to: str, out: Path | None, project: str | None, 
     Accuracy, learning rate, updates and new classes by samples seen, the final numbers, hyper-parameters, versions and
     hardware. A run that is there already is brought up to date. Runs are only read.
     """
-    places = runs or (Path("runs"),)
-    folders = _distinct(run_folders(places))
-    if out is not None:
-        check_folder(out, f"--out {out}")
+    folders = _distinct(run_folders(runs))
 
     from iblurry.studies.loggers.follow import JournalFeed
     from iblurry.studies.loggers.logger import make_logger_factory
@@ -59,7 +56,7 @@ def log(runs: tuple[Path, ...], to: str, out: Path | None, project: str | None, 
     interrupted = False
     try:
         if follow:
-            interrupted = not _follow(feeds, places, begin)
+            interrupted = not _follow(feeds, runs, begin)
         else:
             for feed in feeds.values():
                 feed.update()

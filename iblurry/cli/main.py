@@ -76,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         code = iblurry.main(args=given, prog_name="iblurry", standalone_mode=False)
     except IblurryError as error:
-        _refuse(str(error))
+        unknown = isinstance(error.__cause__, UnknownNameError)  # in an experiment that was read from its folder
+        _refuse(f"{error} Parts of your own are known after --import MODULE." if unknown else str(error))
     except click.ClickException as error:
         _refuse(_usage(error, given))
     except (click.Abort, KeyboardInterrupt):

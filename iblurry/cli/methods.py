@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.user_modules import import_option, import_user_modules
+from iblurry.cli.options import import_option
 
 if TYPE_CHECKING:
     from iblurry.cost import MethodCost
@@ -28,13 +28,12 @@ INDENT = "  "
 @click.argument("names", nargs=-1, metavar="[METHOD]...")
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print every field of every method and part as JSON.")
-def methods(names: tuple[str, ...], modules: tuple[str, ...], as_json: bool) -> None:
+def methods(names: tuple[str, ...], as_json: bool) -> None:
     """List the methods: idea, cost, what they store, parts and paper. With METHODs: these alone, and their fields.
 
     Any name also works with -released, as the authors' program runs it. The fields are those that `iblurry run --set`
     changes. Costs are of the paper's tuning for CIFAR-10 with a memory of 500.
     """
-    import_user_modules(modules)
     if as_json:
         click.echo(json.dumps(_everything(names), indent=2))
         return

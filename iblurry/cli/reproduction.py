@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.paths import check_folder
-from iblurry.cli.user_modules import import_option, import_user_modules
-from iblurry.errors import InputError
+from iblurry.cli.options import PLACE, OutputFile, import_option
 
 if TYPE_CHECKING:
     from iblurry.studies.compare import ComparisonBlock
 
-PLACE = click.Path(path_type=Path)
+NOTES = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
@@ -24,26 +22,19 @@ PLACE = click.Path(path_type=Path)
 @click.option(
     "--out",
     metavar="FILE",
-    type=PLACE,
+    type=OutputFile(".md"),
     default="docs/reproduction.md",
     show_default=True,
     help="The page; its figures go to images/ beside it.",
 )
-@click.option("--notes", metavar="FILE", type=PLACE, help="Reasons, written by people.  [default: <out>-notes.md]")
+@click.option("--notes", metavar="FILE", type=NOTES, help="Reasons, written by people.  [default: <out>-notes.md]")
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print the comparisons as JSON too.")
-def reproduction(results: Path, out: Path, notes: Path | None, modules: tuple[str, ...], as_json: bool) -> None:
+def reproduction(results: Path, out: Path, notes: Path | None, as_json: bool) -> None:
     """Set the runs that `iblurry collect` put into RESULTS (default: results) beside the paper's tables.
 
     Paper, ours, difference and verdict per method, the curves, and the command of every run. Needs no GPU.
     """
-    if out.suffix != ".md":
-        raise InputError(f"--out {out}: the page is Markdown; end its name in .md.")
-    check_folder(out.parent, f"--out {out}")
-    if notes is not None and not notes.is_file():
-        raise InputError(f"--notes {notes}: there is no such file; write it, or leave --notes out.")
-    import_user_modules(modules)
-
     from iblurry.files import replacing
     from iblurry.studies.collect import read_collected
     from iblurry.studies.compare import compare_with_paper

@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.machine import OPTIONS, launch_config, machine_options
-from iblurry.cli.option_groups import GroupedCommand
-from iblurry.cli.paths import check_figure, check_folder
-from iblurry.cli.user_modules import import_option, import_user_modules
-from iblurry.cli.values import PERCENT, NumberRange, Seeds
+from iblurry.cli.options import (
+    FIGURE,
+    MACHINE,
+    PERCENT,
+    PLACE,
+    GroupedCommand,
+    NumberRange,
+    OutputFolder,
+    Seeds,
+    import_option,
+    launch_config,
+    machine_options,
+)
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,12 +31,11 @@ if TYPE_CHECKING:
 
 DEFAULT_METHODS = ("clib", "er")
 ELSEWHERE = {"dataset": "--dataset", "seed": "--seeds", "method": "the METHOD argument"}  # what --set cannot change
-PLACE = click.Path(path_type=Path)
 GROUPS = {
     "Stream": ("dataset", "seeds", "disjoint", "blur", "tasks", "mode", "samples", "share", "published"),
     "Learning (defaults are the paper's for the data set)": ("memory", "network", "query_every", "changes", "modules"),
     "Places": ("out", "figure", "data_home", "as_json"),
-    "Machine (nothing here is part of the experiment)": OPTIONS,
+    "Machine (nothing here is part of the experiment)": MACHINE,
 }
 EXAMPLES = """\b
 Examples:
@@ -61,8 +68,10 @@ Examples:
     help="Any field: pace.stream_batch=4, admission=Balanced. `iblurry methods --json` lists them. Repeatable.",
 )
 @import_option
-@click.option("--out", metavar="FOLDER", type=PLACE, default="runs", show_default=True, help="Where runs live.")
-@click.option("--figure", metavar="FILE", type=PLACE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
+@click.option(
+    "--out", metavar="FOLDER", type=OutputFolder(), default="runs", show_default=True, help="Where runs live."
+)
+@click.option("--figure", metavar="FILE", type=FIGURE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
 @machine_options(jobs="one per core; 1 on a GPU", pack="1")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
@@ -71,7 +80,6 @@ def run(
     dataset: str,
     seeds: tuple[int, ...],
     changes: tuple[str, ...],
-    modules: tuple[str, ...],
     out: Path,
     figure: Path | None,
     data_home: Path | None,
@@ -84,10 +92,6 @@ def run(
 
     The same command goes on with what was interrupted and keeps what is done.
     """
-    check_folder(out, f"--out {out}")
-    if figure is not None:
-        check_figure(figure, f"--figure {figure}")
-    import_user_modules(modules)
     given = {name: value for name, value in fields.items() if value is not None}
     if published is not None:
         given["published"] = str(published)
@@ -95,7 +99,7 @@ def run(
 
     from iblurry.cli.main import INTERRUPTED
     from iblurry.cli.progress import ProgressDisplay
-    from iblurry.cli.results_view import show_results
+    from iblurry.cli.show import show_results
     from iblurry.data.load import load
     from iblurry.launch.launch import run_all
 

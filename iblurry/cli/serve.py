@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iblurry.cli.connect import token_option
-from iblurry.cli.option_groups import GroupedCommand
-from iblurry.cli.paths import check_folder
-from iblurry.cli.values import Shape
+from iblurry.cli.options import GroupedCommand, OutputFolder, Shape
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ Examples:
 @click.option(
     "--data-dir",
     metavar="FOLDER",
-    type=click.Path(path_type=Path),
+    type=OutputFolder(),
     default="live",
     show_default=True,
     help="Where samples, checkpoints and these settings are kept.",
@@ -79,7 +77,6 @@ def serve(
     It learns labelled images as they are sent (`iblurry send`, HTTP, its page) and answers at any time (`iblurry ask`).
     What it has accepted is on the disk before it says so. Ctrl-C saves and stops; the same command goes on.
     """
-    check_folder(data_dir, f"--data-dir {data_dir}")
     _check_installed()
 
     from iblurry.live.http.server import serve as listen

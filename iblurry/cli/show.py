@@ -1,66 +1,112 @@
-"""`iblurry show`: the table and the figure again, from journals alone."""
+"""`iblurry show`: the table and the figure again, from journals alone; `iblurry run` ends with the same."""
 
 from __future__ import annotations
 
+import json
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.paths import check_figure, run_folders
-from iblurry.cli.user_modules import import_option, import_user_modules
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.cli.options import FIGURE, import_option, run_folders, runs_argument
+from iblurry.errors import InputError
 
 if TYPE_CHECKING:
     from iblurry.experiment.result import Result
 
+FEW = 8  # run folders are named one by one up to so many
+LEGEND = 80  # characters of a name that fit below a figure
+
 
 @click.command()
-@click.argument("runs", nargs=-1, metavar="[RUN]...", type=click.Path(path_type=Path))
+@runs_argument
 @click.option(
     "--figure",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=FIGURE,
     help="Draw into this .png, .svg or .pdf.  [default: accuracy.png and .svg beside the first run]",
 )
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
-def show(runs: tuple[Path, ...], figure: Path | None, modules: tuple[str, ...], as_json: bool) -> None:
+def show(runs: tuple[Path, ...], figure: Path | None, as_json: bool) -> None:
     """Print the table and draw the figure of RUNs: run folders, or folders of them (default: runs).
 
     Runs that differ only in their seed make one row. Unfinished ones count as far as they got.
     """
-    places = runs or (Path("runs"),)
-    folders = run_folders(places)
-    beside = folders[0].parent / "accuracy.png"
-    figures = [figure] if figure is not None else [beside, beside.with_suffix(".svg")]
+    folders = run_folders(runs)
+    figures = [figure] if figure else [folders[0].parent / f"accuracy.{ending}" for ending in ("png", "svg")]
     for path in figures:
-        check_figure(path, f"--figure {path}" if figure else f"The figure {path}")
-    import_user_modules(modules)
+        FIGURE.convert(path, None, None)
 
-    from iblurry.cli.results_view import show_results
-
-    try:
-        results = [result for folder in folders if (result := _result(folder)) is not None]
-    except InputError as error:
-        if isinstance(error.__cause__, UnknownNameError):
-            raise InputError(f"{error} Parts of your own are known after --import MODULE.") from error
-        raise
-    if not results:
-        raise InputError(
-            f"No run in {', '.join(map(str, places))} has come to a query yet; let `iblurry run` go on first."
-        )
-    show_results(results, figures, as_json=as_json)
-
-
-def _result(folder: Path) -> Result | None:
-    """What a folder holds; None, and a remark, where that is nothing to show yet."""
     from iblurry.experiment.folder import RunFolder
     from iblurry.experiment.result import read_result
 
-    place = RunFolder(folder)
-    found = read_result(place) if place.journal.exists() else None
-    if found is None or not found.metrics.queries:
-        click.echo(f"{folder} has not come to a query yet and is left out.", err=True)
-        return None
-    return found
+    results = []
+    for place in map(RunFolder, folders):
+        result = read_result(place) if place.journal.exists() else None
+        if result is not None and result.metrics.queries:
+            results.append(result)
+        else:
+            click.echo(f"{place.path} has not come to a query yet and is left out.", err=True)
+    if not results:
+        searched = ", ".join(map(str, runs))
+        raise InputError(f"No run in {searched} has come to a query yet; let `iblurry run` go on first.")
+    show_results(results, figures, as_json=as_json)
+
+
+def show_results(results: Sequence[Result], figures: Sequence[Path], *, as_json: bool) -> None:
+    """The figure into its files; the table, the names of the figures and of the runs to standard output."""
+    from iblurry.files import replacing
+    from iblurry.studies.describe import describe_settings, group_runs
+    from iblurry.studies.figures.curves import draw_curves
+    from iblurry.studies.tables.data import runs_to_json
+    from iblurry.studies.tables.table import tabulate_runs
+    from iblurry.studies.tables.text import runs_to_terminal
+
+    groups = group_runs(results)
+    title = describe_settings([result.experiment for result in results])
+    table = tabulate_runs(groups)
+    lines = {textwrap.fill(name, LEGEND): [result.records for result in group] for name, group in groups.items()}
+    for path in figures:
+        with replacing(path) as part:
+            draw_curves({"": lines}, part, title=title)
+    if as_json:
+        runs = [
+            {
+                "folder": str(result.folder),
+                "row": row,
+                "method": result.experiment.method.name,
+                "dataset": result.experiment.dataset,
+                "seed": result.experiment.seed,
+                "finished": result.summary is not None,
+            }
+            | asdict(result.metrics)
+            | (result.summary or {})
+            for row, group in groups.items()
+            for result in group
+        ]
+        about = {"title": title, "table": runs_to_json(table), "figures": list(map(str, figures)), "runs": runs}
+        click.echo(json.dumps(about, indent=2))
+        return
+    click.echo(title)
+    click.echo(runs_to_terminal(table))
+    click.echo("Figure: " + ", ".join(map(str, figures)))
+    _name_folders(results)
+
+
+def _name_folders(results: Sequence[Result]) -> None:
+    from iblurry.experiment.journal import Start
+
+    if len(results) <= FEW:
+        click.echo("Runs:   " + "\n        ".join(str(result.folder) for result in results))
+    else:
+        parents = [result.folder.parent for result in results]
+        counts = [f"{parents.count(parent)} folders in {parent}" for parent in dict.fromkeys(parents)]
+        click.echo("Runs:   " + ", ".join(counts))
+    for result in results:
+        start = result.records[0]
+        if result.summary is None and isinstance(start, Start):
+            click.echo(f"Not finished: {result.folder}, {result.metrics.samples:,} of {start.samples:,} samples")

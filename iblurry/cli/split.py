@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.values import PERCENT
+from iblurry.cli.options import FIGURE, PERCENT, PLACE
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from iblurry.data.dataset import Dataset
     from iblurry.streams.order import Order
-
-PLACE = click.Path(path_type=Path)
 
 
 @click.command()
@@ -45,7 +43,7 @@ PLACE = click.Path(path_type=Path)
     "--mode", metavar="NAME", default="strict", show_default=True, help="strict, uneven, compatible: if N does not fit."
 )
 @click.option("--published", metavar="FOLDER", type=PLACE, help="Read the split from published files.")
-@click.option("--figure", metavar="FILE", type=PLACE, help="Draw it into this .png, .svg or .pdf.")
+@click.option("--figure", metavar="FILE", type=FIGURE, help="Draw it into this .png, .svg or .pdf.")
 @click.option("--export", metavar="FOLDER", type=PLACE, help="Write it as published files.")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
@@ -72,8 +70,6 @@ def split(
     from iblurry.streams import published as published_files
     from iblurry.streams.order import i_blurry, is_disjoint
 
-    if figure is not None:
-        order_figure.check_format(figure)
     if published is not None and mode != "strict":
         raise InputError(f"--mode {mode} makes a split, --published {published} reads one; give one of the two.")
     data = load(dataset, data_home)

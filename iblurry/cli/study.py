@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.machine import OPTIONS as MACHINE
-from iblurry.cli.machine import launch_config, machine_options
-from iblurry.cli.option_groups import GroupedCommand
-from iblurry.cli.paths import check_folder
-from iblurry.cli.study_options import OPTIONS as STUDY_OPTIONS
-from iblurry.cli.study_options import study_options
-from iblurry.cli.user_modules import import_option, import_user_modules
+from iblurry.cli.options import MACHINE, GroupedCommand, OutputFolder, import_option, launch_config, machine_options
+from iblurry.cli.study_options import OPTIONS, selection_of, study_options
 
 if TYPE_CHECKING:
     from iblurry.errors import IblurryError
     from iblurry.studies.selection import Selection
 
 LIST = "list"
-PLACE = click.Path(path_type=Path)
 USUAL = Path("runs")
 SOME_FAILED = 1  # exit code
 PACK = 3  # runs side by side on a GPU unless told
 GROUPS = {
-    "What": (*STUDY_OPTIONS, "modules"),
+    "What": (*OPTIONS, "modules"),
     "Places": ("out", "as_json"),
     "Machine (nothing here is part of the experiments)": ("on", *MACHINE),
 }
@@ -44,29 +37,19 @@ Examples:
 @click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @study_options(default="digits")
 @import_option
-@click.option("--out", metavar="FOLDER", type=PLACE, default=USUAL, show_default=True, help="Where runs live.")
+@click.option("--out", metavar="FOLDER", type=OutputFolder(), default=USUAL, show_default=True, help="Where runs live.")
 @click.option("--on", metavar="PLACE", default="local", show_default=True, help="local, or ray: a cluster.")
 @machine_options(jobs="one per core; a pack per GPU", pack=f"{PACK}; 1 with --jobs")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
-def study(
-    study: str,
-    select: Callable[[], Selection],
-    modules: tuple[str, ...],
-    out: Path,
-    on: str,
-    as_json: bool,
-    machine: dict[str, Any],
-) -> int:
+def study(selected: dict[str, Any], out: Path, on: str, as_json: bool, machine: dict[str, Any]) -> int:
     """Run what is missing of a STUDY, keep what is done, and print its table; `list` names them all.
 
     A run that fails does not stop the others. The same command goes on with what was interrupted.
     """
-    if study == LIST:
+    if selected["study"] == LIST:
         _list(as_json=as_json)
         return 0
-    check_folder(out, f"--out {out}")
-    import_user_modules(modules)
-    chosen = replace(select(), out=None if out == USUAL else out)
+    chosen = selection_of(selected, None if out == USUAL else out)
     finished, failures = _run(chosen, out, machine | {"on": on})
     return _tell(chosen, finished, failures, out, as_json=as_json)
 

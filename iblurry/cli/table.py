@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from iblurry.cli.option_groups import GroupedCommand
-from iblurry.cli.paths import check_folder
-from iblurry.cli.study_options import OPTIONS, run_places, runs_option, split_names, study_options
-from iblurry.cli.user_modules import import_option, import_user_modules
+from iblurry.cli.options import GroupedCommand, OutputFile, import_option
+from iblurry.cli.study_options import OPTIONS, run_places, runs_option, selection_of, split_names, study_options
 from iblurry.errors import InputError
-
-if TYPE_CHECKING:
-    from iblurry.studies.selection import Selection
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 ENDINGS = {".txt": "terminal", ".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
-PLACE = click.Path(path_type=Path)
 GROUPS = {
     "What": (*OPTIONS, "modules"),
     "Table": ("runs", "metric", "paper", "pairs", "against"),
@@ -53,11 +46,12 @@ Examples:
     help=f"{', '.join(FORMATS)}.  [default: by --out; terminal]",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--out", metavar="FILE", type=PLACE, help="Write into this file instead: .txt, .md, .tex, .csv, .json.")
+@click.option(
+    "--out", metavar="FILE", type=OutputFile(), help="Write into this file instead: .txt, .md, .tex, .csv, .json."
+)
 @import_option
 def table(
-    study: str,
-    select: Callable[[], Selection],
+    selected: dict[str, Any],
     runs: tuple[Path, ...],
     metric: tuple[str, ...],
     paper: bool,
@@ -66,21 +60,23 @@ def table(
     form: str | None,
     as_json: bool,
     out: Path | None,
-    modules: tuple[str, ...],
 ) -> None:
     """Print the table of a STUDY from its finished runs: mean ± std over seeds, and the paper's.
 
     What has not been run yet is named, with the command that runs it.
     """
-    form = _form("json" if as_json and form is None else form, as_json, out)
-    import_user_modules(modules)
+    if as_json and form not in (None, "json"):
+        raise InputError(f"--json and --format {form} are two forms; leave one of them out.")
+    form = form or ("json" if as_json else "terminal" if out is None else ENDINGS.get(out.suffix.lower()))
+    if form is None:
+        raise InputError(f"--out {out}: its ending names no form; use one of {', '.join(ENDINGS)}, or add --format.")
 
     from iblurry.files import replacing
     from iblurry.studies.significance import compare_rows
     from iblurry.studies.tables import FORMATS as WRITERS
     from iblurry.studies.tables.table import tabulate_study
 
-    chosen = select()
+    chosen = selection_of(selected)
     made = tabulate_study(chosen, run_places(runs, chosen), metrics=split_names(metric), paper=paper)
     text = WRITERS[form](made, compare_rows(made, against) if pairs or against else None)
     if out is None:
@@ -89,17 +85,3 @@ def table(
     with replacing(out) as part:
         part.write_text(click.unstyle(text), "utf-8")
     click.echo(f"{out}: {len(made.cells)} cells, {len(made.missing)} runs missing")
-
-
-def _form(form: str | None, as_json: bool, out: Path | None) -> str:
-    """The form that was named, or that the file's name tells; raises now what could not be written later."""
-    if as_json and form != "json":
-        raise InputError(f"--json and --format {form} are two forms; leave one of them out.")
-    if out is None:
-        return form or "terminal"
-    if form is None and out.suffix.lower() not in ENDINGS:
-        raise InputError(f"--out {out}: its ending names no form; use one of {', '.join(ENDINGS)}, or add --format.")
-    if out.is_dir():
-        raise InputError(f"--out {out} is a folder; give the name of a file.")
-    check_folder(out.parent, f"--out {out}")
-    return form or ENDINGS[out.suffix.lower()]

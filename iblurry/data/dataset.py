@@ -19,18 +19,10 @@ CHANNELS = (1, 3)  # grey or colour: what tells (N, C, H, W) from (N, H, W, C)
 
 @dataclass(frozen=True, eq=False)
 class LabelledImages:
-    """Images and their labels, row by row.
+    """Images and their labels, row by row."""
 
-    Parameters
-    ----------
-    images : ImageStore
-        (N, C, H, W) uint8: an array, or PictureFiles that stay on the disk.
-    labels : ndarray of int64
-        (N,), positions in Dataset.classes.
-    """
-
-    images: ImageStore
-    labels: NDArray[np.int64]
+    images: ImageStore  # (N, C, H, W) uint8: an array, or PictureFiles that stay on the disk
+    labels: NDArray[np.int64]  # (N,), positions in Dataset.classes
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels

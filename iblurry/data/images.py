@@ -38,16 +38,8 @@ class ImageStore(Protocol):
 class PictureFiles:
     """Indexed like an array of bytes (N, C, H, W), but each image is read from its file at that moment.
 
-    Parameters
-    ----------
-    root : Path or str
-        The folder that holds all files.
-    names : sequence of str
-        Their paths relative to the root.
-    shape : tuple of int
-        (channels, height, width) of every image; pictures are turned upright and converted to grey or RGB.
-    resized : bool, default True
-        Whether pictures are resized to the shape (a square), whatever their aspect; otherwise each must have it.
+    `names` are paths relative to the root, `shape` is (C, H, W) of every image: pictures are turned upright, converted
+    to grey or RGB and, if `resized`, resized to this square whatever their aspect; otherwise each must have the shape.
     """
 
     dtype: np.dtype[Any] = np.dtype(np.uint8)

@@ -186,27 +186,16 @@ class PublicFile:
 class DataSource:
     """One kind of data, such as CIFAR-10 or a folder of pictures.
 
-    Parameters
-    ----------
-    name, title, about : str
-        The name in a spec, the usual name, and a description of one line.
-    reader : callable
-        Makes the Dataset; an argument `path` is the place of the data, keyword-only arguments are the user's options.
-    files : tuple of PublicFile
-        What `iblurry data fetch` downloads.
-    forms : str
-        The forms that `iblurry data import` accepts; empty when there is nothing to import.
-    page, licence : str
-        The public home and the terms.
+    `reader` makes the Dataset: an argument `path` is the place of the data, keyword-only arguments are the options.
     """
 
-    name: str
-    title: str
-    about: str
+    name: str  # in a spec
+    title: str  # the usual name
+    about: str  # a description of one line
     reader: Callable[..., Dataset]
-    files: tuple[PublicFile, ...] = ()
-    forms: str = ""
-    page: str = ""
+    files: tuple[PublicFile, ...] = ()  # what `iblurry data fetch` downloads
+    forms: str = ""  # what `iblurry data import` accepts; empty when there is nothing to import
+    page: str = ""  # its public home
     licence: str = ""
 
     @property

@@ -37,16 +37,7 @@ class Prefetch:
     """Some rows of the pictures by position: reading one makes the next `decoders.ahead` be decoded meanwhile.
 
     Fast when read in order, correct in any order. At most `decoders.ahead` decoded images are kept.
-
-    Parameters
-    ----------
-    pictures : PictureFiles
-    rows : ndarray of int64
-        Position i is picture rows[i].
-    decoders : Decoders
-        The worker processes; may be shared by one prefetch per queue.
-    queue : {STREAM, TESTS}, default STREAM
-        Which of the decoders' slots to use.
+    Position i is picture rows[i]. The decoders may be shared by one prefetch per `queue`, STREAM or TESTS.
     """
 
     def __init__(
@@ -127,15 +118,7 @@ class Decoders:
     They start with the first picture and end with `close`, with this object or with this process, however it ends. They
     are plain subprocesses with a pipe each, not multiprocessing: the main module is not imported again, a killed worker
     does not block the others, and daemonic processes may have some.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        (C, H, W) of every image.
-    workers : int
-        Number of processes.
-    ahead : int, optional
-        Slots per queue; 32 per worker unless given.
+    `ahead` is the number of slots per queue, 32 per worker unless given.
     """
 
     def __init__(self, shape: Shape, *, workers: int, ahead: int | None = None) -> None:

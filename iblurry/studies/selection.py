@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from iblurry.errors import InputError
 from iblurry.studies.compute import EQUAL, equal_compute
@@ -16,39 +14,17 @@ from iblurry.studies.study import SEEDS, PlannedRun, Study
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What of a study is run, tabulated or drawn.
-
-    Parameters
-    ----------
-    study : Study
-        Which study.
-    dataset : str
-        As in `Experiment.of`.
-    rows : tuple of str, optional
-        The study's rows or any other methods, as `iblurry run` and --set write them; the study's unless given.
-    columns : tuple of str, optional
-        Keep only these of the study's columns.
-    seeds : tuple of int
-        Seeds of every cell.
-    scale : float
-        Share of the stream, up to 1.
-    equal_compute : str, optional
-        The row whose training FLOPs every row gets.
-    data_home : Path, optional
-        Where imported data live.
-    out : Path, optional
-        Where its runs go, if that is not the default folder.
-    """
+    """What of a study is run, tabulated or drawn."""
 
     study: Study
-    dataset: str
-    rows: tuple[str, ...] | None = None
-    columns: tuple[str, ...] | None = None
+    dataset: str  # as in `Experiment.of`
+    rows: tuple[str, ...] | None = None  # the study's or any other methods, as `iblurry run` and --set write them
+    columns: tuple[str, ...] | None = None  # keep only these of the study's
     seeds: tuple[int, ...] = SEEDS
-    scale: float = 1.0
-    equal_compute: str | None = None
+    scale: float = 1.0  # share of the stream, up to 1
+    equal_compute: str | None = None  # the row whose training FLOPs every row gets
     data_home: Path | None = None
-    out: Path | None = None
+    out: Path | None = None  # where its runs go, if that is not the default folder
 
     def __post_init__(self) -> None:
         for name in self.rows or ():
@@ -76,17 +52,13 @@ class Selection:
     def command(self) -> str:
         """`iblurry study ...` that runs what is missing of it."""
         words = ["iblurry", "study", self.study.name, "--dataset", self.dataset]
-        given: dict[str, tuple[Any, Sequence[Any] | None]] = {
-            "--methods": (self.rows, None),
-            "--only": (self.columns, None),
-            "--seeds": (self.seeds, SEEDS),
+        given = {
+            "--methods": ",".join(self.rows or ()),
+            "--only": ",".join(self.columns or ()),
+            "--seeds": ",".join(map(str, self.seeds)) if self.seeds != SEEDS else "",
+            "--scale": f"{self.scale:g}" if self.scale != 1 else "",
+            "--equal-compute": self.equal_compute,
         }
-        for option, (value, usual) in given.items():
-            if value != usual:
-                words += [option, ",".join(map(str, value))]
-        if self.scale != 1:
-            words += ["--scale", f"{self.scale:g}"]
-        if self.equal_compute is not None:
-            words += ["--equal-compute", self.equal_compute]
+        words += [word for option, value in given.items() if value for word in (option, value)]
         words += [f"--{name}={value}" for name, value in (("data-home", self.data_home), ("out", self.out)) if value]
         return shlex.join(words)

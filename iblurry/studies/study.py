@@ -35,20 +35,10 @@ Changes = Mapping[str, Any]  # fields of an experiment
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """An experiment and its place in the study's table.
+    """An experiment and its place in the study's table."""
 
-    Parameters
-    ----------
-    row : str
-        A method as `iblurry run` and --set write it: "clib", "ewc schedule=Constant".
-    column : str
-        What is varied: "N=50"; "" where nothing is.
-    experiment : Experiment
-        What is run.
-    """
-
-    row: str
-    column: str
+    row: str  # a method as `iblurry run` and --set write it: "clib", "ewc schedule=Constant"
+    column: str  # what is varied: "N=50"; "" where nothing is
     experiment: Experiment
 
 
@@ -56,35 +46,18 @@ class PlannedRun:
 class Study:
     """A table of experiments: rows are methods, columns are settings, a cell is a metric's mean over seeds.
 
-    Parameters
-    ----------
-    name : str
-        On the command line.
-    title : str
-        Heading of its table and figures.
-    shows : tuple of str
-        Tables and figures of the paper that it repeats, such as "Table 1"; () for a study of our own.
-    question : str
-        What it answers, in a sentence.
-    datasets : tuple of str
-        Data sets that it was made for; the first is the default of `table` and `figure`. It runs on any other too.
-    rows : tuple of str
-        Methods, in the paper's order, written as for `iblurry run` and --set.
-    columns : callable
-        Given a data set, the changed fields of the experiments by the column's name, in order; by default one column
-        "" of the data set's usual setting, so that only the methods differ.
-    metrics : tuple of str
-        Names of TABLE_METRICS; what a row does not have stays empty.
+    `columns` gives, for a data set, the changed fields of the experiments by the column's name, in order; by default
+    one column "" of the data set's usual setting, so that only the methods differ.
     """
 
-    name: str
-    title: str
-    shows: tuple[str, ...]
-    question: str
-    datasets: tuple[str, ...]
-    rows: tuple[str, ...]
+    name: str  # on the command line
+    title: str  # heading of its table and figures
+    shows: tuple[str, ...]  # tables and figures of the paper that it repeats, such as "Table 1"
+    question: str  # what it answers, in a sentence
+    datasets: tuple[str, ...]  # that it was made for; the first is the default of `table` and `figure`
+    rows: tuple[str, ...]  # methods, in the paper's order, written as for `iblurry run` and --set
     columns: Callable[[str], Mapping[str, Changes]] = lambda dataset: {"": {}}
-    metrics: tuple[str, ...] = ("a_auc", "a_avg")
+    metrics: tuple[str, ...] = ("a_auc", "a_avg")  # names of TABLE_METRICS; what a row does not have stays empty
 
     def plan(
         self,
@@ -99,20 +72,8 @@ class Study:
     ) -> list[PlannedRun]:
         """The experiments on a data set: column by column, row by row, seed by seed.
 
-        Parameters
-        ----------
-        dataset : str
-            As in `Experiment.of`.
-        rows, columns : sequence of str, optional
-            Keep only these.
-        seeds : iterable of int
-            One experiment for each.
-        scale : float
-            Share of the images, up to 1; memory and query_every shrink with it.
-        data_home : Path, optional
-            Where imported data live; data of one's own are opened to count their classes if `scale` is below 1.
-        **changes
-            Fields of every experiment.
+        `rows` and `columns` keep only these; `scale` is the share of the images, with which memory and query_every
+        shrink; `changes` are fields of every experiment. Data of one's own are opened if the scale is below 1.
         """
         varied = self._varied(dataset, changes)
         if scale != 1:

@@ -87,8 +87,8 @@ REFUSALS = {  # a command line: what its sentence names, the value or the remedy
     # places
     "run --figure a.gif": ".png",
     "run --figure a": ".png",
-    "run --figure folder.png": "--figure folder.png",
-    "run --figure file/a.png": "--figure file/a.png",
+    "run --figure folder.png": "'--figure': folder.png",
+    "run --figure file/a.png": "'--figure': ",
     "run --out file": "file",
     "run --out file/deep": "file",
     "run --published nowhere": "digits_split5_n50_m10_rand",
@@ -111,7 +111,7 @@ REFUSALS = {  # a command line: what its sentence names, the value or the remedy
     "data show": "'SPEC'",
     "data show digts --json": "'digits'",
     "data show digits --sheet x.gif": ".png",
-    "data show digits --sheet file/x.png --json": "file/x.png",
+    "data show digits --sheet file/x.png --json": "file",
     "data fetch digits": "digits",
     "data import digits x": "digits",
     "methods foo": "'foo'",
@@ -167,9 +167,8 @@ def test_a_place_one_may_not_write_to(refused, here, monkeypatch):
     forbidden = {str(here / "closed"), "old.png"}  # said of them here, because to root nothing is forbidden
     monkeypatch.setattr(os, "access", lambda path, mode: not (str(path) in forbidden and mode & os.W_OK))
     for option in ("--out", "--figure"):
-        sentence = refused("run", option, "closed/x.png")
-        assert f"{option} closed/x.png: {here / 'closed'} is not yours to write to; give another place." in sentence
-    assert "--figure old.png is not yours to write to" in refused("run", "--figure", "old.png")
+        assert f"'{option}': {here / 'closed'} is not yours to write to" in refused("run", option, "closed/x.png")
+    assert "'--figure': old.png is not yours to write to" in refused("run", "--figure", "old.png")
 
 
 def test_a_place_the_system_refuses(call, here, monkeypatch):

@@ -168,12 +168,3 @@ def test_every_field_it_lists_can_be_set(call):
     for name, value in everything["experiment"].items():
         if isinstance(value, int | float | str):
             assert edit(base, f"{name}={value}") == base
-
-
-def test_ones_own_are_listed_after_import(apart, own):
-    listed, everything = apart("methods --import mine.py", "methods --import mine --json")
-    assert "\nclib-oldest" in listed.out
-    assert "CLIB that gives up the oldest." in listed.out
-    about = json.loads(everything.out)
-    assert about["methods"]["clib-oldest"]["paper"] == "mine"
-    assert about["parts"]["admission"]["Oldest"] == {"patience": 3}

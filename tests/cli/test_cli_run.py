@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import signal
-import subprocess
 import time
 
 import numpy as np
@@ -14,6 +13,7 @@ from PIL import Image
 from rich.console import Console
 
 from iblurry.cli.progress import ProgressDisplay
+from iblurry.experiment.journal import Journal
 from iblurry.parts.part import Part
 from tests.cli.conftest import QUICK
 
@@ -147,57 +147,79 @@ def test_launch_config(call, monkeypatch):
     assert (usual.jobs, usual.threads, usual.checkpoints.seconds, usual.checkpoints.samples) == (None, None, 30, None)
 
 
-def test_interrupted_and_continued(program, quick, here):
+def test_interrupted_and_continued(call, quick, here, monkeypatch):
     """Ctrl-C, the same command again: the table of a run nobody disturbed."""
-    options = ["run", *QUICK, "er", "clib", "--seeds", "1", "--samples", "80", "--save-seconds", "1000"]
-    child = subprocess.Popen([*program, *options, "--json"], stdout=-1, stderr=-1, text=True)
-    try:
-        deadline = time.monotonic() + 60
-        while not any('"query"' in path.read_text() for path in here.glob("runs/*/journal.jsonl")):
-            assert time.monotonic() < deadline
-            assert child.poll() is None
-            time.sleep(0.005)
-        child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
-    finally:
-        child.kill()
-        child.wait()
-    assert (child.returncode, out) == (130, "")
-    assert err.splitlines()[-1] == "iblurry: Stopped, and saved in runs. The same command goes on from there."
-    assert not list(here.glob("runs/clib*/summary.json"))
+    options = ["er", "clib", "--seeds", "1", "--save-seconds", "1000", "--json"]
+    append = Journal.append
 
-    went_on = quick(*options[1 + len(QUICK) :], "--json")
-    undisturbed = quick(*options[1 + len(QUICK) :], "--json", "--out", "other")
+    def interrupt(journal, record):
+        append(journal, record)
+        if record.kind == "query":
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "append", interrupt)
+        said = call("run", *QUICK, *options)
+    assert (said.code, said.out) == (130, "")
+    assert "saved in runs" in said.err.splitlines()[-1]
+    assert not list(here.glob("runs/*/summary.json"))
+
+    went_on, undisturbed = quick(*options), quick(*options, "--out", "other")
+    assert "er seed 1: goes on from sample 10 of 40" in went_on.err
     assert json.loads(went_on.out)["table"] == json.loads(undisturbed.out)["table"]
-    for folder in folders(here / "runs"):
-        assert (folder / "journal.jsonl").read_bytes() == (here / "other" / folder.name / "journal.jsonl").read_bytes()
+    same_journals(here / "runs", here / "other")
+
+
+def same_journals(first, second):
+    assert folders(first)
+    for folder in folders(first):
+        assert (folder / "journal.jsonl").read_bytes() == (second / folder.name / "journal.jsonl").read_bytes()
 
 
 def test_packed(quick, here):
-    alone = quick("er", "clib", "--seeds", "1,2", "--json", "--out", "alone")
-    packed = quick("er", "clib", "--seeds", "1,2", "--json", "--out", "packed", "--pack", "3")
+    alone = quick("er", "clib", "--seeds", "1", "--json", "--out", "alone")
+    packed = quick("er", "clib", "--seeds", "1", "--json", "--out", "packed", "--pack", "2")
     assert json.loads(packed.out)["table"] == json.loads(alone.out)["table"]
-    assert len(folders(here / "packed")) == 4
-    for folder in folders(here / "packed"):
-        assert (folder / "journal.jsonl").read_bytes() == (here / "alone" / folder.name / "journal.jsonl").read_bytes()
-    assert [line.split(":")[0] for line in packed.err.splitlines()] == [
-        "er seed 1", "er seed 2", "clib seed 1", "clib seed 2",
-    ]  # fmt: skip
+    assert [line.split(":")[0] for line in packed.err.splitlines()] == ["er seed 1", "clib seed 1"]
+    same_journals(here / "packed", here / "alone")
 
 
-def test_ones_own_part_also_in_workers(apart, own, here, refused, monkeypatch):
-    run = " ".join(["run", "clib", *QUICK[:-2], "--jobs 2 --seeds 1,2 --import mine.py --set admission=Oldest"])
-    made, shown = apart(f"{run} --set admission.patience=5 --json", "show --import mine --json")
-    assert made.code == shown.code == 0, made.err
-    assert [run["row"] for run in json.loads(made.out)["runs"]] == ["clib admission=Oldest"] * 2
-    assert [experiment(folder)["method"]["admission"] for folder in folders(here / "runs")] == [
-        {"Oldest": {"patience": 5}}
-    ] * 2
+OWN = " ".join(["run", "clib", *QUICK, "--import mine.py --set admission=Oldest --set admission.patience=5 --json"])
+
+
+def test_ones_own_parts_in_every_verb(apart, own, here, refused, monkeypatch):
+    made, shown, _, tabled, listed, everything = said = apart(
+        f"{OWN} --seeds 1",
+        "show --import mine --json",
+        "report --import mine.py",
+        "table main --methods clib-oldest,clib --import mine.py",
+        "methods --import mine.py",
+        "methods --import mine --json",
+    )
+    assert [each.code for each in said] == [0] * len(said), made.err
+    (folder,) = folders(here / "runs")
+    assert experiment(folder)["method"]["admission"] == {"Oldest": {"patience": 5}}
+    assert [run["row"] for run in json.loads(made.out)["runs"]] == ["clib admission=Oldest"]
     assert json.loads(shown.out)["table"] == json.loads(made.out)["table"]
+    assert "admission=Oldest" in (here / "report.html").read_text()
+    assert "Not run yet: clib-oldest; clib." in tabled.out
+    assert "\nclib-oldest" in listed.out
+    assert "CLIB that gives up the oldest." in listed.out
+    about = json.loads(everything.out)
+    assert about["methods"]["clib-oldest"]["paper"] == "mine"
+    assert about["parts"]["admission"]["Oldest"] == {"patience": 3}
     monkeypatch.delitem(Part._known["admission"], "Oldest", raising=False)  # another test may have made one
-    sentence = refused("show")
-    assert "no admission called 'Oldest'" in sentence
-    assert sentence.endswith("Parts of your own are known after --import MODULE.\n")
+    for verb in ("show", "report"):
+        sentence = refused(verb)
+        assert "'Oldest'" in sentence
+        assert "--import MODULE" in sentence
+
+
+@pytest.mark.slow
+def test_ones_own_part_also_in_workers(apart, own, here):
+    (made,) = apart(f"{OWN} --seeds 1,2 --jobs 2")
+    assert made.code == 0, made.err
+    assert len(folders(here / "runs")) == 2
 
 
 @pytest.fixture

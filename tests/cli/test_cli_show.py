@@ -137,7 +137,7 @@ def test_a_figure_that_fails_spoils_nothing(runs, call, monkeypatch):
 
 
 def test_many_runs_are_counted_not_named(runs, call, monkeypatch):
-    monkeypatch.setattr("iblurry.cli.results_view.FEW", 3)
+    monkeypatch.setattr("iblurry.cli.show.FEW", 3)
     assert "Runs:   4 folders in runs" in call("show").out.splitlines()
 
 

@@ -76,7 +76,7 @@ def test_refusals(runs, refused, here):
     assert "is a file, not a folder" in refused("collect", "--out", "file/deep")
     assert "There is no folder results" in refused("reproduction")
     assert "end its name in .md" in refused("reproduction", "empty", "--out", "page.html")
-    assert "there is no such file" in refused("reproduction", "empty", "--notes", "nowhere.md")
+    assert "nowhere.md" in refused("reproduction", "empty", "--notes", "nowhere.md")
 
 
 def test_none_is_finished(runs, call, here):

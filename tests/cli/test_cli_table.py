@@ -90,14 +90,6 @@ def test_the_ending_tells_the_form(tiny, call, name, start):
     assert json.loads((tiny / name).read_text("utf-8"))["study"] == "tiny"
 
 
-def test_parts_of_ones_own(tiny, own, apart):
-    """A row that only --import makes known."""
-    (said,) = apart("table main --methods clib-oldest,clib --import mine.py")
-    assert said.code == 0, said.err
-    assert "Not run yet: clib-oldest; clib." in said.out
-    assert "iblurry study main --dataset cifar10" in said.out
-
-
 def test_refusals(tiny, refused):
     write_run(tiny / "runs", usual("er", 1), 50, wobble=0)
     (tiny / "file").touch()
@@ -112,7 +104,7 @@ def test_refusals(tiny, refused):
         ("--runs nowhere", "tiny", "--runs", "nowhere"),
         ("the folder that holds it, runs", "tiny", "--runs", f"runs/{run.name}"),
         ("--out t.html", "tiny", "--out", "t.html"),
-        ("--out runs", "tiny", "--out", "runs", "--format", "csv"),
+        ("runs is a folder", "tiny", "--out", "runs", "--format", "csv"),
         ("file", "tiny", "--out", "file/t.md"),
         ("--format csv", "tiny", "--json", "--format", "csv"),
         ("latex", "tiny", "--format", "latex", "--pairs"),

@@ -86,7 +86,7 @@ def tinyimagenet(path: Path) -> Dataset:
     Y. Le and X. Yang, "Tiny ImageNet Visual Recognition Challenge", CS231N report, 2015.
     """
     with open_archive(path) as files:
-        classes = sorted(files.read_base("wnids.txt").decode("utf-8", errors="relabel_of_class").split())
+        classes = sorted(files.read_base("wnids.txt").decode("utf-8", errors="replace").split())
         label_of_class = {name: at for at, name in enumerate(classes)}
         train = _tiny_train(files, label_of_class)
         test = _tiny_test(files, label_of_class)
@@ -117,7 +117,7 @@ def _tiny_train(files: Archive, label_of_class: dict[str, int]) -> dict[str, int
 def _tiny_test(files: Archive, label_of_class: dict[str, int]) -> dict[str, int]:
     """Label by name, in the order of the numbers; each line of the annotations is file, class and a box."""
     label_of = {}
-    for line in files.read_base("val_annotations.txt").decode("utf-8", errors="relabel_of_class").splitlines():
+    for line in files.read_base("val_annotations.txt").decode("utf-8", errors="replace").splitlines():
         file, _, rest = line.partition("\t")
         wnid = rest.partition("\t")[0]
         if wnid not in label_of_class:

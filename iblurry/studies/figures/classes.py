@@ -22,30 +22,14 @@ LINE = 0.115  # inches between two names
 
 @dataclass(frozen=True)
 class ClassAccuracy:
-    """A run's accuracy on each class over time.
+    """A run's accuracy on each class over time."""
 
-    Parameters
-    ----------
-    classes : sequence of str
-        In order of exposure.
-    met : sequence of int
-        Their first samples.
-    ends : sequence of int
-        Last samples of the tasks.
-    at : sequence of int
-        Samples seen at each evaluation.
-    accuracy : array (classes, evaluations)
-        Percent; not a number before a class was met.
-    lost : array (classes,)
-        Points lost since the best earlier task end; not a number where there was nothing to lose.
-    """
-
-    classes: Sequence[str]
-    met: Sequence[int]
-    ends: Sequence[int]
-    at: Sequence[int]
-    accuracy: NDArray[np.float64]
-    lost: NDArray[np.float64]
+    classes: Sequence[str]  # in order of exposure
+    met: Sequence[int]  # their first samples
+    ends: Sequence[int]  # last samples of the tasks
+    at: Sequence[int]  # samples seen at each evaluation
+    accuracy: NDArray[np.float64]  # (classes, evaluations), percent; not a number before a class was met
+    lost: NDArray[np.float64]  # (classes,), points since the best earlier task end; nan where there was nothing to lose
 
 
 def class_accuracies(records: Sequence[Record]) -> ClassAccuracy:

@@ -32,27 +32,13 @@ SHADES = (1.0, 0.55, 0.78, 0.38)  # of a task's colour, so that neighbours diffe
 
 @dataclass(frozen=True)
 class MemoryComposition:
-    """How many rows of a run's memory each class held over time.
+    """How many rows of a run's memory each class held over time."""
 
-    Parameters
-    ----------
-    at : sequence of int
-        Samples seen.
-    rows : sequence of sequence of int
-        At each of them, rows class by class in order of exposure; as many as were known then.
-    classes : sequence of str
-        In order of exposure.
-    met : sequence of int
-        Their first samples.
-    ends : sequence of int
-        Last samples of the tasks.
-    """
-
-    at: Sequence[int]
-    rows: Sequence[Sequence[int]]
-    classes: Sequence[str]
-    met: Sequence[int]
-    ends: Sequence[int]
+    at: Sequence[int]  # samples seen
+    rows: Sequence[Sequence[int]]  # at each of them, class by class in order of exposure; as many as were known then
+    classes: Sequence[str]  # in order of exposure
+    met: Sequence[int]  # their first samples
+    ends: Sequence[int]  # last samples of the tasks
 
 
 def memory_composition(records: Sequence[Any]) -> MemoryComposition | None:
@@ -75,18 +61,9 @@ def draw_composition(memories: Mapping[str, MemoryComposition], path: Path | str
 
     A colour is the task a class was met in, its shades are the classes. Up to twenty classes are named at the edge,
     more by their tasks.
-
-    Parameters
-    ----------
-    memories : mapping of str to MemoryComposition
-        By what stands above each.
-    path : Path or str
-        A PNG, SVG or PDF file.
-    title : str, optional
-        Above all of them.
     """
     if not memories:
-        raise InputError("There are no memories to draw; give at least memory.")
+        raise InputError("There are no memories to draw; give at least one.")
     across = min(2, len(memories))
     most = max(len(edge_names(memory.classes, memory.met, memory.ends)) for memory in memories.values())
     high = max(3.0 if across == 1 else 2.0, edge_height(most))

@@ -45,18 +45,7 @@ def draw_curves(columns: Columns, path: Path | str, *, title: str | None = None,
     A line is the mean over seeds at the query points they share, its band one sample standard deviation either way.
     Open markers at the ends of tasks: the answers after a boundary, where they are not those of the query before it.
     A method that answers only once, when the stream has ended, is a level line. A single column is drawn larger, with
-    A_AUC in the legend.
-
-    Parameters
-    ----------
-    columns : mapping
-        Journals by column (a panel each) and method, seed by seed.
-    path : Path or str
-        Its ending decides the format.
-    title : str, optional
-        Above all panels.
-    arrivals : bool
-        Whether to mark where classes were met.
+    A_AUC in the legend; `arrivals` says whether to mark where classes were met.
     """
     methods, single = all_rows(columns), len(columns) == 1
     if not methods:
@@ -85,7 +74,7 @@ def draw_curves(columns: Columns, path: Path | str, *, title: str | None = None,
 
 
 def draw_rates(columns: Columns, path: Path | str, *, title: str | None = None) -> None:
-    """Draw learning rates over samples seen on a logarithmic axis; the parameters are those of `draw_curves`.
+    """Draw learning rates over samples seen on a logarithmic axis.
 
     A line is the geometric mean over seeds where they share a point, its band from their least to their greatest. A
     rate of zero has no place on the axis and leaves a gap.

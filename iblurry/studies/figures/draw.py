@@ -22,17 +22,7 @@ WITH_METRIC = ("sweep", "bars")  # kinds that show one metric
 
 
 def draw_study(table: StudyTable, kind: str, path: Path) -> None:
-    """Draw what is finished of a study.
-
-    Parameters
-    ----------
-    table : StudyTable
-        With at least one finished run; "sweep" and "bars" show its first metric.
-    kind : str
-        A name of FIGURE_KINDS.
-    path : Path
-        A PNG, SVG or PDF file.
-    """
+    """Draw what is finished of a study, as a kind of FIGURE_KINDS; "sweep" and "bars" show the first metric."""
     cells = [cell for cell in table.cells.values() if cell.metric is table.metrics[0] and cell.runs]
     if not cells:
         raise InputError(f"The study {table.study.name} has no finished run to draw; run some of it first.")

@@ -25,18 +25,9 @@ def draw_forgetting(runs: Mapping[str, ClassAccuracy], path: Path | str, *, titl
     """Draw single runs by their names: classes from top to bottom in order of exposure, the stream from left to right.
 
     The bars are points of accuracy lost since a class's best earlier task end; the dashed line is their mean, F_last.
-
-    Parameters
-    ----------
-    runs : mapping of str to ClassAccuracy
-        By what stands above each.
-    path : Path or str
-        A PNG, SVG or PDF file.
-    title : str, optional
-        Above all of them.
     """
     if not runs:
-        raise InputError("There are no runs to draw; give at least run.")
+        raise InputError("There are no runs to draw; give at least one.")
     across = min(2, len(runs))
     down = -(-len(runs) // across)
     most = max(len(edge_names(run.classes, run.met, run.ends)) for run in runs.values())

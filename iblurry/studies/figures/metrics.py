@@ -60,19 +60,6 @@ def draw_sweep(
 
     Hollow markers, each to the right of ours, are the paper's. Numbers stand to scale: linear, else logarithmic, and
     evenly only where neither keeps them apart; names stand evenly. Methods are set a little apart from each other.
-
-    Parameters
-    ----------
-    numbers : mapping
-        By column and row, a number in percent per seed.
-    path : Path or str
-        A PNG, SVG or PDF file.
-    metric : str
-        A field of Metrics; names the axis.
-    paper : mapping, optional
-        PaperNumber by column and row.
-    title : str, optional
-        Above the figure.
     """
     name, methods = metric_label(metric), all_rows(numbers)
     if not methods:
@@ -175,7 +162,6 @@ def draw_bars(
     """Draw the mean over seeds of each method, from zero; its value stands at the right.
 
     Whiskers are one sample standard deviation either way, a dot is a seed, an open triangle points at the paper's mean.
-    The parameters are those of `draw_sweep`.
     """
     name, methods = metric_label(metric), all_rows(numbers)
     if not methods:

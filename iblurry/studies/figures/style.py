@@ -56,15 +56,7 @@ def method_style(number: int) -> MethodStyle:
 
 @contextmanager
 def open_figure(path: Path | str, height: float) -> Iterator[Figure]:
-    """An empty figure as wide as a page's text, saved to a PNG, SVG or PDF file at the end.
-
-    Parameters
-    ----------
-    path : Path or str
-        Its ending decides the format.
-    height : float
-        Inches.
-    """
+    """An empty figure as wide as a page's text, saved to a PNG, SVG or PDF file at the end; `height` in inches."""
     import matplotlib
     from matplotlib.figure import Figure
 

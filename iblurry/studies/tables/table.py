@@ -30,15 +30,7 @@ Better = Callable[[Iterable[float]], float]  # max or min
 
 @dataclass(frozen=True)
 class MeanStd:
-    """A mean over seeds and its sample standard deviation.
-
-    Parameters
-    ----------
-    mean : float
-        In the metric's unit.
-    std : float or None
-        By n - 1; None for a single seed.
-    """
+    """A mean over seeds and its sample standard deviation (by n - 1; None for a single seed)."""
 
     mean: float
     std: float | None
@@ -49,32 +41,14 @@ class MeanStd:
 
 @dataclass(frozen=True, kw_only=True)
 class TableMetric:
-    """A number of a finished run that a table can show.
+    """A number of a finished run that a table can show."""
 
-    Parameters
-    ----------
-    name : str
-        On the command line.
-    heading : str
-        Of its column.
-    value : callable
-        Given a Result, the number in its unit; None where the run has none.
-    better : max or min, optional
-        Which mean is best; None where none is.
-    paper : str, optional
-        The paper's name for it; None where it has none.
-    digits : int or None
-        Behind the point; None for three significant digits.
-    unit : str
-        What it is counted in.
-    """
-
-    name: str
-    heading: str
-    value: Callable[[Result], float | None]
-    better: Better | None = None
-    paper: str | None = None
-    digits: int | None = 2
+    name: str  # on the command line
+    heading: str  # of its column
+    value: Callable[[Result], float | None]  # in its unit; None where the run has none
+    better: Better | None = None  # which mean is best; None where none is
+    paper: str | None = None  # the paper's name for it
+    digits: int | None = 2  # behind the point; None for three significant digits
     unit: str = "percent"
 
 
@@ -116,25 +90,13 @@ TABLE_METRICS = ACCURACY_METRICS | {
 
 @dataclass(frozen=True)
 class TableCell:
-    """One row, one column, one metric.
-
-    Parameters
-    ----------
-    row, column : str
-        Its place.
-    metric : TableMetric
-        What it shows.
-    runs : mapping of int to Result
-        By seed.
-    paper : PaperNumber, optional
-        What the paper prints there.
-    """
+    """One row, one column, one metric."""
 
     row: str
     column: str
     metric: TableMetric
-    runs: Mapping[int, Result]
-    paper: PaperNumber | None = None
+    runs: Mapping[int, Result]  # by seed
+    paper: PaperNumber | None = None  # what the paper prints there
 
     @property
     def values(self) -> dict[int, float]:
@@ -165,22 +127,12 @@ class TableCell:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultTable:
-    """Runs by row and column, and the metrics shown of them.
-
-    Parameters
-    ----------
-    rows, columns : tuple of str
-        In order; a single column "" where nothing is varied.
-    metrics : tuple of TableMetric
-        In order.
-    cells : mapping
-        TableCell by row, column and the metric's name.
-    """
+    """Runs by row and column, and the metrics shown of them."""
 
     rows: tuple[str, ...]
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # a single column "" where nothing is varied
     metrics: tuple[TableMetric, ...]
-    cells: Mapping[tuple[str, str, str], TableCell]
+    cells: Mapping[tuple[str, str, str], TableCell]  # by row, column and the metric's name
 
     def column(self, column: str, metric: str) -> list[TableCell]:
         """One column of numbers from top to bottom."""
@@ -202,21 +154,11 @@ class ResultTable:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyTable(ResultTable):
-    """The table of a study on one data set.
-
-    Parameters
-    ----------
-    selection : Selection
-        What of the study was asked for.
-    settings : str
-        What all its experiments have in common.
-    missing : tuple of PlannedRun
-        Not finished in any of the folders that were searched.
-    """
+    """The table of a study on one data set."""
 
     selection: Selection
-    settings: str
-    missing: tuple[PlannedRun, ...]
+    settings: str  # what all its experiments have in common
+    missing: tuple[PlannedRun, ...]  # not finished in any of the folders that were searched
 
     @property
     def study(self) -> Study:
@@ -242,20 +184,9 @@ def tabulate_study(
     paper: bool = True,
     known: Mapping[str, TableMetric] = TABLE_METRICS,
 ) -> StudyTable:
-    """The table of a study, or of a part of it, from finished runs.
+    """The table of a study, or of a part of it, from finished runs in the first of `folders` that has each.
 
-    Parameters
-    ----------
-    selection : Selection
-        Which study, data set, rows, columns and seeds.
-    folders : sequence of Path
-        Folders of runs; the first that has a run counts.
-    metrics : sequence of str, optional
-        Names in `known`; the study's unless given.
-    paper : bool
-        Whether to look up the paper's numbers.
-    known : mapping
-        TableMetric by name.
+    `metrics` are names in `known`, the study's unless given; `paper` says whether to look up the paper's numbers.
     """
     names = tuple(metrics or selection.study.metrics)
     for name in names:

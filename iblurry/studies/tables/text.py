@@ -54,12 +54,7 @@ def describe_seeds(table: ResultTable) -> str:
 def to_terminal(table: StudyTable, pairs: Sequence[PairedComparison] | None = None) -> str:
     """A study's table for the terminal: the best of our means in bold, by escape codes that `click.echo` can strip.
 
-    Parameters
-    ----------
-    table : StudyTable
-        What is shown.
-    pairs : sequence of PairedComparison, optional
-        Rows compared seed by seed; None if they were not asked for.
+    `pairs` are rows compared seed by seed; None if they were not asked for.
     """
     width = shutil.get_terminal_size().columns
     parts = [table_title(table)]

@@ -1,0 +1,241 @@
+"""What several verbs have on their command lines: types of values, places to write to, `--import`, the machine."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iblurry.errors import InputError
+
+if TYPE_CHECKING:
+    from iblurry.launch.config import LaunchConfig
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+PLACE = click.Path(path_type=Path)
+
+
+class GroupedCommand(click.Command):
+    """`groups` gives the names of the options under each heading; what it leaves out comes last."""
+
+    def __init__(self, *arguments: Any, groups: Mapping[str, Iterable[str]], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.groups = groups
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        records = {option.name: record for option in options if (record := option.get_help_record(ctx))}
+        for heading, names in self.groups.items():
+            with formatter.section(heading):
+                formatter.write_dl([records.pop(name) for name in names], col_max=22)
+        with formatter.section("Other"):
+            formatter.write_dl(list(records.values()), col_max=22)
+
+
+class NumberRange(click.FloatRange):
+    """`click.FloatRange` that refuses "nan", which compares with nothing and would pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value} is no number in the range {self._describe_range()}.", param, ctx)
+        return number
+
+
+class Shape(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.5
+    """Channels, height and width of an image, such as 3x32x32."""
+
+    name = "shape"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int, int]:
+        try:
+            channels, height, width = (int(size) for size in str(value).lower().split("x"))
+        except ValueError:
+            channels = height = width = 0
+        if min(channels, height, width) < 1:
+            self.fail(f"{value}: give channels x height x width, like 3x32x32 or 1x8x8.", param, ctx)
+        return channels, height, width
+
+
+class Seeds(click.ParamType):  # type: ignore[type-arg]
+    """Seeds, separated by commas, none of them twice."""
+
+    name = "list"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            seeds = tuple(int(seed) for seed in str(value).split(","))
+        except ValueError:
+            seeds = (-1,)
+        if min(seeds) < 0:
+            self.fail(f"{value}: give whole numbers from 0, separated by commas, like 1,2,3.", param, ctx)
+        if len(set(seeds)) < len(seeds):
+            self.fail(f"{value} names a seed twice; a seed is one run, so name each once.", param, ctx)
+        return seeds
+
+
+class OutputFolder(click.ParamType):  # type: ignore[type-arg]
+    """A folder to write into, which need not exist yet; checked before the work instead of after it."""
+
+    name = "folder"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(value)
+        existing = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+        if not existing.is_dir():
+            self.fail(f"{existing} is a file, not a folder; give another place.", param, ctx)
+        if not os.access(existing, os.W_OK | os.X_OK):
+            self.fail(f"{existing} is not yours to write to; give another place.", param, ctx)
+        return path
+
+
+class OutputFile(OutputFolder):
+    """A file to write, whose name has one of these endings; any, if none is given."""
+
+    name = "file"
+
+    def __init__(self, *endings: str) -> None:
+        self.endings = endings
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(value)
+        if self.endings and path.suffix.lower() not in self.endings:
+            self.fail(f"{path} ends in {path.suffix!r}; end its name in {' or '.join(self.endings)}.", param, ctx)
+        if path.is_dir():
+            self.fail(f"{path} is a folder; give the name of a file.", param, ctx)
+        if path.exists() and not os.access(path, os.W_OK):
+            self.fail(f"{path} is not yours to write to; give another file.", param, ctx)
+        super().convert(path.parent, param, ctx)
+        return path
+
+
+PERCENT = NumberRange(0, 100)
+FIGURE = OutputFile(".png", ".svg", ".pdf")
+
+
+def runs_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a verb the argument [RUN]...: folders of runs, or folders of them; "runs" unless given."""
+    default = (Path("runs"),)
+    return click.argument(
+        "runs", nargs=-1, metavar="[RUN]...", type=PLACE, callback=lambda context, argument, given: given or default
+    )(command)
+
+
+def run_folders(places: Iterable[Path]) -> list[Path]:
+    """The folders of runs that are meant by their names, or by those of folders of them; each once."""
+    first: dict[Path, Path] = {}
+    for place in places:
+        is_run = (place / "experiment.json").exists()
+        found = [place] if is_run else sorted(child.parent for child in place.glob("*/experiment.json"))
+        if not found:
+            raise InputError(f"{place} is no run's folder and holds none; name a folder that `iblurry run` wrote.")
+        for folder in found:
+            first.setdefault(folder.resolve(), folder)
+    return list(first.values())
+
+
+def bundle_options(name: str, options: dict[str, Decorator]) -> Decorator:
+    """A decorator that adds these options to a verb, whose function gets their values as one dict called `name`."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def call(**given: Any) -> Any:
+            return command(**{name: {option: given.pop(option) for option in options}}, **given)
+
+        decorated: Callable[..., Any] = call
+        for option in reversed(options.values()):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+MACHINE = ("device", "precision", "jobs", "pack", "threads", "save_seconds", "save_samples")
+
+
+def machine_options(*, jobs: str, pack: str) -> Decorator:
+    """Gives a verb what it is told about the machine, as `machine`; `jobs` and `pack` word its defaults."""
+    positive, option = click.IntRange(1), click.option
+    options = (
+        option(
+            "--device", metavar="NAME", default="auto", help="cpu, cuda.  [default: a GPU for a ResNet if there is one]"
+        ),
+        option("--precision", metavar="NAME", help="float32 or bfloat16.  [default: float32; bfloat16 on a GPU]"),
+        option("--jobs", metavar="J", type=positive, help=f"Runs at a time, a process each.  [default: {jobs}]"),
+        option(
+            "--pack", metavar="N", type=positive, help=f"Runs side by side in one process on a GPU.  [default: {pack}]"
+        ),
+        option("--threads", metavar="T", type=positive, help="Threads of each run.  [default: its share; 1 if small]"),
+        option(
+            "--save-seconds",
+            metavar="S",
+            type=NumberRange(0),
+            default=30,
+            show_default=True,
+            help="Seconds between two checkpoints.",
+        ),
+        option("--save-samples", metavar="S", type=positive, help="Also a checkpoint every so many samples."),
+    )
+    return bundle_options("machine", dict(zip(MACHINE, options, strict=True)))
+
+
+def launch_config(machine: Mapping[str, Any], out: Path, data_home: Path | None) -> LaunchConfig:
+    """What these options say."""
+    from iblurry.experiment.checkpointer import CheckpointPolicy
+    from iblurry.launch.config import LaunchConfig
+
+    rest = {name: value for name, value in machine.items() if not name.startswith("save") and value is not None}
+    checkpoints = CheckpointPolicy(seconds=machine["save_seconds"], samples=machine["save_samples"])
+    return LaunchConfig(out=out, data_home=data_home, checkpoints=checkpoints, **rest)
+
+
+def import_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a verb `--import`, which imports parts and methods of one's own before the verb's function is called."""
+    return click.option(
+        "--import",
+        "modules",
+        multiple=True,
+        expose_value=False,
+        callback=lambda context, option, given: import_user_modules(given),
+        metavar="MODULE",
+        help="Import a module, or a file like mine.py, with parts or methods of your own first. Repeatable.",
+    )(command)
+
+
+def import_user_modules(modules: Sequence[str]) -> None:
+    """Imports modules by their names, found from the working folder too, and files by their paths.
+
+    Worker processes find them the same way: they get this process's search path, and unpacking a part imports it.
+    """
+    for module in modules:
+        is_file = module.endswith(".py")
+        try:
+            path = Path(module).resolve(strict=is_file)
+            folder = str(path.parent if is_file else Path.cwd())
+            if folder not in sys.path:
+                sys.path.append(folder)  # last, so that nothing of the user's hides a library
+            found = importlib.import_module(path.stem if is_file else module).__file__
+            if is_file and (found is None or Path(found).resolve() != path):
+                raise ImportError(f"another module is called {path.stem} already, so the file needs another name")
+        except Exception as error:  # whatever the user's own code raises
+            raise InputError(f"--import {module} failed: {_what(error, module)}. Correct it, and try again.") from error
+
+
+def _what(error: Exception, module: str) -> str:
+    """The error and, where it arose in a file of the user's, the line."""
+    name = Path(module).name if module.endswith(".py") else f"{module.rsplit('.', 1)[-1]}.py"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == name]
+    if isinstance(error, FileNotFoundError) and not lines:
+        return "there is no such file"
+    where = f"line {lines[-1]}: " if lines else ""
+    return f"{where}{type(error).__name__}: {str(error).rstrip('.')}"
