@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from iblurry.data.load import SOURCES, DataSource, data_home, import_local, stored_path
-from iblurry.errors import DataError, InputError, UnknownNameError
+from iblurry.data.load import SOURCES, data_home, find_source, import_local, stored_path
+from iblurry.errors import DataError, InputError
 from iblurry.files import write_errors
 
 CHUNK = 1 << 16
@@ -24,9 +24,7 @@ def fetch(name: str, home: Path | None = None) -> Path:
 
     Nothing is downloaded twice: an imported set is left alone, and so is a whole file in <home>/downloads.
     """
-    if name not in SOURCES:
-        raise UnknownNameError("data source", name, SOURCES)
-    source = SOURCES[name]
+    source = find_source(name)
     if not source.files:
         public = ", ".join(each.name for each in SOURCES.values() if each.files)
         raise InputError(f"There is nothing to fetch for {name!r}; it needs no download. Fetch is for {public}.")
@@ -34,9 +32,15 @@ def fetch(name: str, home: Path | None = None) -> Path:
     if place.exists():
         return place
     folder = (home or data_home()) / "downloads" / name
-    for file in source.files:
-        download(file.url, folder / file.name, md5=file.md5, remedy=_remedy(source))
-    return import_local(name, folder if len(source.files) > 1 else folder / source.files[0].name, home)
+    targets = {url: folder / url.rpartition("/")[2] for url in source.files}
+    what = "the folder with these files" if len(targets) > 1 else next(iter(targets.values())).name
+    remedy = (
+        f"Run `iblurry data fetch {name}` again to continue; or, without a network here, get {' '.join(targets)} "
+        f"elsewhere and run `iblurry data import {name} PATH`, PATH being {what}."
+    )
+    for url, target in targets.items():
+        download(url, target, md5=source.files[url], remedy=remedy)
+    return import_local(name, folder if len(targets) > 1 else target, home)
 
 
 def download(url: str, target: Path, *, md5: str, remedy: str) -> None:
@@ -96,15 +100,6 @@ def _chunks(reply: IO[bytes]) -> Iterator[bytes]:
         if not chunk:
             return
         yield chunk
-
-
-def _remedy(source: DataSource) -> str:
-    urls = " ".join(file.url for file in source.files)
-    what = "the folder with these files" if len(source.files) > 1 else source.files[0].name
-    return (
-        f"Run `iblurry data fetch {source.name}` again to continue; or, without a network here, get {urls} elsewhere "
-        f"and run `iblurry data import {source.name} PATH`, PATH being {what}."
-    )
 
 
 def _size(part: Path) -> int:

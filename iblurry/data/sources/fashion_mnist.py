@@ -24,7 +24,7 @@ def fashion_mnist(path: Path) -> Dataset:
     """Reads the folder (or archive) of the four files, compressed by gzip or not.
 
     H. Xiao, K. Rasul and R. Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
-    Algorithms", arXiv:1708.07747, 2017.
+    Algorithms", arXiv:1708.07747, 2017; MIT licence.
     """
     with open_archive(path) as files:
         x_train, y_train, x_test, y_test = (_idx(files, name) for name in FILES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,22 +29,25 @@ def folder(path: Path, *, size: int | None = None, channels: int = 3, lazy: bool
         raise DataError(f"There is no folder {path}; {LAYOUT} and give their parent.")
     tested = "test" if (path / "test").is_dir() else "val"
     classes = list_folders(path / "train")
-    check_known(path, tested, list_folders(path / tested), classes)
-    train = [list_files(path, os.path.join("train", name)) for name in classes]
-    test = [list_files(path, os.path.join(tested, name)) for name in classes]
-    check_none_empty(path / "train", classes, train)
-    labels = [np.repeat(np.arange(len(classes)), [len(found) for found in part]) for part in (train, test)]
-    names = [[name for found in part for name in found] for part in (train, test)]
-    train_images, test_images = load_images(path, *names, size=size, channels=channels, lazy=lazy)
-    mean, std = mean_and_std(train_images, limit=MEASURED)
-    return Dataset(
-        name=path.resolve().name,
-        classes=tuple(classes),
-        train=LabelledImages(train_images, labels[0]),
-        test=LabelledImages(test_images, labels[1]),
-        mean=mean,
-        std=std,
-    )
+    train, test = label_files(path, "train", classes), label_files(path, tested, classes)
+    images = load_images(path, list(train), list(test), size=size, channels=channels, lazy=lazy)
+    mean, std = mean_and_std(images[0], limit=MEASURED)
+    return labelled_dataset(path.resolve().name, classes, images, train, test, mean, std)
+
+
+def labelled_dataset(
+    name: str,
+    classes: Sequence[str],
+    images: tuple[ImageStore, ImageStore],
+    train: Mapping[str, int],
+    test: Mapping[str, int],
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+) -> Dataset:
+    """A data set of training and test images whose labels are known by file, in the order of the images."""
+    trained, tested = (np.array(list(labels.values()), dtype=np.int64) for labels in (train, test))
+    parts = LabelledImages(images[0], trained), LabelledImages(images[1], tested)
+    return Dataset(name, tuple(classes), *parts, mean, std)
 
 
 def load_images(
@@ -97,18 +100,18 @@ def list_files(root: Path, below: str) -> list[str]:
     return sorted(found)
 
 
-def check_known(root: Path, part: str, found: Sequence[str], classes: Sequence[str]) -> None:
-    """Every test class must be a training class."""
-    unknown = sorted(set(found) - set(classes))
+def label_files(root: Path, part: str, classes: Sequence[str]) -> dict[str, int]:
+    """Label by file, class by class; a class that train/ has not is refused, and one of train/ without pictures."""
+    unknown = sorted(set(list_folders(root / part)) - set(classes))
     if unknown:
         raise DataError(
             f"{root / part} has the class {unknown[0]!r}, which {root / 'train'} has not; "
             "add training pictures or remove it."
         )
-
-
-def check_none_empty(root: Path, classes: Sequence[str], found: Sequence[Sequence[str]]) -> None:
-    """Every training class must have pictures."""
-    empty = [name for name, files in zip(classes, found, strict=True) if not files]
-    if empty:
-        raise DataError(f"{root / empty[0]} has no pictures; add some or remove the folder.")
+    labels: dict[str, int] = {}
+    for label, name in enumerate(classes):
+        files = list_files(root, os.path.join(part, name))
+        if part == "train" and not files:
+            raise DataError(f"{root / part / name} has no pictures; add some or remove the folder.")
+        labels |= dict.fromkeys(files, label)
+    return labels

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from pathlib import Path
 
 import numpy as np
 
-from iblurry.data.dataset import Dataset, LabelledImages
+from iblurry.data.dataset import Dataset
 from iblurry.data.images import decode_pictures
 from iblurry.data.sources.archive import Archive, open_archive
-from iblurry.data.sources.folder import check_known, check_none_empty, list_files, list_folders, load_images
+from iblurry.data.sources.folder import label_files, labelled_dataset, list_files, list_folders, load_images
 from iblurry.errors import DataError
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -28,31 +27,16 @@ def imagenet(path: Path, *, size: int = 224, lazy: bool | None = None) -> Datase
     Classes are the sorted WordNet ids, pictures come in the order of their file names, and the test images are those of
     val. They are resized to (size, size), whatever their aspect; see `folder` for when they are decoded.
 
-    O. Russakovsky et al., "ImageNet Large Scale Visual Recognition Challenge", IJCV 2015.
+    O. Russakovsky et al., "ImageNet Large Scale Visual Recognition Challenge", IJCV 2015; its terms allow
+    non-commercial research and education.
     """
     root = path / INSIDE if (path / INSIDE).is_dir() else path
     classes = list_folders(root / "train")
-    train = [list_files(root, os.path.join("train", name)) for name in classes]
-    check_none_empty(root / "train", classes, train)
-    by_class = [entry.name for entry in root.glob("val/*") if entry.is_dir()]
-    check_known(root, "val", by_class, classes)
-    test = _val_in_folders(root, classes) if by_class else _val_by_list(path, root, classes)
-    labels = np.repeat(np.arange(len(classes)), [len(found) for found in train])
-    names = [name for found in train for name in found]
-    train_images, test_images = load_images(root, names, list(test), size=size, channels=3, lazy=lazy)
-    return Dataset(
-        name="imagenet",
-        classes=tuple(classes),
-        train=LabelledImages(train_images, labels),
-        test=LabelledImages(test_images, np.array(list(test.values()), dtype=np.int64)),
-        mean=MEAN,
-        std=STD,
-    )
-
-
-def _val_in_folders(root: Path, classes: list[str]) -> dict[str, int]:
-    """Label by file, where val has a folder for each class."""
-    return {name: label for label, wnid in enumerate(classes) for name in list_files(root, os.path.join("val", wnid))}
+    train = label_files(root, "train", classes)
+    has_folders = any(entry.is_dir() for entry in root.glob("val/*"))
+    test = label_files(root, "val", classes) if has_folders else _val_by_list(path, root, classes)
+    images = load_images(root, list(train), list(test), size=size, channels=3, lazy=lazy)
+    return labelled_dataset("imagenet", classes, images, train, test, MEAN, STD)
 
 
 def _val_by_list(path: Path, root: Path, classes: list[str]) -> dict[str, int]:
@@ -83,7 +67,7 @@ def tinyimagenet(path: Path) -> Dataset:
     Classes are the sorted WordNet ids. Training images come class by class in the order of their numbers, so image i of
     class c is row 500 c + i; test images come in the order of theirs.
 
-    Y. Le and X. Yang, "Tiny ImageNet Visual Recognition Challenge", CS231N report, 2015.
+    Y. Le and X. Yang, "Tiny ImageNet Visual Recognition Challenge", CS231N report, 2015; the terms of ImageNet.
     """
     with open_archive(path) as files:
         classes = sorted(files.read_base("wnids.txt").decode("utf-8", errors="replace").split())
@@ -93,15 +77,8 @@ def tinyimagenet(path: Path) -> Dataset:
         _check_tiny_counts(path, classes, train, test)
         names = list(train) + list(test)
         images = decode_pictures(names, files.read, (3, 64, 64), resized=True, title="Reading Tiny ImageNet")
-    end = len(train)
-    return Dataset(
-        name="tinyimagenet",
-        classes=tuple(classes),
-        train=LabelledImages(images[:end], np.array(list(train.values()), dtype=np.int64)),
-        test=LabelledImages(images[end:], np.array(list(test.values()), dtype=np.int64)),
-        mean=TINY_MEAN,
-        std=TINY_STD,
-    )
+    parts = (images[: len(train)], images[len(train) :])
+    return labelled_dataset("tinyimagenet", classes, parts, train, test, TINY_MEAN, TINY_STD)
 
 
 def _tiny_train(files: Archive, label_of_class: dict[str, int]) -> dict[str, int]:
