@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from iblurry.errors import DataError, InputError
+from iblurry.errors import InputError
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Evaluation, NewClass, Record, Start, TaskEnd, decode
+from iblurry.experiment.journal import Evaluation, NewClass, Record, TaskEnd, decode_lines, read_bytes
 from iblurry.studies.loggers.logger import ExperimentLogger, describe_run
 
 FINAL = {  # of summary.json
@@ -42,25 +40,12 @@ class TextEvent:
     text: str
 
 
-LogEvent = ScalarEvent | TextEvent
-
-
 @dataclass(frozen=True)
 class JournalUpdate:
-    """What came since the last look at a run.
+    """What came since the last look at a run; `summary` is that of a finished run."""
 
-    Parameters
-    ----------
-    events : list
-        ScalarEvent and TextEvent, in order.
-    restarted : bool
-        Whether these events are the first of a run, and what was logged of it before is void.
-    summary : dict, optional
-        Of a finished run.
-    """
-
-    events: list[LogEvent]
-    restarted: bool = False
+    events: list[ScalarEvent | TextEvent]
+    restarted: bool = False  # these are the first events of a run; what was logged of it before is void
     summary: dict[str, Any] | None = None
 
 
@@ -98,7 +83,7 @@ class JournalFeed:
             news = self.follower.poll()
             if news.restarted:
                 self._logger, self.events = self._logger or self._make(), 0
-            if self._logger is not None and (news.restarted or news.events or news.summary):
+            if self._logger is not None and news != JournalUpdate([]):
                 with self._explain_errors(self._logger):
                     self._log(self._logger, news)
             self.summary = news.summary
@@ -155,75 +140,45 @@ class RunFollower:
     def poll(self) -> JournalUpdate:
         """What is new; nothing, while a run has not begun."""
         summary = self.folder.summary()  # before the journal: of a finished run that is then complete
-        lines = _whole_lines(self.folder.journal)
-        if lines == self._seen or (summary is None and self._seen.startswith(lines)):
-            return self._add_final(JournalUpdate([]), summary)
-        restarted = not self._seen or not lines.startswith(self._seen)
-        if restarted:
-            self._seen, self._classes, self._ended = b"", [], False
-        records = self._decode_new(lines)
-        self._seen = lines
-        events = [event for record in records for event in record_events(record, self._classes)]
-        return self._add_final(JournalUpdate(events, restarted), summary)
-
-    def _add_final(self, news: JournalUpdate, summary: dict[str, Any] | None) -> JournalUpdate:
-        """The final numbers of a finished run, once."""
+        path, data = self.folder.journal, b""
+        with suppress(FileNotFoundError):  # not begun
+            data = read_bytes(path)
+        lines = data[: data.rfind(b"\n") + 1]  # without a line that is still being written
+        news = JournalUpdate([])
+        if lines != self._seen and (summary is not None or not self._seen.startswith(lines)):
+            restarted = not self._seen or not lines.startswith(self._seen)
+            if restarted:
+                self._seen, self._classes, self._ended = b"", [], False
+            new = lines[len(self._seen) :].splitlines()
+            records = decode_lines(path, new, first=1 + self._seen.count(b"\n"))
+            events = [event for record in records for event in record_events(record, self._classes)]
+            self._seen, news = lines, JournalUpdate(events, restarted)
         if summary is None or not self._seen:
             return news
-        last: list[LogEvent] = [] if self._ended else [final_event(summary)]
+        final = [] if self._ended else [final_event(summary)]  # once
         self._ended = True
-        return JournalUpdate([*news.events, *last], news.restarted, summary)
-
-    def _decode_new(self, lines: bytes) -> list[Record]:
-        first = self._seen.count(b"\n") + 1
-        records = []
-        for number, line in enumerate(lines[len(self._seen) :].splitlines(), start=first):
-            try:
-                records.append(decode(line))
-                if isinstance(records[-1], Start) != (number == 1):
-                    raise ValueError("a journal has one start, on its first line")
-            except (ValueError, RecursionError) as error:
-                raise DataError(
-                    f"{self.folder.journal}, line {number} is damaged: {error}. Put back a good copy."
-                ) from error
-        return records
+        return replace(news, events=news.events + final, summary=summary)
 
 
-def record_events(record: Record, classes: list[str]) -> Iterator[LogEvent]:
-    """What a record says, where these `classes` were met before it; a new one is added to them."""
+def record_events(record: Record, classes: list[str]) -> Iterator[ScalarEvent | TextEvent]:
+    """What a record says, where these `classes` were met before it; a new one is added to them.
+
+    The end of a task often comes with a query at the same step, so all of its numbers have names of their own.
+    """
     if isinstance(record, NewClass):
         classes.append(record.label)
         yield ScalarEvent(record.at, {"classes": float(len(classes))})
         yield TextEvent(record.at, "new_class", record.label)
     elif isinstance(record, Evaluation):
-        yield ScalarEvent(record.at, _evaluation_values(record, classes))
+        values = {"accuracy": record.accuracy, "learning_rate": record.rate, "updates": float(record.updates)}
+        for label, correct, total in zip(classes, record.correct, record.total, strict=True):
+            if total:
+                values[f"class_accuracy/{label}"] = correct / total
+        prefix = "task_end/" if isinstance(record, TaskEnd) else ""
+        yield ScalarEvent(record.at, {prefix + name: value for name, value in values.items()})
 
 
 def final_event(summary: Mapping[str, Any]) -> ScalarEvent:
     """The numbers of a finished run; one that is not defined for it is left out."""
-    values = {name: summary.get(key) for key, name in FINAL.items()}
-    known = {name: float(value) for name, value in values.items() if value is not None}
+    known = {name: float(summary[key]) for key, name in FINAL.items() if summary.get(key) is not None}
     return ScalarEvent(int(summary["samples"]), known)
-
-
-def _evaluation_values(record: Evaluation, classes: list[str]) -> dict[str, float]:
-    """The end of a task often comes with a query at the same step, so all of its numbers have names of their own."""
-    values = {"accuracy": record.accuracy, "learning_rate": record.rate, "updates": float(record.updates)}
-    for label, correct, total in zip(classes, record.correct, record.total, strict=True):
-        if total:
-            values[f"class_accuracy/{label}"] = correct / total
-    return {f"task_end/{name}": value for name, value in values.items()} if isinstance(record, TaskEnd) else values
-
-
-def _whole_lines(path: Path) -> bytes:
-    """The journal without a line that is still being written; nothing, where there is none yet."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return b""
-    if path.suffix == ".gz":
-        try:
-            data = gzip.decompress(data)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise DataError(f"{path} cannot be unpacked: {error}. Put back a good copy.") from error
-    return data[: data.rfind(b"\n") + 1]

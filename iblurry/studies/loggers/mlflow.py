@@ -13,7 +13,7 @@ from iblurry.errors import InputError
 from iblurry.studies.loggers.logger import RunDescription, require_library, safe_name
 
 TAG = "iblurry.run"
-MOST_METRICS, MOST_PARAMETERS = 1000, 100  # that MLflow takes at once
+MOST = {"metrics": 1000, "params": 100, "tags": 100}  # that MLflow takes at once
 
 
 def make_factory(out: Path | None, project: str | None) -> Callable[[], MLflow]:
@@ -38,21 +38,25 @@ class MLflow:
         self._id: str | None = None
 
     def start(self, run: RunDescription) -> str:
+        from mlflow.entities import Param, RunTag
+        from mlflow.tracking import MlflowClient
+
         uri = self.uri or f"sqlite:///{self.out / 'mlflow.db'}"
-        self._connect(uri)
+        if self.uri is None:
+            self.out.mkdir(parents=True, exist_ok=True)
+        client = self._client = self._client or MlflowClient(tracking_uri=uri)
         if self._id is not None:
-            self._client.delete_run(self._id)
-        experiment = self._experiment()
-        named = f"tags.`{TAG}` = '{safe_name(run.name)}'"
-        found = self._client.search_runs([experiment], filter_string=named, max_results=1)
-        self._folder, self._found = run.folder, bool(found)
-        tags = {TAG: safe_name(run.name)}
-        made = found[0] if found else self._client.create_run(experiment, run_name=run.name, tags=tags)
-        self._id = made.info.run_id
+            client.delete_run(self._id)
+        experiment, name = self._experiment(), safe_name(run.name)
+        found = client.search_runs([experiment], filter_string=f"tags.`{TAG}` = '{name}'", max_results=1)
+        made = found[0] if found else client.create_run(experiment, run_name=run.name, tags={TAG: name})
+        self._folder, self._found, self._id = run.folder, bool(found), made.info.run_id
         self._metrics: list[Any] = []
-        self._there: dict[str, dict[int, float]] = {}  # metrics written in an earlier call, by name and step
-        self._words: list[str] = []
-        self._describe(run)
+        self._logged: dict[str, dict[int, float]] = {}  # metrics written in an earlier call, by name and step
+        self._texts: list[str] = []
+        self._log_batches("params", [Param(key, str(value)) for key, value in run.parameters.items()])
+        tags = [RunTag(f"environment.{key}", str(value)) for key, value in run.environment.items()]
+        self._log_batches("tags", tags)
         return f"{uri}, run {self._id} of {self.project}"
 
     def log_scalars(self, values: Mapping[str, float], step: int) -> None:
@@ -61,34 +65,29 @@ class MLflow:
         now = int(1000 * time.time())
         for name, value in values.items():
             key = "/".join(safe_name(word) for word in name.split("/"))
-            there = self._before(key).get(step)
-            if there is None:
+            if key not in self._logged:
+                history = self._client.get_metric_history(self._id, key) if self._found else []
+                self._logged[key] = {metric.step: metric.value for metric in history}
+            logged = self._logged[key].get(step)
+            if logged is None:
                 self._metrics.append(Metric(key, value, now, step))
-            elif there != value:
+            elif logged != value:
                 raise InputError(
-                    f"MLflow has {key} = {there} after {step} samples where {self._folder} has {value}: the run was "
+                    f"MLflow has {key} = {logged} after {step} samples where {self._folder} has {value}: the run was "
                     f"made again, elsewhere. Delete its run {self._id} there, and log it again."
                 )
 
     def log_text(self, name: str, text: str, step: int) -> None:
-        self._words.append(f"{step}\t{name}\t{text}\n")
+        self._texts.append(f"{step}\t{name}\t{text}\n")
 
     def flush(self) -> None:
-        for first in range(0, len(self._metrics), MOST_METRICS):
-            self._client.log_batch(self._id, metrics=self._metrics[first : first + MOST_METRICS])
+        self._log_batches("metrics", self._metrics)
         self._metrics = []
 
     def finish(self, summary: Mapping[str, Any] | None) -> None:
-        self._client.log_text(self._id, "".join(self._words), "events.tsv")
+        self._client.log_text(self._id, "".join(self._texts), "events.tsv")
         if summary is not None:
             self._client.set_terminated(self._id, "FINISHED")
-
-    def _connect(self, uri: str) -> None:
-        from mlflow.tracking import MlflowClient
-
-        if self.uri is None:
-            self.out.mkdir(parents=True, exist_ok=True)
-        self._client = self._client or MlflowClient(tracking_uri=uri)
 
     def _experiment(self) -> str:
         if (there := self._client.get_experiment_by_name(self.project)) is not None:
@@ -96,17 +95,6 @@ class MLflow:
         files = (self.out / "artifacts").as_uri() if self.uri is None else None
         return str(self._client.create_experiment(self.project, artifact_location=files))
 
-    def _describe(self, run: RunDescription) -> None:
-        from mlflow.entities import Param, RunTag
-
-        parameters = [Param(name, str(value)) for name, value in run.parameters.items()]
-        for first in range(0, len(parameters), MOST_PARAMETERS):
-            self._client.log_batch(self._id, params=parameters[first : first + MOST_PARAMETERS])
-        tags = [RunTag(f"environment.{name}", str(value)) for name, value in run.environment.items()]
-        self._client.log_batch(self._id, tags=tags)
-
-    def _before(self, key: str) -> dict[int, float]:
-        if key not in self._there:
-            history = self._client.get_metric_history(self._id, key) if self._found else []
-            self._there[key] = {metric.step: metric.value for metric in history}
-        return self._there[key]
+    def _log_batches(self, kind: str, values: list[Any]) -> None:
+        for first in range(0, len(values), MOST[kind]):
+            self._client.log_batch(self._id, **{kind: values[first : first + MOST[kind]]})

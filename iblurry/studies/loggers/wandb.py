@@ -37,10 +37,17 @@ class WeightsAndBiases:
     def start(self, run: RunDescription) -> str:
         import wandb
 
+        known = safe_name(run.name)
         if self._run is not None:
-            self._refuse_other_rows(run)
+            if not self._run.offline:
+                raise InputError(
+                    f"The journal of {run.folder} was written again, otherwise than before, and W&B keeps what it was "
+                    f"told: delete its run {known} there, and log it again."
+                )
             self._run.finish()
-        mode, known = self._mode(wandb), safe_name(run.name)
+        mode: Any = os.environ.get("WANDB_MODE")  # which words there are is W&B's business
+        if mode is None and not wandb.login(prompt=False, verify=False):
+            mode = "offline"
         self.out.mkdir(parents=True, exist_ok=True)
         if mode in OFFLINE:
             for old in (self.out / "wandb").glob(f"offline-run-*-{known}"):
@@ -70,12 +77,10 @@ class WeightsAndBiases:
         return str(self._run.settings.sync_dir if self._run.offline else self._run.url)
 
     def log_scalars(self, values: Mapping[str, float], step: int) -> None:
-        self._turn(step)
-        self._row |= values
+        self._add(values, step)
 
     def log_text(self, name: str, text: str, step: int) -> None:
-        self._turn(step)
-        self._row[name] = text
+        self._add({name: text}, step)
 
     def flush(self) -> None:
         """Rows leave by themselves; the last one is kept until it is complete."""
@@ -86,25 +91,13 @@ class WeightsAndBiases:
         self._run.summary["finished"] = summary is not None
         self._run.finish()
 
-    def _turn(self, step: int) -> None:
+    def _add(self, values: Mapping[str, float | str], step: int) -> None:
         if step != self._at:
             self._commit()
             self._at = step
+        self._row |= values
 
     def _commit(self) -> None:
         if self._row and self._at >= self._next:
             self._run.log(self._row, step=self._at)
         self._row = {}
-
-    def _mode(self, wandb: Any) -> Any:  # which words there are is W&B's business
-        """As WANDB_MODE says, otherwise online where someone is logged in."""
-        if (mode := os.environ.get("WANDB_MODE")) is not None:
-            return mode
-        return None if wandb.login(prompt=False, verify=False) else "offline"
-
-    def _refuse_other_rows(self, run: RunDescription) -> None:
-        if not self._run.offline:
-            raise InputError(
-                f"The journal of {run.folder} was written again, otherwise than before, and W&B keeps what it was "
-                f"told: delete its run {safe_name(run.name)} there, and log it again."
-            )
