@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from iblurry.errors import InputError
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.methods import METHODS
+from iblurry.studies.fields import Value, flatten_fields
 
 if TYPE_CHECKING:
     from iblurry.experiment.result import Result
-    from iblurry.training import Training
 
-Fields = dict[str, Any]  # values by the paths that --set takes
+Fields = dict[str, Value]  # by the paths that --set takes
 OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "published", "memory", "network", "query_every")
 
 
@@ -42,12 +42,12 @@ def name_rows(experiments: Sequence[Experiment]) -> list[str]:
         same = [other for other in experiments if other.method.name == experiment.method.name]
         within = _find_differences([_parts(other) for other in same])[same.index(experiment)]
         if (default := _default(experiment)) is not None:
-            defaults = _settings(default) | _parts(default) | {"dataset": None}
+            defaults = _settings(default) | _parts(default) | {"dataset": ""}
             changed = _find_differences([_parts(experiment), _parts(default)])[0]
             fields = _without(fields, defaults) | changed | _without(within, defaults)
         else:
             fields = fields | within
-        words = [f"{path}={_short(value)}" for path, value in fields.items()]
+        words = [f"{path}={format_setting(value)}" for path, value in fields.items()]
         names.append(" ".join([experiment.method.name, *words]))
     assert len(set(names)) == len(experiments), "two rows of one name would become one"
     return names
@@ -84,17 +84,16 @@ def run_command(experiments: Sequence[Experiment]) -> str | None:
     """
     wanted = experiments[0]
     name, seeds = wanted.method.name, sorted(experiment.seed for experiment in experiments)
-    if name.removesuffix("-released") not in METHODS:
+    if (usual := _default(wanted)) is None:
         return None
     words = ["iblurry", "run", name, "--dataset", wanted.dataset, "--seeds", ",".join(map(str, seeds))]
-    usual = Experiment.of(name, wanted.dataset)
-    given = {option: value for option, value in find_departures(wanted, usual).items() if option in OPTIONS}
+    given = {option: getattr(wanted, option) for option in find_departures(wanted, usual) if option in OPTIONS}
     made = Experiment.of(name, wanted.dataset, seed=wanted.seed, **given)
     for option, value in given.items():
-        words += [f"--{option.replace('_', '-')}", _text(value)]
+        words += [f"--{option.replace('_', '-')}", format_setting(value)]
     for _ in ("parts", "and then their fields"):
         for path, value in find_departures(wanted, made).items():
-            change = f"{path}={_text(value)}"
+            change = f"{path}={format_setting(value)}"
             try:
                 made = edit(made, change)
             except InputError:  # a step on the way that is no method by itself
@@ -122,10 +121,6 @@ def _without(fields: Fields, defaults: Fields) -> Fields:
     return {path: value for path, value in fields.items() if path not in defaults or defaults[path] != value}
 
 
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _refuse_duplicates(results: Sequence[Result]) -> None:
     """One run counted as two seeds would make the spread too small."""
     first: dict[str, Result] = {}
@@ -143,31 +138,14 @@ def _default(experiment: Experiment) -> Experiment | None:
 
 def _settings(experiment: Experiment) -> Fields:
     """Everything but the method and the seed."""
-    fields = {name: value for name, value in experiment.to_json().items() if name not in ("method", "seed", "augment")}
-    fields["share"] = experiment.share  # also where the JSON leaves it unsaid
-    return fields | {f"augment.{name}": value for name, value in asdict(experiment.augment).items()}
+    fields = {name: value for name, value in experiment.to_json().items() if name not in ("method", "seed")}
+    return flatten_fields(fields | {"share": experiment.share})  # also where the JSON leaves it unsaid
 
 
 def _parts(experiment: Experiment) -> Fields:
     """The method, field by field; a slot is the names of its parts, and their fields come after it."""
-    method = experiment.method
-    fields = _training_fields(method, "")
-    for group in ("pace", "head"):
-        fields |= {f"{group}.{field}": value for field, value in asdict(getattr(method, group)).items()}
-    return fields | (_training_fields(method.refit, "refit.") if method.refit else {})
-
-
-def _training_fields(training: Training, prefix: str) -> Fields:
-    fields: Fields = {f"{prefix}{slot}": "" for slot in training.slots}
-    for place, part in training.parts():
-        slot = prefix + place.partition(".")[0]
-        ((name, values),) = part.to_json().items()
-        fields[slot] = f"{fields[slot]},{name}".strip(",")
-        fields |= {f"{prefix}{place}.{field}": value for field, value in values.items()}
-    ((name, values),) = training.to_json()["optimizer"].items()
-    return (
-        fields | {f"{prefix}optimizer": name} | {f"{prefix}optimizer.{field}": value for field, value in values.items()}
-    )
+    method = experiment.to_json()["method"]
+    return flatten_fields({name: value for name, value in method.items() if name != "name" and value is not None})
 
 
 def _find_differences(table: Sequence[Fields]) -> list[Fields]:
@@ -178,10 +156,8 @@ def _find_differences(table: Sequence[Fields]) -> list[Fields]:
     return [{path: fields[path] for path in kept if path in fields} for fields in table]
 
 
-def _text(value: Any) -> str:
+def format_setting(value: Value) -> str:
     """As --set reads it."""
-    if isinstance(value, bool) or value is None:
+    if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

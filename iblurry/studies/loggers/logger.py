@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.folder import RunFolder
+from iblurry.studies.fields import Value, flatten_fields
 
 LOGGERS = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases", "mlflow": "MLflow"}
-Value = str | int | float  # also bool, which is an int
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
@@ -108,7 +108,7 @@ def describe_run(folder: RunFolder) -> RunDescription:
 
 
 def flatten_hyperparameters(experiment: dict[str, Any]) -> dict[str, Value]:
-    """Every field by its path: `memory`, `augment.pad`, `admission` (the part's name), `admission.step`.
+    """The method's name, then every field of the experiment and of its method.
 
     >>> method = {"name": "mine", "schedule": {"Constant": {"initial_lr": 0.1}}}
     >>> flatten_hyperparameters({"memory": 20, "method": method})
@@ -116,7 +116,7 @@ def flatten_hyperparameters(experiment: dict[str, Any]) -> dict[str, Value]:
     """
     method = dict(experiment["method"])
     settings = {name: value for name, value in experiment.items() if name != "method"}
-    return {"method": method.pop("name"), **dict(_flat(settings)), **dict(_flat(method))}
+    return {"method": method.pop("name")} | flatten_fields(settings) | flatten_fields(method)
 
 
 def safe_name(name: str) -> str:
@@ -129,27 +129,3 @@ def safe_name(name: str) -> str:
         return name
     plain = "".join(letter if letter in SAFE else "-" for letter in name[:100])
     return f"{plain}-{zlib.crc32(name.encode()):08x}"
-
-
-def _flat(fields: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Value]]:
-    for name, value in fields.items():
-        path = f"{prefix}{name}"
-        if isinstance(value, list):
-            yield path, ",".join(str(_part(one)[0]) for one in value) or "none"
-            value = {str(place): _part(one)[1] for place, one in enumerate(value)}
-        elif not isinstance(value, dict):
-            yield path, "none" if value is None else value
-            continue
-        elif (part := _part(value)) != (value, {}):
-            yield path, part[0]
-            value = part[1]
-        yield from _flat(value, f"{path}.")
-
-
-def _part(value: Any) -> tuple[Any, dict[str, Any]]:
-    """A part's name and its fields, of {"Uniform": {"count": 16}}; anything else is itself."""
-    if isinstance(value, dict) and len(value) == 1:
-        ((name, fields),) = value.items()
-        if isinstance(fields, dict):
-            return name, fields
-    return value, {}

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import InputError
-from iblurry.studies.loggers.logger import RunDescription, Value, require_library
+from iblurry.studies.fields import Value
+from iblurry.studies.loggers.logger import RunDescription, require_library
 
 SUFFIX = ".iblurry"  # of files that may be replaced
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from iblurry.experiment.journal import Spent
@@ -68,18 +68,18 @@ def mean_compute(row: ReportRow) -> MeanCompute | None:
         return None
     records = [found[-1] for found in accounts]
 
-    def means(tables: Sequence[Mapping[str, int]], names: Mapping[str, object]) -> Counts:
+    def means(field: str, names: Iterable[str]) -> Counts:
         """Older journals lack what was not counted apart yet: that is 0."""
-        return {name: sum(counts.get(name, 0) for counts in tables) / len(tables) for name in names}
+        return {name: sum(getattr(record, field).get(name, 0) for record in records) / len(records) for name in names}
 
     return MeanCompute(
         row.name,
         len(records),
         updates=sum(record.updates for record in records) / len(records),
-        forward=means([record.forward for record in records], PURPOSE_TEXTS),
-        backward=means([record.backward for record in records], PURPOSE_TEXTS),
-        flops=means([record.flops for record in records], PURPOSE_TEXTS),
-        bytes=means([record.bytes for record in records], HOLDING_TEXTS),
+        forward=means("forward", PURPOSE_TEXTS),
+        backward=means("backward", PURPOSE_TEXTS),
+        flops=means("flops", PURPOSE_TEXTS),
+        bytes=means("bytes", HOLDING_TEXTS),
         per_tflop=mean_std([TABLE_METRICS["per_compute"].value(run) for run in row.finished]),
     )
 

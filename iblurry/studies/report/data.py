@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 
 from iblurry.errors import InputError
@@ -126,7 +127,8 @@ def report_data(place: Path, *, title: str | None = None, study: Study | None = 
     if title is None:
         datasets = list(dict.fromkeys(block.configuration.dataset for block in blocks))
         title = study.title if study else f"Continual learning on {_join_words(datasets)}"
-    return Report(title, place, study, runs, blocks, _group_missing(missing))
+    alike = [list(group) for _, group in groupby(missing, key=lambda planned: replace(planned, seed=0).digest)]
+    return Report(title, place, study, runs, blocks, alike)
 
 
 def find_runs(place: Path) -> list[Path]:
@@ -182,13 +184,6 @@ def _row(name: str, runs: Sequence[Result]) -> ReportRow:
     return ReportRow(
         name, [run for run in runs if run.summary is not None], [run for run in runs if run.summary is None]
     )
-
-
-def _group_missing(experiments: Iterable[Experiment]) -> list[list[Experiment]]:
-    alike: dict[str, list[Experiment]] = {}
-    for experiment in experiments:
-        alike.setdefault(replace(experiment, seed=0).digest, []).append(experiment)
-    return list(alike.values())
 
 
 def _join_words(words: Sequence[str]) -> str:

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from iblurry.experiment.result import Result
 from iblurry.studies.compare import NOT_RUN, Comparison, find_warnings
-from iblurry.studies.describe import describe_command, experiment_fields, run_command
+from iblurry.studies.describe import describe_command, experiment_fields, format_setting, run_command
 from iblurry.studies.paper import COUNTERPARTS, PAPER_METRICS
 from iblurry.studies.report.charts import final_accuracies
 from iblurry.studies.report.data import ReportBlock, stream_length
@@ -59,10 +58,10 @@ def settings(block: ReportBlock) -> Html:
     differ, common = compare_settings(block)
     parts: list[Html] = []
     if differ:
-        lines = [[_path(path), *(cell(value or "none") for value in values)] for path, values in differ.items()]
+        lines = [[_path(path), *map(cell, values)] for path, values in differ.items()]
         heads = ["field", *(named(block, name) for name in block.names)]
         parts.append(table(heads, lines, caption="What differs between the rows"))
-    lines = [[_path(path), cell(value or "none")] for path, value in common.items()]
+    lines = [[_path(path), cell(value)] for path, value in common.items()]
     heading = f"{len(common)} more: every field, the same in all rows" if differ else "every field"
     same = table(["field", "value"], lines, caption="In all")
     return join([*parts, tag("details", tag("summary", heading), same)])
@@ -72,7 +71,7 @@ def compare_settings(block: ReportBlock) -> tuple[dict[str, list[str]], dict[str
     """The fields that differ, each with its value in every row, and those that all rows share."""
     tables = [experiment_fields(row.experiments[0]) for row in block.rows]
     paths = dict.fromkeys(path for fields in tables for path in fields)
-    values = {path: [_text(fields.get(path, "–")) for fields in tables] for path in paths}
+    values = {path: [format_setting(fields.get(path, "–")) for fields in tables] for path in paths}
     differ = {path: found for path, found in values.items() if len(set(found)) > 1}
     return differ, {path: found[0] for path, found in values.items() if path not in differ}
 
@@ -215,14 +214,6 @@ def _path(path: str) -> Html:
     """It may be folded after its dots and lines."""
     pieces = [part for piece in re.split("(?<=[._])", path) for part in (piece, tag("wbr"))]
     return tag("th", tag("code", *pieces), scope="row", data_value=path)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, bool) or value is None:
-        return str(value).lower()
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _noted(run: Result, name: str) -> str:
