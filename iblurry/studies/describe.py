@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from iblurry.errors import InputError
 from iblurry.experiment.edit import edit
@@ -17,16 +17,19 @@ from iblurry.studies.fields import Value, flatten_fields
 if TYPE_CHECKING:
     from iblurry.experiment.result import Result
 
-Fields = dict[str, Value]  # by the paths that --set takes
+Fields = dict[str, Any]  # by the paths that --set takes
 OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "published", "memory", "network", "query_every")
 
 
 def group_runs(results: Sequence[Result]) -> dict[str, list[Result]]:
     """Put runs that differ only in their seed into one row, by a name that tells the row from the others."""
-    _refuse_duplicates(results)
     alike: dict[str, list[Result]] = {}
     for result in results:
-        alike.setdefault(replace(result.experiment, seed=0).digest, []).append(result)
+        group = alike.setdefault(replace(result.experiment, seed=0).digest, [])
+        for twin in group:  # one run counted as two seeds would make the spread too small
+            if twin.experiment.seed == result.experiment.seed:
+                raise InputError(f"{twin.folder} and {result.folder} are the same experiment and seed; name one.")
+        group.append(result)
     firsts = [group[0].experiment for group in alike.values()]
     return dict(zip(name_rows(firsts), alike.values(), strict=True))
 
@@ -119,15 +122,6 @@ def make_slug(text: str) -> str:
 
 def _without(fields: Fields, defaults: Fields) -> Fields:
     return {path: value for path, value in fields.items() if path not in defaults or defaults[path] != value}
-
-
-def _refuse_duplicates(results: Sequence[Result]) -> None:
-    """One run counted as two seeds would make the spread too small."""
-    first: dict[str, Result] = {}
-    for result in results:
-        twin = first.setdefault(result.experiment.digest, result)
-        if twin is not result:
-            raise InputError(f"{twin.folder} and {result.folder} are the same experiment with the same seed; name one.")
 
 
 def _default(experiment: Experiment) -> Experiment | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.methods import METHODS
-from iblurry.studies.loggers.logger import SAFE, flatten_hyperparameters, safe_name
+from iblurry.studies.loggers.logger import flatten_hyperparameters, safe_name
 
 
 @pytest.mark.parametrize("name", list(METHODS))
@@ -51,7 +52,6 @@ def test_lists_of_numbers():
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "a/b", "ä", "x" * 200, "it's"])
 def test_names_that_are_not_allowed_become_ones_that_are(name):
-    assert SAFE.issuperset(safe_name(name))
-    assert 0 < len(safe_name(name)) <= 120
+    assert re.fullmatch("[A-Za-z0-9_-]{1,120}", safe_name(name))
     assert len({safe_name(name), safe_name(name + "."), safe_name(name + "/")}) == 3
     assert safe_name("clib-digits-1-0123456789ab") == "clib-digits-1-0123456789ab"

@@ -13,7 +13,7 @@ import pytest
 from iblurry.errors import DataError, FolderError
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Query, Start, encode
-from iblurry.studies.loggers.follow import JournalUpdate, RunFollower, ScalarEvent, TextEvent
+from iblurry.studies.loggers.follow import JournalUpdate, RunFollower
 from iblurry.studies.loggers.logger import describe_run
 from tests.studies.told import ENVIRONMENT, FINAL, LINES, PARAMETERS, SCALARS, SUMMARY, TEXTS, begin, finish, write
 
@@ -21,11 +21,11 @@ COUNT = len(SCALARS) + len(TEXTS)
 
 
 def numbers(events):
-    return [(event.step, event.values) for event in events if isinstance(event, ScalarEvent)]
+    return [(step, values) for step, values in events if "new_class" not in values]
 
 
 def words(events):
-    return [(event.step, event.name, event.text) for event in events if isinstance(event, TextEvent)]
+    return [(step, "new_class", values["new_class"]) for step, values in events if "new_class" in values]
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iblurry.errors import InputError
 
@@ -170,18 +171,23 @@ def format_sample_axis(axes: Axes, *, narrow: bool = False) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(3))
 
 
-def mark_tasks(axes: Axes, ends: Sequence[Sequence[int]], *, word: str = "task ") -> None:
-    """Dashed lines where tasks end and their names above, and the axis as long as the stream; `ends` are each run's.
+def shared_task_ends(ends: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+    """Mean samples at the end of each task; none unless all runs agree, give or take 2 % of the stream.
 
-    Only where all runs agree, give or take 2 % of the stream.
+    Classes of unequal size shift the ends a little.
     """
+    if len({len(run) for run in ends}) != 1:
+        return np.zeros(0)
+    table = np.array(ends, dtype=np.float64)  # (runs, tasks)
+    return table.mean(axis=0) if np.ptp(table, axis=0).max() <= 0.02 * table.max() else np.zeros(0)
+
+
+def mark_tasks(axes: Axes, ends: Sequence[Sequence[int]], *, word: str = "task ") -> None:
+    """Dashed lines where tasks end and their names above, and the axis as long as the stream; `ends` are each run's."""
     axes.set_xlim(0, max(run[-1] for run in ends))
-    if len({len(run) for run in ends}) > 1 or len(ends[0]) == 1:
+    means = shared_task_ends(ends)
+    if len(means) < 2:
         return
-    table = np.array(ends)  # (runs, tasks): classes of unequal size shift them a little
-    if np.ptp(table, axis=0).max() > 0.02 * table.max():
-        return
-    means = table.mean(0)
     for end in means[:-1]:
         axes.axvline(end, color="0.65", linewidth=0.7, linestyle=(0, (4, 3)), zorder=1)
     every = -(-len(means) // 10)  # more than ten names would run into each other

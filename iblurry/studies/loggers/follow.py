@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from iblurry.errors import InputError
 from iblurry.experiment.folder import RunFolder
@@ -23,28 +23,18 @@ FINAL = {  # of summary.json
 }
 
 
-@dataclass(frozen=True)
-class ScalarEvent:
-    """Numbers by name after `step` samples."""
+class LogEvent(NamedTuple):
+    """Numbers and texts by name after `step` samples."""
 
     step: int
-    values: dict[str, float]
-
-
-@dataclass(frozen=True)
-class TextEvent:
-    """A named text after `step` samples."""
-
-    step: int
-    name: str
-    text: str
+    values: Mapping[str, float | str]
 
 
 @dataclass(frozen=True)
 class JournalUpdate:
     """What came since the last look at a run; `summary` is that of a finished run."""
 
-    events: list[ScalarEvent | TextEvent]
+    events: list[LogEvent]
     restarted: bool = False  # these are the first events of a run; what was logged of it before is void
     summary: dict[str, Any] | None = None
 
@@ -99,11 +89,12 @@ class JournalFeed:
     def _log(self, logger: ExperimentLogger, news: JournalUpdate) -> None:
         if news.restarted:
             self.place = logger.start(describe_run(self.follower.folder))
-        for event in news.events:
-            if isinstance(event, ScalarEvent):
-                logger.log_scalars(event.values, event.step)
-            else:
-                logger.log_text(event.name, event.text, event.step)
+        for step, values in news.events:
+            if numbers := {name: value for name, value in values.items() if not isinstance(value, str)}:
+                logger.log_scalars(numbers, step)
+            for name, value in values.items():
+                if isinstance(value, str):
+                    logger.log_text(name, value, step)
         logger.flush()
         self.events += len(news.events)
 
@@ -160,25 +151,25 @@ class RunFollower:
         return replace(news, events=news.events + final, summary=summary)
 
 
-def record_events(record: Record, classes: list[str]) -> Iterator[ScalarEvent | TextEvent]:
+def record_events(record: Record, classes: list[str]) -> Iterator[LogEvent]:
     """What a record says, where these `classes` were met before it; a new one is added to them.
 
     The end of a task often comes with a query at the same step, so all of its numbers have names of their own.
     """
     if isinstance(record, NewClass):
         classes.append(record.label)
-        yield ScalarEvent(record.at, {"classes": float(len(classes))})
-        yield TextEvent(record.at, "new_class", record.label)
+        yield LogEvent(record.at, {"classes": float(len(classes))})
+        yield LogEvent(record.at, {"new_class": record.label})
     elif isinstance(record, Evaluation):
         values = {"accuracy": record.accuracy, "learning_rate": record.rate, "updates": float(record.updates)}
         for label, correct, total in zip(classes, record.correct, record.total, strict=True):
             if total:
                 values[f"class_accuracy/{label}"] = correct / total
         prefix = "task_end/" if isinstance(record, TaskEnd) else ""
-        yield ScalarEvent(record.at, {prefix + name: value for name, value in values.items()})
+        yield LogEvent(record.at, {prefix + name: value for name, value in values.items()})
 
 
-def final_event(summary: Mapping[str, Any]) -> ScalarEvent:
+def final_event(summary: Mapping[str, Any]) -> LogEvent:
     """The numbers of a finished run; one that is not defined for it is left out."""
     known = {name: float(summary[key]) for key, name in FINAL.items() if summary.get(key) is not None}
-    return ScalarEvent(int(summary["samples"]), known)
+    return LogEvent(int(summary["samples"]), known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from iblurry.experiment.folder import RunFolder
 from iblurry.studies.fields import Value, flatten_fields
 
 LOGGERS = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases", "mlflow": "MLflow"}
-SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,6 @@ def safe_name(name: str) -> str:
     >>> safe_name("clib-digits-1"), safe_name("cat/dog")
     ('clib-digits-1', 'cat-dog-6ef44cf1')
     """
-    if name and len(name) <= 120 and SAFE.issuperset(name):
+    if re.fullmatch("[A-Za-z0-9_-]{1,120}", name):
         return name
-    plain = "".join(letter if letter in SAFE else "-" for letter in name[:100])
-    return f"{plain}-{zlib.crc32(name.encode()):08x}"
+    return re.sub("[^A-Za-z0-9_-]", "-", name[:100]) + f"-{zlib.crc32(name.encode()):08x}"

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
 from iblurry.experiment.metrics import a_last
-from iblurry.studies.figures.classes import find_evaluations
+from iblurry.studies.figures.classes import class_accuracies, find_evaluations
 from iblurry.studies.figures.curves import changed_by_task_ends, shared_curve
+from iblurry.studies.figures.style import shared_task_ends
 from iblurry.studies.report.data import ReportBlock, ReportRow, stream_length
 
 POINTS = 300  # of a line: more than a screen has room for are left out, evenly
-UNEQUAL = 0.02  # of the stream: ends of tasks this near each other are one mark
 MOMENTS = 80  # columns of a map
 CLASSES = 100  # lines of a map; of more classes, neighbours in order of arrival share a line
 UNMET = "--"  # else a cell is percent in two hexadecimal digits
@@ -26,11 +26,11 @@ Json = dict[str, Any]
 def chart_data(block: ReportBlock) -> Json:
     """Everything that is drawn over the samples of one configuration."""
     lines = [line for number, row in enumerate(block.rows) for line in _lines(number, row)]
-    starts = [record for run in block.runs for record in run.records if isinstance(record, Start)]
+    ends = [record.ends for run in block.runs for record in run.records if isinstance(record, Start)]
     every = max((line.pop("every") for line in lines), default=1)
     return {
         "samples": max(map(stream_length, block.runs)),
-        "ends": _ends(starts),
+        "ends": [int(end) for end in shared_task_ends(ends).round()],
         "arrivals": _arrivals(block),
         "every": every,
         "lines": lines,
@@ -86,15 +86,6 @@ def thin(points: int, limit: int = POINTS) -> tuple[int, NDArray[np.int64]]:
     return every, np.arange(points - 1, -1, -every)[::-1]
 
 
-def _ends(starts: Sequence[Start]) -> list[int]:
-    """Where tasks end; nothing where the runs do not agree."""
-    if not starts or len({len(start.ends) for start in starts}) > 1:
-        return []
-    table = np.array([start.ends for start in starts])  # (runs, tasks)
-    agree = np.ptp(table, axis=0).max() <= UNEQUAL * table.max()
-    return [int(end) for end in table.mean(axis=0).round()] if agree else []
-
-
 def _arrivals(block: ReportBlock) -> list[list[Any]]:
     """The first sample of each class, its name and the seeds of that order."""
     seeds: dict[tuple[int, str], set[int]] = {}
@@ -130,8 +121,9 @@ def final_accuracies(block: ReportBlock) -> dict[str, dict[str, float]]:
         found: dict[str, list[float]] = {}
         for run in row.finished:
             ends = [record for record in run.records if isinstance(record, TaskEnd)]
+            labels = [record.label for record in run.records if isinstance(record, NewClass)]
             for last in ends[-1:]:  # a class met since has no answers yet
-                for label, correct, total in zip(_labels(run.records), last.correct, last.total, strict=False):
+                for label, correct, total in zip(labels, last.correct, last.total, strict=False):
                     if total:
                         found.setdefault(label, []).append(100 * correct / total)
         rows[row.name] = {label: round(float(np.mean(values)), 2) for label, values in found.items()}
@@ -139,23 +131,14 @@ def final_accuracies(block: ReportBlock) -> dict[str, dict[str, float]]:
 
 
 def _map(records: Sequence[Record]) -> Json:
-    asked = find_evaluations(records)
-    moments = [asked[i] for i in thin(len(asked), MOMENTS)[1]]
-    labels = _labels(records)
-    table = np.full((len(labels), len(moments)), np.nan)  # (classes, moments)
-    for column, record in enumerate(moments):
-        total = np.array(record.total)
-        table[: len(total), column] = np.where(total > 0, np.array(record.correct) / np.maximum(total, 1), np.nan)
+    found = class_accuracies(records)
+    moments = thin(len(found.at), MOMENTS)[1]
+    labels, table = found.classes, found.accuracy[:, moments]  # (classes, moments)
     lines, names = [], []
     for group in np.array_split(np.arange(len(labels)), min(len(labels), CLASSES)):
-        met = ~np.isnan(table[group])
-        mean = np.nansum(table[group], axis=0) / np.maximum(met.sum(axis=0), 1)  # of the classes that were met
-        percents = zip(mean, met.any(axis=0), strict=True)
-        lines.append("".join(f"{round(100 * value):02x}" if known else UNMET for value, known in percents))
+        met = np.sum(~np.isnan(table[group]), axis=0)  # classes
+        mean = np.nansum(table[group], axis=0) / np.maximum(met, 1)
+        cells = zip(mean, met, strict=True)
+        lines.append("".join(f"{round(percent):02x}" if known else UNMET for percent, known in cells))
         names.append(labels[group[0]] if len(group) == 1 else f"{labels[group[0]]} to {labels[group[-1]]}")
-    return {"at": [record.at for record in moments], "labels": names, "cells": lines}
-
-
-def _labels(records: Sequence[Record]) -> list[str]:
-    """In order of exposure; a journal that is being written may name a class before it was asked about."""
-    return [record.label for record in records if isinstance(record, NewClass)]
+    return {"at": [found.at[moment] for moment in moments], "labels": names, "cells": lines}
