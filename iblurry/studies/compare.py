@@ -32,30 +32,14 @@ NOT_RUN, NOT_PAPER = "not run yet", "not in the paper"
 
 @dataclass(frozen=True)
 class Comparison:
-    """One method, one metric: the paper's number and ours.
+    """One method, one metric: the paper's number and ours, percent."""
 
-    Parameters
-    ----------
-    method : str or None
-        Our name for the paper's row; None where our row is none of its.
-    row : str or None
-        Our row; None where there is no run.
-    n : int
-        Seeds of ours.
-    paper : PaperNumber or None
-        What the paper prints.
-    ours : MeanStd or None
-        Over our seeds, percent.
-    verdict : str
-        How they agree, in words.
-    """
-
-    method: str | None
-    row: str | None
-    n: int
+    method: str | None  # our name for the paper's row; None where our row is none of its
+    row: str | None  # our row; None where there is no run
+    n: int  # seeds of ours
     paper: PaperNumber | None
     ours: MeanStd | None
-    verdict: str
+    verdict: str  # how they agree, in words
 
     @property
     def difference(self) -> float | None:
@@ -75,18 +59,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class ComparisonBlock:
-    """One configuration of the paper: our finished runs and how they compare.
-
-    Parameters
-    ----------
-    configuration : Configuration
-        The column of the paper's tables.
-    groups : mapping
-        Our runs by the row's name, seed by seed.
-    """
+    """One configuration (a column of the paper's tables): our finished runs and how they compare."""
 
     configuration: Configuration
-    groups: Mapping[str, Sequence[Result]]
+    groups: Mapping[str, Sequence[Result]]  # by the row's name, seed by seed
 
     @cached_property
     def table(self) -> ResultTable:

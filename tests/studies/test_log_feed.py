@@ -78,7 +78,7 @@ def test_a_library_that_is_not_installed(name, module, monkeypatch, tmp_path):
     monkeypatch.setattr("iblurry.studies.loggers.logger.find_spec", lambda asked: None if asked == module else SPEC)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     with pytest.raises(InputError, match=rf"{LOGGERS[name]} needs {module}, .*pip install 'iblurry\[{name}\]'\."):
-        make_logger_factory(name)
+        make_logger_factory(name)()
 
 
 class SPEC:

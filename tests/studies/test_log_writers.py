@@ -8,12 +8,17 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from iblurry.errors import InputError
-from iblurry.studies.loggers import mlflow as our_mlflow
-from iblurry.studies.loggers import tensorboard as our_tensorboard
-from iblurry.studies.loggers import wandb as our_wandb
+from iblurry.studies.loggers.logger import make_logger_factory
 from iblurry.studies.loggers.mlflow import MLflow
 from iblurry.studies.loggers.wandb import WeightsAndBiases
 from tests.studies.told import ENVIRONMENT, FACTS, PARAMETERS, SUMMARY
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch):
+    """Every library seems to be installed."""
+    found = SimpleNamespace(origin="somewhere/__init__.py")
+    monkeypatch.setattr("iblurry.studies.loggers.logger.find_spec", lambda _: found)
 
 
 def module(monkeypatch, name, **members):
@@ -121,7 +126,7 @@ def test_wandb_does_not_mix_two_courses_of_a_run(wandb, tmp_path):
     writer = WeightsAndBiases(tmp_path, "pets")
     writer.start(FACTS)
     tell(writer, 10, 20)
-    with pytest.raises(InputError, match="delete its run mine-pets-1 there, and log it again"):
+    with pytest.raises(InputError, match="mine-pets-1"):
         writer.start(FACTS)
     wandb.logged_in = False
     offline = WeightsAndBiases(tmp_path, "pets")
@@ -206,7 +211,7 @@ def points(run):
 
 def test_mlflow_finds_the_run_again_and_writes_what_is_missing(server, tmp_path):
     for steps, summary in (((10, 20), None), ((10, 20, 30), SUMMARY), ((10, 20, 30), SUMMARY)):
-        writer = MLflow("pets", uri=None, out=tmp_path)
+        writer = MLflow(tmp_path, "pets")
         assert writer.start(FACTS) == f"sqlite:///{tmp_path}/mlflow.db, run id0 of pets"
         tell(writer, *steps)
         writer.flush()
@@ -221,7 +226,7 @@ def test_mlflow_finds_the_run_again_and_writes_what_is_missing(server, tmp_path)
 
 
 def test_mlflow_does_not_mix_two_courses_of_a_run(server, tmp_path):
-    first = MLflow("pets", uri=None, out=tmp_path)
+    first = MLflow(tmp_path, "pets")
     first.start(FACTS)
     tell(first, 10, 20)
     first.flush()
@@ -230,14 +235,16 @@ def test_mlflow_does_not_mix_two_courses_of_a_run(server, tmp_path):
     first.flush()
     (run,) = server.runs
     assert points(run) == [("accuracy", 10, 0.1)]
-    second = MLflow("pets", uri=None, out=tmp_path)
+    second = MLflow(tmp_path, "pets")
     second.start(FACTS)
     with pytest.raises(InputError, match=r"has accuracy = 0\.1 after 10 samples where runs/mine-pets-1 has 0\.7"):
         second.log_scalars({"accuracy": 0.7}, 10)
 
 
-def test_mlflow_takes_no_more_than_a_thousand_at_once_and_no_odd_names(server, tmp_path):
-    writer = MLflow("pets", uri="http://somewhere", out=tmp_path / "unused")
+def test_mlflow_takes_no_more_than_a_thousand_at_once_and_no_odd_names(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
+    writer = MLflow(None, "pets")
     writer.start(FACTS)
     for step in range(1, 800):
         writer.log_scalars({"accuracy": 0.5, "class_accuracy/a b": 0.5, "class_accuracy/..": 0.5}, step)
@@ -250,22 +257,20 @@ def test_mlflow_takes_no_more_than_a_thousand_at_once_and_no_odd_names(server, t
     assert third.startswith("class_accuracy/---")
     assert server.uris == ["http://somewhere"]
     assert server.experiments == {"pets": None}
-    assert not (tmp_path / "unused").exists()
+    assert not (tmp_path / "logs").exists()
 
 
 def test_where_things_go_unless_told(monkeypatch, wandb, server, tmp_path):
-    for ours in (our_mlflow, our_tensorboard, our_wandb):
-        monkeypatch.setattr(ours, "require_library", lambda *_: None)
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    assert str(our_tensorboard.make_factory(None, None)().out) == "logs/tensorboard"
-    ours = our_wandb.make_factory(None, None)()
+    assert str(make_logger_factory("tensorboard")().out) == "logs/tensorboard"
+    ours = make_logger_factory("wandb")()
     assert (str(ours.out), ours.project) == ("logs", "iblurry")  # W&B makes a folder wandb there
-    kept = our_mlflow.make_factory(None, None)()
+    kept = make_logger_factory("mlflow")()
     assert (kept.project, kept.uri, kept.out) == ("iblurry", None, tmp_path / "logs/mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
-    assert our_mlflow.make_factory(None, None)().uri == "http://somewhere"
-    assert our_mlflow.make_factory(tmp_path, "x")().uri is None  # --out is nearer
-    with pytest.raises(InputError, match="TensorBoard has folders and no projects"):
-        our_tensorboard.make_factory(None, "pets")
+    assert make_logger_factory("mlflow")().uri == "http://somewhere"
+    assert make_logger_factory("mlflow", out=tmp_path, project="x")().uri is None  # --out is nearer
+    with pytest.raises(InputError, match="--project pets"):
+        make_logger_factory("tensorboard", project="pets")

@@ -6,7 +6,7 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,24 +20,12 @@ LOGGERS = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases", "mlflow": 
 
 @dataclass(frozen=True)
 class RunDescription:
-    """What is known of a run before its first query.
+    """What is known of a run before its first query."""
 
-    Parameters
-    ----------
-    name : str
-        Of its folder.
-    folder : Path
-        Where it is.
-    parameters : dict
-        Fields of the experiment, by the paths that --set takes.
-    environment : dict
-        Versions, machine, device, threads.
-    """
-
-    name: str
+    name: str  # of its folder
     folder: Path
-    parameters: dict[str, Value]
-    environment: dict[str, Value]
+    parameters: dict[str, Value]  # fields of the experiment, by the paths that --set takes
+    environment: dict[str, Value]  # versions, machine, device, threads
 
 
 class ExperimentLogger(Protocol):
@@ -81,18 +69,24 @@ def make_logger_factory(
     project : str, optional
         W&B's project or MLflow's experiment.
     """
+    from iblurry.studies.loggers.mlflow import MLflow
+    from iblurry.studies.loggers.tensorboard import TensorBoard
+    from iblurry.studies.loggers.wandb import WeightsAndBiases
+
     if name not in LOGGERS:
         raise UnknownNameError("logger", name, LOGGERS)
-    make: Callable[[Path | None, str | None], Callable[[], ExperimentLogger]]
-    make = import_module(f"iblurry.studies.loggers.{name}").make_factory
-    return make(out, project)
+    if name == "tensorboard" and project is not None:
+        raise InputError(f"--project {project}: TensorBoard has folders and no projects; give --out instead.")
+    require_library(name, name)
+    classes = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases, "mlflow": MLflow}
+    return partial(classes[name], out, project)
 
 
-def require_library(name: str, extra: str) -> None:
+def require_library(library: str, extra: str) -> None:
     """Raise InputError unless a library that comes with an extra is installed."""
-    found = find_spec(name)
+    found = find_spec(library)
     if found is None or found.origin is None:  # no origin: a folder of that name in the working folder, and no more
-        raise InputError(f"{LOGGERS[extra]} needs {name}, which is not installed; pip install 'iblurry[{extra}]'.")
+        raise InputError(f"{LOGGERS[extra]} needs {library}, which is not installed; pip install 'iblurry[{extra}]'.")
 
 
 def describe_run(folder: RunFolder) -> RunDescription:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +16,19 @@ TAG = "iblurry.run"
 MOST = {"metrics": 1000, "params": 100, "tags": 100}  # that MLflow takes at once
 
 
-def make_factory(out: Path | None, project: str | None) -> Callable[[], MLflow]:
-    require_library("mlflow", "mlflow")
-    uri = os.environ.get("MLFLOW_TRACKING_URI") if out is None else None
-    if uri is None:
-        require_library("sqlalchemy", "mlflow")  # which the small mlflow-skinny comes without
-    name = project or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "iblurry"
-    return lambda: MLflow(name, uri=uri, out=out or Path("logs/mlflow"))
-
-
 class MLflow:
     """Metrics by samples seen; one that is there already is not written twice."""
 
-    def __init__(self, project: str, *, uri: str | None, out: Path) -> None:
+    def __init__(self, out: Path | None, project: str | None) -> None:
+        self.project = project or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "iblurry"
+        self.uri = os.environ.get("MLFLOW_TRACKING_URI") if out is None else None
+        self.out = (out or Path("logs/mlflow")).absolute()
+        if self.uri is None:
+            require_library("sqlalchemy", "mlflow")  # which the small mlflow-skinny comes without
         from mlflow.exceptions import MlflowException
 
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # the import set it, and told of every table it makes
         self.errors: tuple[type[Exception], ...] = (MlflowException,)
-        self.project, self.uri, self.out = project, uri, out.absolute()
         self._client: Any = None
         self._id: str | None = None
 

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from iblurry.errors import InputError
 from iblurry.studies.fields import Value
-from iblurry.studies.loggers.logger import RunDescription, require_library
+from iblurry.studies.loggers.logger import RunDescription
 
 SUFFIX = ".iblurry"  # of files that may be replaced
-
-
-def make_factory(out: Path | None, project: str | None) -> Callable[[], TensorBoard]:
-    if project is not None:
-        raise InputError(f"--project {project}: TensorBoard has folders and no projects; give --out instead.")
-    require_library("tensorboard", "tensorboard")
-    return lambda: TensorBoard(out or Path("logs/tensorboard"))
 
 
 class TensorBoard:
@@ -26,8 +18,8 @@ class TensorBoard:
 
     errors: tuple[type[Exception], ...] = ()  # the disk's own are said already
 
-    def __init__(self, out: Path) -> None:
-        self.out = out
+    def __init__(self, out: Path | None, project: str | None = None) -> None:
+        self.out = out or Path("logs/tensorboard")
         self._file: Any = None
 
     def start(self, run: RunDescription) -> str:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from iblurry.errors import InputError
-from iblurry.studies.loggers.logger import RunDescription, require_library, safe_name
+from iblurry.studies.loggers.logger import RunDescription, safe_name
 
 OFFLINE = ("offline", "dryrun")  # two words for it
-
-
-def make_factory(out: Path | None, project: str | None) -> Callable[[], WeightsAndBiases]:
-    require_library("wandb", "wandb")
-    return lambda: WeightsAndBiases(out or Path("logs"), project or os.environ.get("WANDB_PROJECT") or "iblurry")
 
 
 class WeightsAndBiases:
@@ -25,10 +20,11 @@ class WeightsAndBiases:
     Offline, a run is written anew into <out>/wandb/offline-run-*, and its earlier folder goes.
     """
 
-    def __init__(self, out: Path, project: str) -> None:
+    def __init__(self, out: Path | None, project: str | None) -> None:
         import wandb
 
-        self.out, self.project = out, project
+        self.out = out or Path("logs")
+        self.project = project or os.environ.get("WANDB_PROJECT") or "iblurry"
         self.errors: tuple[type[Exception], ...] = (wandb.errors.Error,)
         self._run: Any = None
         self._row: dict[str, float | str] = {}

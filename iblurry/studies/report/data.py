@@ -22,19 +22,11 @@ FEW = 6  # names of what was found instead of runs
 
 @dataclass(frozen=True)
 class ReportRow:
-    """Runs that differ only in their seed, in the order of their seeds.
+    """Runs that differ only in their seed, in the order of their seeds."""
 
-    Parameters
-    ----------
-    name : str
-        The method, and what sets it apart from other rows.
-    finished, unfinished : list of Result
-        Unfinished ones as far as they got; those not begun have no records.
-    """
-
-    name: str
+    name: str  # the method, and what sets it apart from other rows
     finished: list[Result]
-    unfinished: list[Result]
+    unfinished: list[Result]  # as far as they got; those not begun have no records
 
     @property
     def runs(self) -> list[Result]:
@@ -47,9 +39,9 @@ class ReportRow:
 
 @dataclass(frozen=True)
 class ReportBlock:
-    """One configuration of stream and memory, and its rows; `id` is its anchor on the page."""
+    """One configuration of stream and memory."""
 
-    id: str
+    id: str  # its anchor on the page
     configuration: Configuration
     rows: list[ReportRow]
 
@@ -73,30 +65,14 @@ class ReportBlock:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything the page shows.
-
-    Parameters
-    ----------
-    title : str
-        The page's heading.
-    folder : Path
-        The page names run folders as they are inside it.
-    study : Study or None
-        The study whose runs these are.
-    runs : list of Result
-        All runs, finished or not.
-    blocks : list of ReportBlock
-        The runs by configuration: the paper's in its order, then by name.
-    missing : list of list of Experiment
-        What the study plans and nobody began, row by row.
-    """
+    """Everything the page shows."""
 
     title: str
-    folder: Path
-    study: Study | None
-    runs: list[Result]
-    blocks: list[ReportBlock]
-    missing: list[list[Experiment]]
+    folder: Path  # the page names run folders as they are inside it
+    study: Study | None  # whose runs these are
+    runs: list[Result]  # all of them, finished or not
+    blocks: list[ReportBlock]  # the paper's configurations in its order, then others by name
+    missing: list[list[Experiment]]  # what the study plans and nobody began, row by row
 
     @property
     def finished(self) -> int:
