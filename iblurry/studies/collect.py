@@ -17,20 +17,7 @@ LARGEST = 200_000  # bytes of a journal that is kept as it is; a larger one is p
 
 
 def collect(folder: Path, results: Path) -> tuple[Path, str]:
-    """Copy the texts of a finished run to results/<data set>/<run>.
-
-    Parameters
-    ----------
-    folder : Path
-        The run's folder.
-    results : Path
-        Where collected runs are kept.
-
-    Returns
-    -------
-    tuple of Path and str
-        The copy's folder, and whether it is "new", "the same" or "replaced".
-    """
+    """Copy the texts of a finished run to results/<data set>/<run>; the copy, and "new", "the same" or "replaced"."""
     place = dataset_folder(results, read_run(folder).experiment.dataset) / folder.name
     journal = RunFolder(folder).journal
     files = {name: (folder / name).read_bytes() for name in (*TEXTS, journal.name)}

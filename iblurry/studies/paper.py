@@ -36,24 +36,12 @@ COUNTERPARTS = {  # our name, with what --set changes: the paper's
 
 @dataclass(frozen=True)
 class Configuration:
-    """One column of the paper's tables: the stream and the memory.
+    """One column of the paper's tables: the stream and the memory."""
 
-    Parameters
-    ----------
-    dataset : str
-        Name without options, such as "cifar10".
-    disjoint, blur : float
-        N and M, percent. With N = 100 no class is blurry and M is taken to be 10, as the paper names it.
-    memory : int
-        K, samples.
-    tasks : int
-        Number of tasks.
-    """
-
-    dataset: str
-    disjoint: float
-    blur: float
-    memory: int
+    dataset: str  # without options
+    disjoint: float  # N, percent
+    blur: float  # M, percent; with N = 100 no class is blurry and M is taken to be 10, as the paper names it
+    memory: int  # K, samples
     tasks: int
 
     def __post_init__(self) -> None:
@@ -67,38 +55,19 @@ class Configuration:
 
 @dataclass(frozen=True)
 class PaperNumber:
-    """A cell of one of the paper's tables.
+    """A cell of one of the paper's tables."""
 
-    Parameters
-    ----------
-    mean, std : float
-        Over three seeds, percent; `std` is None where the paper ran one seed.
-    tables : tuple of int
-        The tables that print it.
-    warning : str, optional
-        Why it should not be a target: probably a copy error.
-    """
-
-    mean: float
-    std: float | None
-    tables: tuple[int, ...]
-    warning: str | None = None
+    mean: float  # over three seeds, percent
+    std: float | None  # None where the paper ran one seed
+    tables: tuple[int, ...]  # that print it
+    warning: str | None = None  # why it should not be a target: probably a copy error
 
 
 def paper_number(method: str, metric: str, configuration: Configuration) -> PaperNumber | None:
-    """Look up what the paper reports for one of our methods; None where it reports nothing.
+    """What the paper reports for a method of COUNTERPARTS (or its `-released` variant); None where it is nothing.
 
-    Parameters
-    ----------
-    method : str
-        A name of COUNTERPARTS; with `-released` it is the same row.
-    metric : str
-        A name of PAPER_METRICS.
-    configuration : Configuration
-        The column; only its data set counts for joint training.
+    Only the data set of the configuration counts for joint training.
 
-    Examples
-    --------
     >>> paper_number("clib", "A_AUC", Configuration("cifar10", 50, 10, 500, 5)).mean
     70.26
     """

@@ -21,32 +21,16 @@ MOST = 24  # seeds: the exact test looks at all 2^n signs
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Differences first minus second over the seeds that both have.
-
-    Parameters
-    ----------
-    seeds, differences : tuple
-        Seed by seed.
-    ahead, even : int
-        Seeds on which the first is better, and on which both are equal.
-    mean : float or None
-        None without a seed in common.
-    std : float or None
-        By n - 1; None below two seeds, as are `interval` and `p`.
-    interval : tuple of float or None
-        Of the mean, 95 %, by Student's t.
-    p : float or None
-        Two-sided, of the exact sign-flip test.
-    """
+    """Differences first minus second over the seeds that both have."""
 
     seeds: tuple[int, ...]
     differences: tuple[float, ...]
-    ahead: int
-    even: int
-    mean: float | None
-    std: float | None
-    interval: tuple[float, float] | None
-    p: float | None
+    ahead: int  # seeds on which the first is better
+    even: int  # seeds on which both are equal
+    mean: float | None  # None without a seed in common
+    std: float | None  # by n - 1; None below two seeds, as are the interval and p
+    interval: tuple[float, float] | None  # of the mean, 95 %, by Student's t
+    p: float | None  # two-sided, of the exact sign-flip test
 
     @property
     def n(self) -> int:
@@ -81,8 +65,12 @@ class PairedComparison:
 
 def compare_rows(table: StudyTable, against: str | None = None) -> list[PairedComparison]:
     """Column by column and metric by metric: the best row over each other, or each other over the row `against`."""
-    if against is not None:
-        _check(table, against)
+    if against is not None and against not in table.rows:
+        raise UnknownNameError("row of the table", against, table.rows)
+    finished = [row for row in table.rows if any(cell.values for cell in table.cells.values() if cell.row == row)]
+    if against is not None and against not in finished:
+        others = f"; name one that has: {', '.join(finished)}" if finished else ", nor has any other row; run it first"
+        raise InputError(f"--against {against}: it has no finished run here{others}.")
     made = []
     for column, metric in table.headings():
         rows = {cell.row: cell.values for cell in table.column(column, metric.name) if cell.values}
@@ -106,17 +94,16 @@ def paired_difference(
     """
     seeds = tuple(seed for seed in first if seed in second)
     differences = np.array([first[seed] - second[seed] for seed in seeds])
-    wins = int((differences < 0).sum() if lower else (differences > 0).sum())
-    many = len(seeds) > 1
+    values, has_spread = tuple(differences.tolist()), len(seeds) > 1
     return PairedDifference(
         seeds,
-        tuple(differences.tolist()),
-        ahead=wins,
+        values,
+        ahead=int((differences < 0).sum() if lower else (differences > 0).sum()),
         even=int((differences == 0).sum()),
         mean=float(differences.mean()) if seeds else None,
-        std=float(differences.std(ddof=1)) if many else None,
-        interval=t_interval(differences.tolist()) if many else None,
-        p=sign_flip_p(differences.tolist()) if many else None,
+        std=float(differences.std(ddof=1)) if has_spread else None,
+        interval=t_interval(values) if has_spread else None,
+        p=sign_flip_p(values) if has_spread else None,
     )
 
 
@@ -180,12 +167,3 @@ def _best(rows: Mapping[str, Mapping[int, float]], better: Better) -> str:
     means = {row: float(np.mean(list(values.values()))) for row, values in contenders.items()}
     wanted = better(means.values())
     return next(row for row, mean in means.items() if mean == wanted)
-
-
-def _check(table: StudyTable, against: str) -> None:
-    if against not in table.rows:
-        raise UnknownNameError("row of the table", against, table.rows)
-    there = [row for row in table.rows if any(cell.values for key, cell in table.cells.items() if key[0] == row)]
-    if against not in there:
-        others = f"; name one that has: {', '.join(there)}" if there else ", nor has any other row; run it first"
-        raise InputError(f"--against {against}: it has no finished run here{others}.")

@@ -115,11 +115,6 @@ class RunFollower:
     A run that continues after an interruption cuts its journal back to the checkpoint and writes the same bytes again:
     there is nothing new until there are more of them than before. Where they are others (a run deleted and begun again,
     or continued on another machine), all of it is returned again, as `restarted`.
-
-    Parameters
-    ----------
-    folder : Path or str
-        The run's folder.
     """
 
     def __init__(self, folder: Path | str) -> None:
