@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("images", nargs=-1, required=True, metavar="IMAGE...", type=click.Path(path_type=Path))
-@click.option("--top", metavar="K", type=click.IntRange(1), default=5, show_default=True, help="Labels for each image.")
+@click.option("--top", metavar="K", type=click.IntRange(1), default=5, help="Labels for each image.")
 @service_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def ask(images: tuple[Path, ...], top: int, url: str, token: str | None, as_json: bool) -> None:

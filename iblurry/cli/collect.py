@@ -13,14 +13,7 @@ from iblurry.errors import InputError
 
 @click.command()
 @runs_argument
-@click.option(
-    "--out",
-    metavar="FOLDER",
-    type=OutputFolder(),
-    default="results",
-    show_default=True,
-    help="A run goes to FOLDER/<data set>/<run>.",
-)
+@click.option("--out", type=OutputFolder(), default="results", help="A run goes to FOLDER/<data set>/<run>.")
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 def collect(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:

@@ -25,9 +25,7 @@ def token_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--url` and `--token` to a command."""
-    url = click.option(
-        "--url", metavar="URL", envvar="IBLURRY_URL", default=ADDRESS, help=f"$IBLURRY_URL, or {ADDRESS}."
-    )
+    url = click.option("--url", metavar="URL", envvar="IBLURRY_URL", default=ADDRESS, help="Else $IBLURRY_URL.")
     return url(token_option(command))
 
 

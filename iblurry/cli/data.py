@@ -72,7 +72,7 @@ def import_(name: str, path: Path, home: Path | None) -> None:
 
 @data.command(short_help="Show what a data set holds: classes, counts, a contact sheet.")
 @click.argument("spec")
-@click.option("--sheet", metavar="FILE", type=OutputFile(".png"), help="Draw a contact sheet into this .png.")
+@click.option("--sheet", type=OutputFile(".png"), help="Draw a contact sheet into this .png.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @_home_option
 def show(spec: str, sheet: Path | None, as_json: bool, home: Path | None) -> None:

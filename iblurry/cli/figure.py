@@ -26,12 +26,7 @@ GROUPS = {"What": (*OPTIONS, "modules"), "Figure": ("runs", "kind", "metric", "o
     help=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.  [default: sweep for several columns, bars for the ablation, "
     "else curves]",
 )
-@click.option(
-    "--out",
-    metavar="FILE",
-    type=FIGURE,
-    help="A .png, .svg or .pdf.  [default: figures/<study>-<data set>-<kind>.png]",
-)
+@click.option("--out", type=FIGURE, help="A .png, .svg or .pdf.  [default: figures/<study>-<data set>-<kind>.png]")
 @runs_option
 @click.option(
     "--metric", metavar="NAME", type=click.Choice(METRICS), help="a_auc, a_avg, a_last or f_last, for sweep and bars."

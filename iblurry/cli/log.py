@@ -31,12 +31,7 @@ GRACE = 10.0  # seconds in which the next run of several may begin
     required=True,
     help="tensorboard, wandb or mlflow; each is an extra to install.",
 )
-@click.option(
-    "--out",
-    metavar="FOLDER",
-    type=OutputFolder(),
-    help="Where they are kept on this machine.  [default: logs/LOGGER]",
-)
+@click.option("--out", type=OutputFolder(), help="Where they are kept on this machine.  [default: logs/LOGGER]")
 @click.option("--project", metavar="NAME", help="W&B's project or MLflow's experiment.  [default: iblurry]")
 @click.option("--follow", is_flag=True, help="Go on while runs are under way, until all are finished or Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
@@ -59,8 +54,7 @@ def log(runs: tuple[Path, ...], to: str, out: Path | None, project: str | None, 
             interrupted = not _follow(feeds, runs, begin)
         else:
             for feed in feeds.values():
-                feed.update()
-                feed.close()
+                _done(feed)
     finally:
         for feed in feeds.values():
             feed.close()

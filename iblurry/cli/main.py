@@ -58,7 +58,7 @@ class Verbs(click.Group):
     cls=Verbs,
     invoke_without_command=True,
     options_metavar="[--version]",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80, "show_default": True},
     epilog="All have --help (-h) and --json. Exit: 0 done, 1 in part, 2 refused, 130 interrupted.",
 )
 @click.version_option(__version__, prog_name="iblurry")

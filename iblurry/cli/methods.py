@@ -22,6 +22,11 @@ USUAL = "cifar10"  # whose settings the figures are of
 CLASSES, SAMPLES = 10, 50_000  # of that data set
 WIDEST = 120  # columns; longer lines are hard to follow
 INDENT = "  "
+FOOTER = (
+    "Cost: images through a network, once the memory is full, besides those a query asks about; as the paper tunes "
+    "for CIFAR-10, with a memory of 500. Fields: iblurry methods METHOD, or --json. "
+    "Change one: iblurry run --set PATH=VALUE"
+)
 
 
 @click.command()
@@ -38,14 +43,15 @@ def methods(names: tuple[str, ...], as_json: bool) -> None:
         click.echo(json.dumps(_everything(names), indent=2))
         return
     for name, (recipe, method) in _chosen(names).items():
-        click.echo(click.style(name, bold=True) + click.style(f" - {_tasks(method)}", dim=True))
+        tasks = "task-free" if method.task_free else "needs task boundaries"
+        click.echo(click.style(name, bold=True) + click.style(f" - {tasks}", dim=True))
         click.echo(_wrapped(recipe.idea, INDENT))
         details = _details(recipe, method, fields=bool(names))
         margin = max(map(len, details)) + 2
         for label, text in details.items():
             click.echo(click.style(_wrapped(text, f"{INDENT}{label:<{margin}}"), dim=True))
         click.echo()
-    click.echo(_wrapped(_footer(), ""))
+    click.echo(_wrapped(FOOTER, ""))
 
 
 def _chosen(names: Iterable[str]) -> dict[str, tuple[Recipe, Method]]:
@@ -94,10 +100,6 @@ def _settable(values: Mapping[str, object]) -> list[str]:
     return [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()]
 
 
-def _tasks(method: Method) -> str:
-    return "task-free" if method.task_free else "needs task boundaries"
-
-
 def _cost(method: Method) -> MethodCost:
     from iblurry.cost import cost
     from iblurry.experiment.settings import setting
@@ -113,16 +115,6 @@ def _in_words(total: MethodCost) -> str:
         for moment, passes in dataclasses.asdict(total).items()
     }
     return "; ".join(f"{', '.join(counts)} a {moment}" for moment, counts in each.items() if counts) or "none"
-
-
-def _footer() -> str:
-    from iblurry.experiment.settings import setting
-
-    return (
-        "Cost: images through a network, once the memory is full, besides those a query asks about; as the paper tunes "
-        f"for CIFAR-10, with a memory of {setting(USUAL).memory}. Fields: iblurry methods METHOD, or --json. "
-        "Change one: iblurry run --set PATH=VALUE"
-    )
 
 
 def _wrapped(text: str, label: str) -> str:

@@ -168,7 +168,11 @@ def machine_options(*, jobs: str, pack: str) -> Decorator:
     positive, option = click.IntRange(1), click.option
     options = (
         option(
-            "--device", metavar="NAME", default="auto", help="cpu, cuda.  [default: a GPU for a ResNet if there is one]"
+            "--device",
+            metavar="NAME",
+            default="auto",
+            show_default=False,
+            help="cpu, cuda.  [default: a GPU for a ResNet if there is one]",
         ),
         option("--precision", metavar="NAME", help="float32 or bfloat16.  [default: float32; bfloat16 on a GPU]"),
         option("--jobs", metavar="J", type=positive, help=f"Runs at a time, a process each.  [default: {jobs}]"),
@@ -176,14 +180,7 @@ def machine_options(*, jobs: str, pack: str) -> Decorator:
             "--pack", metavar="N", type=positive, help=f"Runs side by side in one process on a GPU.  [default: {pack}]"
         ),
         option("--threads", metavar="T", type=positive, help="Threads of each run.  [default: its share; 1 if small]"),
-        option(
-            "--save-seconds",
-            metavar="S",
-            type=NumberRange(0),
-            default=30,
-            show_default=True,
-            help="Seconds between two checkpoints.",
-        ),
+        option("--save-seconds", metavar="S", type=NumberRange(0), default=30, help="Seconds between two checkpoints."),
         option("--save-samples", metavar="S", type=positive, help="Also a checkpoint every so many samples."),
     )
     return bundle_options("machine", dict(zip(MACHINE, options, strict=True)))

@@ -14,7 +14,7 @@ PAGE = OutputFile(".html", ".htm")
 
 @click.command()
 @click.argument("runs", metavar="[DIR]", type=PLACE, default="runs")
-@click.option("--out", metavar="FILE", type=PAGE, default="report.html", show_default=True, help="The page.")
+@click.option("--out", type=PAGE, default="report.html", help="The page.")
 @click.option("--title", metavar="TEXT", help="Its heading.  [default: the study's, or the data sets]")
 @click.option("--study", "name", metavar="NAME", help="Only the runs of this study, and what it still lacks.")
 @import_option

@@ -21,10 +21,8 @@ NOTES = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.argument("results", required=False, metavar="[RESULTS]", type=PLACE, default="results")
 @click.option(
     "--out",
-    metavar="FILE",
     type=OutputFile(".md"),
     default="docs/reproduction.md",
-    show_default=True,
     help="The page; its figures go to images/ beside it.",
 )
 @click.option("--notes", metavar="FILE", type=NOTES, help="Reasons, written by people.  [default: <out>-notes.md]")

@@ -48,8 +48,8 @@ Examples:
 
 @click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @click.argument("methods", nargs=-1, metavar="[METHOD]...")
-@click.option("--dataset", metavar="SPEC", default="digits", show_default=True, help="See `iblurry data`.")
-@click.option("--seeds", metavar="LIST", type=Seeds(), default="1,2,3", show_default=True, help="One run for each.")
+@click.option("--dataset", metavar="SPEC", default="digits", help="See `iblurry data`.")
+@click.option("--seeds", type=Seeds(), default="1,2,3", help="One run for each.")
 @click.option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]")
 @click.option("--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples that stray.  [default: 10]")
 @click.option("--tasks", metavar="T", type=click.IntRange(1), help="How many tasks.  [default: the paper's]")
@@ -68,10 +68,8 @@ Examples:
     help="Any field: pace.stream_batch=4, admission=Balanced. `iblurry methods --json` lists them. Repeatable.",
 )
 @import_option
-@click.option(
-    "--out", metavar="FOLDER", type=OutputFolder(), default="runs", show_default=True, help="Where runs live."
-)
-@click.option("--figure", metavar="FILE", type=FIGURE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
+@click.option("--out", type=OutputFolder(), default="runs", help="Where runs live.")
+@click.option("--figure", type=FIGURE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
 @machine_options(jobs="one per core; 1 on a GPU", pack="1")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
@@ -111,8 +109,10 @@ def run(
     if len(results) < len(experiments) or any(result.summary is None for result in results):
         click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)
         return INTERRUPTED
-    default = out / f"{_stem(experiments[0])}.png"
-    show_results(results, [figure] if figure else [default, default.with_suffix(".svg")], as_json=as_json)
+    first = experiments[0]
+    stem = f"{Path(dataset.split(':', 1)[0]).stem}-i-blurry-{first.disjoint:g}-{first.blur:g}"
+    figures = [figure] if figure else [out / f"{stem}.png", out / f"{stem}.svg"]
+    show_results(results, figures, as_json=as_json)
     return 0
 
 
@@ -136,13 +136,9 @@ def _experiments(
             for change in changes:
                 experiment = edit(experiment, change)
             experiments.append(experiment)
-    _refuse_twins(experiments, methods)
-    return experiments
-
-
-def _refuse_twins(experiments: Sequence[Experiment], methods: Sequence[str]) -> None:
     if len({experiment.digest for experiment in experiments}) < len(experiments):
         raise InputError(f"With these changes, {' and '.join(methods)} become the same experiment; name one of them.")
+    return experiments
 
 
 def check_all(experiments: Sequence[Experiment], data: Dataset) -> None:
@@ -168,8 +164,3 @@ def _check_room(memory: int, data: Dataset) -> None:
             f"memory={memory} takes {needed / 1e9:,.0f} GB and this machine has {there / 1e9:,.0f} GB; the stream has "
             f"{len(data.train):,} samples, and more are never kept."
         )
-
-
-def _stem(experiment: Experiment) -> str:
-    name = Path(experiment.dataset.split(":", 1)[0]).stem
-    return f"{name}-i-blurry-{experiment.disjoint:g}-{experiment.blur:g}"

@@ -27,12 +27,12 @@ NAMED = 3  # pictures that were skipped
 @click.command()
 @click.argument("places", nargs=-1, required=True, metavar="PLACE...")
 @click.option("--label", metavar="TEXT", help="PLACEs are pictures, or folders of them, that all show this.")
-@click.option("--shuffle/--in-order", default=True, help="By the seed, or as they lie.  [default: shuffle]")
-@click.option("--seed", metavar="S", type=click.IntRange(0), default=1, show_default=True, help="Of the order.")
+@click.option("--shuffle/--in-order", default=True, help="By the seed, or as they lie.")
+@click.option("--seed", metavar="S", type=click.IntRange(0), default=1, help="Of the order.")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="Send the first N of that order.  [default: all]")
 @click.option("--resume-key", metavar="NAME", help="Under one NAME each is counted once, however often it is sent.")
 @click.option("--skip-bad", is_flag=True, help="Leave out pictures that cannot be read, and name them in the end.")
-@click.option("--wait/--no-wait", default=True, help="Until all is learnt, or until it is accepted.  [default: wait]")
+@click.option("--wait/--no-wait", default=True, help="Until all is learnt, or until it is accepted.")
 @service_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of sentences.")
 def send(

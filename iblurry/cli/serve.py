@@ -52,18 +52,12 @@ Examples:
 )
 @click.option(
     "--data-dir",
-    metavar="FOLDER",
     type=OutputFolder(),
     default="live",
-    show_default=True,
     help="Where samples, checkpoints and these settings are kept.",
 )
-@click.option(
-    "--host", metavar="NAME", default="127.0.0.1", show_default=True, help="Any but loopback asks for a token."
-)
-@click.option(
-    "--port", metavar="P", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any that is free."
-)
+@click.option("--host", metavar="NAME", default="127.0.0.1", help="Any but loopback asks for a token.")
+@click.option("--port", metavar="P", type=click.IntRange(0, 65535), default=8000, help="0: any that is free.")
 @token_option
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when it listens.")
 @click.option("--device", metavar="NAME", help="auto, cpu or cuda.  [default: cpu]")

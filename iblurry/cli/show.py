@@ -25,7 +25,6 @@ LEGEND = 80  # characters of a name that fit below a figure
 @runs_argument
 @click.option(
     "--figure",
-    metavar="FILE",
     type=FIGURE,
     help="Draw into this .png, .svg or .pdf.  [default: accuracy.png and .svg beside the first run]",
 )

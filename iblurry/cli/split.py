@@ -18,32 +18,20 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--dataset", metavar="SPEC", default="digits", show_default=True, help="See `iblurry data`.")
-@click.option("--tasks", metavar="T", type=click.IntRange(1), default=5, show_default=True, help="How many tasks.")
-@click.option(
-    "--disjoint",
-    metavar="N",
-    type=PERCENT,
-    default=50,
-    show_default=True,
-    help="Per cent of classes in one task only.",
-)
+@click.option("--dataset", metavar="SPEC", default="digits", help="See `iblurry data`.")
+@click.option("--tasks", metavar="T", type=click.IntRange(1), default=5, help="How many tasks.")
+@click.option("--disjoint", metavar="N", type=PERCENT, default=50, help="Per cent of classes in one task only.")
 @click.option(
     "--blur",
     metavar="M",
     type=PERCENT,
     default=10,
-    show_default=True,
     help="Per cent of blurry samples that stray to other tasks.",
 )
-@click.option(
-    "--seed", metavar="S", type=click.IntRange(0), default=1, show_default=True, help="Same seed, same split."
-)
-@click.option(
-    "--mode", metavar="NAME", default="strict", show_default=True, help="strict, uneven, compatible: if N does not fit."
-)
+@click.option("--seed", metavar="S", type=click.IntRange(0), default=1, help="Same seed, same split.")
+@click.option("--mode", metavar="NAME", default="strict", help="strict, uneven, compatible: if N does not fit.")
 @click.option("--published", metavar="FOLDER", type=PLACE, help="Read the split from published files.")
-@click.option("--figure", metavar="FILE", type=FIGURE, help="Draw it into this .png, .svg or .pdf.")
+@click.option("--figure", type=FIGURE, help="Draw it into this .png, .svg or .pdf.")
 @click.option("--export", metavar="FOLDER", type=PLACE, help="Write it as published files.")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")

@@ -37,8 +37,8 @@ Examples:
 @click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @study_options(default="digits")
 @import_option
-@click.option("--out", metavar="FOLDER", type=OutputFolder(), default=USUAL, show_default=True, help="Where runs live.")
-@click.option("--on", metavar="PLACE", default="local", show_default=True, help="local, or ray: a cluster.")
+@click.option("--out", type=OutputFolder(), default=USUAL, help="Where runs live.")
+@click.option("--on", metavar="PLACE", default="local", help="local, or ray: a cluster.")
 @machine_options(jobs="one per core; a pack per GPU", pack=f"{PACK}; 1 with --jobs")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def study(selected: dict[str, Any], out: Path, on: str, as_json: bool, machine: dict[str, Any]) -> int:

@@ -20,22 +20,16 @@ RUN_FOLDERS = (Path("runs"), Path("results"))  # searched unless --runs is given
 
 def study_options(*, default: str | None) -> Decorator:
     """Gives a verb the argument STUDY and these options, as `selected`; `default` is the data set (None: the first)."""
-    option, dataset = click.option, default or "the study's first"
+    option, dataset = click.option, "" if default else "  [default: the study's first]"
     options = (
         click.argument("study"),
-        option("--dataset", metavar="SPEC", default=default, help=f"See `iblurry data`.  [default: {dataset}]"),
+        option("--dataset", metavar="SPEC", default=default, help=f"See `iblurry data`.{dataset}"),
         option(
             "--methods", multiple=True, metavar="LIST", help="Rows, of any methods: clib,er.  [default: the study's]"
         ),
         option("--only", multiple=True, metavar="LIST", help="Columns: N=0,N=50.  [default: all]"),
-        option("--seeds", metavar="LIST", type=Seeds(), default="1,2,3", show_default=True, help="Which runs."),
-        option(
-            "--scale",
-            metavar="P",
-            type=NumberRange(0, 1, min_open=True),
-            default=1.0,
-            help="Part of the stream.  [default: 1]",
-        ),
+        option("--seeds", type=Seeds(), default="1,2,3", help="Which runs."),
+        option("--scale", metavar="P", type=NumberRange(0, 1, min_open=True), default=1.0, help="Part of the stream."),
         option("--equal-compute", metavar="METHOD", help="All with the training FLOPs of this row."),
         option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live."),
     )

@@ -35,7 +35,7 @@ Examples:
     metavar="LIST",
     help="a_auc, a_avg, a_last, f_last, compute, per_compute.  [default: the study's]",
 )
-@click.option("--paper/--no-paper", default=True, show_default=True, help="The paper's numbers beside ours.")
+@click.option("--paper/--no-paper", default=True, help="The paper's numbers beside ours.")
 @click.option("--pairs", is_flag=True, help="Compare the best row with each other, seed by seed.")
 @click.option("--against", metavar="METHOD", help="Compare each row with this one instead; implies --pairs.")
 @click.option(
@@ -46,9 +46,7 @@ Examples:
     help=f"{', '.join(FORMATS)}.  [default: by --out; terminal]",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option(
-    "--out", metavar="FILE", type=OutputFile(), help="Write into this file instead: .txt, .md, .tex, .csv, .json."
-)
+@click.option("--out", type=OutputFile(), help="Write into this file instead: .txt, .md, .tex, .csv, .json.")
 @import_option
 def table(
     selected: dict[str, Any],
