@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -91,18 +91,24 @@ def edge_names(classes: Sequence[str], met: Sequence[int], ends: Sequence[int]) 
     return found
 
 
-def edge_height(labels: int) -> float:
-    """Inches that a panel with so many names needs, its own titles and ticks included."""
-    return 0.7 + LINE * labels
+def edge_height(names: Iterable[Sequence[object]]) -> float:
+    """Inches that panels with these names at their edges need, their own titles and ticks included."""
+    return 0.7 + LINE * max(map(len, names))
 
 
-def write_names(axes: Axes, texts: Sequence[str], places: Sequence[float], *, inches: float, left: bool) -> None:
-    """Beside the axes, which have a panel of so many inches; a thin line leads to where a name had to be moved."""
+def write_names(
+    axes: Axes, names: Sequence[tuple[str, int, int]], edges: Sequence[float], *, inches: float, left: bool
+) -> None:
+    """Writes `edge_names` beside the axes, whose panel is so many inches high; class i lies from edges[i] to the next.
+
+    A thin line leads to where a name had to be moved.
+    """
+    places = [float(edges[start] + edges[stop]) / 2 for _, start, stop in names]
     low, high = sorted(axes.get_ylim())
     moved = spread_apart(places, (high - low) * LINE / (inches - 0.7), high)
     sideways = axes.get_yaxis_transform()
     edge, bend, word, side = (0.0, -0.025, -0.035, "right") if left else (1.0, 1.025, 1.035, "left")
-    for text, place, beside in zip(texts, places, moved, strict=True):
+    for (text, _, _), place, beside in zip(names, places, moved, strict=True):
         axes.plot([edge, bend], [place, beside], color="0.5", linewidth=0.5, clip_on=False, transform=sideways)
         axes.text(word, beside, text, fontsize=7, va="center", ha=side, transform=sideways, parse_math=False)
 

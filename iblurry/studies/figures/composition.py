@@ -65,8 +65,8 @@ def draw_composition(memories: Mapping[str, MemoryComposition], path: Path | str
     if not memories:
         raise InputError("There are no memories to draw; give at least one.")
     across = min(2, len(memories))
-    most = max(len(edge_names(memory.classes, memory.met, memory.ends)) for memory in memories.values())
-    high = max(3.0 if across == 1 else 2.0, edge_height(most))
+    names = [edge_names(memory.classes, memory.met, memory.ends) for memory in memories.values()]
+    high = max(3.0 if across == 1 else 2.0, edge_height(names))
     with open_figure(path, 0.5 + high * -(-len(memories) // across)) as figure:
         panels = add_panels(figure, len(memories), columns=across, sharey=True)
         for axes, (name, memory) in zip(panels, memories.items(), strict=True):
@@ -75,8 +75,9 @@ def draw_composition(memories: Mapping[str, MemoryComposition], path: Path | str
             format_sample_axis(axes, narrow=across > 1)
             axes.set_title(textwrap.fill(name, 90 // across - 10), fontsize=9, parse_math=False)
         panels[0].set_ylim(0, max(max(map(sum, memory.rows)) for memory in memories.values()))
-        for axes, memory in zip(panels, memories.values(), strict=True):
-            _name_classes(axes, memory, high)
+        for axes, memory, named in zip(panels, memories.values(), names, strict=True):
+            edges = [0, *rows_table(memory)[:, -1].cumsum().tolist()]  # of the areas at the end
+            write_names(axes, named, edges, inches=high, left=False)
         label_panels(figure, panels, across, x="samples seen", y="rows of the memory", title=title)
 
 
@@ -107,11 +108,3 @@ def _draw(axes: Axes, memory: MemoryComposition) -> None:
     few = len(memory.classes) <= NAMED
     edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.4} if few else {"linewidth": 0, "rasterized": True}
     axes.stackplot(memory.at, rows_table(memory), colors=class_colours(first_tasks(memory.met, memory.ends)), **edge)
-
-
-def _name_classes(axes: Axes, memory: MemoryComposition, inches: float) -> None:
-    """Beside the middle of each area at the end."""
-    tops = np.concatenate([[0], rows_table(memory)[:, -1].cumsum()])
-    texts, starts, stops = zip(*edge_names(memory.classes, memory.met, memory.ends), strict=True)
-    middles = [float(tops[start] + tops[stop]) / 2 for start, stop in zip(starts, stops, strict=True)]
-    write_names(axes, texts, middles, inches=inches, left=False)

@@ -48,8 +48,6 @@ def draw_curves(columns: Columns, path: Path | str, *, title: str | None = None,
     A_AUC in the legend; `arrivals` says whether to mark where classes were met.
     """
     methods, single = all_rows(columns), len(columns) == 1
-    if not methods:
-        raise InputError("There are no runs to draw; give at least one.")
     below = legend_columns((26 if single else 12) + max(map(len, methods)))
     legend_rows = -(-(len(methods) + arrivals + 1) // below)
     height = 3.5 if single else 2.1 * -(-len(columns) // ACROSS) + 0.5
@@ -80,8 +78,6 @@ def draw_rates(columns: Columns, path: Path | str, *, title: str | None = None) 
     rate of zero has no place on the axis and leaves a gap.
     """
     methods = all_rows(columns)
-    if not methods:
-        raise InputError("There are no runs to draw; give at least one.")
     across = min(ACROSS, len(columns))
     below = legend_columns(12 + max(map(len, methods)))
     height = (2.9 if across == 1 else 2.0) * -(-len(columns) // across)

@@ -30,15 +30,16 @@ def draw_forgetting(runs: Mapping[str, ClassAccuracy], path: Path | str, *, titl
         raise InputError("There are no runs to draw; give at least one.")
     across = min(2, len(runs))
     down = -(-len(runs) // across)
-    most = max(len(edge_names(run.classes, run.met, run.ends)) for run in runs.values())
-    high = max(2.9 if across == 1 else 2.0, edge_height(most))
+    names = [edge_names(run.classes, run.met, run.ends) for run in runs.values()]
+    high = max(2.9 if across == 1 else 2.0, edge_height(names))
     with open_figure(path, 1.0 + high * down) as figure:
         table = figure.subplots(down, 2 * across, squeeze=False, width_ratios=[3, 1] * across)
         pairs = table.reshape(-1, 2)
         limits = _limits([run.lost for run in runs.values()])
         for place, (name, run) in enumerate(runs.items()):
             heat, strip = pairs[place]
-            mesh = _draw_heat(heat, run, high, narrow=across > 1)
+            mesh = _draw_heat(heat, run, narrow=across > 1)
+            write_names(heat, names[place], range(len(run.classes) + 1), inches=high, left=True)
             _draw_lost(strip, run)
             strip.set_xlim(*limits)
             heat.set_title(textwrap.fill(name, 80 // across - 8), fontsize=9, parse_math=False)
@@ -54,12 +55,13 @@ def draw_forgetting(runs: Mapping[str, ClassAccuracy], path: Path | str, *, titl
             figure.suptitle(title, fontsize=10, parse_math=False)
 
 
-def _draw_heat(axes: Axes, run: ClassAccuracy, inches: float, *, narrow: bool) -> QuadMesh:
+def _draw_heat(axes: Axes, run: ClassAccuracy, *, narrow: bool) -> QuadMesh:
+    """A tile per class and evaluation; a white line parts classes that were met in different tasks."""
     from matplotlib import colormaps
 
     axes.set_facecolor(NOTHING)
     mesh = axes.pcolormesh(
-        _edges(run.at),
+        np.array([0, *run.at], dtype=np.float64),  # an answer stands for the samples since the evaluation before
         np.arange(len(run.classes) + 1),
         np.ma.masked_invalid(run.accuracy),
         cmap=colormaps["cividis"],  # even in lightness and for any colour vision
@@ -69,7 +71,9 @@ def _draw_heat(axes: Axes, run: ClassAccuracy, inches: float, *, narrow: bool) -
     )
     mark_tasks(axes, [run.ends], word="" if narrow or len(run.ends) > 6 else "task ")
     format_sample_axis(axes, narrow=narrow)
-    _name_classes(axes, run, inches)
+    for row in np.flatnonzero(np.diff(first_tasks(run.met, run.ends))) + 1:
+        axes.axhline(float(row), color="white", linewidth=0.6, zorder=4)
+    axes.set(ylim=(len(run.classes), 0), yticks=[])
     return mesh
 
 
@@ -90,22 +94,6 @@ def _draw_lost(axes: Axes, run: ClassAccuracy) -> None:
     axes.set(ylim=(len(run.classes), 0), yticks=[])
     axes.spines["left"].set_visible(False)
     add_grid(axes, "x")
-
-
-def _name_classes(axes: Axes, run: ClassAccuracy, inches: float) -> None:
-    """At the left; a white line parts classes that were met in different tasks."""
-    tasks = first_tasks(run.met, run.ends)
-    for row in np.flatnonzero(np.diff(tasks)) + 1:
-        axes.axhline(float(row), color="white", linewidth=0.6, zorder=4)
-    axes.set(ylim=(len(run.classes), 0), yticks=[])
-    texts, starts, stops = zip(*edge_names(run.classes, run.met, run.ends), strict=True)
-    middles = [(start + stop) / 2 for start, stop in zip(starts, stops, strict=True)]
-    write_names(axes, texts, middles, inches=inches, left=True)
-
-
-def _edges(at: Sequence[int]) -> NDArray[np.float64]:
-    """Where each time's tiles begin and end: an answer stands for the samples since the run before."""
-    return np.array([0, *at], dtype=np.float64)
 
 
 def _limits(lost: Sequence[NDArray[np.float64]]) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.errors import UnknownNameError
 from iblurry.studies.figures.style import (
     OPEN,
     add_grid,
@@ -61,9 +61,7 @@ def draw_sweep(
     Hollow markers, each to the right of ours, are the paper's. Numbers stand to scale: linear, else logarithmic, and
     evenly only where neither keeps them apart; names stand evenly. Methods are set a little apart from each other.
     """
-    name, methods = metric_label(metric), all_rows(numbers)
-    if not methods:
-        raise InputError(f"No run has a number for {metric}; let some come to their end first.")
+    name, methods = metric_label(metric), all_rows(numbers, f"numbers for {metric}")
     columns = list(numbers)
     at, scale = place_columns(columns)
     below = legend_columns(12 + max(map(len, methods)))
@@ -163,9 +161,7 @@ def draw_bars(
 
     Whiskers are one sample standard deviation either way, a dot is a seed, an open triangle points at the paper's mean.
     """
-    name, methods = metric_label(metric), all_rows(numbers)
-    if not methods:
-        raise InputError(f"No run has a number for {metric}; let some come to their end first.")
+    name, methods = metric_label(metric), all_rows(numbers, f"numbers for {metric}")
     labels = [textwrap.fill(method, 34 if len(numbers) == 1 else 22) for method in methods]
     tall = 0.2 + len(labels) * (0.16 + 0.13 * (1 + max(label.count("\n") for label in labels)))
     with open_figure(path, 0.9 + (0.45 + tall) * -(-len(numbers) // ACROSS)) as figure:

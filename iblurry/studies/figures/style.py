@@ -157,9 +157,12 @@ def draw_line(axes: Axes, number: int, x: Any, y: Any, low: Any, high: Any, *, l
         axes.fill_between(x, low, high, color=style.colour, alpha=0.18, linewidth=0, zorder=2)
 
 
-def all_rows(columns: Mapping[str, Mapping[str, object]]) -> list[str]:
-    """Every row that some column has, each once."""
-    return list(dict.fromkeys(row for rows in columns.values() for row in rows))
+def all_rows(columns: Mapping[str, Mapping[str, object]], what: str = "runs") -> list[str]:
+    """Every row that some column has, each once; InputError where there is none."""
+    found = list(dict.fromkeys(row for rows in columns.values() for row in rows))
+    if not found:
+        raise InputError(f"There are no {what} to draw; let some runs come to their end first.")
+    return found
 
 
 def format_sample_axis(axes: Axes, *, narrow: bool = False) -> None:
