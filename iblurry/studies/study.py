@@ -20,6 +20,7 @@ from iblurry.experiment.settings import setting
 from iblurry.method import Method
 from iblurry.studies.paper import COUNTERPARTS
 
+METHODS = ("ewc", "bic", "mir", "gdumb", "rm", "er", "clib")  # in the order of the paper's tables
 SEEDS = (1, 2, 3)  # as many as the paper has
 ROWS_PER_CLASS = 2  # of memory that a class has at least, at any scale
 CLASSES = {  # so that a study can be planned without the data
@@ -52,10 +53,10 @@ class Study:
 
     name: str  # on the command line
     title: str  # heading of its table and figures
-    shows: tuple[str, ...]  # tables and figures of the paper that it repeats, such as "Table 1"
     question: str  # what it answers, in a sentence
-    datasets: tuple[str, ...]  # that it was made for; the first is the default of `table` and `figure`
-    rows: tuple[str, ...]  # methods, in the paper's order, written as for `iblurry run` and --set
+    shows: tuple[str, ...] = ()  # tables and figures of the paper that it repeats, such as "Table 1"
+    datasets: tuple[str, ...] = ("cifar10",)  # made for; the first is the default of `table` and `figure`
+    rows: tuple[str, ...] = METHODS  # in the paper's order, written as for `iblurry run` and --set
     columns: Callable[[str], Mapping[str, Changes]] = lambda dataset: {"": {}}
     metrics: tuple[str, ...] = ("a_auc", "a_avg")  # names of TABLE_METRICS; what a row does not have stays empty
 

@@ -49,12 +49,7 @@ INK = "0.15"
 
 
 def draw_sweep(
-    numbers: Numbers,
-    path: Path | str,
-    *,
-    metric: str = "a_auc",
-    paper: PaperNumbers | None = None,
-    title: str | None = None,
+    numbers: Numbers, path: Path, *, metric: str = "a_auc", paper: PaperNumbers | None = None, title: str | None = None
 ) -> None:
     """Draw the means over seeds by column; bars are one sample standard deviation either way.
 
@@ -150,12 +145,7 @@ def _pair(number: PaperNumber | None) -> tuple[float, float]:
 
 
 def draw_bars(
-    numbers: Numbers,
-    path: Path | str,
-    *,
-    metric: str = "a_auc",
-    paper: PaperNumbers | None = None,
-    title: str | None = None,
+    numbers: Numbers, path: Path, *, metric: str = "a_auc", paper: PaperNumbers | None = None, title: str | None = None
 ) -> None:
     """Draw the mean over seeds of each method, from zero; its value stands at the right.
 
