@@ -48,13 +48,15 @@ def figure(
     """
     from iblurry.files import replacing
     from iblurry.studies.describe import make_slug
-    from iblurry.studies.figures.draw import check_kind, default_kind, draw_study
+    from iblurry.studies.figures.draw import WITH_METRIC, default_kind, draw_study
     from iblurry.studies.tables.layout import describe_missing
     from iblurry.studies.tables.table import tabulate_study
 
     chosen = selection_of(selected)
     kind = kind or default_kind(chosen.study, len({run.column for run in chosen.planned}))
-    check_kind(kind, metric)
+    if metric is not None and kind not in WITH_METRIC:
+        others = " or ".join(WITH_METRIC)
+        raise InputError(f"A figure of {kind} shows no metric; leave {metric} out, or draw {others}.")
     path = out or Path("figures") / f"{make_slug(f'{chosen.study.name}-{chosen.dataset}')}-{kind}.png"
     FIGURE.convert(path, None, None)
     table = tabulate_study(chosen, run_places(runs, chosen), metrics=[metric or chosen.study.metrics[0]])

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from iblurry.cli.options import PLACE, OutputFile, import_option
-
-if TYPE_CHECKING:
-    from iblurry.studies.compare import ComparisonBlock
 
 NOTES = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -45,18 +41,16 @@ def reproduction(results: Path, out: Path, notes: Path | None, as_json: bool) ->
     with replacing(out) as part:
         part.write_text(text, "utf-8")
     if as_json:
-        click.echo(json.dumps({"page": str(out), "figures": list(map(str, figures)), "rows": _rows(blocks)}, indent=2))
+        rows = [
+            {"configuration": asdict(block.configuration), "metric": metric, "difference": comparison.difference}
+            | asdict(comparison)
+            for block in blocks
+            for metric, comparisons in block.comparisons.items()
+            for comparison in comparisons
+        ]
+        click.echo(json.dumps({"page": str(out), "figures": list(map(str, figures)), "rows": rows}, indent=2))
         return
     runs = sum(len(group) for block in blocks for group in block.groups.values())
     click.echo(f"{out}: {runs} runs beside the paper")
     for path in figures:
         click.echo(f"Figure: {path}")
-
-
-def _rows(blocks: list[ComparisonBlock]) -> list[dict[str, Any]]:
-    return [
-        {"configuration": asdict(block.configuration), "metric": metric, "difference": one.difference} | asdict(one)
-        for block in blocks
-        for metric, comparisons in block.comparisons.items()
-        for one in comparisons
-    ]

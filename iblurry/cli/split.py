@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.options import FIGURE, PERCENT, PLACE
+from iblurry.cli.options import FIGURE, PERCENT, PLACE, OutputFolder
+from iblurry.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,18 +22,12 @@ if TYPE_CHECKING:
 @click.option("--dataset", metavar="SPEC", default="digits", help="See `iblurry data`.")
 @click.option("--tasks", metavar="T", type=click.IntRange(1), default=5, help="How many tasks.")
 @click.option("--disjoint", metavar="N", type=PERCENT, default=50, help="Per cent of classes in one task only.")
-@click.option(
-    "--blur",
-    metavar="M",
-    type=PERCENT,
-    default=10,
-    help="Per cent of blurry samples that stray to other tasks.",
-)
+@click.option("--blur", metavar="M", type=PERCENT, default=10, help="Per cent of blurry samples that stray to others.")
 @click.option("--seed", metavar="S", type=click.IntRange(0), default=1, help="Same seed, same split.")
 @click.option("--mode", metavar="NAME", default="strict", help="strict, uneven, compatible: if N does not fit.")
 @click.option("--published", metavar="FOLDER", type=PLACE, help="Read the split from published files.")
 @click.option("--figure", type=FIGURE, help="Draw it into this .png, .svg or .pdf.")
-@click.option("--export", metavar="FOLDER", type=PLACE, help="Write it as published files.")
+@click.option("--export", type=OutputFolder(), help="Write it as published files.")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def split(
@@ -53,7 +48,6 @@ def split(
     A split is a pure function of the data set's labels, the numbers and the seed.
     """
     from iblurry.data.load import load
-    from iblurry.errors import InputError
     from iblurry.streams import order_figure
     from iblurry.streams import published as published_files
     from iblurry.streams.order import i_blurry, is_disjoint
@@ -72,16 +66,13 @@ def split(
     if dropped := len(data.train) - len(order):
         left = len(set(data.train.labels.tolist())) - len(order.classes)
         notes.append(f"{dropped:,} of {len(data.train):,} samples are left out; classes left out: {left}.")
-    try:
-        if export is not None:
-            n = published_files.fitting_n(order) if mode == "compatible" else disjoint
-            files = published_files.export(order, data, export, seed=seed, n=n, m=blur)
-            notes.append(f"Wrote {files[0].name} and {len(files) - 1} more files to {export}.")
-        if figure is not None:
-            order_figure.save(order_figure.draw(order, data), figure)
-            notes.append(f"Drew {figure}.")
-    except OSError as error:
-        raise InputError(f"Cannot write {error.filename} ({error.strerror}); give a place you may write to.") from error
+    if export is not None:
+        n = published_files.fitting_n(order) if mode == "compatible" else disjoint
+        files = published_files.export(order, data, export, seed=seed, n=n, m=blur)
+        notes.append(f"Wrote {files[0].name} and {len(files) - 1} more files to {export}.")
+    if figure is not None:
+        order_figure.save(order_figure.draw(order, data), figure)
+        notes.append(f"Drew {figure}.")
 
     if as_json:
         source = {"mode": mode} if published is None else {"published": str(published)}

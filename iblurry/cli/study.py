@@ -11,9 +11,9 @@ import click
 
 from iblurry.cli.options import MACHINE, GroupedCommand, OutputFolder, import_option, launch_config, machine_options
 from iblurry.cli.study_options import OPTIONS, selection_of, study_options
+from iblurry.errors import IblurryError
 
 if TYPE_CHECKING:
-    from iblurry.errors import IblurryError
     from iblurry.studies.selection import Selection
 
 LIST = "list"

@@ -11,8 +11,8 @@ from iblurry.cli.options import GroupedCommand, OutputFile, import_option
 from iblurry.cli.study_options import OPTIONS, run_places, runs_option, selection_of, split_names, study_options
 from iblurry.errors import InputError
 
-FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 ENDINGS = {".txt": "terminal", ".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
+FORMATS = tuple(ENDINGS.values())
 GROUPS = {
     "What": (*OPTIONS, "modules"),
     "Table": ("runs", "metric", "paper", "pairs", "against"),

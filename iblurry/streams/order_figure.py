@@ -61,16 +61,13 @@ def save(figure: Figure, path: str | Path) -> None:
     """Write the figure as PNG, SVG or PDF, by the ending of the name."""
     from matplotlib import rc_context
 
-    check_format(path)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    path = Path(path)
+    ending = path.suffix.lower()
+    if ending not in STAMPS:
+        raise InputError(f"The figure {path} ends in {ending!r}; end it in .png, .svg or .pdf.")
+    path.parent.mkdir(parents=True, exist_ok=True)
     with rc_context({"svg.hashsalt": "iblurry"}):
-        figure.savefig(path, dpi=250, metadata={STAMPS[Path(path).suffix.lower()]: None})
-
-
-def check_format(path: str | Path) -> None:
-    """Refuse a file name whose ending is not a format that `save` writes."""
-    if Path(path).suffix.lower() not in STAMPS:
-        raise InputError(f"The figure {path} ends in {Path(path).suffix!r}; end it in .png, .svg or .pdf.")
+        figure.savefig(path, dpi=250, metadata={STAMPS[ending]: None})
 
 
 def _tiles(

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.errors import InputError
 from iblurry.experiment.result import Result
 from iblurry.studies.figures.classes import class_accuracies
 from iblurry.studies.figures.composition import draw_composition, memory_composition
 from iblurry.studies.figures.curves import draw_curves, draw_rates
 from iblurry.studies.figures.forgetting import draw_forgetting
-from iblurry.studies.figures.metrics import draw_bars, draw_sweep, metric_label
+from iblurry.studies.figures.metrics import draw_bars, draw_sweep
 from iblurry.studies.paper import PaperNumber
 from iblurry.studies.study import Study
 from iblurry.studies.tables.table import StudyTable, TableCell
@@ -28,17 +28,6 @@ def draw_study(table: StudyTable, kind: str, path: Path) -> None:
         raise InputError(f"The study {table.study.name} has no finished run to draw; run some of it first.")
     title = f"{table.study.title}: {table.settings}" if table.settings else table.study.title
     FIGURE_KINDS[kind](cells, path, title)
-
-
-def check_kind(kind: str, metric: str | None) -> None:
-    """Raise unless there is such a kind of figure, and it shows a metric if one is asked for."""
-    if kind not in FIGURE_KINDS:
-        raise UnknownNameError("kind of figure", kind, FIGURE_KINDS)
-    if metric is not None:
-        metric_label(metric)
-        if kind not in WITH_METRIC:
-            drawn = " or ".join(WITH_METRIC)
-            raise InputError(f"A figure of {kind} shows no metric; leave {metric} out, or draw {drawn}.")
 
 
 def default_kind(study: Study, columns: int) -> str:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from iblurry.cli.figure import KINDS as OFFERED
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.errors import InputError
 from iblurry.studies.figures.classes import class_accuracies
 from iblurry.studies.figures.composition import draw_composition
 from iblurry.studies.figures.curves import draw_curves, draw_rates
-from iblurry.studies.figures.draw import FIGURE_KINDS, WITH_METRIC, check_kind, default_kind, draw_study
+from iblurry.studies.figures.draw import FIGURE_KINDS, WITH_METRIC, default_kind, draw_study
 from iblurry.studies.figures.forgetting import draw_forgetting
 from iblurry.studies.figures.metrics import draw_bars, draw_sweep
 from iblurry.studies.paper import PaperNumber
@@ -99,10 +99,6 @@ def test_the_papers_probable_copy_errors_are_not_drawn(runs, drawn, tmp_path):
 
 
 def test_refusals(table, tmp_path):
-    with pytest.raises(UnknownNameError, match="pie"):
-        check_kind("pie", None)
-    with pytest.raises(InputError, match="a_auc"):
-        check_kind("rates", "a_auc")
     with pytest.raises(InputError, match="memory"):
         draw_study(table, "composition", tmp_path / "f.png")
     with pytest.raises(InputError, match="study s "):
