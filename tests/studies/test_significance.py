@@ -64,7 +64,7 @@ def test_the_least_p_is_reached_and_six_seeds_are_needed(n):
 
 
 def test_too_many_seeds_for_the_exact_test():
-    with pytest.raises(InputError, match=f"up to {MOST} seeds, not 25; name fewer with --seeds"):
+    with pytest.raises(InputError, match=f"{MOST} seeds, not 25"):
         sign_flip_p([1.0] * 25)
 
 
@@ -123,15 +123,15 @@ def test_where_less_is_better_the_least_is_best(runs):
 
 
 def test_against_what_is_not_there(table, runs):
-    with pytest.raises(UnknownNameError, match=r"no row of the table called 'clob'\. Did you mean 'clib'"):
+    with pytest.raises(UnknownNameError, match=r"'clob'.*'clib'"):
         compare_rows(table, "clob")
     empty = tabulated(TINY, "cifar10", [])
-    with pytest.raises(InputError, match="--against er: it has no finished run here, nor has any other row; run it"):
+    with pytest.raises(InputError, match="--against er"):
         compare_rows(empty, "er")
     assert compare_rows(empty) == []
-    assert caveats([]) == ["There is no pair to compare: fewer than two rows have finished runs."]
+    assert len(caveats([])) == 1
     others = tabulated(TINY, "cifar10", [runs], methods=["gdumb", "er", "clib"])
-    with pytest.raises(InputError, match="--against gdumb: it has no finished run here; name one that has: er, clib"):
+    with pytest.raises(InputError, match=r"--against gdumb.*er, clib"):
         compare_rows(others, "gdumb")
 
 

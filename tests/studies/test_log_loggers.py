@@ -1,24 +1,109 @@
-"""What the writers decide for themselves, with libraries that only remember: no row twice, none torn, none mixed."""
+"""Loggers: hyper-parameters and names; with libraries that only remember: no row twice, none torn, none mixed."""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from iblurry.errors import InputError
-from iblurry.studies.loggers.logger import make_logger_factory
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.experiment.edit import edit
+from iblurry.experiment.experiment import Experiment
+from iblurry.methods import METHODS
+from iblurry.studies.loggers.logger import (
+    LOGGERS,
+    flatten_hyperparameters,
+    make_logger_factory,
+    require_library,
+    safe_name,
+)
 from iblurry.studies.loggers.mlflow import MLflow
 from iblurry.studies.loggers.wandb import WeightsAndBiases
 from tests.studies.told import ENVIRONMENT, FACTS, PARAMETERS, SUMMARY
 
+SPEC = SimpleNamespace(origin="somewhere/__init__.py")
 
-@pytest.fixture(autouse=True)
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_set_makes_the_same_experiment_of_another(name):
+    """Every path is one that --set takes, and none is missing."""
+    experiment = Experiment.of(name, "cifar10", seed=3, samples=700, memory=77, blur=30)
+    flat = flatten_hyperparameters(json.loads(json.dumps(experiment.to_json())))
+    other = Experiment.of(name, "digits")
+    assert flat.pop("method") == name
+    for path, value in flat.items():
+        if (path, value) != ("refit", "none"):
+            other = edit(other, f"{path}={value}")
+    assert other == experiment
+
+
+def test_every_field_is_there():
+    experiment = Experiment.of("clib", "cifar10", memory=77)
+    flat = flatten_hyperparameters(experiment.to_json())
+    expected = {"memory": 77, "augment.pad": 4, "admission": "Importance", "terms": "CrossEntropy", "gradient": "none"}
+    expected |= {
+        "schedule.initial_lr": experiment.method.schedule.initial_lr,
+        "optimizer": "Adam",
+        "pace.stream_batch": 1,
+    }
+    assert {path: flat[path] for path in expected} == expected
+    assert flat.keys() >= {f"admission.{field}" for field in ("step", "rule", "decrease")}
+
+
+def test_several_parts_in_a_slot_have_places():
+    flat = flatten_hyperparameters(Experiment.of("ewc", "cifar10").to_json())
+    assert flat["terms"] == "CrossEntropy,Elastic"
+    assert [path for path in flat if path.startswith("terms.1.")]
+    assert not [path for path in flat if path.startswith("terms.0.")]
+
+
+def test_lists_of_numbers():
+    assert flatten_hyperparameters({"method": {"name": "m", "at": [3, 6]}}) == {"method": "m", "at": "3,6"}
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "a/b", "ä", "x" * 200, "it's"])
+def test_names_that_are_not_allowed_become_ones_that_are(name):
+    assert re.fullmatch("[A-Za-z0-9_-]{1,120}", safe_name(name))
+    assert len({safe_name(name), safe_name(name + "."), safe_name(name + "/")}) == 3
+    assert safe_name("clib-digits-1-0123456789ab") == "clib-digits-1-0123456789ab"
+
+
+@pytest.mark.parametrize("name, module", [*zip(LOGGERS, LOGGERS, strict=True), ("mlflow", "sqlalchemy")])
+def test_a_library_that_is_not_installed(name, module, monkeypatch, tmp_path):
+    """A folder of its name, such as a logger leaves in the working folder, is no library."""
+    monkeypatch.setattr("iblurry.studies.loggers.logger.find_spec", lambda asked: None if asked == module else SPEC)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with pytest.raises(InputError, match=rf"{module}.*iblurry\[{name}\]"):
+        make_logger_factory(name)()
+
+
+def test_a_folder_of_its_name_is_no_library(monkeypatch, tmp_path):
+    (tmp_path / "nolibrary").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match="nolibrary"):
+        require_library("nolibrary", "wandb")
+    require_library("numpy", "wandb")
+
+
+def test_an_unknown_logger():
+    with pytest.raises(UnknownNameError, match="'wandb'"):
+        make_logger_factory("wandbb")
+
+
+def test_extras_are_declared():
+    text = (Path(__file__).parent.parent.parent / "pyproject.toml").read_text()
+    for name in LOGGERS:
+        assert f'\n{name} = ["{name}>=' in text
+
+
+@pytest.fixture
 def installed(monkeypatch):
     """Every library seems to be installed."""
-    found = SimpleNamespace(origin="somewhere/__init__.py")
-    monkeypatch.setattr("iblurry.studies.loggers.logger.find_spec", lambda _: found)
+    monkeypatch.setattr("iblurry.studies.loggers.logger.find_spec", lambda _: SPEC)
 
 
 def module(monkeypatch, name, **members):
@@ -47,7 +132,7 @@ class Rows:
 
 
 @pytest.fixture
-def wandb(monkeypatch):
+def wandb(monkeypatch, installed):
     """The library, its server's rows by run, and whether someone is logged in."""
     monkeypatch.delenv("WANDB_MODE", raising=False)
     server: dict[str, dict] = {}
@@ -187,7 +272,7 @@ class Client:
 
 
 @pytest.fixture
-def server(monkeypatch):
+def server(monkeypatch, installed):
     made = SimpleNamespace(experiments={}, runs=[], uris=[])
 
     def client(tracking_uri):

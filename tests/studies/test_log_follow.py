@@ -1,4 +1,4 @@
-"""The reader of journals: every event once, afterwards and live, through torn lines and resumed runs."""
+"""From the journal to a logger: every event once, afterwards and live, through torn lines and resumed runs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,24 @@ import sys
 
 import pytest
 
-from iblurry.errors import DataError, FolderError
+from iblurry.errors import DataError, FolderError, InputError
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Query, Start, encode
-from iblurry.studies.loggers.follow import JournalUpdate, RunFollower
+from iblurry.studies.loggers.follow import JournalFeed, JournalUpdate, RunFollower
 from iblurry.studies.loggers.logger import describe_run
-from tests.studies.told import ENVIRONMENT, FINAL, LINES, PARAMETERS, SCALARS, SUMMARY, TEXTS, begin, finish, write
+from tests.studies.told import (
+    ENVIRONMENT,
+    FINAL,
+    LINES,
+    PARAMETERS,
+    SCALARS,
+    SUMMARY,
+    TEXTS,
+    Recorder,
+    begin,
+    finish,
+    write,
+)
 
 COUNT = len(SCALARS) + len(TEXTS)
 
@@ -145,7 +157,7 @@ def test_a_packed_journal(folder):
     finish(folder)
     assert numbers(RunFollower(folder).poll().events) == [*SCALARS, FINAL]
     (folder / "journal.jsonl.gz").write_bytes(gzip.compress(b"".join(LINES))[:-9])
-    with pytest.raises(DataError, match=r"journal\.jsonl\.gz cannot be unpacked"):
+    with pytest.raises(DataError, match=r"journal\.jsonl\.gz"):
         RunFollower(folder).poll()
 
 
@@ -160,17 +172,17 @@ def test_a_packed_journal(folder):
 )
 def test_a_damaged_journal(folder, lines, number, why):
     write(folder, lines)
-    with pytest.raises(DataError, match=rf"journal\.jsonl, line {number} is damaged: .*{why}"):
+    with pytest.raises(DataError, match=rf"journal\.jsonl, line {number} .*{why}"):
         RunFollower(folder).poll()
 
 
 def test_a_damaged_experiment(folder):
     path = folder / "experiment.json"
     path.write_text('{"format": 1, "experiment": {}}')
-    with pytest.raises(DataError, match="holds no experiment that can be read"):
+    with pytest.raises(DataError, match=r"experiment\.json"):
         describe_run(RunFolder(folder))
     path.unlink()
-    with pytest.raises(FolderError, match="is no run's folder"):
+    with pytest.raises(FolderError, match="mine-pets-1"):
         describe_run(RunFolder(folder))
 
 
@@ -196,3 +208,59 @@ def test_it_needs_no_torch(folder):
     )
     done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [f"{COUNT + 1} mine-pets-1", "[]"]
+
+
+def test_a_finished_run_is_logged(folder):
+    finish(folder)
+    writer = Recorder()
+    feed = JournalFeed(folder, lambda: writer)
+    assert feed.update()
+    feed.close()
+    assert feed.update()
+    feed.close()
+    assert writer.run.parameters == PARAMETERS
+    assert writer.scalar == [*SCALARS, FINAL]
+    assert writer.texts == TEXTS
+    assert (writer.started, writer.flushed, writer.ended) == (1, len(SCALARS) + 1, [SUMMARY])
+    assert (feed.place, feed.events) == ("kept/mine-pets-1", len(SCALARS) + len(TEXTS) + 1)
+
+
+def test_a_run_under_way_that_is_left(tmp_path):
+    made = []
+    folder = begin(tmp_path / "mine-pets-1")
+    feed = JournalFeed(folder, lambda: made.append(Recorder()) or made[-1])
+    assert not feed.update()
+    feed.close()
+    assert (made, feed.place) == ([], None)  # nothing is started for a run that has not begun
+    for lines in range(1, len(LINES)):
+        write(folder, LINES[:lines])
+        assert not feed.update()
+        assert made[0].flushed == lines - 1
+    feed.close()
+    assert (len(made), made[0].started, made[0].ended) == (1, 1, [None])
+    assert made[0].scalar == SCALARS[:-1]
+
+
+def test_a_journal_written_otherwise_is_logged_anew(folder):
+    writer = Recorder()
+    feed = JournalFeed(folder, lambda: writer)
+    feed.update()
+    write(folder, [*LINES[:3], encode(Query(10, 0, (4, 1), (4, 4), 0.1, 10))])
+    feed.update()
+    assert writer.started == 2
+    assert [step for step, _ in writer.scalar] == [1, 3, 10]
+    assert feed.events == 5
+
+
+@pytest.mark.parametrize("verb", ["start", "log_scalars", "finish"])
+def test_what_the_library_refuses_is_one_sentence(folder, verb, monkeypatch):
+    def refuse(*_):
+        raise KeyError("no such server.")
+
+    monkeypatch.setattr(Recorder, verb, refuse)
+    feed = JournalFeed(folder, Recorder)
+    with pytest.raises(InputError, match=r"mine-pets-1: .*no such server"):  # noqa: PT012
+        feed.update()
+        feed.close()
+    if verb == "start":
+        feed.close()  # nothing was begun that could be ended
