@@ -30,7 +30,7 @@ class Memory:
     1, so 0 marks a row never written, and the order of two rows' last writes can be told on the device.
 
     >>> memory = Memory(2, (1, 2, 2))
-    >>> memory.write(memory.next_row(), One(torch.ones(1, 1, 2, 2, dtype=torch.uint8), torch.tensor([5]), 5))
+    >>> memory.write(memory.next_row(), Sample(torch.ones(1, 1, 2, 2, dtype=torch.uint8), torch.tensor([5]), 5))
     >>> memory.size, memory.labels.tolist()
     (1, [5, -1, -1])
     """

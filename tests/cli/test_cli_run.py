@@ -114,7 +114,7 @@ def test_options_reach_the_experiment(quick, here):
     assert made["method"]["admission"] == {"Balanced": {}}
     assert made["method"]["schedule"]["Exponential"]["initial_lr"] == 0.001
     assert made["method"]["pace"]["stream_batch"] == 4
-    assert "er admission=Balanced" in said.out  # not the er one knows, so not called er
+    assert "admission=Balanced" in said.out  # not the er one knows, so not called er
     assert not (here / "runs").exists()
 
 

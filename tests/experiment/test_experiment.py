@@ -17,7 +17,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import SETTINGS
 from iblurry.method import Head, Method, Pace
 from iblurry.methods import METHODS, Hyperparameters, clib, er
-from iblurry.parts import Balanced, Clip, Constant, Cosine, Importance
+from iblurry.parts import Balanced, Clip, Constant, Cosine, Importance, Uniform
 from iblurry.streams import published
 from iblurry.streams.order import i_blurry
 from tests.experiment.small import DATA, small
@@ -170,7 +170,10 @@ def test_bad_values(changes, sentence):
 
 
 def test_numbers_that_have_no_text_have_no_name():
-    one = Experiment.of(er(schedule=Constant(initial_lr=float("inf"))))
+    class Endless(Uniform):
+        patience: float = float("inf")
+
+    one = Experiment.of(er(rehearsal=Endless()))
     with pytest.raises(InputError, match="finite numbers"):
         _ = one.name
 

@@ -142,8 +142,8 @@ def test_a_run_that_was_not_begun_has_no_records(tmp_path):
     assert (nothing.records, nothing.summary, nothing.metrics.queries) == ([], None, 0)
 
 
-def test_often_is_checked():
-    with pytest.raises(InputError, match=r"samples=0.*from 1"):
+def test_the_checkpoint_policy_is_checked():
+    with pytest.raises(InputError, match="samples=0"):
         CheckpointPolicy(samples=0)
     with pytest.raises(InputError, match="seconds=nan"):
         CheckpointPolicy(seconds=float("nan"))

@@ -10,8 +10,12 @@ from iblurry.method import Method
 from iblurry.parts import Adaptive, Diverse, Refit
 from tests.laws.lawful import LAWFUL
 
+# Every law for the paper's methods in each run of the tests; for their variants in the slow ones.
+VARIANTS = [name for name in LAWFUL if "-" in name and name not in ("clib-stream", "clib-released", "rm-released")]
+PARAMS = [pytest.param(name, marks=pytest.mark.slow if name in VARIANTS else ()) for name in LAWFUL]
 
-@pytest.fixture(params=LAWFUL)
+
+@pytest.fixture(params=PARAMS)
 def lawful(request: pytest.FixtureRequest) -> Method:
     """Each method in turn, quick to adapt so that a short stream shows all of its rules, and not too costly."""
     chosen = LAWFUL[request.param]
