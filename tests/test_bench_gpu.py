@@ -124,6 +124,7 @@ def pid(_):
     return os.getpid()
 
 
+@pytest.mark.slow
 def test_each_method_has_a_process_of_its_own():
     pids = list(map_in_processes(pid, ["er", "clib"]))
     assert len({os.getpid(), *pids}) == 3
@@ -165,6 +166,7 @@ def test_seconds_per_sample_count_the_samples_of_all_runs():
         seconds_per_sample([ProgressClock(device="cpu")], 20, 100)
 
 
+@pytest.mark.slow
 def test_packed_seeds(data, tmp_path):
     row = run_packed("clib", SETUP, data, tmp_path, samples=40)
     assert row["seeds"] == len(list((tmp_path / "packed").iterdir())) == 3
@@ -175,6 +177,7 @@ def test_packed_seeds(data, tmp_path):
 # ---------------------------------------------------------------------------------------------------- program
 
 
+@pytest.mark.slow
 def test_the_whole_program(tmp_path, capsys):
     file = tmp_path / "report.json"
     sections = [word for name in ("equal", "stages", "protocol") for word in ("--only", name)]

@@ -60,6 +60,7 @@ def test_resumed_otherwise_is_told(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["equal"] is False
 
 
+@pytest.mark.slow
 def test_an_attempt_is_really_killed(tmp_path):
     resume._run_attempt("er", resume.parser().parse_args(["er", *RESUME]), tmp_path, "kill", 25)
     (folder,) = tmp_path.iterdir()

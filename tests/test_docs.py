@@ -102,6 +102,7 @@ def test_the_writer_of_the_page_on_logging_runs_as_printed(tmp_path, monkeypatch
         assert any(f"`{word}" in page for word in (name, name.split("/")[-1], *name.split("/")[:-1])), name
 
 
+@pytest.mark.slow
 def test_the_compute_page_foresees_what_is_spent(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (block,) = python(DOCS / "compute.md")

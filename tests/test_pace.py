@@ -21,12 +21,12 @@ class Counting(Learner):
         self.due, self.one = [], None
         self.trainer.update = lambda stream, *, last_of_round: self.due.append(self.context.seen)
 
-    def _one(self, image, label):
+    def _sample(self, image, label):
         """The same sample each time: what it is does not matter here."""
-        self.one = self.one or super()._one(image, label)
+        self.one = self.one or super()._sample(image, label)
         return self.one
 
-    def _store(self, one):
+    def _store(self, sample):
         pass
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import pytest
 import torch
@@ -89,20 +90,31 @@ PAIRS = {
 }
 
 
-def weights(learner, samples):
-    for at, (image, label) in enumerate(samples * 3, start=1):
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """The samples of the fixture, the same in every test, as an argument that can be cached."""
+
+    samples: list = dataclasses.field(compare=False)
+
+
+@functools.cache  # most pairs share one side
+def weights(method, samples, augment=Augment(pad=1)):  # noqa: B008  frozen
+    learner = new_learner(method, network="mlp", augment=augment)
+    for at, (image, label) in enumerate(samples.samples * 3, start=1):
         learner.observe(image, label)
         if at in (30, 90):
             learner.end_task()
     return torch.cat([p.detach().flatten() for p in learner.context.network.parameters()])
 
 
-@pytest.mark.parametrize("pair", PAIRS)
+COSTLY = [pair for pair, (one, _) in PAIRS.items() if one is RM and pair != "refit at a boundary"]
+MARKED = [pytest.param(pair, marks=pytest.mark.slow if pair in COSTLY else ()) for pair in PAIRS]
+
+
+@pytest.mark.parametrize("pair", MARKED)
 def test_the_part_makes_a_difference(pair, samples):
     one, other = PAIRS[pair]
-    assert not torch.equal(
-        weights(new_learner(one, network="mlp"), samples), weights(new_learner(other, network="mlp"), samples)
-    )
+    assert not torch.equal(weights(one, Stream(samples)), weights(other, Stream(samples)))
 
 
 ANSWERS = {
@@ -141,5 +153,4 @@ def test_the_readout_makes_a_difference(pair, samples, questions):
     ],
 )
 def test_each_augmentation_makes_a_difference(augment, samples):
-    usual = weights(new_learner(ER, augment=Augment(pad=1)), samples)
-    assert not torch.equal(usual, weights(new_learner(ER, augment=augment), samples))
+    assert not torch.equal(weights(ER, Stream(samples)), weights(ER, Stream(samples), augment))

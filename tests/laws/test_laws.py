@@ -179,6 +179,7 @@ def test_seeds_matter(lawful, samples):
     assert not torch.equal(one.context.network.head.weight, other.context.network.head.weight)
 
 
+@pytest.mark.slow
 def test_it_learns(lawful, samples, questions):
     """After many passes over its own stream, answers about it are far better than chance (20 %)."""
     learner = new_learner(lawful, memory=40, network="mlp")
