@@ -23,7 +23,7 @@ def exact(value: Fraction | int | float | str) -> Fraction:
 
 
 def check_updates(per_sample: Fraction | int | float | str) -> None:
-    """InputError where whoever is to learn from every sample would learn nothing."""
+    """InputError where a learner that must learn from every sample would learn nothing."""
     if exact(per_sample) <= 0:
         raise InputError(f"updates_per_sample={per_sample}: nothing would be learnt; give more than 0, as 1, 3 or 1/4.")
 

@@ -102,7 +102,7 @@ def _distinct(folders: list[Path]) -> list[Path]:
 
 def _report(feeds: dict[Path, JournalFeed], *, as_json: bool) -> None:
     about = [
-        {"folder": str(folder), "place": feed.place, "finished": feed.summary is not None, "events": feed.events}
+        {"folder": str(folder), "place": feed.location, "finished": feed.summary is not None, "events": feed.events}
         for folder, feed in feeds.items()
     ]
     if as_json:

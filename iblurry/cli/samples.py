@@ -36,7 +36,7 @@ class LabelledFile(NamedTuple):
         return str(self.images[self.row]) if isinstance(self.images, list) else f"image {self.row}"
 
 
-def gather(places: Sequence[str], label: str | None) -> list[LabelledFile]:
+def find_samples(places: Sequence[str], label: str | None) -> list[LabelledFile]:
     """Everything at these places: pictures with one label, or folders by class, .npz files and data sets."""
     if label is not None and not _is_text(label):
         raise InputError(f"--label {_printable(label)} is not UTF-8; give another TEXT.")

@@ -54,9 +54,9 @@ def send(
     data set such as digits, of which the training part is sent. Where the service is busy or being restarted, it waits.
     """
     from iblurry.cli.main import INTERRUPTED
-    from iblurry.cli.samples import arrange, gather
+    from iblurry.cli.samples import arrange, find_samples
 
-    samples = arrange(gather(places, label), seed=seed if shuffle else None, limit=limit)
+    samples = arrange(find_samples(places, label), seed=seed if shuffle else None, limit=limit)
     with connect(url, token) as client:
         shape = tuple(wait_for_status(client)["image"])
         _check_shapes(samples, shape)

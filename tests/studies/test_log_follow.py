@@ -222,7 +222,7 @@ def test_a_finished_run_is_logged(folder):
     assert writer.scalar == [*SCALARS, FINAL]
     assert writer.texts == TEXTS
     assert (writer.started, writer.flushed, writer.ended) == (1, len(SCALARS) + 1, [SUMMARY])
-    assert (feed.place, feed.events) == ("kept/mine-pets-1", len(SCALARS) + len(TEXTS) + 1)
+    assert (feed.location, feed.events) == ("kept/mine-pets-1", len(SCALARS) + len(TEXTS) + 1)
 
 
 def test_a_run_under_way_that_is_left(tmp_path):
@@ -231,7 +231,7 @@ def test_a_run_under_way_that_is_left(tmp_path):
     feed = JournalFeed(folder, lambda: made.append(Recorder()) or made[-1])
     assert not feed.update()
     feed.close()
-    assert (made, feed.place) == ([], None)  # nothing is started for a run that has not begun
+    assert (made, feed.location) == ([], None)  # nothing is started for a run that has not begun
     for lines in range(1, len(LINES)):
         write(folder, LINES[:lines])
         assert not feed.update()

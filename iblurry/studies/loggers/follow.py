@@ -51,7 +51,7 @@ class JournalFeed:
 
     Attributes
     ----------
-    place : str or None
+    location : str or None
         Where the run can be looked at, once it has begun.
     events : int
         Logged so far.
@@ -61,7 +61,7 @@ class JournalFeed:
 
     def __init__(self, folder: Path, make: Callable[[], ExperimentLogger]) -> None:
         self.follower = RunFollower(folder)
-        self.place: str | None = None
+        self.location: str | None = None
         self.events = 0
         self.summary: dict[str, Any] | None = None
         self._make = make
@@ -81,14 +81,14 @@ class JournalFeed:
 
     def close(self) -> None:
         """Finish the logging, at the end of the run or before it."""
-        if self._logger is not None and self.place is not None:
+        if self._logger is not None and self.location is not None:
             with self._explain_errors(self._logger):
                 self._logger.finish(self.summary)
             self._logger = None
 
     def _log(self, logger: ExperimentLogger, news: JournalUpdate) -> None:
         if news.restarted:
-            self.place = logger.start(describe_run(self.follower.folder))
+            self.location = logger.start(describe_run(self.follower.folder))
         for step, values in news.events:
             if numbers := {name: value for name, value in values.items() if not isinstance(value, str)}:
                 logger.log_scalars(numbers, step)
