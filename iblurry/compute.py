@@ -170,24 +170,29 @@ class ComputeMeter:
     def __init__(self) -> None:
         self.counter = ComputeCounter()
         self.purpose = "parts"
+        self.has_backward = False  # whether each forward pass of now is known to have a backward pass
+        self.is_muted = False
         self._recorded: list[Pass] | None = None
-        self._is_muted = False
 
     def add(self, images: int | Callable[[], int], *, backward_of: str | None = None) -> None:
         """Counts a forward pass, or the backward pass of one that was made for that purpose."""
-        made = Pass(backward_of or self.purpose, backward_of is None, images)
-        if self._is_muted:
+        if self.is_muted:
             return
+        made = Pass(backward_of or self.purpose, backward_of is None, images)
         if self._recorded is None:
             self._count(made)
         else:
             self._recorded.append(made)
 
-    @contextmanager
     def counting(
-        self, purpose: str, *, into: ComputeCounter | None = None, images: Callable[[], int] | None = None
-    ) -> Iterator[None]:
-        """Counts what passes meanwhile under this purpose.
+        self,
+        purpose: str,
+        *,
+        into: ComputeCounter | None = None,
+        images: Callable[[], int] | None = None,
+        has_backward: bool = False,
+    ) -> Counting:
+        """A context manager that counts what passes meanwhile under this purpose.
 
         Parameters
         ----------
@@ -197,16 +202,10 @@ class ComputeMeter:
             Counts there instead of in `counter`.
         images : callable, optional
             Counts so many images forward, whatever passes meanwhile (a GPU takes empty memory rows along).
+        has_backward : bool
+            Each forward pass is counted backward too, at once, which is cheaper than to wait for its gradient.
         """
-        before = self.purpose, self.counter, self._is_muted
-        self.purpose, self.counter, self._is_muted = purpose, into or self.counter, images is not None
-        try:
-            yield
-        finally:
-            self._is_muted = before[2]
-            if images is not None:
-                self.add(images)
-            self.purpose, self.counter, _ = before
+        return Counting(self, purpose, into, images, has_backward)
 
     @contextmanager
     def recording(self) -> Iterator[list[Pass]]:
@@ -225,3 +224,33 @@ class ComputeMeter:
     def _count(self, made: Pass) -> None:
         table = self.counter.forward if made.is_forward else self.counter.backward
         table[made.purpose] += made.images() if callable(made.images) else made.images
+
+
+class Counting:
+    """What `ComputeMeter.counting` returns; a class, as a generator would cost several times as much."""
+
+    __slots__ = ("before", "has_backward", "images", "into", "meter", "purpose")
+
+    def __init__(
+        self,
+        meter: ComputeMeter,
+        purpose: str,
+        into: ComputeCounter | None,
+        images: Callable[[], int] | None,
+        has_backward: bool,
+    ) -> None:
+        self.meter, self.purpose, self.into, self.images, self.has_backward = meter, purpose, into, images, has_backward
+
+    def __enter__(self) -> None:
+        meter = self.meter
+        self.before = meter.purpose, meter.counter, meter.is_muted, meter.has_backward
+        meter.purpose, meter.has_backward = self.purpose, self.has_backward
+        meter.counter = self.into or meter.counter
+        meter.is_muted = self.images is not None
+
+    def __exit__(self, *error: object) -> None:
+        meter = self.meter
+        purpose, counter, meter.is_muted, meter.has_backward = self.before
+        if self.images is not None:
+            meter.add(self.images)
+        meter.purpose, meter.counter = purpose, counter

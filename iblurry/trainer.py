@@ -132,7 +132,7 @@ class Trainer:
         images = train(batch.images, params)
         partners = batch.labels.index_select(0, params.partner) if params.mixes else None
         network.train(not self.frozen_norm)
-        with network.meter.counting("training"):
+        with network.meter.counting("training", has_backward=True):
             logits = network(images)
         forward = Forward(images, logits, batch.labels, partners, params.lam, len(stream.labels), rows)
         loss = functools.reduce(torch.add, [term.loss(forward) for term in training.terms])

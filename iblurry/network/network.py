@@ -85,8 +85,10 @@ class Network(nn.Module):
         images, meter = len(logits), self.meter
         meter.add(images)
         logits = logits.masked_fill(~self.open, FLOOR)  # torch.where would make a tensor of the scalar at every call
-        if logits.requires_grad:
-            purpose = meter.purpose
+        purpose = meter.purpose
+        if meter.has_backward:
+            meter.add(images, backward_of=purpose)
+        elif logits.requires_grad:
             logits.register_hook(lambda _: meter.add(images, backward_of=purpose))
         return logits
 
