@@ -114,7 +114,11 @@ def test_the_next_run_has_a_moment_to_begin(runs, call, made, monkeypatch):
 
 def test_ctrl_c_ends_the_following(runs, call, made, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: os.kill(os.getpid(), signal.SIGINT))
-    said = call("log", "--to", "tensorboard", "--follow")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
+    try:
+        said = call("log", "--to", "tensorboard", "--follow")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert said.code == 130
     assert "iblurry: Interrupted; what was saved is kept" in said.err
     assert "runs/c: 6 events, not finished, in kept/c" in said.out.splitlines()
