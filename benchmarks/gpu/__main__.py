@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.gpu.equality import all_equal
 from benchmarks.gpu.floor import best_rate
 from benchmarks.gpu.protocol import PACKS, run_full, run_packed
-from benchmarks.gpu.report import Report, exit_with
+from benchmarks.gpu.report import BenchmarkReport, exit_with
 from benchmarks.gpu.setup import ALL, BenchmarkSetup, map_in_processes
 from benchmarks.gpu.stages import measure_costs
 from benchmarks.gpu.tables import tables
@@ -27,7 +27,7 @@ def main(words: Sequence[str] | None = None) -> int:
     setup = BenchmarkSetup.from_args(given)
     setup.engine("eager")  # a missing device is reported before anything else
     options = {name: value for name, value in vars(given).items() if name not in PATHS}
-    report = Report(given.device, options, given.json)
+    report = BenchmarkReport(given.device, options, given.json)
     with tempfile.TemporaryDirectory() as temporary:
         out = given.out or Path(temporary)
         measure(given, setup, setup.load(), report, out)
@@ -36,7 +36,9 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0 if all(row["equal"] for row in compared) else 1
 
 
-def measure(given: argparse.Namespace, setup: BenchmarkSetup, data: Dataset, report: Report, out: Path) -> None:
+def measure(
+    given: argparse.Namespace, setup: BenchmarkSetup, data: Dataset, report: BenchmarkReport, out: Path
+) -> None:
     """Measures the rows that the report lacks, section by section."""
     wanted = given.only or SECTIONS
 

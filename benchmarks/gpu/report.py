@@ -17,7 +17,7 @@ DRIVER = Path("/sys/module/nvidia/version")
 FREE = ("only", "methods", "jobs")  # options that change no row
 
 
-class Report:
+class BenchmarkReport:
     """Rewritten after every row, so that an interrupted benchmark keeps its rows and can continue."""
 
     def __init__(self, device: str, options: dict[str, Any], path: Path | None) -> None:

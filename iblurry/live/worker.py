@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
@@ -12,7 +13,7 @@ Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
 
-class BatchWorker(Generic[Request, Answer]):
+class BatchWorker(ABC, Generic[Request, Answer]):
     """Requests that wait are handled together, up to a total size of `most`; each is answered by a future."""
 
     def __init__(self, name: str, *, most: int) -> None:
@@ -20,9 +21,9 @@ class BatchWorker(Generic[Request, Answer]):
         self._waiting: queue.SimpleQueue[tuple[Request, Future[Answer]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
+    @abstractmethod
     def handle(self, requests: list[Request]) -> Sequence[Answer | Exception]:
         """One answer for each; an error that it raises is that of all of them."""
-        raise NotImplementedError
 
     def size(self, request: Request) -> int:
         return 1

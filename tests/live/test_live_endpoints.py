@@ -107,7 +107,9 @@ def test_a_top_that_is_none(call, taught, top):
 
 
 def test_predict_before_anything_is_learnt(call):
-    said(call("POST", "/v1/predict", content=DARK, headers=RAW), 409, "nothing_learnt")
+    answer = call("POST", "/v1/predict", content=DARK, headers=RAW)
+    assert answer.status_code == 409
+    said(answer, 409, "nothing_learnt")
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
