@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import Tensor
 
+from iblurry.component import hyperparameters
 from iblurry.compute import Cost, Passes, Workload
 from iblurry.errors import InputError
 from iblurry.learner import Learner
 from iblurry.method import Method
-from iblurry.parts.part import hyperparameters
 
 HOLDINGS = ("memory", "stream", "aside", "parts", "network", "optimizer")
 

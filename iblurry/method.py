@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
+from iblurry.component import Component
 from iblurry.errors import InputError, check_fields
 from iblurry.parts import Admission, Plain, Readout, Reservoir
 from iblurry.parts.part import Part, declared
@@ -136,6 +138,8 @@ class Method(Training):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if any(component.is_missing for component in self.components()):
+            return  # what it needs is not known; it cannot be run anyway
         if self.pace.updates_per_sample and not self.pace.train_stream and not self.rehearsal.rows_per_update:
             raise InputError(
                 f"{self.name}: updates are owed but the batch would be empty: the stream is not trained on "
@@ -160,6 +164,11 @@ class Method(Training):
                     f"{self.name}: {type(part).__name__} at refit.{place} lives on the stream (it needs task "
                     "boundaries, the memory's loss or a column of the memory), so it cannot serve a refit."
                 )
+
+    def components(self) -> Iterator[Component]:
+        yield from super().components()
+        if self.refit is not None:
+            yield from self.refit.components()
 
     def samples_outside_memory(self, budget: int) -> int:
         """Samples of a budget of K that are kept outside the memory: first those that wait, then what parts hold."""

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from iblurry.engine.optimizer import Adam, Optimizer, optimizer_from_json, optimizer_to_json
+from iblurry.component import Component
+from iblurry.engine.optimizer import Adam, Optimizer
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.parts import CrossEntropy, Exponential, GradientRule, Rehearsal, Schedule, Term, Uniform
 from iblurry.parts.context import Context
-from iblurry.parts.part import Part, part_from_json
+from iblurry.parts.part import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,8 @@ class Training:
             for part in _as_tuple(getattr(self, slot)):
                 if not isinstance(part, kind):
                     raise InputError(f"{slot} takes a {kind.__name__}, not {part!r}.")
+        if not isinstance(self.optimizer, Optimizer):
+            raise InputError(f"optimizer takes an Optimizer, such as Adam(), not {self.optimizer!r}.")
         if not self.terms:
             raise InputError("terms is empty, so there is no loss to train on; the usual choice is (CrossEntropy(),).")
 
@@ -47,6 +50,11 @@ class Training:
                 yield from ((f"{slot}.{i}", part) for i, part in enumerate(value))
             else:
                 yield slot, value
+
+    def components(self) -> Iterator[Component]:
+        """Every part, and the optimizer."""
+        yield from (part for _, part in self.parts())
+        yield self.optimizer
 
     def attach(self, context: Context) -> Self:
         """The same with a working copy of every part."""
@@ -74,7 +82,7 @@ class Training:
             slot: [p.to_json() for p in v] if isinstance(v := getattr(self, slot), tuple) else v.to_json()
             for slot in self.slots
         }
-        return parts | {"optimizer": optimizer_to_json(self.optimizer)}
+        return parts | {"optimizer": self.optimizer.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
@@ -86,10 +94,10 @@ class Training:
         for slot, kind in cls.slots.items():
             if slot in data:
                 value = data[slot]
-                made = [part_from_json(kind.kind, v) for v in (value if isinstance(value, list) else [value])]
+                made = [kind.from_json(v) for v in (value if isinstance(value, list) else [value])]
                 values[slot] = tuple(made) if isinstance(value, list) else made[0]
         if "optimizer" in data:
-            values["optimizer"] = optimizer_from_json(data["optimizer"])
+            values["optimizer"] = Optimizer.from_json(data["optimizer"])
         return cls(**values)
 
 

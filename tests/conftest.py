@@ -32,6 +32,17 @@ def little_to_collect() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def _own_components_leave():
+    """Components that a test defines are known in that test only."""
+    from iblurry.component import Component
+
+    known = {kind: dict(classes) for kind, classes in Component._known.items()}
+    yield
+    Component._known.clear()
+    Component._known.update(known)
+
+
 @pytest.fixture(scope="session")
 def golden() -> dict[str, Any]:
     return json.loads((Path(__file__).parent / "golden.json").read_text())

@@ -18,7 +18,6 @@ from iblurry.methods import METHODS, Hyperparameters, bic, clib, er, mir
 from iblurry.network.network import Network
 from iblurry.network.shadow import ShadowNetwork
 from iblurry.parts import BiasCorrected, Importance, Interfered, Uniform
-from iblurry.parts.part import known_parts
 from tests.laws.lawful import HYPERPARAMETERS, LAWFUL, new_learner
 
 BUDGET = 54  # 4 wait outside ER's memory; a tenth of the other 50 is one validation sample for each of 5 classes
@@ -131,7 +130,7 @@ def test_no_row_no_cost():
         cost(er(), 8)
 
 
-PARTS = [part for kind in KINDS.values() for part in known_parts(kind.kind).values()]
+PARTS = [part for kind in KINDS.values() for part in kind.known().values()]
 OURS = [part for part in PARTS if part.__module__.startswith("iblurry.")]
 
 

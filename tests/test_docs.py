@@ -14,8 +14,8 @@ from PIL import Image
 from benchmarks.gpu import __main__ as context
 from benchmarks.gpu import resume
 from iblurry import ContinualClassifier
+from iblurry.component import hyperparameters
 from iblurry.methods import METHODS
-from iblurry.parts.part import hyperparameters
 from tests.printed import commands, links, python, understood
 
 ROOT = Path(__file__).parent.parent

@@ -36,7 +36,7 @@ from iblurry.training import Training
         (lambda: SGD(momentum=0.0), "nesterov=False"),
         (lambda: Method.from_json({"optimizer": {"Sgd": {}}}), "Did you mean 'SGD'"),
         (lambda: Method.from_json({"optimizer": {"SGD": {"momentun": 0.5}}}), "Did you mean 'momentum'"),
-        (lambda: Method.from_json({"optimizer": "SGD"}), "An optimizer is written"),
+        (lambda: Method.from_json({"optimizer": "SGD"}), "'SGD'"),
         (lambda: Method.from_json({"refit": {"pace": {}}}), "no field of a course|pace"),
         (lambda: clib(admision=Nothing()), "Did you mean 'admission'"),
         (lambda: Method.from_json({"nmae": "x"}), "Did you mean 'name'"),

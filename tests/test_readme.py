@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import iblurry
-from iblurry.parts.part import Part
+from iblurry.method import KINDS
 from tests.printed import commands, links, python, understood
 
 ROOT = Path(__file__).parent.parent
@@ -37,7 +37,8 @@ def test_make_targets_exist():
 
 
 def test_the_table_of_parts_is_complete():
-    for kind, parts in Part._known.items():
+    for slot in KINDS.values():
+        kind, parts = slot.kind, slot.known()
         line = next(line for line in README.splitlines() if line.startswith(f"| `{kind}"))
         for name, part in parts.items():
             if part.__module__.startswith("iblurry."):

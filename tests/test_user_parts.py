@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from iblurry.augment.pipeline import Augment
+from iblurry.component import Component
 from iblurry.cost import bytes_held
 from iblurry.experiment import checkpoint
 from iblurry.methods import Hyperparameters, clib, er
@@ -34,7 +35,10 @@ def user(tmp_path_factory):
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         defined |= vars(module)
-    return defined
+    yield defined
+    for known in Component._known.values():
+        for name in [name for name, part in known.items() if part.__module__.startswith("user_part_")]:
+            del known[name]
 
 
 @pytest.fixture(scope="module")

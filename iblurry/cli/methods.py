@@ -126,14 +126,11 @@ def _wrapped(text: str, label: str) -> str:
 def _everything(names: Sequence[str]) -> dict[str, Any]:
     from iblurry.experiment.experiment import Experiment
     from iblurry.method import KINDS
-    from iblurry.parts.part import known_parts
 
     usual = Experiment.of("er").to_json()
     return {
         "methods": {name: _about(recipe, method) for name, (recipe, method) in _chosen(names).items()},
-        "parts": {
-            slot: {name: _fields(part) for name, part in known_parts(kind.kind).items()} for slot, kind in KINDS.items()
-        },
+        "parts": {slot: {name: _fields(part) for name, part in kind.known().items()} for slot, kind in KINDS.items()},
         "experiment": {name: value for name, value in usual.items() if name != "method"},
     }
 

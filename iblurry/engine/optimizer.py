@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from iblurry.errors import InputError, UnknownNameError, check_fields
+from iblurry.component import Component
+from iblurry.errors import InputError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Adam:
+class Optimizer(Component):
+    """What takes the steps: hyper-parameters as fields, and `build`, which makes the torch optimizer."""
+
+    kind: ClassVar[str] = "optimizer"
+
+    @property
+    @abstractmethod
+    def moments(self) -> int:
+        """Numbers kept for each weight."""
+
+    @abstractmethod
+    def build(self, groups: Sequence[Sequence[Tensor]]) -> torch.optim.Optimizer:
+        """The optimizer of these parameters, a param group per sequence; the schedule sets the learning rates."""
+
+
+class Adam(Optimizer):
     """Adam as the paper uses it; the learning rate comes from the schedule.
 
     Fused: one call for all tensors, and no value of a tensor is read by the host, so a step can be captured.
@@ -28,17 +43,15 @@ class Adam:
         L2 penalty.
     """
 
+    ranges: ClassVar = {"beta1": "[0, 1)", "beta2": "[0, 1)", "eps": "(0, inf)", "weight_decay": "[0, inf)"}
+
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
     weight_decay: float = 0.0
 
-    def __post_init__(self) -> None:
-        check_fields(self, {"beta1": "[0, 1)", "beta2": "[0, 1)", "eps": "(0, inf)", "weight_decay": "[0, inf)"})
-
     @property
     def moments(self) -> int:
-        """Numbers kept for each weight."""
         return 2
 
     def build(self, groups: Sequence[Sequence[Tensor]]) -> torch.optim.Optimizer:
@@ -50,8 +63,7 @@ class Adam:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SGD:
+class SGD(Optimizer):
     """Gradient descent with Nesterov's momentum, as GDumb and RM use it; the learning rate comes from the schedule.
 
     Parameters
@@ -64,18 +76,19 @@ class SGD:
         L2 penalty.
     """
 
+    ranges: ClassVar = {"momentum": "[0, 1)", "weight_decay": "[0, inf)"}
+
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 1e-4
 
     def __post_init__(self) -> None:
-        check_fields(self, {"momentum": "[0, 1)", "weight_decay": "[0, inf)"})
+        super().__post_init__()
         if self.nesterov and not self.momentum:
             raise InputError(f"{self}: Nesterov's momentum needs a momentum above 0, or nesterov=False.")
 
     @property
     def moments(self) -> int:
-        """Numbers kept for each weight."""
         return 1 if self.momentum else 0
 
     def build(self, groups: Sequence[Sequence[Tensor]]) -> torch.optim.Optimizer:
@@ -87,33 +100,6 @@ class SGD:
             nesterov=self.nesterov,
             fused=True,
         )
-
-
-Optimizer = Adam | SGD
-OPTIMIZERS: dict[str, type[Optimizer]] = {"Adam": Adam, "SGD": SGD}
-
-
-def optimizer_to_json(optimizer: Optimizer) -> dict[str, dict[str, Any]]:
-    """Written like a part: {name: {field: value}}."""
-    return {type(optimizer).__name__: asdict(optimizer)}
-
-
-def optimizer_from_json(data: Any) -> Optimizer:
-    """What `optimizer_to_json` described."""
-    if not (isinstance(data, dict) and len(data) == 1):
-        raise InputError(f"An optimizer is written {{name: {{field: value}}}}, not {data!r}.")
-    ((name, values),) = data.items()
-    cls = optimizer_class(name)
-    for field in values:
-        if field not in (known := [f.name for f in fields(cls)]):
-            raise UnknownNameError(f"field of {name}", field, known)
-    return cls(**values)
-
-
-def optimizer_class(name: str) -> type[Optimizer]:
-    if name not in OPTIMIZERS:
-        raise UnknownNameError("optimizer", name, OPTIMIZERS)
-    return OPTIMIZERS[name]
 
 
 def _param_groups(groups: Sequence[Sequence[Tensor]]) -> list[dict[str, Any]]:

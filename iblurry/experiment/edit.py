@@ -10,11 +10,11 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Literal
 
-from iblurry.engine.optimizer import OPTIMIZERS, optimizer_class
+from iblurry.component import Component
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.method import KINDS, exact
-from iblurry.parts.part import Part, part_class
+from iblurry.parts.part import Part
 
 
 def edit(experiment: Experiment, change: str) -> Experiment:
@@ -47,10 +47,8 @@ def _changed(owner: Any, names: list[str], text: str, path: str) -> Any:
         raise InputError(f"{path}={text}: {name} is {old!r} and has no fields; write {name}=VALUE.")
     elif rest:
         new = _changed(old, rest, text, path)
-    elif isinstance(old, Part):
-        new = _part(name, text)
-    elif type(old).__name__ in OPTIMIZERS:
-        new = optimizer_class(text.strip())()
+    elif isinstance(old, Component):
+        new = old.named(text.strip())()
     elif dataclasses.is_dataclass(old):
         inner = ", ".join(f"{path}.{field}" for field in _fields(old))
         raise InputError(f"{path}={text}: {name} has fields of its own; set one of {inner}.")
@@ -72,7 +70,7 @@ def _parts(slot: str, old: tuple[Part, ...], rest: list[str], text: str, path: s
 
 
 def _part(slot: str, name: str) -> Part:
-    return part_class(KINDS[slot].kind, name.strip())()
+    return KINDS[slot].named(name.strip())()
 
 
 def _value(kind: Any, text: str, path: str) -> Any:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.augment.pipeline import Augment
+from iblurry.component import Component
 from iblurry.data.dataset import Dataset
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError
@@ -155,6 +157,10 @@ class Experiment:
         """What its folder is called: clib-digits-1-0123456789ab."""
         data = Path(self.dataset.split(":", 1)[0]).stem
         return f"{_file_safe(self.method.name)}-{_file_safe(data)}-{self.seed}-{self.digest}"
+
+    def components(self) -> Iterator[Component]:
+        """Whatever of it may be a user's own code."""
+        yield from self.method.components()
 
     def check(self, dataset: Dataset) -> None:
         """Raise now what would otherwise be raised when the run starts."""

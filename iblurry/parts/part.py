@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import inspect
-from abc import ABC
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 from torch import Tensor
 
+from iblurry.component import Component
 from iblurry.compute import Cost, Workload
-from iblurry.errors import InputError, UnknownNameError, check_fields
 from iblurry.parts.context import Context, Update
 
 T = TypeVar("T")
@@ -65,32 +63,20 @@ def column(name: str, *, fill: float = 0.0, init: Literal[False] = False) -> Ten
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field, state, scratch, column))
-class Part(ABC):
+class Part(Component):
     """A component of a method: one of six kinds, each with a question of its own.
 
-    A subclass is a keyword-only dataclass without further ado: annotated fields are hyper-parameters. A part is a
-    description until `attach` makes a working copy with a `context`. Hooks that run inside an update (`loss`, `adjust`,
-    `choose`, `on_update`) work on tensors only: no value is read on the host and nothing is decided by one, so the
-    update can be captured as a CUDA graph. What passes through the network is counted there; a part declares nothing.
+    A part is a description (see `Component`) until `attach` makes a working copy with a `context`. Hooks that run
+    inside an update (`loss`, `adjust`, `choose`, `on_update`) work on tensors only: no value is read on the host and
+    nothing is decided by one, so the update can be captured as a CUDA graph. What passes through the network is counted
+    there; a part declares nothing.
     """
 
-    kind: ClassVar[str]
+    is_frozen: ClassVar[bool] = False  # a working copy has state
     needs_losses: ClassVar[bool] = False  # asks for the loss of every memory row after an update
     needs_augment_params: ClassVar[bool] = False  # asks for random crops and flips of its rows and the streamed samples
-    ranges: ClassVar[dict[str, str]] = {}  # legal values of its numbers: {"gamma": "(0, 1]"}; Literals need no word
     stores: ClassVar[str] = ""  # what it keeps besides samples of the memory; may name its fields: "{share:.0%} of ..."
-    context: Context
-    _known: ClassVar[dict[str, dict[str, type[Part]]]] = {}
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        dataclass(kw_only=True, eq=True, unsafe_hash=True)(cls)  # hashable: parts are default values of a Method
-        if not inspect.isabstract(cls) and cls.__dict__.get("kind") is None:
-            Part._known.setdefault(cls.kind, {})[cls.__name__] = cls
-
-    def __post_init__(self) -> None:
-        ranges = [vars(cls).get("ranges", {}) for cls in reversed(type(self).__mro__)]
-        check_fields(self, {name: interval for declared in ranges for name, interval in declared.items()})
+    context: Context = dataclasses.field(init=False, repr=False, compare=False)  # of a working copy
 
     # ------------------------------------------------------------------------------ hooks of every kind, all optional
 
@@ -142,6 +128,7 @@ class Part(ABC):
 
     def attach(self, context: Context) -> Self:
         """A working copy with fresh state; the part itself stays a description."""
+        self.refuse()
         part = copy.copy(self)
         part.context = context
         for what in ("state", "column", "scratch"):
@@ -173,45 +160,11 @@ class Part(ABC):
         """Back to how it was attached, in place, so that captured steps stay valid; columns belong to the memory."""
         self.load_state_dict(Part.attach(self, self.context).state_dict())
 
-    def to_json(self) -> dict[str, dict[str, object]]:
-        return {type(self).__name__: hyperparameters(self)}
-
 
 def declared(cls: type[Part], what: str) -> dict[str, Callable[[Any], object]]:
     """Name and start of each "state", "column" or "scratch" a part class declares."""
-    return {f.name: f.metadata[what] for f in fields(cls) if what in f.metadata}  # type: ignore[arg-type]
+    return {f.name: f.metadata[what] for f in fields(cls) if what in f.metadata}
 
 
 def _same_form(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype
-
-
-def hyperparameters(part: Part) -> dict[str, object]:
-    """Name and value of each field a user may set."""
-    return {f.name: getattr(part, f.name) for f in fields(part) if f.init}  # type: ignore[arg-type]
-
-
-def part_class(kind: str, name: str) -> type[Part]:
-    """The part of this kind with this name; a user's parts are known once their module is imported."""
-    known = known_parts(kind)
-    if name not in known:
-        raise UnknownNameError(kind, name, known)
-    return known[name]
-
-
-def known_parts(kind: str) -> dict[str, type[Part]]:
-    """Every part of this kind by its name, a user's among them."""
-    return dict(sorted(Part._known.get(kind, {}).items()))
-
-
-def part_from_json(kind: str, data: Any) -> Part:
-    """The part that `to_json` described."""
-    if not (isinstance(data, dict) and len(data) == 1):
-        raise InputError(f"A {kind} is written {{name: {{field: value}}}}, not {data!r}.")
-    ((name, values),) = data.items()
-    cls = part_class(kind, name)
-    allowed = [f.name for f in fields(cls) if f.init]  # type: ignore[arg-type]
-    for field in values:
-        if field not in allowed:
-            raise UnknownNameError(f"field of {name}", field, allowed)
-    return cls(**values)

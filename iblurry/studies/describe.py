@@ -12,6 +12,7 @@ from iblurry.errors import InputError
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.methods import METHODS
+from iblurry.sources import DIGITS, is_own, origin
 from iblurry.studies.fields import Value, flatten_fields
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def name_rows(experiments: Sequence[Experiment]) -> list[str]:
             fields = fields | within
         words = [f"{path}={format_setting(value)}" for path, value in fields.items()]
         names.append(" ".join([experiment.method.name, *words]))
+    short = [_without_hashes(name) for name in names]
+    names = short if len(set(short)) == len(short) else names  # two versions of one's own code are told apart
     assert len(set(names)) == len(experiments), "two rows of one name would become one"
     return names
 
@@ -90,13 +93,16 @@ def run_command(experiments: Sequence[Experiment]) -> str | None:
     if (usual := _default(wanted)) is None:
         return None
     words = ["iblurry", "run", name, "--dataset", wanted.dataset, "--seeds", ",".join(map(str, seeds))]
+    for component in wanted.components():
+        if (file := origin(type(component)).file) is not None and not is_own(type(component)):
+            words += ["--import", file] if file not in words else []
     given = {option: getattr(wanted, option) for option in find_departures(wanted, usual) if option in OPTIONS}
     made = Experiment.of(name, wanted.dataset, seed=wanted.seed, **given)
     for option, value in given.items():
         words += [f"--{option.replace('_', '-')}", format_setting(value)]
     for _ in ("parts", "and then their fields"):
         for path, value in find_departures(wanted, made).items():
-            change = f"{path}={format_setting(value)}"
+            change = _without_hashes(f"{path}={format_setting(value)}")
             try:
                 made = edit(made, change)
             except InputError:  # a step on the way that is no method by itself
@@ -118,6 +124,11 @@ def make_slug(text: str) -> str:
     'main-shapes-classes-4'
     """
     return re.sub("[^A-Za-z0-9]+", "-", text).strip("-")
+
+
+def _without_hashes(text: str) -> str:
+    """`Oldest` for `Oldest@0123456789ab`."""
+    return re.sub(rf"@[0-9a-f]{{{DIGITS}}}\b", "", text)
 
 
 def _without(fields: Fields, defaults: Fields) -> Fields:

@@ -16,7 +16,6 @@ from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.method import KINDS
 from iblurry.methods import METHODS
-from iblurry.parts.part import known_parts, part_class
 
 PLACES = [*KINDS, "terms.0", "terms.1", "gradient.0", "optimizer"]
 LABELS = ["cost", "stores", "parts", "paper", "pace", "head", "refit", *PLACES, *(f"refit.{place}" for place in PLACES)]
@@ -145,9 +144,9 @@ def test_json_is_complete(call):
         known = everything["parts"][slot]
         assert known
         for name, fields in known.items():
-            assert part_class(kind.kind, name).__name__ == name
-            assert fields == json.loads(json.dumps(part_class(kind.kind, name)().to_json()))[name]
-        assert set(known) == set(known_parts(kind.kind))
+            assert kind.named(name).__name__ == name
+            assert fields == json.loads(json.dumps(kind.named(name)().to_json()))[name]
+        assert set(known) == set(kind.known())
     assert {"method", *everything["experiment"]} == set(Experiment.of("er").to_json())
     assert list(json.loads(call("methods", "er", "--json").out)["methods"]) == ["er"]
 

@@ -7,11 +7,11 @@ import copy
 import pytest
 import torch
 
+from iblurry.method import KINDS
 from iblurry.parts import Distil, Elastic
-from iblurry.parts.part import Part, declared, known_parts
+from iblurry.parts.part import Part, declared
 
-KINDS = ("admission", "rehearsal", "term", "gradient", "schedule", "readout")
-OURS = [p for kind in KINDS for p in known_parts(kind).values() if p.__module__.startswith("iblurry.")]
+OURS = [p for kind in KINDS.values() for p in kind.known().values() if p.__module__.startswith("iblurry.")]
 
 
 def spoilt(value):

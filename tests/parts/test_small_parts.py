@@ -8,7 +8,6 @@ from iblurry.errors import InputError, UnknownNameError
 from iblurry.memory import Batch
 from iblurry.parts import Admission, Clip, CrossEntropy, Nothing, Reservoir, Uniform
 from iblurry.parts.context import Drawn, Forward
-from iblurry.parts.part import part_class, part_from_json
 
 
 def test_cross_entropy_of_mixed_labels():
@@ -56,12 +55,12 @@ def test_parts_of_ones_own_are_known_by_name_and_by_their_fields():
         def choose_row(self, one):
             return self.context.memory.written_at[:-1].argmin(0, keepdim=True)
 
-    assert part_class("admission", "Oldest") is Oldest
-    assert part_from_json("admission", Oldest(patience=5).to_json()) == Oldest(patience=5)
+    assert Admission.named("Oldest") is Oldest
+    assert Admission.from_json(Oldest(patience=5).to_json()) == Oldest(patience=5)
     assert Oldest() != Reservoir()
     with pytest.raises(UnknownNameError, match="Did you mean 'patience'"):
-        part_from_json("admission", {"Oldest": {"patence": 1}})
+        Admission.from_json({"Oldest": {"patence": 1}})
     with pytest.raises(UnknownNameError, match="Did you mean 'Reservoir'"):
-        part_class("admission", "Resevoir")
-    with pytest.raises(InputError, match="written"):
-        part_from_json("admission", "Reservoir")
+        Admission.named("Resevoir")
+    with pytest.raises(InputError, match="'Reservoir'"):
+        Admission.from_json("Reservoir")
