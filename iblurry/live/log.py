@@ -8,9 +8,10 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import disk_usage
 from typing import NamedTuple
 
-from iblurry.errors import DataError, DiskFullError
+from iblurry.errors import BusyError, DataError, DiskFullError, FolderError, IblurryError
 from iblurry.files import sync_folder
 from iblurry.live.messages import Acceptance, IncomingSample
 from iblurry.live.quota import KEYS, PAGE, WAL, Refusal
@@ -28,6 +29,16 @@ CREATE TABLE IF NOT EXISTS request (number INTEGER PRIMARY KEY, key TEXT NOT NUL
 CREATE TABLE IF NOT EXISTS total (accepted INTEGER NOT NULL);
 INSERT INTO total SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM total);
 """
+READ_ONLY = (FolderError, "Make the file and its folder readable and writable for this program.")
+LOCKED = (BusyError, "Close the other program that has it open.")
+TROUBLE: dict[int, tuple[type[IblurryError], str]] = {  # by SQLite's result code: our error, and the remedy
+    sqlite3.SQLITE_BUSY: LOCKED,
+    sqlite3.SQLITE_LOCKED: LOCKED,
+    sqlite3.SQLITE_READONLY: READ_ONLY,
+    sqlite3.SQLITE_PERM: READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: READ_ONLY,
+    sqlite3.SQLITE_IOERR: (DataError, "The disk reports an error: check it and its connection."),
+}
 
 
 class LogEntry(NamedTuple):
@@ -67,7 +78,7 @@ class SampleLog:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside is on the disk when it ends, or nothing of it; Refusal where the disk is full."""
+        """Everything inside is on the disk when it ends, or nothing of it; Refusal where SQLite fails."""
         before = self.accepted, len(self.labels), self.kept
         try:
             self._database.execute("BEGIN IMMEDIATE")
@@ -76,17 +87,16 @@ class SampleLog:
         except BaseException as error:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
-            self.accepted, known, self.kept = before
-            for label in self.labels[known:]:
+            self.accepted, labels, self.kept = before
+            for label in self.labels[labels:]:
                 del self._rows[label]
-            del self.labels[known:]
+            del self.labels[labels:]
             if not isinstance(error, sqlite3.Error):
                 raise
-            if _is_full(error):
-                message = f"There is no room left on the disk of {self.path.parent}; make room and send it again."
-                raise Refusal(507, "disk_full", message, retry_after=10) from error
-            message = f"The samples could not be written ({error}); send them again."
-            raise Refusal(503, "log_failed", message, retry_after=1) from error
+            known = _known_error(error, self.path)
+            if isinstance(known, DiskFullError):
+                raise Refusal(507, "disk_full", f"{known} Then send it again.", retry_after=10) from error
+            raise Refusal(503, "log_failed", f"{known} Then send it again.", retry_after=1) from error
 
     def find_repeated(self, key: str, digest: bytes) -> Acceptance | None:
         """The answer to the same request before; Refusal where the key was used for other samples."""
@@ -241,11 +251,16 @@ def _database_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        if _is_full(error):
-            message = f"There is no room left on the disk of {path.parent}; make some and start the service again."
-            raise DiskFullError(f"{message} Nothing that was accepted is lost.") from error
-        raise DataError(f"{path} cannot be used: {error}. Put back a copy, or choose another --data-dir.") from error
+        raise _known_error(error, path) from error
 
 
-def _is_full(error: sqlite3.Error) -> bool:
-    return "full" in str(error) or "disk I/O" in str(error)
+def _known_error(error: sqlite3.Error, path: Path) -> IblurryError:
+    """This package's error for one of SQLite's, by its result code; only a disk without room is called full."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # without the bits of an extended code
+    # What SQLite maps into memory gives an I/O error on a full disk.
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and disk_usage(path.parent).free < PAGE):
+        return DiskFullError(
+            f"There is no room left on the disk of {path.parent}: make some. Nothing accepted is lost."
+        )
+    kind, remedy = TROUBLE.get(code, (DataError, "Put back a copy of the whole folder, or choose another --data-dir."))
+    return kind(f"{path} cannot be used ({error}). {remedy}")

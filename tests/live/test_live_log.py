@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from iblurry.errors import DataError
+from iblurry.errors import BusyError, DataError, DiskFullError, FolderError
 from iblurry.live import log as logs
 from iblurry.live.log import LogEntry, LogReader, LogWriter, SampleLog, WriteRequest, digest_of
 from iblurry.live.messages import Acceptance, IncomingSample
@@ -158,6 +158,46 @@ def test_a_damaged_file_is_said(tmp_path):
         SampleLog(tmp_path, max_classes=3, max_bytes=ROOMY)
 
 
+def failing(code):
+    """A function that raises SQLite's error of this code, in the words that name a full disk most."""
+
+    def fail(*_):
+        error = sqlite3.OperationalError("disk I/O error or full")
+        error.sqlite_errorcode = code
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "code, kind, refused_with",
+    [
+        (sqlite3.SQLITE_FULL, DiskFullError, "disk_full"),
+        (sqlite3.SQLITE_BUSY, BusyError, "log_failed"),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, BusyError, "log_failed"),
+        (sqlite3.SQLITE_CORRUPT, DataError, "log_failed"),
+        (sqlite3.SQLITE_READONLY, FolderError, "log_failed"),
+        (sqlite3.SQLITE_IOERR_WRITE, DataError, "log_failed"),
+    ],
+)
+def test_only_a_full_disk_is_called_full(code, kind, refused_with, log, monkeypatch, tmp_path):
+    monkeypatch.setattr(logs, "_connect", failing(code))
+    with pytest.raises(kind, match=str(tmp_path)) as raised:
+        LogReader(tmp_path)
+    assert type(raised.value) is kind
+    monkeypatch.setattr(log, "add", failing(code))
+    with pytest.raises(Refusal, match=str(tmp_path)) as refused:
+        add(log, "cat")
+    assert refused.value.code == refused_with
+
+
+def test_an_io_error_on_a_disk_without_room_is_a_full_disk(monkeypatch, tmp_path):
+    monkeypatch.setattr(logs, "_connect", failing(sqlite3.SQLITE_IOERR_SHMSIZE))
+    monkeypatch.setattr(logs, "disk_usage", lambda folder: SimpleNamespace(free=100))
+    with pytest.raises(DiskFullError):
+        LogReader(tmp_path)
+
+
 def test_another_format_is_said(log, tmp_path):
     database = sqlite3.connect(tmp_path / logs.FILE)
     database.execute("PRAGMA user_version = 7")
@@ -222,12 +262,10 @@ def test_a_repeated_request_needs_no_room(writer):
 def test_a_failed_transaction_is_told_to_all_who_wait(writer, monkeypatch, tmp_path):
     writer.submit(WriteRequest(samples("a"), None)).result(30)
 
-    def broken(*_):
-        raise sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(writer.log, "add", broken)
-    with pytest.raises(Refusal, match=str(tmp_path)):
+    monkeypatch.setattr(writer.log, "add", failing(sqlite3.SQLITE_FULL))
+    with pytest.raises(Refusal, match=str(tmp_path)) as refused:
         writer.submit(WriteRequest(samples("a"), None)).result(30)
+    assert refused.value.code == "disk_full"
     monkeypatch.undo()
     assert writer.submit(WriteRequest(samples("a"), None)).result(30) == Acceptance(2, 2)
 
