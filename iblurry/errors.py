@@ -70,17 +70,25 @@ class ServiceError(IblurryError):
     """A live service says no, with a sentence, or does not answer.
 
     `status` is that of HTTP, None where nothing came back; `code` is a word for programs; `retry_after` is in seconds.
+    `index` and `field` say which entry of the request is at fault, and what of it, such as "image" or "label".
     """
 
     def __init__(
-        self, sentence: str, *, status: int | None = None, code: str = "unreachable", retry_after: float | None = None
+        self,
+        sentence: str,
+        *,
+        status: int | None = None,
+        code: str = "unreachable",
+        retry_after: float | None = None,
+        index: int | None = None,
+        field: str | None = None,
     ) -> None:
         super().__init__(sentence)
-        self.status, self.code, self.retry_after = status, code, retry_after
+        self.status, self.code, self.retry_after, self.index, self.field = status, code, retry_after, index, field
 
     def with_message(self, message: str) -> ServiceError:
         """The same error in other words."""
-        return ServiceError(message, status=self.status, code=self.code, retry_after=self.retry_after)
+        return ServiceError(message, **vars(self))
 
 
 class StoppedError(IblurryError):

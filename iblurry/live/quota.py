@@ -36,11 +36,23 @@ class Refusal(InputError):  # noqa: N818 - the request is at fault, not the serv
         For people: what was given, what is allowed, what to do.
     retry_after : float, optional
         Seconds after which the same request may succeed.
+    is_whole : bool
+        Whether the request as a whole is at fault, even if that was noticed at one of its entries.
+
+    Attributes
+    ----------
+    index, field : int and str, optional
+        Which entry of the request's JSON is at fault, and what of it: "image", "pixels", "array" or "label".
     """
 
-    def __init__(self, status: int, code: str, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self, status: int, code: str, message: str, *, retry_after: float | None = None, is_whole: bool = False
+    ) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.retry_after = status, code, message, retry_after
+        self.is_whole = is_whole
+        self.index: int | None = None
+        self.field: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,6 +69,14 @@ def test_the_order_is_that_of_all(call, service, many):
     assert [content for _, content in service.samples] == [one for one in order if one not in service.unreadable]
 
 
+def test_what_to_skip_is_not_read_from_a_sentence(call, refused, service, many):
+    (many / "a" / "003.png").write_bytes(b"nothing")
+    service.unreadable, service.sentence = {b"nothing"}, "Dieses Bild ist nicht lesbar."
+    assert "003.png" in refused("send", "many", "--in-order")
+    done = call("send", "many", "--in-order", "--skip-bad")
+    assert (done.code, len(service.samples)) == (0, 150)
+
+
 def test_only_the_first_few_are_named(call, service, many):
     for row in range(5):
         (many / "abc"[row % 3] / f"{row:03}.png").write_bytes(b"")

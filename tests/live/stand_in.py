@@ -26,7 +26,7 @@ class StandIn:
     def __init__(self, *, image=(1, 8, 8), token=None, batch=256, queue_limit=1000, prefix=""):
         self.image, self.token, self.batch, self.queue_limit, self.prefix = image, token, batch, queue_limit, prefix
         self.troubles, self.requests, self.connections = [], [], 0
-        self.unreadable = set()
+        self.unreadable, self.sentence = set(), None  # what is said of them, unless the usual
         self.samples, self.keys = [], {}  # (label, image or pixels); key: (body, answer)
         self.learnt, self.state = None, "learning"  # None: all that is accepted
         self.unready = None  # or a sentence why
@@ -132,9 +132,9 @@ class StandInHandler(BaseHTTPRequestHandler):
     def unread(self, name, given):
         for place, one in enumerate(given):
             if base64.b64decode(one.get("image", "")) in self.service.unreadable:
-                return self.no(
-                    "unreadable_picture", f"{name}.{place}.image is not a readable picture; send a whole PNG."
-                )
+                sentence = f"{name}.{place}.image is not a readable picture; send a whole PNG."
+                refusal = self.no("unreadable_picture", self.service.sentence or sentence)
+                return refusal | {"index": place, "field": "image"}
         return None
 
     def keep(self, key, raw, samples):

@@ -16,7 +16,7 @@ from iblurry.live.messages import IncomingSample, MemorySample, Predictions
 from iblurry.live.quota import Limits, Refusal
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-from iblurry.live.http import openapi
+from iblurry.live.http import openapi, pictures
 from iblurry.live.http.app import format_memory, format_predictions
 
 DARK, LIGHT = bytes(48), bytes([200]) * 48  # of 3 x 4 x 4
@@ -53,6 +53,33 @@ def test_learn(call, toy):
     assert [sample.label for sample in toy.samples] == ["night", "day", "day"]
     assert toy.samples[1].pixels.tobytes() == LIGHT
     assert (toy.samples[2].pixels.reshape(3, -1) == np.array([[200], [120], [40]])).all()
+
+
+@pytest.mark.parametrize(
+    "entry, index, field",
+    [
+        ({"label": "b", "image": base64.b64encode(b"no picture").decode()}, 1, "image"),
+        ({"label": "b", "pixels": "AAAA"}, 1, "pixels"),
+        ({"label": "b", "array": [1]}, 1, "array"),
+        ({"label": "", "image": openapi.ONE_PIXEL}, 1, "label"),
+        ({"label": "b"}, 1, None),
+    ],
+)
+def test_the_entry_at_fault_is_named_by_fields(entry, index, field, call, toy):
+    good = {"label": "a", "image": openapi.ONE_PIXEL}
+    body = call("POST", "/v1/learn", json={"samples": [good, entry, good]}).json()
+    assert (body["index"], body.get("field")) == (index, field)
+    if field in ("image", "pixels", "array"):
+        del entry["label"]
+        body = call("POST", "/v1/predict", json={"images": [{"image": openapi.ONE_PIXEL}, entry]}).json()
+        assert (body["index"], body["field"]) == (index, field)
+    assert not toy.samples
+
+
+def test_too_many_pixels_together_are_the_fault_of_no_entry(call, monkeypatch):
+    monkeypatch.setattr(pictures, "REQUEST_PICTURES", 0)
+    answer = call("POST", "/v1/learn", json={"samples": [{"label": "a", "image": openapi.ONE_PIXEL}]})
+    said(answer, 413, "too_many_pixels")
 
 
 def test_a_label_in_the_address_is_decoded_exactly(call, toy):

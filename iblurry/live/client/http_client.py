@@ -102,7 +102,8 @@ class HttpClient:
             message = f"{self.url} answers {status}, and not as iblurry does; check the address."
         later = response.getheader("Retry-After", "")
         seconds = float(later) if later.isdecimal() else None
-        raise ServiceError(message, status=response.status, code=code, retry_after=seconds)
+        where = {name: answer.get(name) for name in ("index", "field")} if isinstance(answer, dict) else {}
+        raise ServiceError(message, status=response.status, code=code, retry_after=seconds, **where)
 
     def _connection(self, timeout: float) -> HTTPConnection:
         return self._make(self._host, self._port, timeout=timeout)

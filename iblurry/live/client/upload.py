@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +24,6 @@ JSON_HEADERS = {"Content-Type": "application/json"}
 SAMPLES = 256  # of one request; the service's default limits, and where its own are lower it says so
 BYTES = 15 * 2**20
 TOO_MUCH = (408, 413)  # statuses of a request that is too long, or takes too long to send
-FAULTY = re.compile(r"(?:samples|images)\.(\d+)\.(image|pixels|array|label)\b")  # at the start of a message
 REFUSED = (400, 409, 413, 422, 429, 507)  # statuses that say: nothing of this request was accepted, now or before
 UNCLEAR = ("strange_answer", "mistake")  # codes of a proxy's answer, and of an internal error
 
@@ -111,8 +109,8 @@ class Upload:
                     if on_request is not None:
                         on_request()
             except ServiceError as error:
-                if (faulty := find_faulty(error)) is not None and faulty[1] == "image":
-                    self.failed_at = self._sent[faulty[0]]
+                if (bad := self._bad_picture(error)) is not None:
+                    self.failed_at = bad
                 raise name_faulty(error, self._sent, lambda index: image_name(self._pending[index], index)) from error
 
     def confirm(self) -> None:
@@ -155,14 +153,18 @@ class Upload:
         except ServiceError as error:
             if error.status in REFUSED or not unclear:
                 self.unconfirmed = range(0)
-            faulty = find_faulty(error)
-            if faulty is None or faulty[1] != "image" or not self._skip_bad:
+            bad = self._bad_picture(error)
+            if bad is None or not self._skip_bad:
                 raise
-            self._skip(self._sent[faulty[0]])
+            self._skip(bad)
             self._request(indices)
         else:
             self.unconfirmed = range(0)
             self._answers.append(answer)
+
+    def _bad_picture(self, error: ServiceError) -> int | None:
+        """Index of the picture that the service could not read."""
+        return find_faulty(error, self._sent) if error.field == "image" else None
 
     def _encode(self, index: int) -> bytes | None:
         image = self._pending[index]
@@ -200,7 +202,7 @@ def send_in_halves(
         try:
             answer = send(indices)
         except ServiceError as error:
-            if find_faulty(error) is not None or not (error.status in TOO_MUCH or error.code == "key_reused"):
+            if error.index is not None or not (error.status in TOO_MUCH or error.code == "key_reused"):
                 raise  # a half would be refused, too
         else:
             yield answer
@@ -262,18 +264,18 @@ def encoded_size(image: ImageLike | None, label: str = "") -> int:
     return 4 * -(-raw // 3) + 6 * len(label) + 32
 
 
-def find_faulty(error: ServiceError) -> tuple[int, str] | None:
-    """Which element of the request was refused, and what of it: "image", "label", ..."""
-    found = FAULTY.match(str(error))
-    return (int(found[1]), found[2]) if found else None
+def find_faulty(error: ServiceError, sent: Sequence[int]) -> int | None:
+    """Which of the images in the request is at fault; `sent` are indices of all images."""
+    return sent[error.index] if isinstance(error.index, int) and 0 <= error.index < len(sent) else None
 
 
 def name_faulty(error: ServiceError, sent: Sequence[int], name: Callable[[int], str]) -> ServiceError:
     """The error with the image's name in place of its position in the request; `sent` are indices of all images."""
-    message, faulty = str(error), find_faulty(error)
-    if faulty is not None and faulty[0] < len(sent):
-        prefix = "The label of " if faulty[1] == "label" else ""
-        message = prefix + name(sent[faulty[0]]) + FAULTY.sub("", message)
+    message, faulty = str(error), find_faulty(error, sent)
+    if faulty is not None:
+        place, _, rest = message.partition(" ")
+        whose = f"The label of {name(faulty)}" if error.field == "label" else name(faulty)
+        message = f"{whose} {rest}" if place.endswith(f".{error.index}.{error.field}") else f"{whose}: {message}"
     elif len(sent) == 1 and error.status in TOO_MUCH:
         message = f"{name(sent[0])}: {message}"
     return error.with_message(message)

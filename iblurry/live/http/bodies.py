@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -38,7 +40,8 @@ class BodyReader:
                 raise Refusal(422, "bad_label", "In JSON each sample has a label; leave the one in the address out.")
             given = self._parse(raw, "samples", {"label", *FORMS})
             for place, entry in enumerate(given):
-                self.check_label(entry.get("label"), f"samples.{place}.label")
+                with _entry(place, "label"):
+                    self.check_label(entry.get("label"), f"samples.{place}.label")
             images = self._images(given, "samples")
             return [IncomingSample(entry["label"], image) for entry, image in zip(given, images, strict=True)]
         images = self._read_bare(content_type, raw)
@@ -89,16 +92,20 @@ class BodyReader:
             if not isinstance(entry, dict) or not entry.keys() <= allowed or sum(form in entry for form in FORMS) != 1:
                 extra = "a label and " if "label" in allowed else ""
                 message = f"{name}.{place} must have {extra}exactly one of image, pixels and array."
-                raise Refusal(422, "bad_body", message)
+                with _entry(place):
+                    raise Refusal(422, "bad_body", message)
         return given
 
     def _images(self, given: list[dict[str, Any]], name: str) -> list[NDArray[np.uint8]]:
         decoder = PictureDecoder(self.shape, self.limits)
-        return [self._image(entry, f"{name}.{place}", decoder) for place, entry in enumerate(given)]
+        images = []
+        for place, entry in enumerate(given):
+            form = next(form for form in FORMS if form in entry)
+            with _entry(place, form):
+                images.append(self._image(entry, form, f"{name}.{place}.{form}", decoder))
+        return images
 
-    def _image(self, given: dict[str, Any], at: str, decoder: PictureDecoder) -> NDArray[np.uint8]:
-        form = next(form for form in FORMS if form in given)
-        where = f"{at}.{form}"
+    def _image(self, given: dict[str, Any], form: str, where: str, decoder: PictureDecoder) -> NDArray[np.uint8]:
         if form == "array":
             return parse_array(given[form], self.shape, where)
         if form == "image":
@@ -116,6 +123,17 @@ class BodyReader:
             return list(unpack_pixels(raw, self.shape, self.limits, "The body"))
         message = f"The Content-Type is none this service reads; send {JSON}, image/png or {RAW}."
         raise Refusal(415, "unknown_kind", message)
+
+
+@contextmanager
+def _entry(index: int, field: str | None = None) -> Iterator[None]:
+    """Refusals inside are about this field of this entry."""
+    try:
+        yield
+    except Refusal as refusal:
+        if not refusal.is_whole:
+            refusal.index, refusal.field = index, field
+        raise
 
 
 def media_type(content_type: str) -> str:

@@ -18,7 +18,8 @@ Count = Annotated[int, Field(ge=0)]
 ABOUT = """A learner that takes labelled images as they arrive and answers at any moment.
 
 A sample is on the disk before it is acknowledged. Labels are texts; a new one makes a new class. Every refusal is
-`{"error": ..., "message": ...}` with a sentence that says what to do.
+`{"error": ..., "message": ...}` with a sentence that says what to do. Where one entry of the JSON is at fault,
+`index` and `field` say which, and what of it.
 """
 GROUPS = [
     {"name": "learn and ask", "description": "Samples go in, answers come out."},
@@ -48,6 +49,8 @@ class ErrorResponse(BaseModel):
 
     error: str = Field(description="For programs.", examples=["queue_full"])
     message: str = Field(description="For people: what was given, what is allowed, what to do.")
+    index: Count | None = Field(None, description="Which entry of the JSON is at fault, from 0; absent if not one is.")
+    field: Literal["image", "pixels", "array", "label"] | None = Field(None, description="What of that entry.")
 
 
 class LearnResponse(BaseModel):

@@ -56,7 +56,7 @@ class PictureDecoder:
         channels, height, width = self.shape
         if channels not in MODES:
             message = f"Pictures have 1 or 3 channels, this service takes {channels}; send raw pixels instead."
-            raise Refusal(422, "raw_only", message)
+            raise Refusal(422, "raw_only", message, is_whole=True)
         try:
             image = self._decode(raw, where).convert(MODES[channels])
             if image.size != (width, height):
@@ -97,7 +97,7 @@ class PictureDecoder:
         if count > self.left:
             most = REQUEST_PICTURES * self.limits.pixels
             message = f"The pictures of one request may have {most} pixels together; send fewer, or smaller ones."
-            raise Refusal(413, "too_many_pixels", message)
+            raise Refusal(413, "too_many_pixels", message, is_whole=True)
 
     def _too_many(self, where: str) -> Refusal:
         return Refusal(413, "too_many_pixels", f"{where} has more than {self.limits.pixels} pixels; make it smaller.")

@@ -49,7 +49,10 @@ class JsonResponse(Response):
 
 
 def refusal_response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> JsonResponse:
-    """`{"error": "code", "message": "A sentence."}`, with Retry-After in whole seconds where it is known."""
+    """`{"error": "code", "message": "A sentence."}`, with Retry-After in whole seconds where it is known.
+
+    `index` and `field` are there where one entry of the request is at fault.
+    """
     more = dict(headers or {})
     if refusal.retry_after is not None:
         more["Retry-After"] = str(max(1, math.ceil(refusal.retry_after)))
@@ -57,7 +60,9 @@ def refusal_response(refusal: Refusal, headers: Mapping[str, str] | None = None)
         more["WWW-Authenticate"] = "Bearer"
     if refusal.status == 408:
         more["Connection"] = "close"
-    return JsonResponse({"error": refusal.code, "message": refusal.message}, refusal.status, more)
+    where = {"index": refusal.index, "field": refusal.field}
+    found = {name: value for name, value in where.items() if value is not None}
+    return JsonResponse({"error": refusal.code, "message": refusal.message} | found, refusal.status, more)
 
 
 def dumps(data: Any) -> str:
