@@ -5,20 +5,21 @@ from __future__ import annotations
 import itertools
 import os
 import queue
+import shutil
 import sys
 import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from iblurry.errors import BusyError, InputError
+from iblurry.errors import BusyError, FolderError, IblurryError, InputError
 from iblurry.experiment.folder import RunFolder
-from iblurry.files import write_file
+from iblurry.files import locked, write_errors, write_file
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.job_queue import JobQueue
 from iblurry.launch.messages import Job, JobBusy, JobEnded, JobMessage, JobRequest, NoJob, RunProgress
@@ -26,6 +27,7 @@ from iblurry.launch.stop import StopRequest
 from iblurry.launch.workers import QueueClient, Workers, run_pack
 
 MISSING = "Ray is not installed here. Install it with `pip install 'iblurry[ray]'`, or leave out `--on ray`."
+TEMPORARY = "iblurry-ray-"  # prefix of folders with copies of run folders
 NOT_COPIED = ("lock",)  # files of a run's folder that mean nothing on another machine
 QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
 Stamps = dict[str, tuple[int, int]]  # of files by name: time of the last change, and size
@@ -63,6 +65,7 @@ class RayWorkers(Workers):
         self.numbers = itertools.count()
         self.calls: dict[Any, int] = {}  # pending `exchange` calls, and of which worker
         self.locks: dict[int, ExitStack] = {}  # of the folders whose jobs are elsewhere
+        self.unwritten: set[int] = set()  # jobs whose files could not be written here: later ones would not fit
 
     def run(self) -> None:
         # Ray reports lost workers on standard output, where the table will be.
@@ -100,7 +103,7 @@ class RayWorkers(Workers):
                     case FilesRequest(job):
                         answers.append(self._lend(job))
                     case FilesChanged(job, changed, removed):
-                        write_files(self._folder(job), changed, removed)
+                        self._receive(job, changed, removed)
                     case _:
                         if isinstance(message, JobEnded):
                             self._unlock(message.job)
@@ -138,8 +141,22 @@ class RayWorkers(Workers):
                 lock.enter_context(RunFolder(folder).locked(0.0))
             except BusyError:
                 return None
+            self.unwritten.discard(job)
+            files = {name: (folder / name).read_bytes() for name in _stamps(folder)}
             self.locks[job] = lock.pop_all()
-        return {name: (folder / name).read_bytes() for name in _stamps(folder)}
+        return files
+
+    def _receive(self, job: int, changed: dict[str, bytes], removed: list[str]) -> None:
+        """Write files of a job; where that fails, all workers are asked to stop, and send theirs before they do."""
+        if job in self.unwritten:
+            return
+        folder = self._folder(job)
+        try:
+            with write_errors(folder):
+                write_files(folder, changed, removed)
+        except IblurryError as error:
+            self.unwritten.add(job)
+            self.queue.error = self.queue.error or error
 
     def _unlock(self, job: int) -> None:
         if job in self.locks:
@@ -181,12 +198,8 @@ class RayWorker:
         self.messages: queue.Queue[Any] = queue.Queue()
         self.answers: queue.Queue[Any] = queue.Queue()
         self.stop = StopRequest()
-        client = QueueClient(self.messages.put, self.answers.get)
-        if not (config.out / token).exists():
-            config = replace(config, out=Path(tempfile.mkdtemp(prefix="iblurry-")))
-            client = CopyingClient(self.messages.put, self.answers.get, config.out)
-        arguments = {"config": config, "client": client, "stop": self.stop, "tolerant": True}
-        self.thread = threading.Thread(target=run_pack, kwargs=arguments, daemon=True)
+        self.error: Exception | None = None  # a mistake of this program that ended the thread
+        self.thread = threading.Thread(target=self._work, args=(config, token), daemon=True)
         self.thread.start()
 
     def exchange(self, answers: list[Any]) -> tuple[list[Any], bool]:
@@ -199,10 +212,23 @@ class RayWorker:
             while True:
                 messages.append(self.messages.get_nowait())
         except queue.Empty:
+            if self.error is not None and not (is_alive or messages):
+                raise self.error from None
             return messages, is_alive or bool(messages)
 
     def ask_to_stop(self) -> None:
         self.stop.is_set = True
+
+    def _work(self, config: LaunchConfig, token: str) -> None:
+        client = QueueClient(self.messages.put, self.answers.get)
+        try:
+            with ExitStack() as resources:
+                if not (config.out / token).exists():
+                    config = replace(config, out=resources.enter_context(temporary_folder()))
+                    client = CopyingClient(self.messages.put, self.answers.get, config.out)
+                run_pack(config, client, self.stop, tolerant=True)
+        except Exception as error:
+            self.error = error
 
 
 class CopyingClient(QueueClient):
@@ -232,6 +258,9 @@ class CopyingClient(QueueClient):
         if isinstance(message, RunProgress | JobEnded) and message.job in self.folders:
             self._send_files(message.job, always=isinstance(message, JobEnded))
         super().report(message)
+        if isinstance(message, JobEnded) and message.job in self.folders:
+            shutil.rmtree(self.folders.pop(message.job))
+            del self.stamps[message.job]
 
     def _send_files(self, job: int, *, always: bool) -> None:
         """Send what has changed, if that includes a new checkpoint or the run has ended."""
@@ -241,6 +270,24 @@ class CopyingClient(QueueClient):
             changed = {name: (folder / name).read_bytes() for name, stamp in now.items() if before.get(name) != stamp}
             super().report(FilesChanged(job, changed, [name for name in before if name not in now]))
             self.stamps[job] = now
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that is removed at the end; those that killed processes left on this machine are removed now.
+
+    The owner of a folder holds a lock in it. It gets its final name when it is locked.
+    """
+    made = Path(tempfile.mkdtemp(prefix="iblurry-new-"))
+    for left in made.parent.glob(f"{TEMPORARY}*"):
+        with suppress(FolderError), locked(left / "lock", timeout=0.0, remedy=""):
+            shutil.rmtree(left, ignore_errors=True)
+    with locked(made / "lock", timeout=0.0, remedy=""):
+        folder = made.rename(made.with_name(made.name.replace("iblurry-new-", TEMPORARY)))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_files(folder: Path, files: dict[str, bytes], removed: list[str] | None = None) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +18,7 @@ from iblurry.launch.config import LaunchConfig
 from iblurry.launch.job_queue import JobQueue
 from iblurry.launch.launch import run_all
 from iblurry.launch.messages import Job
-from iblurry.launch.ray import RayWorkers
+from iblurry.launch.ray import TEMPORARY, RayWorkers
 from iblurry.launch.stop import StopRequest
 from tests.experiment.small import Recorder, kept, small
 from tests.launch.test_sweep import EXPLODING, SOME
@@ -54,6 +56,10 @@ class Killing(Recorder):
             self.kill = None
 
 
+def temporary_folders():
+    return set(Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_two_workers_one_killed_in_the_middle(is_shared, ray, alone, tmp_path, capsys, monkeypatch):
@@ -63,7 +69,7 @@ def test_two_workers_one_killed_in_the_middle(is_shared, ray, alone, tmp_path, c
     def kill():
         os.kill(owner[1], signal.SIGKILL)
 
-    owner = {}  # process ids by job
+    owner, copies = {}, temporary_folders()  # process ids by job
     callbacks = [Recorder(), Killing(kill), Recorder(), Recorder()]
     queue = JobQueue(tolerant=True)
     for experiment, callback in zip([*SOME, EXPLODING], callbacks, strict=True):
@@ -87,6 +93,7 @@ def test_two_workers_one_killed_in_the_middle(is_shared, ray, alone, tmp_path, c
     assert [path.name for path in tmp_path.glob(".*")] == []
     assert capsys.readouterr().out == ""
     assert RunFolder(tmp_path / EXPLODING.name).summary() is None
+    assert temporary_folders() <= copies
 
 
 @pytest.mark.slow
