@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,10 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.data.picture import decode
 from iblurry.errors import DataError, InputError
 
 EAGER_BYTES = 4 * 2**30  # images that take more stay on the disk; $IBLURRY_EAGER_BYTES changes it
-MODES = {1: "L", 3: "RGB"}  # Pillow's names, by the number of channels
 
 Shape = tuple[int, int, int]  # (C, H, W)
 
@@ -38,8 +36,8 @@ class ImageStore(Protocol):
 class PictureFiles:
     """Indexed like an array of bytes (N, C, H, W), but each image is read from its file at that moment.
 
-    `names` are paths relative to the root, `shape` is (C, H, W) of every image: pictures are turned upright, converted
-    to grey or RGB and, if `resized`, resized to this square whatever their aspect; otherwise each must have the shape.
+    `names` are paths relative to the root, `shape` is (C, H, W) of every image: pictures are decoded as
+    iblurry.data.picture says and, if `resized`, resized to this square; otherwise each must have the shape.
     """
 
     dtype: np.dtype[Any] = np.dtype(np.uint8)
@@ -113,35 +111,13 @@ def decode_pictures(
 def decode_picture(raw: bytes, name: str, shape: Shape, *, resized: bool) -> NDArray[np.uint8]:
     """One picture as bytes (C, H, W), contiguous: resized to the shape, or refused if it has another."""
     channels, height, width = shape
-    image = decode(raw, name, channels, size=height if resized else None)
+    image = decode(raw, name, channels, size=(width, height) if resized else None)
     if image.shape != shape:
         raise DataError(
             f"{name} is {image.shape[2]} x {image.shape[1]} pixels but others are {width} x {height}; "
             "give size=... so that all are resized to one size."
         )
-    return np.ascontiguousarray(image)
-
-
-def decode(raw: bytes, name: str, channels: int, *, size: int | None = None) -> NDArray[np.uint8]:
-    """(channels, H, W) of a picture in any format Pillow reads, turned upright and resized to (size, size) if given."""
-    from PIL import Image, ImageOps, UnidentifiedImageError
-
-    try:
-        with Image.open(io.BytesIO(raw)) as picture:
-            upright: Image.Image = ImageOps.exif_transpose(picture)
-            if "transparency" in upright.info:  # Pillow converts a palette with transparency in two steps only
-                upright = upright.convert("RGBA")
-            plain = upright.convert(MODES[channels])
-            if size is not None and plain.size != (size, size):
-                plain = plain.resize((size, size), Image.Resampling.BILINEAR)
-            image = np.asarray(plain)
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
-        # Pillow's own message would name the BytesIO object instead of the file
-        why = "of no kind that is known" if isinstance(error, UnidentifiedImageError) else error
-        raise DataError(
-            f"{name} is not a readable picture ({why}); replace it with a good copy or remove it."
-        ) from error
-    return image[None] if channels == 1 else image.transpose(2, 0, 1)
+    return image
 
 
 def read_bytes(path: str) -> bytes:

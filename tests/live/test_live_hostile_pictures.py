@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry.live.http.pictures import FORMATS, SCANS, PictureDecoder, strip_metadata, webp_size
+from iblurry.data.picture import strip_metadata
+from iblurry.live.http.pictures import FORMATS, SCANS, PictureDecoder, webp_size
 from iblurry.live.quota import Refusal
 from tests.live.test_live_pictures import COLOURS, SMALL, decode, encode, picture
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from iblurry.data.picture import find_transpose
 from iblurry.live.http.pictures import (
     FORMATS,
     PictureDecoder,
     decode_base64,
-    find_transpose,
     parse_array,
     thumbnail,
     unpack_pixels,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.data.dataset import Dataset
-from iblurry.data.images import decode
+from iblurry.data.picture import decode
 from iblurry.data.sources.archive import Archive, open_archive
 from iblurry.data.sources.pickles import read_pickle
 from iblurry.errors import DataError

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from iblurry.data.dataset import Dataset, LabelledImages, mean_and_std
-from iblurry.data.images import MODES, ImageStore, PictureFiles, decode, decode_pictures, eager_bytes, read_bytes
+from iblurry.data.images import ImageStore, PictureFiles, decode_pictures, eager_bytes, read_bytes
+from iblurry.data.picture import MODES, decode
 from iblurry.errors import DataError, InputError
 
 LAYOUT = "put pictures in train/<class>/ and test/<class>/ (or val/<class>/)"
@@ -20,7 +21,7 @@ MEASURED = 2000  # training pictures to take mean and std from; as many for few 
 def folder(path: Path, *, size: int | None = None, channels: int = 3, lazy: bool | None = None) -> Dataset:
     """Classes are the sorted names of the folders in train/; pictures come in the order of their file names.
 
-    Pictures are converted to RGB, or to grey with channels=1, and resized to (size, size) with bilinear interpolation;
+    Pictures are decoded as iblurry.data.picture says, to RGB, or to grey with channels=1, and resized to (size, size);
     without a size they must all have the same one. They are decoded when they are read if lazy, or if lazy is not
     given and all of them take more than $IBLURRY_EAGER_BYTES (4 GiB); otherwise now. Mean and std are those of 2,000
     evenly spaced training pictures.

@@ -1,8 +1,4 @@
-"""Untrusted bytes of a request become images of the service's shape: encoded pictures, raw pixels, nested lists.
-
-The metadata of a picture is read here and not by Pillow, which reads the EXIF data of a JPEG when it opens it: a file
-of 64 kB made 5,000 lines of warnings with Pillow 13, and copies of the file for each of 5,000 entries before that.
-"""
+"""Untrusted bytes of a request become images of the service's shape: encoded pictures, raw pixels, nested lists."""
 
 from __future__ import annotations
 
@@ -11,38 +7,29 @@ import binascii
 import io
 import logging
 import math
-import struct
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.data.images import Shape
+from iblurry.data.picture import JPEG, MODES, open_upright, to_pixels
 from iblurry.live.quota import Limits, Refusal
 
 if TYPE_CHECKING:
     from PIL import Image
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
-MODES = {1: "L", 3: "RGB"}
 REQUEST_PICTURES = 4  # all pictures of a request may have this many times the pixels that one may have
 THUMBNAIL = 64  # pixels of a thumbnail's longer side
 LOGGER = logging.getLogger(__name__)
 SCANS = 100  # of a JPEG; each is a pass over all its pixels, a camera writes ten at most
-ORIENTATION = 0x0112
-TRANSPOSE = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # an EXIF orientation -> the PIL.Image.Transpose that undoes it
-JPEG = b"\xff\xd8\xff"
-KEPT = {0xE0, 0xEE}  # JFIF, and Adobe's colour transform
-ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
-SCAN = 0xDA
 
 
 class PictureDecoder:
     """Decodes the pictures of one request, after a look at the sizes their headers claim: a few bytes can claim much.
 
-    Only the first frame counts. It is turned upright, laid over white where it is transparent, converted to grey or
-    colour and resized to `shape`, whatever its aspect. `limits.pixels` is the limit of one picture.
+    The pixels are those of iblurry.data.picture, resized to `shape`. `limits.pixels` is the limit of one picture.
     """
 
     def __init__(self, shape: Shape, limits: Limits) -> None:
@@ -58,10 +45,7 @@ class PictureDecoder:
             message = f"Pictures have 1 or 3 channels, this service takes {channels}; send raw pixels instead."
             raise Refusal(422, "raw_only", message, is_whole=True)
         try:
-            image = self._decode(raw, where).convert(MODES[channels])
-            if image.size != (width, height):
-                image = image.resize((width, height), Image.Resampling.BILINEAR)  # averages over all pixels it covers
-            pixels = np.asarray(image)
+            return to_pixels(self._open(raw, where), channels, size=(width, height))
         except Refusal:
             raise
         except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:  # Pillow's own limit
@@ -70,25 +54,21 @@ class PictureDecoder:
             LOGGER.debug("A picture could not be decoded.", exc_info=error)
             message = f"{where} is not a readable picture; send a whole PNG, JPEG, WebP, GIF or BMP."
             raise Refusal(422, "unreadable_picture", message) from error
-        return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
-    def _decode(self, raw: bytes, where: str) -> Image.Image:
-        from PIL import Image
-
+    def _open(self, raw: bytes, where: str) -> Image.Image:
         if claimed := webp_size(raw):  # Pillow allocates a WebP's pixels when it opens it
             self._check(claimed, where)
         if raw.startswith(JPEG) and raw.count(b"\xff\xda") > SCANS:  # an upper bound
             raise Refusal(422, "too_many_scans", f"{where} is a JPEG of more than {SCANS} scans; save it anew.")
-        picture: Image.Image
-        with Image.open(io.BytesIO(strip_metadata(raw)), formats=FORMATS) as picture:
+
+        def check(picture: Image.Image) -> None:
             self._check(picture.size, where)
             if picture.format == "BMP" and picture.info.get("compression"):  # run-length encoded: slow
                 raise Refusal(422, "unreadable_picture", f"{where} is a compressed BMP; send a plain one, or a PNG.")
-            picture.load()
-            self.left -= picture.width * picture.height
-            turn = find_transpose(raw, picture.info.get("exif"))
-            plain = _opaque(picture)
-        return plain.transpose(Image.Transpose(turn)) if turn is not None else plain
+
+        picture = open_upright(raw, formats=FORMATS, check=check)
+        self.left -= picture.width * picture.height
+        return picture
 
     def _check(self, size: tuple[int, int], where: str) -> None:
         count = size[0] * size[1]
@@ -160,39 +140,6 @@ def thumbnail(pixels: NDArray[np.uint8]) -> str:
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
 
 
-def _opaque(picture: Image.Image) -> Image.Image:
-    """Without transparency, and with eight bits for each colour."""
-    from PIL import Image
-
-    if picture.mode.startswith("I"):  # sixteen bits of grey, which Pillow would clip, not scale
-        return Image.fromarray((np.asarray(picture) // 256).clip(0, 255).astype(np.uint8))
-    if picture.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in picture.info:
-        layers = picture.convert("RGBA")
-        white = Image.new("RGBA", layers.size, "white")
-        white.alpha_composite(layers)
-        return white.convert("RGB")
-    return picture.convert("L" if picture.mode in ("1", "L") else "RGB")
-
-
-def strip_metadata(raw: bytes) -> bytes:
-    """A JPEG without the segments that say nothing about its pixels; anything else as it is."""
-    if not raw.startswith(JPEG):
-        return raw
-    kept, end = [raw[:2]], 2
-    for kind, start, end in _segments(raw):
-        if kind in KEPT or not (0xE0 <= kind <= 0xEF or kind == 0xFE):
-            kept.append(raw[start:end])
-    return b"".join([*kept, raw[end:]])
-
-
-def find_transpose(raw: bytes, exif: bytes | None) -> int | None:
-    """The PIL.Image.Transpose that turns the picture upright; `exif` is what Pillow found in a PNG or a WebP."""
-    if raw.startswith(JPEG):
-        found = (raw[start + 4 : end] for kind, start, end in _segments(raw) if kind == 0xE1)
-        exif = next((data for data in found if data.startswith(b"Exif\0\0")), None)
-    return TRANSPOSE.get(_read_orientation(exif.removeprefix(b"Exif\0\0"))) if exif else None
-
-
 def webp_size(raw: bytes) -> tuple[int, int] | None:
     """Width and height of a WebP, None for anything else."""
     if raw[:4] != b"RIFF" or raw[8:12] != b"WEBP" or len(raw) < 30:
@@ -203,35 +150,3 @@ def webp_size(raw: bytes) -> tuple[int, int] | None:
         bits = int.from_bytes(raw[21:25], "little")
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     return int.from_bytes(raw[26:28], "little") & 0x3FFF, int.from_bytes(raw[28:30], "little") & 0x3FFF
-
-
-def _segments(raw: bytes) -> Iterator[tuple[int, int, int]]:
-    """Kind, start and end of each segment before a JPEG's first scan."""
-    start = 2
-    while start + 4 <= len(raw) and raw[start] == 0xFF:
-        kind = raw[start + 1]
-        if kind == SCAN:
-            return
-        if kind == 0xFF:  # a fill byte
-            start += 1
-            continue
-        end = start + 2 if kind in ALONE else start + 2 + int.from_bytes(raw[start + 2 : start + 4], "big")
-        yield kind, start, min(end, len(raw))
-        start = end
-
-
-def _read_orientation(tiff: bytes) -> int:
-    """The tag in the first directory of EXIF data, 0 if there is none."""
-    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
-    if order is None:
-        return 0
-    try:
-        (at,) = struct.unpack_from(f"{order}I", tiff, 4)
-        (count,) = struct.unpack_from(f"{order}H", tiff, at)
-        for entry in range(at + 2, at + 2 + 12 * count, 12):
-            tag, kind, number, value = struct.unpack_from(f"{order}HHIH", tiff, entry)
-            if tag == ORIENTATION and kind == 3 and number == 1:
-                return int(value)
-    except struct.error:  # it ends before that
-        return 0
-    return 0
