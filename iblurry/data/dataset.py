@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.data.convert import label_positions, to_images, to_labels
 from iblurry.data.images import ImageStore, PictureFiles
 from iblurry.errors import InputError
-
-CHANNELS = (1, 3)  # grey or colour: what tells (N, C, H, W) from (N, H, W, C)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,11 +144,11 @@ class Dataset:
         >>> data.classes, data.shape, data.train.labels.tolist()
         (('ant', 'cat'), (1, 4, 4), [1, 0])
         """
-        names, (train_at, test_at) = _label_positions(
-            [_labels(train_labels, "training"), _labels(test_labels, "test")], classes=classes
+        names, (train_at, test_at) = label_positions(
+            [to_labels(train_labels, "training"), to_labels(test_labels, "test")], classes=classes
         )
-        train = LabelledImages(_images(train_images, "training", layout), train_at)
-        test = LabelledImages(_images(test_images, "test", layout), test_at)
+        train = LabelledImages(to_images(train_images, "training images", layout), train_at)
+        test = LabelledImages(to_images(test_images, "test images", layout), test_at)
         if not len(train):
             raise InputError(f"The data set {name!r} has no training images; give at least one.")
         measured_mean, measured_std = mean_and_std(train.images) if mean is None or std is None else ((), ())
@@ -160,6 +160,152 @@ class Dataset:
             mean=measured_mean if mean is None else tuple(float(m) for m in mean),
             std=measured_std if std is None else tuple(float(s) for s in std),
         )
+
+    @classmethod
+    def from_torch(
+        cls,
+        train: Any,
+        test: Any,
+        *,
+        name: str = "torch",
+        classes: Sequence[str] | None = None,
+        size: int | None = None,
+        channels: int | None = None,
+        layout: str | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+    ) -> Dataset:
+        """A data set from two map-style torch data sets of (image, label), each read once; None for no test images.
+
+        Parameters
+        ----------
+        train, test : torch.utils.data.Dataset
+            Images are pictures of Pillow, or tensors or arrays, bytes or floats in [0, 1], without random transforms;
+            labels are whole numbers or strings. Class names are those of its attribute `classes`, if it has one.
+        name : str, default "torch"
+        classes : sequence of str, optional
+            Class names; those of `train` unless given, or the sorted distinct labels where it has none.
+        size : int, optional
+            Side in pixels of the square that images are resized to; without it all must have one size.
+        channels : {1, 3}, optional
+            Grey or colour; unless given, 1 if all images are grey and 3 otherwise.
+        layout : {"NCHW", "NHWC"}, optional
+            Which axis of arrays holds the channels; found by its length of 1 or 3 unless given.
+        mean, std : sequence of float, optional
+            Per channel, of pixels scaled to [0, 1]; measured on training images unless given.
+
+        Examples
+        --------
+        >>> pairs = [(np.full((4, 4), shade, dtype=np.uint8), shade % 2) for shade in range(6)]
+        >>> data = Dataset.from_torch(pairs[:4], pairs[4:], classes=["even", "odd"])
+        >>> data.shape, data.train.labels.tolist()
+        ((1, 4, 4), [0, 1, 0, 1])
+        """
+        from iblurry.data.adapters import AdapterOptions, adapt, torch_rows
+
+        options = AdapterOptions(name, classes, size, channels, layout, mean=mean, std=std)
+        return adapt(torch_rows(train, "training"), torch_rows(test, "test"), options)
+
+    @classmethod
+    def from_huggingface(
+        cls,
+        train: Any,
+        test: Any,
+        *,
+        image: str = "image",
+        label: str = "label",
+        name: str = "huggingface",
+        classes: Sequence[str] | None = None,
+        size: int | None = None,
+        channels: int | None = None,
+        layout: str | None = None,
+        lazy: bool | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+    ) -> Dataset:
+        """A data set from two splits of a Hugging Face data set; None for no test images.
+
+        Parameters
+        ----------
+        train, test : datasets.Dataset
+            Class names are those of the ClassLabel, if the labels are one.
+        image, label : str, default "image" and "label"
+            The columns to read.
+        name : str, default "huggingface"
+        classes : sequence of str, optional
+            Class names; those of `train` unless given, or the sorted distinct labels where it has none.
+        size : int, optional
+            Side in pixels of the square that images are resized to; without it all must have one size.
+        channels : {1, 3}, optional
+            Grey or colour; unless given, 1 if all images are grey and 3 otherwise (3 for files).
+        layout : {"NCHW", "NHWC"}, optional
+            Which axis of arrays holds the channels; found by its length of 1 or 3 unless given.
+        lazy : bool, optional
+            Whether pictures given by path are decoded when they are read; unless given, where all of them take more
+            than $IBLURRY_EAGER_BYTES (4 GiB).
+        mean, std : sequence of float, optional
+            Per channel, of pixels scaled to [0, 1]; measured on training images unless given.
+        """
+        from iblurry.data.adapters import AdapterOptions, adapt, huggingface_rows
+
+        trained = huggingface_rows(train, "training", image=image, label=label)
+        tested = huggingface_rows(test, "test", image=image, label=label)
+        options = AdapterOptions(name, classes, size, channels, layout, lazy=lazy, mean=mean, std=std)
+        return adapt(trained, tested, options)
+
+    @classmethod
+    def from_dataframe(
+        cls,
+        train: Any,
+        test: Any,
+        *,
+        path: str | None = None,
+        image: str | None = None,
+        label: str = "label",
+        root: str | os.PathLike[str] | None = None,
+        name: str = "dataframe",
+        classes: Sequence[str] | None = None,
+        size: int | None = None,
+        channels: int | None = None,
+        layout: str | None = None,
+        lazy: bool | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+    ) -> Dataset:
+        """A data set from two tables with a column of paths or of images; None for no test images.
+
+        Parameters
+        ----------
+        train, test : pandas.DataFrame
+            One row per image. Class names are the categories of the labels, if the column is categorical.
+        path : str
+            The column of the paths of picture files; or else
+        image : str
+            the column of arrays, pictures of Pillow or the bytes of picture files.
+        label : str, default "label"
+            The column of labels: whole numbers or strings.
+        root : path, optional
+            The folder that paths start from; the working folder unless given.
+        name : str, default "dataframe"
+        classes : sequence of str, optional
+            Class names; those of `train` unless given, or the sorted distinct labels where it has none.
+        size : int, optional
+            Side in pixels of the square that images are resized to; without it all must have one size.
+        channels : {1, 3}, optional
+            Grey or colour; unless given, 1 if all images are grey and 3 otherwise (3 for files).
+        layout : {"NCHW", "NHWC"}, optional
+            Which axis of arrays holds the channels; found by its length of 1 or 3 unless given.
+        lazy : bool, optional
+            Whether pictures given by path are decoded when they are read; unless given, where all of them take more
+            than $IBLURRY_EAGER_BYTES (4 GiB).
+        mean, std : sequence of float, optional
+            Per channel, of pixels scaled to [0, 1]; measured on training images unless given.
+        """
+        from iblurry.data.adapters import AdapterOptions, adapt, dataframe_rows
+
+        trained = dataframe_rows(train, "training", path=path, image=image, label=label)
+        tested = dataframe_rows(test, "test", path=path, image=image, label=label)
+        return adapt(trained, tested, AdapterOptions(name, classes, size, channels, layout, root, lazy, mean, std))
 
 
 def mean_and_std(images: ImageStore, *, limit: int | None = None) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -187,86 +333,6 @@ def _count_values(images: ImageStore, used: int) -> NDArray[np.int64]:
         for channel in range(len(counts)):
             counts[channel] += np.bincount(held[:, channel].ravel(), minlength=256)
     return counts
-
-
-def _images(given: Any, part: str, layout: str | None) -> NDArray[np.uint8]:
-    images = _asarray(given, f"{part} images")
-    if layout not in (None, "NCHW", "NHWC"):
-        raise InputError(f"The layout {layout!r} is not known; give 'NCHW', 'NHWC' or None to find it by the channels.")
-    if images.ndim not in (3, 4):
-        raise InputError(f"The {part} images have shape {images.shape}; give (N, H, W), (N, H, W, C) or (N, C, H, W).")
-    if images.ndim == 3:
-        return _bytes(images[:, None], part)
-    layout = layout or _layout(images.shape, part)
-    return _bytes(images if layout == "NCHW" else images.transpose(0, 3, 1, 2), part)
-
-
-def _layout(shape: tuple[int, ...], part: str) -> str:
-    first, last = shape[1] in CHANNELS, shape[3] in CHANNELS
-    if first == last:
-        why = "both (N, C, H, W) and (N, H, W, C)" if first else "neither (N, C, H, W) nor (N, H, W, C)"
-        raise InputError(
-            f"The {part} images of shape {shape} read as {why} with 1 or 3 channels; say layout='NCHW' or 'NHWC'."
-        )
-    return "NCHW" if first else "NHWC"
-
-
-def _bytes(images: NDArray[Any], part: str) -> NDArray[np.uint8]:
-    if images.dtype == np.uint8:
-        return np.ascontiguousarray(images)
-    top = {"f": 1, "i": 255, "u": 255}.get(images.dtype.kind)
-    if top is None:
-        raise InputError(f"The {part} images are {images.dtype}; give bytes (uint8) or floats in [0, 1].")
-    if images.size and not (images.min() >= 0 and images.max() <= top):  # written so that NaN is refused too
-        raise InputError(
-            f"The {part} images ({images.dtype}) run from {images.min()} to {images.max()}; "
-            f"{images.dtype} images must lie in [0, {top}]: scale them first."
-        )
-    return np.ascontiguousarray(np.rint(images * (255 // top)).astype(np.uint8))
-
-
-def _labels(given: Any, part: str) -> NDArray[Any]:
-    labels = _asarray(given, f"{part} labels")
-    if labels.size == 0:
-        labels = labels.astype(np.int64).reshape(-1)
-    elif labels.dtype.kind == "S":
-        labels = np.char.decode(labels, "utf-8")
-    elif labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.flat):
-        labels = labels.astype(str)
-    if labels.ndim == 2 and labels.shape[1] == 1:  # a column, as some archives store labels
-        labels = labels[:, 0]
-    if labels.ndim != 1 or labels.dtype.kind not in "iuU":
-        raise InputError(
-            f"The {part} labels are {labels.dtype} of shape {labels.shape}; "
-            "give one whole number or one string per image."
-        )
-    return labels
-
-
-def _label_positions(
-    parts: list[NDArray[Any]], *, classes: Sequence[str] | None
-) -> tuple[tuple[str, ...], list[NDArray[np.int64]]]:
-    kinds = {"str" if part.dtype.kind == "U" else "int" for part in parts if part.size}
-    if len(kinds) > 1:
-        raise InputError("The training and test labels are of two kinds, numbers and strings; give one kind.")
-    if classes is not None and "str" not in kinds:
-        return tuple(map(str, classes)), [part.astype(np.int64) for part in parts]
-    known = np.unique(np.concatenate([part for part in parts if part.size] or parts))
-    names = tuple(map(str, known.tolist() if classes is None else classes))
-    position = {name: at for at, name in enumerate(names)}
-    unknown = [name for name in map(str, known.tolist()) if name not in position]
-    if unknown:
-        raise InputError(f"The label {unknown[0]!r} is not among the classes {', '.join(names)}; add it or relabel.")
-    at = np.array([position[str(name)] for name in known.tolist()], dtype=np.int64)
-    return names, [at[np.searchsorted(known, part)] if part.size else np.empty(0, dtype=np.int64) for part in parts]
-
-
-def _asarray(given: Any, what: str) -> NDArray[Any]:
-    try:
-        return np.asarray(given)
-    except (TypeError, ValueError, RuntimeError) as error:
-        # ragged lists, tensors on a GPU, tensors with gradients: NumPy's or torch's own words say which
-        raise InputError(f"The {what} cannot become a NumPy array: {error}") from error
 
 
 def _check_normalisation(mean: tuple[float, ...], std: tuple[float, ...], *, channels: int) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import io
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,7 @@ def decode(
 
 
 def open_upright(
-    raw: bytes, *, formats: Sequence[str] | None = None, check: Callable[[Image.Image], None] | None = None
+    raw: bytes, *, formats: tuple[str, ...] | None = None, check: Callable[[Image.Image], None] | None = None
 ) -> Image.Image:
     """The first frame, upright; `check` is called with its header read and none of its pixels, and may raise."""
     from PIL import Image
@@ -80,9 +80,16 @@ def open_upright(
     with Image.open(io.BytesIO(strip_metadata(raw)), formats=formats) as picture:
         if check is not None:
             check(picture)
-        picture.load()  # a TIFF turns itself upright
-        turn = find_transpose(raw, *_find_metadata(picture.info))
-        return picture.copy() if turn is None else picture.transpose(Image.Transpose(turn))
+        return turn_upright(picture, raw).copy()
+
+
+def turn_upright(picture: Image.Image, raw: bytes = b"") -> Image.Image:
+    """An open picture, upright; `raw` is its file if Pillow has not seen the metadata of it."""
+    from PIL import Image
+
+    picture.load()  # a TIFF turns itself upright then
+    turn = find_transpose(raw, *_find_metadata(picture.info))
+    return picture if turn is None else picture.transpose(Image.Transpose(turn))
 
 
 def to_pixels(
