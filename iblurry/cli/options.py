@@ -180,7 +180,13 @@ def machine_options(*, jobs: str, pack: str) -> Decorator:
             "--pack", metavar="N", type=positive, help=f"Runs side by side in one process on a GPU.  [default: {pack}]"
         ),
         option("--threads", metavar="T", type=positive, help="Threads of each run.  [default: its share; 1 if small]"),
-        option("--save-seconds", metavar="S", type=NumberRange(0), default=30, help="Seconds between two checkpoints."),
+        option(
+            "--save-seconds",
+            metavar="S",
+            type=NumberRange(0),
+            default=30,
+            help="Seconds between two checkpoints; more where they would take over 5 % of the time.",
+        ),
         option("--save-samples", metavar="S", type=positive, help="Also a checkpoint every so many samples."),
     )
     return bundle_options("machine", dict(zip(MACHINE, options, strict=True)))

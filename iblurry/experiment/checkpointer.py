@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from iblurry.experiment import checkpoint
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start
 from iblurry.experiment.journal_writer import JournalWriter
+from iblurry.experiment.periodic import TIME_SHARE, Periodic
 from iblurry.learner import Learner
 from iblurry.streams.stream import Stream
 
@@ -26,16 +26,20 @@ class CheckpointPolicy:
     Parameters
     ----------
     seconds : float
-        Between two checkpoints; 0: after each sample.
+        Between two checkpoints, or longer where saving, as of a large memory, would take more than its share of the
+        time.
     samples : int, optional
-        Between two checkpoints; None: only the seconds count.
+        Between two checkpoints, however long they take; None: only the time counts.
+    share : float
+        Of the time that checkpoints by the clock may take, in (0, 1]; 1: no limit. A pack of runs shares it.
     """
 
     seconds: float = 30
     samples: int | None = None
+    share: float = TIME_SHARE
 
     def __post_init__(self) -> None:
-        check_fields(self, {"seconds": "[0, inf]", "samples": "[1, inf)"})
+        check_fields(self, {"seconds": "[0, inf]", "samples": "[1, inf)", "share": "(0, 1]"})
 
 
 class Checkpointer:
@@ -70,7 +74,7 @@ class Checkpointer:
         self.writer, self.policy = writer, policy
         self.last: Progress = (0, 0, 0)
         self._trusted: set[int] = set()  # checkpoints, by their samples
-        self._saved_at = time.monotonic()
+        self._periodic = Periodic(self._save, policy.seconds, share=policy.share)
 
     def resume(self, on_message: Callable[[str], None]) -> None:
         """Go back to the last intact checkpoint that fits the journal, or to the beginning."""
@@ -101,7 +105,7 @@ class Checkpointer:
 
     def is_due(self, now: float) -> bool:
         """By the clock."""
-        return now - self._saved_at > self.policy.seconds
+        return now > self._periodic.due_at
 
     def is_due_at(self, at: int) -> bool:
         """By the samples seen."""
@@ -109,6 +113,9 @@ class Checkpointer:
 
     def save(self) -> None:
         """Write a checkpoint unless nothing has changed since the last; DivergedError if the network is not finite."""
+        self._periodic.run()
+
+    def _save(self) -> None:
         self.writer.flush()
         self._check_finite()
         if (progress := self._progress()) != self.last:
@@ -123,7 +130,6 @@ class Checkpointer:
             checkpoint.save(self.folder.path, state, at=self.stream.position, trusted=self._trusted)
             self._trusted.add(self.stream.position)
             self.last = progress
-        self._saved_at = time.monotonic()
 
     def describe_last(self) -> str:
         """A sentence for the user on what a failed run can continue from."""

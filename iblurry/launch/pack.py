@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 import torch
@@ -159,6 +160,7 @@ class _OpenRun:
 
     def __init__(self, job: Job, pack: Pack) -> None:
         self.job = job
+        checkpoints = pack.config.checkpoints
         with ExitStack() as opening:
             self.loop = opening.enter_context(
                 open_run(
@@ -166,7 +168,7 @@ class _OpenRun:
                     pack.config.out,
                     load=pack.load,
                     callback=ReportingCallback(job.number, pack.report),
-                    checkpoints=pack.config.checkpoints,
+                    checkpoints=replace(checkpoints, share=checkpoints.share / pack.config.pack),
                     hardware=job.hardware,
                     decoders=pack.decoders,
                     timeout=0.0 if pack.tolerant else None,

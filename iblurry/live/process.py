@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import DiskFullError, FolderError, IblurryError
+from iblurry.experiment.periodic import Periodic
 from iblurry.files import locked
 from iblurry.live.log import LogEntry, LogReader
 from iblurry.live.messages import CheckpointSaved, Command, MemoryContents, Message, ProcessLost, Stalled, Warned
@@ -34,7 +35,6 @@ SAVE_SECONDS = 30.0  # between two checkpoints at most (or SAVE_SAMPLES), and
 SAVE_SOONEST = 1.0  # at least; what a crash costs is learnt again
 PUBLISH_SECONDS = 0.05  # between two snapshots while there is more to learn
 REPORT_SECONDS = 0.25
-TIME_SHARE = 0.05  # of the time that may go into each of saving, publishing and reporting
 IDLE_SECONDS = 0.5  # to look for work again without being woken
 
 
@@ -236,24 +236,6 @@ class LearnerLoop:
             why = "its disk is full" if isinstance(error, DiskFullError) else error.strerror or error
             sentence = f"No checkpoint can be written to {self.folder} ({why}): make room, or mend it."
             self.messages.send(Warned(f"{sentence} Samples are kept in the log until one can."))
-
-
-class Periodic:
-    """An action every `seconds`, or up to every `longest` where it takes more than its share of the time."""
-
-    def __init__(self, action: Callable[[], None], seconds: float, *, longest: float = float("inf")) -> None:
-        self.action, self.seconds, self.longest = action, seconds, longest
-        self.due_at = time.monotonic() + seconds
-
-    def run(self) -> None:
-        started = time.monotonic()
-        self.action()
-        now = time.monotonic()
-        self.due_at = now + min(self.longest, max(self.seconds, (now - started) / TIME_SHARE))
-
-    def run_if_due(self) -> None:
-        if time.monotonic() >= self.due_at:
-            self.run()
 
 
 class ThroughputMeter:

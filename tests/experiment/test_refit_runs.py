@@ -47,7 +47,7 @@ def crash():
 @pytest.fixture(autouse=True)
 def _looks_at_every_update(monkeypatch):
     """A clock that leaps: every look is due."""
-    from iblurry.experiment import checkpointer, run_loop
+    from iblurry.experiment import periodic, run_loop
 
     class Leaping:
         now = 0.0
@@ -57,7 +57,7 @@ def _looks_at_every_update(monkeypatch):
             cls.now += 1.5
             return cls.now
 
-    for module in (run_loop, checkpointer):
+    for module in (run_loop, periodic):
         monkeypatch.setattr(module, "time", Leaping)
 
 
@@ -75,7 +75,7 @@ def test_stopped_and_crashed_inside_refits(name, tmp_path, whole):
     for number, act in ((2, stop), (1, crash), (3, stop), (4, crash), (1, stop), (3, crash)):
         callback = InRefit(number, act)
         try:
-            done = run(small(name), tmp_path, callback=callback, checkpoints=CheckpointPolicy(seconds=4))
+            done = run(small(name), tmp_path, callback=callback, checkpoints=CheckpointPolicy(seconds=4, share=1))
         except CrashError:
             assert act is crash
         else:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -147,6 +148,8 @@ def test_the_checkpoint_policy_is_checked():
         CheckpointPolicy(samples=0)
     with pytest.raises(InputError, match="seconds=nan"):
         CheckpointPolicy(seconds=float("nan"))
+    with pytest.raises(InputError, match="share=0"):
+        CheckpointPolicy(share=0)
 
 
 def test_checkpoints_by_time_and_by_sample(tmp_path, monkeypatch):
@@ -156,11 +159,29 @@ def test_checkpoints_by_time_and_by_sample(tmp_path, monkeypatch):
     run(small(seed=1), tmp_path, checkpoints=CheckpointPolicy(samples=30))
     assert saved == [30, 60, 80]
     saved.clear()
-    run(small(seed=2), tmp_path, checkpoints=CheckpointPolicy(seconds=0, samples=None))
+    run(small(seed=2), tmp_path, checkpoints=CheckpointPolicy(seconds=0, share=1))
     assert saved == list(range(1, 81))
     saved.clear()
     run(small(seed=3), tmp_path)
     assert saved == [80]
+
+
+def test_checkpoints_by_time_take_a_share_of_it(tmp_path, monkeypatch):
+    saved, save = [], checkpoint.save
+
+    def slow(folder, state, *, at, **more):
+        saved.append(at)
+        time.sleep(0.1)
+        save(folder, state, at=at, **more)
+
+    monkeypatch.setattr(checkpoint, "save", slow)
+    started = time.monotonic()
+    run(small(), tmp_path, checkpoints=CheckpointPolicy(seconds=0))
+    assert 2 <= len(saved) <= 2 + (time.monotonic() - started) / 2  # the first, the last, and one in two seconds
+    assert saved[-1] == 80
+    saved.clear()
+    run(small(seed=2), tmp_path, checkpoints=CheckpointPolicy(samples=20))
+    assert saved == [20, 40, 60, 80]  # as asked
 
 
 @pytest.mark.usefixtures("every_sample")
