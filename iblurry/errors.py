@@ -11,7 +11,8 @@ IblurryError
 ├── ServiceError                 a live service that says no, or does not answer
 └── StoppedError                 a run that had to stop and kept its last good checkpoint
     ├── DivergedError            the loss is no longer a number
-    └── DiskFullError            the disk took no more
+    ├── DiskFullError            the disk took no more
+    └── RunFailedError           an exception of another kind, such as one that a part of the user's own raised
 """
 
 from __future__ import annotations
@@ -101,6 +102,17 @@ class DivergedError(StoppedError):
 
 class DiskFullError(StoppedError):
     """The disk took no more bytes."""
+
+
+class RunFailedError(StoppedError):
+    """An exception that is not one of these, such as a ZeroDivisionError in a part of the user's own, ended a run.
+
+    `is_system` where it is an error of the system (OSError, MemoryError) rather than of code.
+    """
+
+    def __init__(self, sentence: str, *, is_system: bool = False) -> None:
+        super().__init__(sentence)
+        self.is_system = is_system
 
 
 def check_fields(owner: Any, ranges: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from iblurry.errors import IblurryError, UnknownNameError
+from iblurry.errors import IblurryError, RunFailedError, UnknownNameError
 from iblurry.version import __version__
 
 VERBS = {
@@ -30,6 +30,7 @@ VERBS = {
     "collect": "Keep finished runs as a few small texts each.",
     "reproduction": "The page that sets collected runs beside the paper's tables.",
 }
+FAILED = 1  # of the runs, at least one
 INTERRUPTED = 130  # what a shell reports for SIGINT
 
 
@@ -59,7 +60,7 @@ class Verbs(click.Group):
     invoke_without_command=True,
     options_metavar="[--version]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80, "show_default": True},
-    epilog="All have --help (-h) and --json. Exit: 0 done, 1 in part, 2 refused, 130 interrupted.",
+    epilog="All have --help (-h) and --json. Exit: 0 done, 1 failed, 2 refused, 130 interrupted.",
 )
 @click.version_option(__version__, prog_name="iblurry")
 @click.pass_context
@@ -70,11 +71,20 @@ def iblurry(context: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs the program; an error on purpose is one sentence and exit code 2, never a traceback."""
+    """Runs the program; an error on purpose is one sentence and exit code 2, never a traceback.
+
+    An exception in a run that is not one of ours, such as one of a user's part, is one sentence and exit code 1; the
+    traceback is in the run's folder.
+    """
     given = sys.argv[1:] if arguments is None else list(arguments)
     _print_any_character()
     try:
         code = iblurry.main(args=given, prog_name="iblurry", standalone_mode=False)
+    except RunFailedError as error:
+        if error.is_system:
+            _refuse(str(error))
+        click.echo(f"iblurry: {error}", err=True)
+        sys.exit(FAILED)
     except IblurryError as error:
         unknown = isinstance(error.__cause__, UnknownNameError)  # in an experiment that was read from its folder
         _refuse(f"{error} Parts of your own are known after --import MODULE." if unknown else str(error))

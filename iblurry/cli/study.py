@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 LIST = "list"
 USUAL = Path("runs")
-SOME_FAILED = 1  # exit code
 PACK = 3  # runs side by side on a GPU unless told
 GROUPS = {
     "What": (*OPTIONS, "modules"),
@@ -92,7 +91,7 @@ def _packed(machine: dict[str, Any], experiments: Sequence[Any]) -> dict[str, An
 def _tell(
     selection: Selection, finished: set[str], failures: dict[str, IblurryError], out: Path, *, as_json: bool
 ) -> int:
-    from iblurry.cli.main import INTERRUPTED
+    from iblurry.cli.main import FAILED, INTERRUPTED
     from iblurry.studies.tables import FORMATS
     from iblurry.studies.tables.table import tabulate_study
 
@@ -104,7 +103,7 @@ def _tell(
         said = f"Stopped with {len(missing)} runs to go, and saved in {out}. The same command goes on from there."
         click.echo(f"iblurry: {said}", err=True)
         return INTERRUPTED
-    return SOME_FAILED if failures else 0
+    return FAILED if failures else 0
 
 
 def _list(*, as_json: bool) -> None:

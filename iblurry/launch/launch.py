@@ -8,7 +8,7 @@ from pathlib import Path
 
 from iblurry.data.dataset import Dataset
 from iblurry.engine.devices import visible_gpus
-from iblurry.errors import IblurryError, InputError
+from iblurry.errors import IblurryError, InputError, RunFailedError
 from iblurry.experiment.callback import Callback
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
@@ -60,8 +60,14 @@ def run(
     queue = JobQueue()
     queue.add(experiment, hardware, callback or Callback())
     config = LaunchConfig(out=Path(out), data_home=data_home, checkpoints=checkpoints)
+    failure: BaseException | None = None
     with stop_on_signals() as stop:
-        Pack(config, queue.take, queue.report, stop, dataset=dataset).run()
+        try:
+            Pack(config, queue.take, queue.report, stop, dataset=dataset).run()
+        except RunFailedError as error:  # in this process the error itself can be raised
+            failure = error.__cause__
+    if failure is not None:
+        raise failure
     return read_result(RunFolder(config.out / experiment.name), experiment)
 
 
@@ -83,7 +89,8 @@ def run_all(
     callbacks : sequence of Callback, optional
         One for each experiment.
     failures : dict, optional
-        None: a run that fails stops the others, which are saved, and its error is raised. A dict: the others go on,
+        None: a run that fails stops the others, which are saved, and its error is raised (RunFailedError where it is
+        none of iblurry's, such as one of a part of your own). A dict: the others go on,
         and errors are put there by the experiment's name; runs are in worker processes, lost workers are replaced,
         and runs that another program has in hand are waited for.
 

@@ -6,8 +6,9 @@ import gc
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from pathlib import Path
 from weakref import WeakValueDictionary
 
 import torch
@@ -15,7 +16,7 @@ import torch
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.data.prefetch import default_workers
-from iblurry.errors import BusyError, IblurryError, StoppedError
+from iblurry.errors import BusyError, IblurryError, RunFailedError
 from iblurry.experiment.run_loop import open_run
 from iblurry.files import write_file
 from iblurry.launch.config import LaunchConfig
@@ -35,6 +36,7 @@ ASK_AGAIN = 0.5  # seconds after the queue had no job
 PAUSE = 0.1  # seconds between two looks for a job while no run is open
 TURN = 50  # samples at a time of a run that is alone, so that it does not enter its CUDA stream for each
 FAILURE = "failure.txt"  # in a run's folder: the traceback of an error that is no IblurryError
+NOT_USERS = (Path(__file__).parents[1], Path(torch.__file__).parent)  # code of iblurry and torch
 
 
 class Pack:
@@ -74,7 +76,7 @@ class Pack:
         self.tolerant, self.dataset = tolerant, dataset
         self.decoders = default_workers(runs=config.pack)
         self.runs: list[_OpenRun] = []
-        self.error: Exception | None = None
+        self.error: IblurryError | None = None
         self._asks_at, self._has_more, self._has_garbage = 0.0, True, False
         self._datasets: WeakValueDictionary[str, Dataset] = WeakValueDictionary()  # of open runs, and the last loaded
 
@@ -140,19 +142,30 @@ class Pack:
         return False
 
     def _fail(self, job: Job, error: Exception) -> None:
-        if self.tolerant and isinstance(error, BusyError):
+        known = error if isinstance(error, IblurryError) else self._unexpected(job, error)
+        if self.tolerant and isinstance(known, BusyError):
             self.report(JobBusy(job.number))
-        elif isinstance(error, IblurryError):
-            self.report(JobFailed(job.number, error))
-        elif self.tolerant:
-            self.report(JobFailed(job.number, self._unexpected(job, error)))
+        else:
+            self.report(JobFailed(job.number, known))
         if not self.tolerant:
-            self.error = self.error or error
+            self.error = self.error or known
 
-    def _unexpected(self, job: Job, error: Exception) -> StoppedError:
-        name = job.experiment.name
-        write_file(self.config.out / name / FAILURE, "".join(traceback.format_exception(error)).encode())
-        return StoppedError(f"{type(error).__name__}: {error} (see {name}/{FAILURE}). Its last checkpoint is kept.")
+    def _unexpected(self, job: Job, error: Exception) -> RunFailedError:
+        """The error in a sentence, its traceback in the run's folder."""
+        folder = self.config.out / job.experiment.name
+        with suppress(OSError, IblurryError):  # it may be the disk that fails
+            folder.mkdir(parents=True, exist_ok=True)
+            write_file(folder / FAILURE, "".join(traceback.format_exception(error)).encode())
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if not any(Path(frame.filename).is_relative_to(place) for place in NOT_USERS)]
+        where = (own or frames)[-1]
+        failed = RunFailedError(
+            f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno}; see "
+            f"{folder.name}/{FAILURE}). Its last checkpoint is kept.",
+            is_system=isinstance(error, OSError | MemoryError),
+        )
+        failed.__cause__ = error
+        return failed
 
 
 class _OpenRun:

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import signal
+import subprocess
 import time
 
 import numpy as np
@@ -293,3 +294,24 @@ def test_lines_come_now_and_then(capsys, monkeypatch):
         f"er seed 1: after {at} of 300 samples, 1 a second" for at in (160, 220, 280)
     ]  # a look every 25 s, a line once 60 have gone by
     assert lines[-2:] == ["er seed 1: after 300 samples, 1 a second", "er seed 1: a [b]remark[/b]"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds, jobs", [("1", 1), ("1,2", 1), ("1,2", 2)])
+def test_an_exception_in_a_part_of_ones_own_has_one_exit_code(seeds, jobs, program, here):
+    (here / "mine.py").write_text(
+        "from iblurry.parts import Reservoir\n\n\n"
+        "class Broken(Reservoir):\n"
+        "    def admit(self, sample):\n"
+        "        super().admit(sample)\n"
+        "        return 1 / (self.context.memory.offered - 30)\n"
+    )
+    words = ["run", "er", *QUICK, "--import", "mine.py", "--set", "admission=Broken", "--seeds", seeds, "--jobs", jobs]
+    said = subprocess.run([*program, *map(str, words)], capture_output=True, text=True, check=False)
+    assert said.returncode == 1, said.stderr
+    assert said.stdout == ""
+    assert "Traceback" not in said.stderr
+    last = said.stderr.splitlines()[-1]
+    assert "ZeroDivisionError" in last
+    assert "mine.py, line 7" in last
+    assert "Traceback" in next(here.glob("runs/*/failure.txt")).read_text()

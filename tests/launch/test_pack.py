@@ -13,7 +13,7 @@ import torch
 
 from iblurry.data.load import load
 from iblurry.engine.eager import Eager
-from iblurry.errors import DivergedError, FolderError, InputError
+from iblurry.errors import DivergedError, FolderError, InputError, RunFailedError
 from iblurry.experiment import checkpoint, run_loop
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
@@ -27,7 +27,7 @@ from iblurry.launch.launch import run, run_all
 from iblurry.launch.workers import LocalWorkers
 from iblurry.learner import Learner
 from iblurry.parts import Constant
-from tests.experiment.small import DATA, At, CrashError, Recorder, checkpoints, crash, kept, small
+from tests.experiment.small import DATA, At, Recorder, checkpoints, crash, kept, small
 
 pytestmark = pytest.mark.usefixtures("little_to_collect")  # a pack collects before each run
 
@@ -164,7 +164,7 @@ def test_a_second_signal_or_crash_leaves_nothing_held(end, alone, tmp_path, monk
     before = signal.signal(signal.SIGTERM, ended)
     try:
         callbacks = [Recorder(), Recorder(), At(17, end), Recorder(), Recorder()]
-        with pytest.raises((CrashError, KeyboardInterrupt)):
+        with pytest.raises((RunFailedError, KeyboardInterrupt)):
             run_all(MIXED, LaunchConfig(out=tmp_path, pack=3, checkpoints=CheckpointPolicy(samples=5)), callbacks)
     finally:
         signal.signal(signal.SIGTERM, before)
