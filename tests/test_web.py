@@ -32,7 +32,7 @@ def test_colours_are_told_from_the_paper_they_are_on(scheme):
     for ground in ("page", "card", "head"):
         for ink in ("ink", "muted", "accent", "miss"):
             assert _contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
-    for line in range(7):
+    for line in range(14):
         assert _contrast(colours[f"c{line}"], colours["card"]) >= 3, line
 
 

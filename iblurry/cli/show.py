@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from iblurry.experiment.result import Result
 
 FEW = 8  # run folders are named one by one up to so many
-LEGEND = 80  # characters of a name that fit below a figure
 
 
 @click.command()
@@ -68,7 +66,7 @@ def show_results(results: Sequence[Result], figures: Sequence[Path], *, as_json:
     groups = group_runs(results)
     title = describe_settings([result.experiment for result in results])
     table = tabulate_runs(groups)
-    lines = {textwrap.fill(name, LEGEND): [result.records for result in group] for name, group in groups.items()}
+    lines = {name: [result.records for result in group] for name, group in groups.items()}
     for path in figures:
         with replacing(path) as part:
             draw_curves({"": lines}, part, title=title)

@@ -32,6 +32,12 @@ COUNTERPARTS = {  # our name, with what --set changes: the paper's
     "clib-exponential": "CLIB, without adaptive rate",
     JOINT: "Joint Training",
 }
+DISPLAY_NAMES = COUNTERPARTS | {  # in figures and LaTeX: the paper's names, shorter where its tables are wordy
+    "er": "ER",
+    "er-constant": "ER, constant rate",
+    "clib-balanced": "CLIB, balanced memory",
+    JOINT: "Joint",
+}
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,21 @@ def default_experiment(experiment: Experiment) -> Experiment:
     same = ("disjoint", "blur", "memory", "tasks", "mode", "published", "seed")
     stream = {field: getattr(experiment, field) for field in same}
     return Experiment.of(experiment.method.name, experiment.dataset, **stream)
+
+
+def display_name(row: str) -> str:
+    """A row as figures and papers name it; what is not the paper's keeps its own name.
+
+    >>> display_name("ewc"), display_name("clib-released memory=200"), display_name("mine")
+    ('EWC++', 'CLIB (released) memory=200', 'mine')
+    """
+    if row in DISPLAY_NAMES:
+        return DISPLAY_NAMES[row]
+    first, space, changes = row.partition(" ")
+    name = first.removesuffix("-released")
+    if name not in DISPLAY_NAMES:
+        return row
+    return DISPLAY_NAMES[name] + (" (released)" if name != first else "") + space + changes
 
 
 def is_bound(row: str) -> bool:

@@ -42,7 +42,7 @@ def draw_blocks(blocks: Sequence[ComparisonBlock], folder: Path, *, stem: str = 
     drawn = []
     for block in (block for block in blocks if block.groups):
         path = folder / figure_name(block.configuration, stem)
-        groups = {textwrap.fill(name, 80): [run.records for run in runs] for name, runs in block.groups.items()}
+        groups = {name: [run.records for run in runs] for name, runs in block.groups.items()}
         with replacing(path) as part:
             draw_curves({"": groups}, part, title=str(block.configuration))
         drawn.append(path)

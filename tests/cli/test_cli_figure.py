@@ -64,7 +64,7 @@ def test_a_figure_and_what_is_missing(runs, call, here):
     assert (here / "again.png").read_bytes() == first
 
 
-@pytest.mark.parametrize("kind", ["sweep", "bars", "rates", "forgetting"])
+@pytest.mark.parametrize("kind", ["bars", "rates", "forgetting"])
 def test_every_kind_is_drawn(runs, call, here, kind):
     said = call("figure", "main", "--kind", kind, "--out", f"new/{kind}.svg", "--methods", "clib,er")
     assert said.code == 0, said.err

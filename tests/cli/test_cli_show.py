@@ -155,20 +155,6 @@ def test_long_names_are_folded_not_cut(runs, call):
     assert "er-" + "long" * 10 in column
 
 
-def test_long_names_are_folded_in_the_figure(runs, call, monkeypatch):
-    drawn = {}
-
-    def curves(columns, path, **_):
-        drawn.update(columns[""])
-        path.touch()
-
-    monkeypatch.setattr("iblurry.studies.figures.curves.draw_curves", curves)
-    monkeypatch.setattr("iblurry.studies.describe.name_rows", lambda kinds: ["a " * 50, "b"])
-    assert call("show").code == 0
-    assert list(drawn) == [" ".join("a" * 40) + "\n" + " ".join("a" * 10), "b"]
-    assert [len(group) for group in drawn.values()] == [2, 2]
-
-
 def made(method, *changes, **fields):
     experiment = Experiment.of(method, fields.pop("dataset", "digits"), **fields)
     for change in changes:

@@ -13,7 +13,7 @@ from tests.studies.written import spend, usual, write_run
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """A page of clib with three seeds, er with two and a third under way, one row with a long name, two classes."""
+    """Joint, clib with three seeds, er with two and a third under way, one row with a long name and two classes."""
     place = tmp_path_factory.mktemp("report")
     for seed in (1, 2, 3):
         folder, *_ = write_run(place / "runs", usual("clib", seed), 71)
@@ -32,6 +32,7 @@ def written(tmp_path_factory):
         Query(100, 4, (5, 2), (10, 10), 0.1, 100),
         TaskEnd(100, 4, (5, 2), (10, 10), 0.1, 100),
     )
+    write_run(place / "runs", usual("joint", 1), 80)
     (place / "page.html").write_text(render_page(report_data(place / "runs")), "utf-8")
     return place / "page.html"
 
@@ -85,13 +86,13 @@ def test_nothing_sticks_out(shown):
 def test_a_heading_sorts(shown):
     heads = shown.locator("table").first.locator("thead button")
     before = names(shown)
-    assert before == ["clib", "clib query_every=20", "er"]
+    assert before == ["clib", "clib query_every=20", "er", "joint"]
     heads.nth(2).click()  # A_AUC: the largest first
-    assert names(shown) == ["clib", "er", "clib query_every=20"]
+    assert names(shown) == ["clib", "er", "clib query_every=20", "joint"]  # which has none
     assert shown.locator("th[aria-sort=descending]").inner_text().startswith("A")
     heads.nth(2).focus()
     shown.keyboard.press("Enter")
-    assert names(shown) == ["clib query_every=20", "er", "clib"]
+    assert names(shown) == ["clib query_every=20", "er", "clib", "joint"]
     heads.nth(0).click()
     assert names(shown) == before
     assert shown.locator("th[aria-sort]").count() == 1
@@ -99,7 +100,7 @@ def test_a_heading_sorts(shown):
 
 def test_a_line_is_hidden_and_shown_again(shown):
     whole, rates = picture(shown), picture(shown, "rate")
-    button = shown.locator(".legend").get_by_role("button", name="clib", exact=True)
+    button = shown.locator(".legend").get_by_role("button", name="CLIB", exact=True)
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
     shown.wait_for_function("before => document.querySelector('.chart canvas').toDataURL() !== before", arg=whole)
@@ -116,7 +117,8 @@ def test_hovering_reads_the_values(shown):
     shown.mouse.move(size["x"] + size["width"] * 0.4, size["y"] + 40)
     tip = shown.locator(".chart[data-kind=accuracy] .tip")
     assert tip.inner_text().startswith("40 samples")
-    assert "clib" in tip.inner_text()
+    assert "CLIB" in tip.inner_text()
+    assert "Joint" not in tip.inner_text()  # it was not asked there
     assert " ± " in tip.inner_text()
     place = tip.bounding_box()
     assert place["x"] >= 0
@@ -154,9 +156,9 @@ def test_tabs_seeds_and_marks(shown):
     tabs.nth(0).focus()
     shown.keyboard.press("ArrowRight")
     assert [panel.is_visible() for panel in panels.all()] == [False, True, False, False]
-    assert shown.locator(".map").count() == 3
+    assert shown.locator(".map").count() == 4
     shown.get_by_role("button", name="seed 2").click()
-    assert shown.locator(".map h4").all_inner_texts() == ["clib", "er"]
+    assert shown.locator(".map h4").all_inner_texts() == ["CLIB", "ER"]
     whole = picture(shown)
     shown.get_by_label("tasks").uncheck()
     shown.wait_for_function("before => document.querySelector('.chart canvas').toDataURL() !== before", arg=whole)

@@ -81,6 +81,16 @@ def test_sections_and_numbers(runs):
     assert "Best at any time: clib , A AUC " + area in found.text
 
 
+def test_a_method_has_its_colour_on_every_page_and_n_is_said(runs, tmp_path):
+    write_run(tmp_path / "more", usual("clib", 1), 70)
+    write_run(tmp_path / "more", usual("bic", 1), 70)  # before clib, by name
+    for folder in (runs, tmp_path / "more"):
+        text = render_page(report_data(folder))
+        assert re.search(r'class="key c0 d0"[^>]*></i><span>clib</span>', text)
+    assert "n = 1 seed." in text
+    assert "n = 3 seeds." in render_page(report_data(runs))
+
+
 def test_what_was_spent_and_what_is_counted(runs):
     without = Elements(render_page(report_data(runs)))
     assert "What was spent" not in without.texts

@@ -16,7 +16,7 @@ from iblurry.errors import InputError
 from iblurry.experiment.journal import NewClass, Start
 from iblurry.studies.figures.classes import NAMED, edge_height, edge_names, first_tasks, write_names
 from iblurry.studies.figures.style import (
-    COLOURS,
+    TASK_COLOURS,
     add_panels,
     format_sample_axis,
     label_panels,
@@ -60,7 +60,8 @@ def draw_composition(memories: Mapping[str, MemoryComposition], path: Path | str
     """Draw memories by their names, class upon class in order of exposure, the first at the bottom.
 
     A colour is the task a class was met in, its shades are the classes. Up to twenty classes are named at the edge,
-    more by their tasks.
+    more by their tasks. The axis of rows is the same for all memories, but for those that keep the whole stream (joint
+    training): beside them the others could not be read, so they have an axis of their own.
     """
     if not memories:
         raise InputError("There are no memories to draw; give at least one.")
@@ -68,13 +69,16 @@ def draw_composition(memories: Mapping[str, MemoryComposition], path: Path | str
     names = [edge_names(memory.classes, memory.met, memory.ends) for memory in memories.values()]
     high = max(3.0 if across == 1 else 2.0, edge_height(names))
     with open_figure(path, 0.5 + high * -(-len(memories) // across)) as figure:
-        panels = add_panels(figure, len(memories), columns=across, sharey=True)
-        for axes, (name, memory) in zip(panels, memories.items(), strict=True):
+        panels = add_panels(figure, len(memories), columns=across)
+        limits = _limits(list(memories.values()))
+        for place, (axes, (name, memory)) in enumerate(zip(panels, memories.items(), strict=True)):
             _draw(axes, memory)
             mark_tasks(axes, [memory.ends], word="task " if across == 1 and len(memory.ends) <= 6 else "")
             format_sample_axis(axes, narrow=across > 1)
-            axes.set_title(textwrap.fill(name, 90 // across - 10), fontsize=9, parse_math=False)
-        panels[0].set_ylim(0, max(max(map(sum, memory.rows)) for memory in memories.values()))
+            apart = " (keeps every sample; axis of its own)" if limits[place] != min(limits) else ""
+            axes.set_title(textwrap.fill(name + apart, 90 // across - 10), fontsize=9, parse_math=False)
+            axes.set_ylim(0, limits[place])
+            axes.tick_params(labelleft=limits[place] != limits[place - place % across] or place % across == 0)
         for axes, memory, named in zip(panels, memories.values(), names, strict=True):
             edges = [0, *rows_table(memory)[:, -1].cumsum().tolist()]  # of the areas at the end
             write_names(axes, named, edges, inches=high, left=False)
@@ -89,6 +93,13 @@ def rows_table(memory: MemoryComposition) -> NDArray[np.int64]:
     return full
 
 
+def _limits(memories: Sequence[MemoryComposition]) -> list[int]:
+    """The upper end of each memory's axis: the most rows of all that keep the whole stream, or of all that do not."""
+    whole = [sum(memory.rows[-1]) >= memory.at[-1] for memory in memories]
+    most = [max(map(sum, memory.rows)) for memory in memories]
+    return [max(rows for rows, other in zip(most, whole, strict=True) if other == own) for own in whole]
+
+
 def class_colours(tasks: Sequence[int]) -> list[tuple[float, float, float]]:
     """Of each class, by the task it was met in: a hue per task, shades within it."""
     from matplotlib.colors import to_rgb
@@ -96,7 +107,7 @@ def class_colours(tasks: Sequence[int]) -> list[tuple[float, float, float]]:
     order = list(dict.fromkeys(tasks))
     found = []
     for task, group in groupby(tasks):
-        hue = np.array(to_rgb(COLOURS[order.index(task) % len(COLOURS)]))
+        hue = np.array(to_rgb(TASK_COLOURS[order.index(task) % len(TASK_COLOURS)]))
         for number, _ in enumerate(group):
             part = SHADES[number % len(SHADES)]
             red, green, blue = (part * hue + (1 - part)).tolist()

@@ -20,16 +20,18 @@ from iblurry.studies.figures.style import (
     add_legend_below,
     add_panels,
     all_rows,
+    describe_spread,
     draw_line,
-    escape_math,
     format_sample_axis,
     label_panels,
     legend_columns,
+    legend_names,
     mark_arrivals,
     mark_tasks,
-    method_style,
+    marker_looks,
     open_figure,
 )
+from iblurry.studies.method_style import MethodStyle, method_styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 Journal = Sequence[Record]
 Columns = Mapping[str, Mapping[str, Sequence[Journal]]]  # journals by column and method, seed by seed
 ACROSS = 2  # panels beside each other: wide enough for the names of five tasks
+ONCE = ", asked at the end only"
 
 
 def draw_curves(columns: Columns, path: Path | str, *, title: str | None = None, arrivals: bool = False) -> None:
@@ -44,19 +47,23 @@ def draw_curves(columns: Columns, path: Path | str, *, title: str | None = None,
 
     A line is the mean over seeds at the query points they share, its band one sample standard deviation either way.
     Open markers at the ends of tasks: the answers after a boundary, where they are not those of the query before it.
-    A method that answers only once, when the stream has ended, is a level line. A single column is drawn larger, with
-    A_AUC in the legend; `arrivals` says whether to mark where classes were met.
+    A method that is asked only once, when the stream has ended, is a point there, with a faint level line to compare
+    with. A single column is drawn larger, with A_AUC in the legend; `arrivals` says whether to mark where classes were
+    met.
     """
-    methods, single = all_rows(columns), len(columns) == 1
-    below = legend_columns((26 if single else 12) + max(map(len, methods)))
-    legend_rows = -(-(len(methods) + arrivals + 1) // below)
+    single, counts = len(columns) == 1, _count_seeds(columns)
+    names, styles = legend_names(counts), method_styles(counts)
+    names |= {row: f"{names[row]}{ONCE}" for row in counts if _asked_once(columns, row)}
+    below = legend_columns((26 if single else 12) + max(map(len, names.values())))
+    legend_rows = -(-(len(names) + arrivals + 1) // below) + 1
     height = 3.5 if single else 2.1 * -(-len(columns) // ACROSS) + 0.5
     with open_figure(path, height + 0.18 * legend_rows) as figure:
         panels = add_panels(figure, len(columns), columns=ACROSS, sharey=True)
         for axes, (column, groups) in zip(panels, columns.items(), strict=True):
-            for method, runs in groups.items():  # a method looks the same on all panels, also where another is missing
-                _draw_accuracy(axes, methods.index(method), method, runs, areas=single)
-            changes = [_draw_task_ends(axes, methods.index(method), runs) for method, runs in groups.items()]
+            for method, runs in groups.items():
+                draw = _draw_once if _asked_once({column: groups}, method) else _draw_accuracy
+                draw(axes, styles[method], method, names[method], runs, areas=single)
+            changes = [_draw_task_ends(axes, styles[method], runs) for method, runs in groups.items()]
             if any(changes):
                 axes.plot([], [], "o", color="0.4", label="after the end of a task", **OPEN)
             _mark_samples(axes, groups, arrivals=arrivals, narrow=not single)
@@ -68,7 +75,7 @@ def draw_curves(columns: Columns, path: Path | str, *, title: str | None = None,
             panels[0].set_title(title or "", fontsize=10, parse_math=False)
         accuracy = "accuracy on classes met so far (%)" if single else "accuracy (%)"
         label_panels(figure, panels, ACROSS, x="samples seen", y=accuracy, title=None if single else title)
-        add_legend_below(figure, below)
+        add_legend_below(figure, below, describe_spread(counts, "line and band: mean ± std"))
 
 
 def draw_rates(columns: Columns, path: Path | str, *, title: str | None = None) -> None:
@@ -77,11 +84,12 @@ def draw_rates(columns: Columns, path: Path | str, *, title: str | None = None) 
     A line is the geometric mean over seeds where they share a point, its band from their least to their greatest. A
     rate of zero has no place on the axis and leaves a gap.
     """
-    methods = all_rows(columns)
+    counts = _count_seeds(columns)
+    names, styles = legend_names(counts), method_styles(counts)
     across = min(ACROSS, len(columns))
-    below = legend_columns(12 + max(map(len, methods)))
+    below = legend_columns(12 + max(map(len, names.values())))
     height = (2.9 if across == 1 else 2.0) * -(-len(columns) // across)
-    with open_figure(path, height + 0.6 + 0.18 * -(-(len(methods) + 1) // below)) as figure:
+    with open_figure(path, height + 0.78 + 0.18 * -(-(len(names) + 1) // below)) as figure:
         panels = add_panels(figure, len(columns), columns=across, sharey=True)
         for axes, (column, groups) in zip(panels, columns.items(), strict=True):
             axes.set_yscale("log")
@@ -89,11 +97,11 @@ def draw_rates(columns: Columns, path: Path | str, *, title: str | None = None) 
                 at, rates = shared_rate(method, runs)
                 band = (rates.min(axis=0), rates.max(axis=0)) if len(runs) > 1 else (None, None)
                 mean = np.exp(np.log(rates).mean(axis=0))
-                draw_line(axes, methods.index(method), at, mean, *band, label=escape_math(method), markers=10)
+                draw_line(axes, styles[method], at, mean, *band, label=names[method], markers=10)
             _mark_samples(axes, groups, arrivals=True, narrow=across > 1)
             axes.set_title(column, fontsize=9, parse_math=False)
         label_panels(figure, panels, across, x="samples seen", y="learning rate", title=title)
-        add_legend_below(figure, below)
+        add_legend_below(figure, below, describe_spread(counts, "line: geometric mean, band: least to greatest"))
 
 
 def shared_curve(
@@ -133,24 +141,53 @@ def _mark_samples(axes: Axes, groups: Mapping[str, Sequence[Journal]], *, arriva
     add_grid(axes)
 
 
-def _draw_accuracy(axes: Axes, number: int, method: str, runs: Sequence[Journal], *, areas: bool) -> None:
-    if not any(isinstance(record, Query) for run in runs for record in run) and all(map(a_last, runs)):
-        style, finals = method_style(number), [100 * (a_last(run) or 0.0) for run in runs]
-        level = axes.axhline(float(np.mean(finals)), color=style.colour, linestyle=style.line, linewidth=1.0)
-        level.set_label(_label(method, r"A_{\mathrm{last}}", finals) if areas else escape_math(method))
-        return
+def _count_seeds(columns: Columns) -> dict[str, list[int]]:
+    """By row, how many seeds each column has."""
+    return {row: [len(groups[row]) for groups in columns.values() if row in groups] for row in all_rows(columns)}
+
+
+def _asked_once(columns: Columns, method: str) -> bool:
+    """Whether the runs of a method were evaluated at the end of the stream and, but for ends of tasks, nowhere else."""
+    runs = [run for groups in columns.values() for run in groups.get(method, ())]
+    asked = any(isinstance(record, Query) for run in runs for record in run)
+    return bool(runs) and not asked and all(a_last(run) is not None for run in runs)
+
+
+def _draw_accuracy(
+    axes: Axes, style: MethodStyle, method: str, name: str, runs: Sequence[Journal], *, areas: bool
+) -> None:
     at, mean, std = shared_curve(method, runs)
     found = [100 * area for run in runs if (area := a_auc(run)) is not None]
-    label = _label(method, r"A_{\mathrm{AUC}}", found) if areas else escape_math(method)
+    label = _label(name, r"A_{\mathrm{AUC}}", found) if areas else name
     band = (None, None) if std is None else (100 * (mean - std), 100 * (mean + std))
-    draw_line(axes, number, at, 100 * mean, *band, label=label)
+    draw_line(axes, style, at, 100 * mean, *band, label=label)
 
 
-def _draw_task_ends(axes: Axes, number: int, runs: Sequence[Journal]) -> bool:
+def _draw_once(axes: Axes, style: MethodStyle, method: str, name: str, runs: Sequence[Journal], *, areas: bool) -> None:
+    """A point with its spread where the method was asked, and a level line through it that is no curve."""
+    finals = [100 * (a_last(run) or 0.0) for run in runs]
+    mean, std = float(np.mean(finals)), float(np.std(finals, ddof=1)) if len(finals) > 1 else None
+    at = float(np.mean([find_evaluations(run)[-1].at for run in runs]))
+    axes.axhline(mean, color=style.colour, linestyle=(0, (2, 4)), linewidth=0.8, zorder=2)
+    point = axes.errorbar(
+        at,
+        mean,
+        yerr=std,
+        color=style.colour,
+        linestyle="none",
+        capsize=2,
+        elinewidth=1.0,
+        clip_on=False,
+        zorder=5,
+        **marker_looks(style, size=6),
+    )
+    point.set_label(_label(name, r"A_{\mathrm{last}}", finals) if areas else name)
+
+
+def _draw_task_ends(axes: Axes, style: MethodStyle, runs: Sequence[Journal]) -> bool:
     """Draw what a task boundary changed, the mean over seeds; whether it changed anything."""
     points = changed_by_task_ends(runs)
     if points:
-        style = method_style(number)
         axes.plot(*np.array(points).T, style.marker, color=style.colour, clip_on=False, zorder=4, **OPEN)
     return bool(points)
 
@@ -167,6 +204,6 @@ def changed_by_task_ends(runs: Sequence[Journal]) -> list[NDArray[np.float64]]:
     return [np.mean(values, axis=0) for values in points.values()] if changed else []
 
 
-def _label(method: str, symbol: str, values: Sequence[float]) -> str:
+def _label(name: str, symbol: str, values: Sequence[float]) -> str:
     spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-    return rf"{escape_math(method)}  (${symbol}$ {np.mean(values):.1f}{spread})"
+    return rf"{name}  (${symbol}$ {np.mean(values):.1f}{spread})"

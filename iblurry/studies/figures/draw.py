@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from iblurry.studies.figures.composition import draw_composition, memory_composi
 from iblurry.studies.figures.curves import draw_curves, draw_rates
 from iblurry.studies.figures.forgetting import draw_forgetting
 from iblurry.studies.figures.metrics import draw_bars, draw_sweep
-from iblurry.studies.paper import PaperNumber
+from iblurry.studies.paper import PaperNumber, display_name
 from iblurry.studies.study import Study
 from iblurry.studies.tables.table import StudyTable, TableCell
 
@@ -23,11 +23,22 @@ WITH_METRIC = ("sweep", "bars")  # kinds that show one metric
 
 def draw_study(table: StudyTable, kind: str, path: Path) -> None:
     """Draw what is finished of a study, as a kind of FIGURE_KINDS; "sweep" and "bars" show the first metric."""
+    check_kind(table.study, table.columns, kind)
     cells = [cell for cell in table.cells.values() if cell.metric is table.metrics[0] and cell.runs]
     if not cells:
         raise InputError(f"The study {table.study.name} has no finished run to draw; run some of it first.")
     title = f"{table.study.title}: {table.settings}" if table.settings else table.study.title
     FIGURE_KINDS[kind](cells, path, title)
+
+
+def check_kind(study: Study, columns: Sequence[str], kind: str) -> None:
+    """Raises where a study with these columns has nothing to show in a figure of this kind."""
+    if kind == "sweep" and len(columns) < 2:
+        if columns[0]:
+            said = f"chosen to be {columns[0]} alone varies nothing; choose more columns with --only, or leave it out"
+        else:
+            said = "varies nothing but the method; draw curves or bars, or a study such as memory or disjoint"
+        raise InputError(f"A sweep is drawn over what a study varies, and the study {study.name} {said}.")
 
 
 def default_kind(study: Study, columns: int) -> str:
@@ -74,7 +85,7 @@ def _first_seeds(cells: list[TableCell]) -> dict[str, Result]:
     found = {}
     for cell in cells:
         seed, result = next(iter(cell.runs.items()))
-        found[", ".join(filter(None, [cell.row, cell.column, f"seed {seed}"]))] = result
+        found[", ".join(filter(None, [display_name(cell.row), cell.column, f"seed {seed}"]))] = result
     return found
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.errors import InputError
 from iblurry.studies.figures.classes import ClassAccuracy, edge_height, edge_names, first_tasks, write_names
-from iblurry.studies.figures.style import COLOURS, add_grid, format_sample_axis, mark_tasks, open_figure
+from iblurry.studies.figures.style import TASK_COLOURS, add_grid, format_sample_axis, mark_tasks, open_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
 
-NOTHING = "0.9"  # where a class is not known yet
+NOTHING = "0.9"  # where a class is not known yet, or the method was not asked
+ONCE = 0.04  # of the stream: how wide the answers of a method are drawn that is asked only at its end
 
 
 def draw_forgetting(runs: Mapping[str, ClassAccuracy], path: Path | str, *, title: str | None = None) -> None:
@@ -60,8 +61,13 @@ def _draw_heat(axes: Axes, run: ClassAccuracy, *, narrow: bool) -> QuadMesh:
     from matplotlib import colormaps
 
     axes.set_facecolor(NOTHING)
+    first = max(0.0, run.at[0] - ONCE * run.ends[-1]) if len(run.at) == 1 else 0.0
+    if first:
+        place: dict[str, Any] = {"ha": "center", "va": "center", "transform": axes.transAxes, "zorder": 5}
+        ground = {"facecolor": NOTHING, "edgecolor": "none"}
+        axes.text(0.5, 0.5, "asked at the end only", fontsize=8, color="0.4", bbox=ground, **place)
     mesh = axes.pcolormesh(
-        np.array([0, *run.at], dtype=np.float64),  # an answer stands for the samples since the evaluation before
+        np.array([first, *run.at]),  # an answer stands for the samples since the evaluation before
         np.arange(len(run.classes) + 1),
         np.ma.masked_invalid(run.accuracy),
         cmap=colormaps["cividis"],  # even in lightness and for any colour vision
@@ -81,7 +87,7 @@ def _draw_lost(axes: Axes, run: ClassAccuracy) -> None:
     """Bars beside the rows of the heat map, in the colour of the task a class was met in."""
     tasks = first_tasks(run.met, run.ends)
     order = list(dict.fromkeys(tasks))
-    shades = [COLOURS[order.index(task) % len(COLOURS)] for task in tasks]
+    shades = [TASK_COLOURS[order.index(task) % len(TASK_COLOURS)] for task in tasks]
     rows = np.arange(len(run.classes)) + 0.5
     axes.barh(rows, np.nan_to_num(run.lost), 0.8, color=shades, zorder=2)
     for row in rows[np.isnan(run.lost)]:

@@ -17,12 +17,15 @@ from iblurry.studies.figures.style import (
     add_legend_below,
     add_panels,
     all_rows,
+    describe_spread,
     escape_math,
     label_panels,
     legend_columns,
-    method_style,
+    legend_names,
+    marker_looks,
     open_figure,
 )
+from iblurry.studies.method_style import MethodStyle, method_styles
 from iblurry.studies.paper import PaperNumber
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ LEAST = 0.1  # of the axis, between neighbours that are to be told apart
 LETTERS = 64  # that fit below the axis
 ACROSS = 2  # panels of bars beside each other
 INK = "0.15"
+EMPTY = {"markerfacecolor": "white", "fillstyle": "full"}  # the paper's
 
 
 def draw_sweep(
@@ -56,21 +60,21 @@ def draw_sweep(
     Hollow markers, each to the right of ours, are the paper's. Numbers stand to scale: linear, else logarithmic, and
     evenly only where neither keeps them apart; names stand evenly. Methods are set a little apart from each other.
     """
-    name, methods = metric_label(metric), all_rows(numbers, f"numbers for {metric}")
-    columns = list(numbers)
+    name, counts = metric_label(metric), _count_seeds(numbers, metric)
+    columns, methods, styles, names = list(numbers), list(counts), method_styles(counts), legend_names(counts)
     at, scale = place_columns(columns)
-    below = legend_columns(12 + max(map(len, methods)))
+    below = legend_columns(12 + max(map(len, names.values())))
     theirs = {column: {row: n for row, n in rows.items() if row in methods} for column, rows in (paper or {}).items()}
-    with open_figure(path, 3.4 + 0.18 * -(-(len(methods) + any(theirs.values())) // below)) as figure:
+    with open_figure(path, 3.58 + 0.18 * -(-(len(methods) + any(theirs.values())) // below)) as figure:
         axes = figure.add_subplot()
         step = min(0.022, 0.3 / len(methods) * _nearest(at))  # two places per method: ours and the paper's
         for number, method in enumerate(methods):
             left = at + (2 * number - len(methods) + 0.5) * step
             ours = [_mean_std(numbers[column].get(method, [float("nan")])) for column in columns]
-            _draw_points(axes, number, left, ours, label=escape_math(method), linestyle=method_style(number).line)
+            _draw_points(axes, styles[method], left, ours, label=names[method], linestyle=styles[method].line)
             published = [_pair(theirs.get(column, {}).get(method)) for column in columns]
             if not np.isnan(published).all():
-                _draw_points(axes, number, left + step, published, linestyle="none", markerfacecolor="white")
+                _draw_points(axes, styles[method], left + step, published, linestyle="none", **EMPTY)
         if any(theirs.values()):
             axes.errorbar([], [], fmt="o", color="0.4", markerfacecolor="white", markersize=4.5, label="the paper's")
         _label_columns(axes, columns, at, scale)
@@ -78,7 +82,7 @@ def draw_sweep(
         axes.set_ylabel(name)
         if title is not None:
             axes.set_title(title, fontsize=10, parse_math=False)
-        add_legend_below(figure, below)
+        add_legend_below(figure, below, describe_spread(counts, "mean ± std"))
 
 
 def place_columns(columns: Sequence[str]) -> tuple[NDArray[np.float64], str]:
@@ -100,12 +104,11 @@ def place_columns(columns: Sequence[str]) -> tuple[NDArray[np.float64], str]:
 
 
 def _draw_points(
-    axes: Axes, number: int, at: NDArray[np.float64], points: Sequence[tuple[float, float]], **changes: Any
+    axes: Axes, style: MethodStyle, at: NDArray[np.float64], points: Sequence[tuple[float, float]], **changes: Any
 ) -> None:
     mean, std = np.array(points).T
     order = np.argsort(at)
-    style = method_style(number)
-    usual: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markersize": 4.5, "linewidth": 1.1}
+    usual: dict[str, Any] = {"color": style.colour, "linewidth": 1.1} | marker_looks(style, size=4.5)
     bars: dict[str, Any] = {"elinewidth": 0.9, "capsize": 1.6, "markeredgewidth": 0.9, "zorder": 3}
     axes.errorbar(at[order], mean[order], yerr=std[order], **usual | bars | changes)
 
@@ -151,35 +154,38 @@ def draw_bars(
 
     Whiskers are one sample standard deviation either way, a dot is a seed, an open triangle points at the paper's mean.
     """
-    name, methods = metric_label(metric), all_rows(numbers, f"numbers for {metric}")
-    labels = [textwrap.fill(method, 34 if len(numbers) == 1 else 22) for method in methods]
+    name, counts = metric_label(metric), _count_seeds(numbers, metric)
+    styles, wide = method_styles(counts), 34 if len(numbers) == 1 else 22
+    labels = [textwrap.fill(text, wide) for text in legend_names(counts).values()]
     tall = 0.2 + len(labels) * (0.16 + 0.13 * (1 + max(label.count("\n") for label in labels)))
-    with open_figure(path, 0.9 + (0.45 + tall) * -(-len(numbers) // ACROSS)) as figure:
+    with open_figure(path, 1.08 + (0.45 + tall) * -(-len(numbers) // ACROSS)) as figure:
         panels = add_panels(figure, len(numbers), columns=ACROSS, sharex=True, sharey=True)
         for axes, (column, values) in zip(panels, numbers.items(), strict=True):
-            _draw_bars(axes, methods, values, (paper or {}).get(column, {}))
+            _draw_bars(axes, styles, values, (paper or {}).get(column, {}))
             axes.set_title(column, fontsize=9, parse_math=False)
-        panels[0].set_yticks(range(len(methods)), labels, parse_math=False)
-        panels[0].set_ylim(len(methods) - 0.4, -0.6)
+        panels[0].set_yticks(range(len(labels)), labels)
+        panels[0].set_ylim(len(labels) - 0.4, -0.6)
         label_panels(figure, panels, min(ACROSS, len(numbers)), x=name, y=None, title=title)
-        add_legend_below(figure, 4)
+        add_legend_below(figure, 4, describe_spread(counts, "bar and whisker: mean ± std"))
 
 
 def _draw_bars(
-    axes: Axes, methods: Sequence[str], values: Mapping[str, Sequence[float]], paper: Mapping[str, PaperNumber]
+    axes: Axes,
+    styles: Mapping[str, MethodStyle],
+    values: Mapping[str, Sequence[float]],
+    paper: Mapping[str, PaperNumber],
 ) -> None:
+    methods: list[str] = list(styles)
     written_at, texts = [], []
     for method, seeds in values.items():
-        number = methods.index(method)
-        style, (mean, std) = method_style(number), _mean_std(seeds)
+        number, style, (mean, std) = methods.index(method), styles[method], _mean_std(seeds)
         axes.barh(
             number, mean, 0.68, facecolor=_lighten(style.colour), edgecolor=style.colour, hatch=style.hatch, zorder=2
         )
         level = number + (np.linspace(-0.2, 0.2, len(seeds)) if len(seeds) > 1 else np.zeros(1))
         axes.plot(seeds, level, "o", color=INK, markersize=3.4, markeredgecolor="white", zorder=4, label="a seed")
         if std == std:
-            whisker = axes.errorbar(mean, number, xerr=std, color=INK, elinewidth=1.1, capsize=2.5, zorder=3)
-            whisker.set_label("mean ± std")
+            axes.errorbar(mean, number, xerr=std, color=INK, elinewidth=1.1, capsize=2.5, zorder=3)
         written_at.append(number)
         texts.append(f"{mean:z.1f}" + (f" ± {std:.1f}" if std == std else ""))
     known = {methods.index(method): number.mean for method, number in paper.items() if method in values}
@@ -193,6 +199,12 @@ def _draw_bars(
     axes.tick_params(axis="y", length=0, labelsize=8)
     axes.axvline(0, color="black", linewidth=0.8, zorder=6)
     add_grid(axes, "x")
+
+
+def _count_seeds(numbers: Numbers, metric: str) -> dict[str, list[int]]:
+    """By row, how many seeds each column has."""
+    rows = all_rows(numbers, f"numbers for {metric}")
+    return {row: [len(values[row]) for values in numbers.values() if row in values] for row in rows}
 
 
 def _lighten(colour: str) -> tuple[float, float, float]:

@@ -1,10 +1,10 @@
-"""How every figure looks: palette, panels, legend, marks on an axis of samples; the same bytes whenever drawn."""
+"""How every figure looks: panels, legend, marks on an axis of samples; the same bytes whenever drawn."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,19 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.errors import InputError
+from iblurry.studies.method_style import COLOURS, MethodStyle
+from iblurry.studies.paper import display_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, told apart with any colour vision, without its yellow, which is faint on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
-LINES = ("-", (0, (6, 2)), (0, (6, 2, 1.5, 2)), (0, (1.5, 1.5)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")  # line styles and markers carry it in black and white
-HATCHES = ("", "///", "...", "\\\\\\", "xxx", "|||", "ooo", "---", "++")
 OPEN: dict[str, Any] = {"markersize": 5, "markerfacecolor": "white", "markeredgewidth": 1.1}
+TASK_COLOURS = COLOURS[:7]  # of tasks, in turn
 WIDTH = 6.6  # inches, that of a page's text
 LETTERS = 112  # that fit below the axes, side by side
+WRAPPED = 80  # of a single name
 METADATA: dict[str, dict[str, None]] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -33,26 +32,6 @@ STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,  # publishers refuse Type 3
     "svg.hashsalt": "iblurry",  # else the ids in the file are random
 }
-
-
-@dataclass(frozen=True)
-class MethodStyle:
-    """What tells one method from the others, in colour and without: colour, line style, marker, hatch."""
-
-    colour: str
-    line: Any
-    marker: str
-    hatch: str
-
-
-def method_style(number: int) -> MethodStyle:
-    """The style of the method at this position, from 0."""
-    return MethodStyle(
-        COLOURS[number % len(COLOURS)],
-        LINES[number % len(LINES)],
-        MARKERS[number % len(MARKERS)],
-        HATCHES[number % len(HATCHES)],
-    )
 
 
 @contextmanager
@@ -79,8 +58,39 @@ def legend_columns(letters: int) -> int:
     return min(3, max(1, LETTERS // letters))
 
 
-def add_legend_below(figure: Figure, columns: int) -> None:
-    """Everything with a name, each once; below, not inside: with many methods no corner is free."""
+def legend_names(counts: Mapping[str, Sequence[int]]) -> dict[str, str]:
+    """Rows as the legend names them: as the paper does, and with n where that differs, as `counts` has it by row.
+
+    >>> legend_names({"er": [3, 3], "clib": [2, 3]})
+    {'er': 'ER, n = 3', 'clib': 'CLIB, n = 2 to 3'}
+    """
+    differ = len({n for found in counts.values() for n in found}) > 1
+    names = {row: display_name(row) + (f", {describe_n(found)}" if differ else "") for row, found in counts.items()}
+    return {row: textwrap.fill(escape_math(name), WRAPPED) for row, name in names.items()}
+
+
+def describe_n(counts: Iterable[int], unit: str = "") -> str:
+    """How many seeds, such as "n = 3 seeds"; of several counts, from the least to the most.
+
+    >>> describe_n([3, 3], "seed"), describe_n([1], "seed"), describe_n([2, 1])
+    ('n = 3 seeds', 'n = 1 seed', 'n = 1 to 2')
+    """
+    low, high = min(counts := list(counts)), max(counts)
+    number = f"{low}" if low == high else f"{low} to {high}"
+    return f"n = {number}" + (f" {unit}{'s' if high > 1 else ''}" if unit else "")
+
+
+def describe_spread(counts: Mapping[str, Sequence[int]], spread: str) -> str:
+    """What a figure shows: `spread` in words, unless there are only single seeds, and n; `counts` are seeds by row."""
+    found = [n for row in counts.values() for n in row]
+    return ", ".join([spread] * (max(found) > 1) + [describe_n(found, "seed")])
+
+
+def add_legend_below(figure: Figure, columns: int, note: str) -> None:
+    """Everything with a name, each once, and a line that says what is drawn.
+
+    Below, not inside: with many methods no corner is free.
+    """
     named = [axes.get_legend_handles_labels() for axes in figure.axes]
     first: dict[str, Any] = {}
     for handle, label in ((handle, label) for pair in named for handle, label in zip(*pair, strict=True)):
@@ -89,6 +99,8 @@ def add_legend_below(figure: Figure, columns: int) -> None:
         list(first.values()),
         list(first),
         loc="outside lower center",
+        title=note,
+        title_fontsize=8,
         ncols=columns,
         frameon=False,
         handlelength=3.2,
@@ -132,23 +144,34 @@ def add_grid(axes: Axes, axis: Literal["x", "y"] = "y") -> None:
     axes.set_axisbelow(True)
 
 
-def draw_line(axes: Axes, number: int, x: Any, y: Any, low: Any, high: Any, *, label: str, markers: int = 12) -> None:
+def marker_looks(style: MethodStyle, *, size: float = 4.0) -> dict[str, Any]:
+    """What matplotlib is told of a method's marker."""
+    return {
+        "marker": style.marker,
+        "markersize": size * (1.4 if style.marker == "*" else 1.0),  # a star is smaller than it should be
+        "fillstyle": style.fill,
+        "markerfacecoloralt": "white",
+    }
+
+
+def draw_line(
+    axes: Axes, style: MethodStyle, x: Any, y: Any, low: Any, high: Any, *, label: str, markers: int = 12
+) -> None:
     """A method's line with a band from `low` to `high` (None: no band) and about so many markers.
 
-    Markers are staggered by the method's `number`, so that those of near lines do not cover each other.
+    Markers are staggered by method, so that those of near lines do not cover each other.
     """
-    style, step = method_style(number), max(1, round(len(x) / markers))
+    step = max(1, round(len(x) / markers))
     axes.plot(
         x,
         y,
         color=style.colour,
         linestyle=style.line,
         linewidth=1.3,
-        marker=style.marker,
-        markersize=4,
-        markeredgecolor="white",
+        markeredgecolor="white" if style.fill == "full" else style.colour,
         markeredgewidth=0.5,
-        markevery=((number * step // 3) % step, step),
+        markevery=(((style.family + style.variant) * step // 3) % step, step),
+        **marker_looks(style),
         clip_on=False,  # the last marker lies on the edge
         label=label,
         zorder=3,

@@ -14,6 +14,7 @@ from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start
 from iblurry.experiment.result import Result, read_result
 from iblurry.studies.compare import ComparisonBlock, group_by_configuration
+from iblurry.studies.method_style import MethodStyle, method_styles
 from iblurry.studies.paper import Configuration
 from iblurry.studies.study import SEEDS, Study
 
@@ -48,6 +49,11 @@ class ReportBlock:
     @property
     def names(self) -> list[str]:
         return [row.name for row in self.rows]
+
+    @property
+    def styles(self) -> dict[str, MethodStyle]:
+        """By row, in their order."""
+        return method_styles(self.names)
 
     @property
     def runs(self) -> list[Result]:

@@ -87,7 +87,7 @@ def metric(text: str) -> Html:
     return join([letter, tag("sub", index), space + arrow])
 
 
-def dots(paper: PaperNumber | None, ours: MeanStd, low: float, high: float, *, style: int) -> Html:
+def dots(paper: PaperNumber | None, ours: MeanStd, low: float, high: float, *, style: str) -> Html:
     """The paper's number and ours with their spreads, drawn into a cell on an axis from `low` to `high`."""
 
     def across(value: float) -> str:
@@ -102,6 +102,6 @@ def dots(paper: PaperNumber | None, ours: MeanStd, low: float, high: float, *, s
     if paper is not None:
         diamond = f"M{across(paper.mean)} {UPPER - 5}l5 5l-5 5l-5 -5z"
         parts += [spread(paper, UPPER, "paper"), tag("path", d=diamond, class_="paper")]
-    kind = f"ours s{style}"
+    kind = f"ours {style}"
     parts += [spread(ours, LOWER, kind), tag("circle", cx=across(ours.mean), cy=LOWER, r=4, class_=kind)]
     return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", width=WIDTH, height=HEIGHT, aria_hidden="true")

@@ -12,7 +12,8 @@ from typing import Any
 from iblurry import web
 from iblurry.studies.compare import SEEDS
 from iblurry.studies.describe import run_command
-from iblurry.studies.paper import load_paper
+from iblurry.studies.figures.style import describe_n
+from iblurry.studies.paper import display_name, load_paper
 from iblurry.studies.report import sections
 from iblurry.studies.report.charts import chart_data, class_maps
 from iblurry.studies.report.compute import compute_section, counting_section
@@ -37,7 +38,13 @@ def render_page(report: Report) -> str:
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()  # only it may run, whatever a label says
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
     drawn: list[Drawn] = [
-        {"id": block.id, "names": block.names, "chart": chart_data(block), "maps": class_maps(block)}
+        {
+            "id": block.id,
+            "names": [display_name(name) for name in block.names],
+            "looks": [[style.colour_number, style.line_number] for style in block.styles.values()],
+            "chart": chart_data(block),
+            "maps": class_maps(block),
+        }
         for block in report.blocks
     ]
     data = json.dumps(drawn, separators=(",", ":"), allow_nan=False)
@@ -131,8 +138,9 @@ def _caption(chart: dict[str, Any]) -> str:
     after = "Rings: the answers after the end of a task, where it changed them. " if rings else ""
     ordinal = {2: "second", 3: "third"}.get(every, f"{every}th")
     thinned = f" Every {ordinal} query is drawn; the numbers are of all." if every > 1 else ""
+    seeds = describe_n([len(line["seeds"]) for line in chart["lines"]], "seed")
     return (
-        "Accuracy on the classes met so far, mean over seeds; the band is one sample standard deviation either way. "
+        f"Accuracy on classes met so far: lines are means, bands one sample standard deviation either way, {seeds}. "
         f"Ticks below: the first sample of a class. {after}Drag to zoom, double-click for all; keys: arrows, +, −, 0."
         + thinned
     )

@@ -18,7 +18,6 @@ from iblurry.studies.tables.layout import format_value
 from iblurry.studies.tables.table import ACCURACY_METRICS, to_percent
 from iblurry.studies.tables.text import describe_seeds
 
-STYLES = 28  # ways to draw a row: 7 colours, 4 kinds of line
 SHORT = {"iblurry": "iblurry", "python": "Python", "torch": "PyTorch", "numpy": "NumPy"}
 UNLIKE = ("order", "seconds")  # of an environment: belong to the run, not to the place
 HASHES = {"data": 12, "order": 12}  # digits that tell enough
@@ -140,7 +139,7 @@ def by_class(block: ReportBlock) -> Html | None:
 
 def named(block: ReportBlock, name: str) -> Html:
     """A row's name with its mark in the charts."""
-    mark = tag("i", class_=f"key s{_style(block, name)}", aria_hidden="true")
+    mark = tag("i", class_=f"key {_style(block, name)}", aria_hidden="true")
     return tag("span", mark, tag("span", name), class_="named")
 
 
@@ -206,8 +205,10 @@ def _comparisons(block: ReportBlock, name: str, comparisons: Sequence[Comparison
     )
 
 
-def _style(block: ReportBlock, name: str) -> int:
-    return block.names.index(name) % STYLES
+def _style(block: ReportBlock, name: str) -> str:
+    """Classes of the style sheet: its colour and its kind of line."""
+    style = block.styles[name]
+    return f"c{style.colour_number} d{style.line_number}"
 
 
 def _path(path: str) -> Html:

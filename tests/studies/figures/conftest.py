@@ -30,6 +30,11 @@ def drawn(monkeypatch) -> list[Figure]:
     return figures
 
 
+def look(line):
+    """What tells a drawn line from others."""
+    return line.get_color(), line.get_marker(), line.get_fillstyle(), str(line._dash_pattern)
+
+
 @pytest.fixture
 def records():
     return run

@@ -155,6 +155,29 @@ def test_areas_are_rows_class_upon_class(drawn, tmp_path):
     assert axes.get_xlim() == (0, 40)
 
 
+def test_a_memory_that_keeps_everything_has_an_axis_of_its_own(drawn, tmp_path):
+    whole = MemoryComposition(at=[10, 40], rows=[(10,), (20, 20)], classes=["cat", "dog"], met=[1, 12], ends=[20, 40])
+    draw_composition({"ER": SMALL, "Joint": whole, "CLIB": SMALL, "RM": SMALL}, tmp_path / "f.png")
+    assert [axes.get_ylim()[1] for axes in drawn[0].axes] == [5, 40, 5, 5]
+    shown = [axes.yaxis.get_tick_params()["labelleft"] for axes in drawn[0].axes]
+    assert shown == [True, True, True, False]  # where the panel at the left has another axis, or there is none
+    assert ["axis of its own" in axes.get_title().replace("\n", " ") for axes in drawn[0].axes] == [
+        *(False, True, False, False)
+    ]
+    draw_composition({"Joint": whole, "Everything": whole}, tmp_path / "f.png")
+    assert [axes.get_title() for axes in drawn[1].axes] == ["Joint", "Everything"]
+
+
+def test_a_method_asked_at_the_end_is_not_drawn_as_if_asked_all_along(drawn, tmp_path):
+    once = class_accuracies([record for record in TWO if not isinstance(record, Query | TaskEnd) or record is TWO[-1]])
+    draw_forgetting({"Joint": once}, tmp_path / "f.png")
+    heat = drawn[0].axes[0]
+    (mesh,) = heat.collections
+    left, right = mesh.get_coordinates()[0, :, 0]
+    assert 0.9 * 40 < left < right == 40
+    assert "asked at the end only" in [text.get_text() for text in heat.texts]
+
+
 def test_a_hue_per_task_and_shades_within_it():
     found = class_colours([0] * 5 + [1, 2])
     assert all(one != other for one, other in pairwise(found))

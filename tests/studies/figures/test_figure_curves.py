@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from iblurry.errors import InputError
-from iblurry.experiment.journal import NewClass, Query, Record, Start
+from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
+from iblurry.experiment.metrics import a_last
 from iblurry.studies.figures.curves import draw_curves, draw_rates, shared_curve, shared_rate
-from tests.studies.figures.conftest import METHODS
+from tests.studies.figures.conftest import METHODS, look, run
 
 SAMPLES = 60
 
@@ -132,7 +133,7 @@ def test_every_column_has_a_panel_and_a_method_one_look(drawn, tmp_path, records
         assert line.get_xdata() == pytest.approx(at)
         assert line.get_ydata() == pytest.approx(100 * mean)
     assert (clib.get_color(), clib.get_marker()) == (alone.get_color(), alone.get_marker())
-    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["er", "clib"]
+    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["ER", "CLIB"]
     assert len({axes.get_ylim() for axes in places}) == 1
 
 
@@ -159,7 +160,7 @@ def test_labels_stand_at_the_edges_alone(drawn, tmp_path, records):
 def test_ten_methods_with_long_names_in_five_columns(drawn, tmp_path, records, tasks):
     groups = {method: [records(n, tasks=tasks, samples=480)] for n, method in enumerate(METHODS)}
     draw_curves({f"N={n}": groups for n in range(3)}, tmp_path / "f.png", title="t", arrivals=True)
-    assert len({(line.get_color(), line.get_marker()) for line in drawn[0].axes[2].lines[:10]}) == 10
+    assert len({look(line) for line in drawn[0].axes[2].lines[:10]}) == 10
     marks = [line.get_xdata() for line in drawn[0].axes[0].lines if line.get_marker() == "|"]
     met = {record.at for runs in groups.values() for run in runs for record in run if record.kind == "class"}
     assert [set(np.array(at)) for at in marks] == [met]
@@ -195,14 +196,55 @@ def test_lines_are_geometric_means_and_bands_least_and_greatest(drawn, tmp_path)
     assert corners == {(10, 0.1), (10, 0.4), (40, 0.2)}
     assert [sorted(line.get_xdata()) for line in axes.lines if line.get_marker() == "|"] == [[1, 5, 7, 21]]
     assert [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "None"] == [20]
-    assert [t.get_text() for t in drawn[0].legends[0].get_texts()] == ["clib", r"e\$r", "first sample of a class"]
+    assert [t.get_text() for t in drawn[0].legends[0].get_texts()] == [
+        *("CLIB, n = 2", r"e\$r, n = 1"),
+        "first sample of a class",
+    ]
 
 
 def test_rates_of_ten_methods_in_columns(drawn, tmp_path, records):
     groups = {method: [records(n, rate=0.1**n)] for n, method in enumerate(METHODS)}
     draw_rates({f"N={n}": groups for n in range(3)}, tmp_path / "f.png", title="t")
-    assert len({(line.get_color(), line.get_marker()) for line in drawn[0].axes[2].lines[:10]}) == 10
+    assert len({look(line) for line in drawn[0].axes[2].lines[:10]}) == 10
     assert len({axes.get_ylim() for axes in drawn[0].axes}) == 1
+
+
+def test_the_figure_says_what_the_band_is_and_of_how_many_seeds(drawn, tmp_path, records):
+    three = [records(seed) for seed in (1, 2, 3)]
+    for draw in (draw_curves, draw_rates):
+        draw({"": {"clib": three, "er": three}}, tmp_path / "f.png")
+        draw({"": {"clib": three, "er": three[:1]}}, tmp_path / "f.png")
+        draw({"": {"clib": three[:1]}}, tmp_path / "f.png")
+    curves, uneven, single, rates = (figure.legends[0] for figure in drawn[:4])
+    assert curves.get_title().get_text() == "line and band: mean ± std, n = 3 seeds"
+    assert uneven.get_title().get_text().endswith("n = 1 to 3 seeds")
+    assert [text.get_text().partition("  ")[0] for text in uneven.get_texts()] == ["CLIB, n = 3", "ER, n = 1"]
+    assert single.get_title().get_text() == "n = 1 seed"  # there is no band
+    assert "least to greatest, n = 3 seeds" in rates.get_title().get_text()
+
+
+def test_long_names_are_folded(drawn, tmp_path, records):
+    draw_curves({"": {"a " * 50: [records(1)], "b": [records(2)]}}, tmp_path / "f.png")
+    name = drawn[0].legends[0].get_texts()[0].get_text()
+    assert name.startswith(" ".join("a" * 40) + "\n" + " ".join("a" * 10))
+
+
+def joint(seed: int) -> list[Record]:
+    """Trained when the stream has ended, and asked then alone."""
+    return [one for one in run(seed, asked=False) if not isinstance(one, TaskEnd) or one.at == 400]
+
+
+def test_joint_is_a_point_at_the_end_and_no_curve(drawn, tmp_path, records):
+    draw_curves({"": {"joint": [joint(1), joint(2)], "er": [records(1), records(2)]}}, tmp_path / "f.png")
+    axes = drawn[0].axes[0]
+    finals = [100 * (a_last(joint(seed)) or 0) for seed in (1, 2)]
+    (point,) = axes.containers
+    assert [list(data) for data in point.lines[0].get_data()] == [[400], [pytest.approx(np.mean(finals))]]
+    label = drawn[0].legends[0].get_texts()[-1].get_text()
+    assert label.startswith("Joint, asked at the end only")
+    (level,) = (line for line in axes.lines if list(line.get_xdata()) == [0, 1] and line.get_linestyle() == "--")
+    assert level.get_marker() == "None"
+    assert level.get_label().startswith("_")  # the legend shows the point
 
 
 def test_refusals(tmp_path):

@@ -15,7 +15,9 @@ from iblurry.studies.figures.draw import FIGURE_KINDS, WITH_METRIC, default_kind
 from iblurry.studies.figures.forgetting import draw_forgetting
 from iblurry.studies.figures.metrics import draw_bars, draw_sweep
 from iblurry.studies.paper import PaperNumber
+from iblurry.studies.selection import Selection
 from iblurry.studies.study import Study
+from iblurry.studies.tables.table import tabulate_study
 from tests.studies.figures.conftest import run
 from tests.studies.figures.test_figure_classes import Held, large
 from tests.studies.written import tabulated, usual, write_run
@@ -64,11 +66,11 @@ def test_curves_and_rates_have_a_panel_per_column(table, runs, drawn, tmp_path):
     for kind in ("curves", "rates"):
         draw_study(table, kind, tmp_path / "f.png")
         assert [axes.get_title() for axes in drawn[-1].axes] == ["N=0", "N=50"]
-        assert [text.get_text() for text in drawn[-1].legends[0].get_texts()][:2] == ["er", "clib"]
+        assert [text.get_text() for text in drawn[-1].legends[0].get_texts()][:2] == ["ER", "CLIB"]
 
 
 def test_forgetting_and_composition_show_the_first_seed(table, runs, drawn, tmp_path):
-    named = ["er, N=0, seed 1", "clib, N=0, seed 1", "er, N=50, seed 1", "clib, N=50, seed 1"]
+    named = ["ER, N=0, seed 1", "CLIB, N=0, seed 1", "ER, N=50, seed 1", "CLIB, N=50, seed 1"]
     draw_study(table, "forgetting", tmp_path / "f.png")
     assert [axes.get_title() for axes in drawn[0].axes[:-1:2]] == named
     for result in (result for cell in table.cells.values() for result in cell.runs.values()):
@@ -96,6 +98,16 @@ def test_the_papers_probable_copy_errors_are_not_drawn(runs, drawn, tmp_path):
     draw_study(tabulated(doubtful, "cifar10", [tmp_path, runs], seeds=(1,)), "bars", tmp_path / "f.png")
     shown = [len(line.get_xdata()) for axes in drawn[0].axes for line in axes.lines if line.get_marker() == "v"]
     assert shown == [1, 2]  # of ER with a memory of 1,000 the paper prints another row's number
+
+
+def test_a_sweep_that_varies_nothing_is_refused(table, runs, tmp_path):
+    alone = replace(STUDY, columns=lambda dataset: {"": {}})
+    with pytest.raises(InputError, match=r"study s .*curves or bars"):
+        draw_study(tabulated(alone, "cifar10", [runs], seeds=(1,)), "sweep", tmp_path / "f.png")
+    chosen = Selection(study=STUDY, dataset="cifar10", columns=("N=50",), seeds=(1,))
+    with pytest.raises(InputError, match=r"study s .*N=50.*--only"):
+        draw_study(tabulate_study(chosen, [runs]), "sweep", tmp_path / "f.png")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_refusals(table, tmp_path):

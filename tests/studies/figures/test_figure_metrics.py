@@ -7,9 +7,10 @@ from matplotlib.colors import to_hex
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.studies.catalogue import STUDIES
 from iblurry.studies.figures.metrics import draw_bars, draw_sweep, metric_label, place_columns
-from iblurry.studies.figures.style import COLOURS, all_rows
-from iblurry.studies.paper import PaperNumber
-from tests.studies.figures.conftest import METHODS
+from iblurry.studies.figures.style import all_rows
+from iblurry.studies.method_style import COLOURS
+from iblurry.studies.paper import PaperNumber, display_name
+from tests.studies.figures.conftest import METHODS, look
 
 
 def ours(columns, methods=METHODS, seeds=3):
@@ -38,7 +39,7 @@ def test_means_spreads_and_the_papers_numbers_are_what_is_drawn(drawn, tmp_path)
     assert at[1] > points(clib)[0][1]  # to the right of ours
     assert theirs.lines[0].get_markerfacecolor() == "white"
     assert theirs.lines[0].get_color() == clib.lines[0].get_color()
-    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["er", "clib", "the paper's"]
+    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["ER", "CLIB", "the paper's"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "50", "100"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("disjoint classes N (%)", r"$A_{\mathrm{AUC}}$ (%)")
 
@@ -84,7 +85,7 @@ def test_ten_methods_and_all_kinds_of_columns(drawn, tmp_path, columns):
     paper = {column: {"er": PaperNumber(50.0, None, (1,))} for column in columns}
     draw_sweep(cells, tmp_path / "f.png", metric="f_last", paper=paper, title="t")
     lines = [container.lines[0] for container in drawn[0].axes[0].containers]
-    assert len({(line.get_color(), line.get_marker()) for line in lines if line.get_linestyle() != "None"}) == 10
+    assert len({look(line) for line in lines if line.get_linestyle() != "None"}) == 10
     left, right = drawn[0].axes[0].get_xlim()
     at = [x for line in lines for x in line.get_xdata()]
     assert left < min(at)
@@ -125,7 +126,7 @@ def test_bars_are_means_dots_are_seeds_and_whiskers_spreads(drawn, tmp_path):
     assert [bar.get_width() for bar in shown] == [60, 71, 40]
     assert [bar.get_x() for bar in shown] == [0, 0, 0]
     assert len({bar.get_hatch() for bar in shown}) == 3
-    assert [to_hex(bar.get_edgecolor()).upper() for bar in shown] == list(COLOURS[:3])
+    assert [to_hex(bar.get_edgecolor()).upper() for bar in shown] == [COLOURS[1], COLOURS[0], COLOURS[6]]
     dots = [line for line in axes.lines if line.get_marker() == "o"]
     assert [list(line.get_xdata()) for line in dots] == list(BARS[""].values())
     for number, line in enumerate(dots):
@@ -134,15 +135,15 @@ def test_bars_are_means_dots_are_seeds_and_whiskers_spreads(drawn, tmp_path):
     assert whiskers == [pytest.approx([58.5, 61.5]), pytest.approx([71 - 2**0.5, 71 + 2**0.5])]
     (theirs,) = (line for line in axes.lines if line.get_marker() == "v")
     assert (list(theirs.get_xdata()), round(theirs.get_ydata()[0])) == ([70.26], 1)
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["er", "clib", "gdumb"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["ER, n = 3", "CLIB, n = 2", "GDumb, n = 1"]
     values = [label.get_text() for label in axes.child_axes[0].get_yticklabels()]
     assert values == ["60.0 ± 1.5", "71.0 ± 1.4", "40.0"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first at the top
     assert {text.get_text() for text in drawn[0].legends[0].get_texts()} == {
         "a seed",
-        "mean ± std",
         "the paper's mean",
     }
+    assert drawn[0].legends[0].get_title().get_text() == "bar and whisker: mean ± std, n = 1 to 3 seeds"
 
 
 @pytest.mark.parametrize("columns", [1, 3])
@@ -154,7 +155,9 @@ def test_bars_of_ten_methods_in_columns(drawn, tmp_path, columns):
     for axes in drawn[0].axes:
         assert [bar.get_width() for bar in axes.patches] == [10 * k - 10 for k in range(10)]
     for axes in drawn[0].axes[::2]:  # those at the left
-        assert [label.get_text().replace("\n", " ") for label in axes.get_yticklabels()] == list(METHODS)
+        assert [label.get_text().replace("\n", " ") for label in axes.get_yticklabels()] == [
+            display_name(row) for row in METHODS
+        ]
 
 
 def test_a_method_stands_on_one_level_in_all_columns(drawn, tmp_path):

@@ -10,6 +10,7 @@ function together(block) {
 }
 
 function label(block, line) {
+  if (line.kind === "level") return block.names[line.row] + " (asked at the end only)";
   if (line.done) return block.names[line.row];
   return block.names[line.row] + " (unfinished: seed " + line.seeds.join(", ") + ")";
 }
@@ -27,16 +28,18 @@ function drawChart(box, group) {
   const xs = [...new Set([0, block.chart.samples, ...lines.flatMap((line) => line.x)])].sort((a, b) => a - b); // the whole stream
   const data = [xs], series = [{}], bands = [];
   for (const line of lines) {
-    const dash = line.done ? DASHES[line.row % DASHES.length] : [1.5, 4];
+    const level = line.kind === "level"; // one answer at the end: a point there, and a faint line to compare with
+    const kinds = level ? [2, 6] : line.done ? dash(block, line.row) : [1.5, 4];
     const number = block.chart.lines.indexOf(line); // uPlot copies what it is given, so the line itself is not found again
-    const own = { number, spanGaps: true, points: { show: line.x.length < 3 && line.kind === "curve" } };
+    const own = { number, spanGaps: true, points: { show: level || line.x.length < 3 } };
+    if (level) Object.assign(own.points, { size: 9, fill: () => colour(block, line.row), filter: () => [xs.length - 1] });
     if (line[kind.low]) {
-      bands.push({ series: [series.length, series.length + 1], fill: () => (group.marks.spread ? faded(line.row, 0.17) : "#0000") });
+      bands.push({ series: [series.length, series.length + 1], fill: () => (group.marks.spread ? faded(block, line.row, 0.17) : "#0000") });
       const edge = { ...own, edge: true, stroke: "#0000", width: 0, points: { show: false } };
       series.push(edge, edge);
       data.push(spread(xs, line, kind.high), spread(xs, line, kind.low));
     }
-    series.push({ ...own, stroke: () => colour(line.row), width: line.done ? 1.8 : 1.4, dash });
+    series.push({ ...own, stroke: () => colour(block, line.row), width: level ? 1 : line.done ? 1.8 : 1.4, dash: kinds });
     data.push(spread(xs, line, kind.value));
   }
   const plot = make("div", {
@@ -114,11 +117,11 @@ function describe(group, lines, kind, x, near) {
   const head = make("b", {}, count(x) + " samples" + (task && chart.ends.length > 1 ? ", task " + task : ""));
   const shown = lines.filter((line) => !group.hidden.has(line)).map((line) => ({ line, i: line.x.findLastIndex((at) => at <= x) }));
   const values = shown
-    .filter(({ line, i }) => i >= 0 && (i < line.x.length - 1 || line.x[i] === x || line.kind === "level"))
+    .filter(({ line, i }) => i >= 0 && (i === line.x.length - 1 ? line.x[i] === x : line.kind !== "level"))
     .map(({ line, i }) => ({ line, value: line[kind.value][i], range: line[kind.high] && (line[kind.high][i] - line[kind.low][i]) / 2 }))
     .sort((a, b) => b.value - a.value);
   const parts = values.map(({ line, value, range }) =>
-    make("div", {}, make("span", {}, make("i", { class: "key s" + (line.row % 28) }), label(group.block, line)),
+    make("div", {}, make("span", {}, key(group.block, line.row), label(group.block, line)),
       make("span", {}, kind.log || range == null ? kind.text(value) : value.toFixed(1) + " ± " + range.toFixed(1))));
   const arrived = group.marks.arrivals ? chart.arrivals.filter(([at]) => Math.abs(at - x) <= near) : [];
   const named = arrived.slice(0, 4).map(([at, name, seeds]) => name + " (seed " + seeds.join(", ") + ")");

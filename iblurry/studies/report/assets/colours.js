@@ -1,17 +1,27 @@
 // Colours of the style sheet for the canvases, and the ramp of the maps.
-const DASHES = [[], [9, 3.5], [9, 3, 2.5, 3], [2.5, 2.5]]; // kinds of line, as the marks in the tables
-const COLOURS = 7;
+const DASHES = [[], [9, 3.5], [9, 3, 2.5, 3], [2.5, 2.5], [9, 3, 2.5, 3, 2.5, 3], [5, 5]]; // kinds of line, as the marks in the tables
 
 function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function colour(row) {
-  return css("--c" + (row % COLOURS));
+/** A row's looks are numbers: of its colour and of its kind of line. */
+function colour(block, row) {
+  return css("--c" + block.looks[row][0]);
 }
 
-function faded(row, share) {
-  return colour(row) + Math.round(255 * share).toString(16).padStart(2, "0");
+function dash(block, row) {
+  return DASHES[block.looks[row][1]];
+}
+
+/** The mark that stands beside a row's name. */
+function key(block, row) {
+  const [colour, line] = block.looks[row];
+  return make("i", { class: "key c" + colour + " d" + line, "aria-hidden": "true" });
+}
+
+function faded(block, row, share) {
+  return colour(block, row) + Math.round(255 * share).toString(16).padStart(2, "0");
 }
 
 // Cividis (Nuñez, Anderton and Renslow 2018): even steps of brightness, the same with any colour vision.

@@ -1,5 +1,6 @@
 // Maps of accuracy, class by class: one per row, for the seed that is chosen.
 const LABELS = 30; // classes that still have room for their names
+const ONCE = 0.96; // of the stream, from where on the answers are drawn of a method that is asked at its end only
 
 function drawMaps(box, block) {
   const seeds = [...new Set(block.maps.map((map) => map.seed))].sort((a, b) => a - b);
@@ -27,7 +28,7 @@ function drawMaps(box, block) {
 }
 
 function drawMap(block, map) {
-  const heading = make("h4", {}, make("i", { class: "key s" + (map.row % 28) }), block.names[map.row]);
+  const heading = make("h4", {}, key(block, map.row), block.names[map.row]);
   const canvas = make("canvas", { role: "img", "aria-label": "Accuracy of each class over the stream, " + block.names[map.row] + ", seed " + map.seed });
   const tip = make("div", { class: "tip", hidden: true });
   const lines = map.cells.map((line) => line.match(/../g).map((cell) => (cell === "--" ? null : parseInt(cell, 16))));
@@ -49,8 +50,11 @@ function drawMap(block, map) {
     left = named ? Math.min(110, 8 + Math.max(...map.labels.map((name) => ctx.measureText(name).width))) : 4;
     if (named) map.labels.forEach((name, i) => ctx.fillText(shorten(ctx, name, left - 8), 0, tall * (i + 0.5)));
     const across = x(width);
+    const first = map.at.length > 1 ? 0 : ONCE * map.at[0]; // asked once: not as if it had been asked all along
+    ctx.fillStyle = css("--head");
+    ctx.fillRect(left, 0, across(first) - left, tall * lines.length);
     lines.forEach((line, i) => line.forEach((value, j) => {
-      const from = across(j ? map.at[j - 1] : 0), to = across(map.at[j]);
+      const from = across(j ? map.at[j - 1] : first), to = across(map.at[j]);
       ctx.fillStyle = value == null ? css("--head") : shade(value / 100);
       ctx.fillRect(from, tall * i, Math.max(1, to - from) + 0.4, tall - (tall > 6 ? 1 : 0));
     }));
@@ -67,7 +71,7 @@ function drawMap(block, map) {
   }
   canvas.addEventListener("pointermove", (event) => {
     const at = ((event.offsetX - left) / (canvas.clientWidth - left)) * block.chart.samples;
-    const i = Math.floor(event.offsetY / tall), j = map.at.findIndex((end) => at <= end);
+    const i = Math.floor(event.offsetY / tall), j = map.at.findIndex((end) => at <= end && (map.at.length > 1 || at >= ONCE * end));
     if (i < 0 || i >= lines.length || j < 0 || at < 0) return void (tip.hidden = true);
     const value = lines[i][j];
     tip.replaceChildren(make("b", {}, map.labels[i]), value == null ? "not met yet" : value + " % right", make("p", {}, count(map.at[j]) + " samples"));

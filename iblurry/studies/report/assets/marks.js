@@ -52,7 +52,7 @@ function drawEnds(u, lines, group) {
   ctx.setLineDash([]);
   ctx.fillStyle = css("--card");
   for (const line of lines.filter((line) => !group.hidden.has(line))) {
-    ctx.strokeStyle = colour(line.row);
+    ctx.strokeStyle = colour(group.block, line.row);
     for (const [at, value] of line.after) {
       const x = u.valToPos(at, "x", true), y = u.valToPos(value, "y", true);
       if (x < bbox.left - 1 || x > bbox.left + bbox.width + 1) continue;
@@ -68,8 +68,7 @@ function drawEnds(u, lines, group) {
 /** A button per line; pressed means shown. */
 function legend(group) {
   const buttons = group.block.chart.lines.map((line, number) => {
-    const key = make("i", { class: "key s" + (line.row % 28), "aria-hidden": "true" });
-    const button = make("button", { type: "button", "aria-pressed": "true" }, key, label(group.block, line));
+    const button = make("button", { type: "button", "aria-pressed": "true" }, key(group.block, line.row), label(group.block, line));
     button.addEventListener("click", () => {
       const hide = !group.hidden.has(line);
       if (hide) group.hidden.add(line);
