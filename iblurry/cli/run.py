@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ Examples:
   iblurry run
   iblurry run clib er --disjoint 50 --blur 30 --memory 200 --seeds 1,2,3,4,5
   iblurry run clib --set admission=Balanced --set schedule.initial_lr=0.001
+  iblurry run er "er schedule.initial_lr=0.001" "er memory=50"
   iblurry run clib --import mine.py --set admission=Mine
 """
 
@@ -88,12 +90,14 @@ def run(
 ) -> int:
     """Run METHODs (default: clib er) on a stream; print the table, draw the figure.
 
-    The same command goes on with what was interrupted and keeps what is done.
+    A METHOD with changes of its own, as --set writes them, is one word in quotes. The same command goes on with what
+    was interrupted and keeps what is done.
     """
     given = {name: value for name, value in fields.items() if value is not None}
     if published is not None:
         given["published"] = str(published)
-    experiments = _experiments(methods or DEFAULT_METHODS, dataset, seeds, given, changes)
+    named = _experiments(methods or DEFAULT_METHODS, dataset, seeds, given, changes)
+    experiments = list(named.values())
 
     from iblurry.cli.main import INTERRUPTED
     from iblurry.cli.progress import ProgressDisplay
@@ -104,7 +108,7 @@ def run(
     check_all(experiments, load(dataset, data_home))
     config = launch_config(machine, out, data_home)
     with ProgressDisplay() as display:
-        callbacks = [display.callback(f"{one.method.name} seed {one.seed}") for one in experiments]
+        callbacks = [display.callback(f"{row} seed {seed}") for row, seed in named]
         results = run_all(experiments, config, callbacks)
     if len(results) < len(experiments) or any(result.summary is None for result in results):
         click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)
@@ -117,36 +121,39 @@ def run(
 
 
 def _experiments(
-    methods: Sequence[str], dataset: str, seeds: Sequence[int], given: dict[str, Any], changes: Sequence[str]
-) -> list[Experiment]:
+    rows: Sequence[str], dataset: str, seeds: Sequence[int], given: dict[str, Any], changes: Sequence[str]
+) -> dict[tuple[str, int], Experiment]:
+    """By row and seed; a row is a method, or a method and changes of its own, which come after those of --set."""
     from iblurry.experiment.edit import edit
     from iblurry.experiment.experiment import Experiment
 
-    for change in changes:
-        name = change.partition("=")[0].strip()
-        if name in ELSEWHERE:
-            raise InputError(f"--set {change}: {name} is not set this way; use {ELSEWHERE[name]}.")
-    for method in methods:
-        if methods.count(method) > 1:
-            raise InputError(f"The method {method} is named {methods.count(method)} times; name each once.")
-    experiments = []
-    for method in methods:
+    experiments = {}
+    for row in rows:
+        if rows.count(row) > 1:
+            raise InputError(f"The method {row} is named {rows.count(row)} times; name each once.")
+        method, *own = row.split() or [""]
+        if "=" in method:
+            raise InputError(f"{row!r} is a change and no method; write both as one word: 'er {row}', with quotes.")
+        for change in (*changes, *own):
+            name = change.partition("=")[0].strip()
+            if name in ELSEWHERE:
+                raise InputError(f"{change}: {name} is not set this way; use {ELSEWHERE[name]}.")
         for seed in seeds:
             experiment = Experiment.of(method, dataset, seed=seed, **given)
-            for change in changes:
+            for change in (*changes, *own):
                 experiment = edit(experiment, change)
-            experiments.append(experiment)
-    if len({experiment.digest for experiment in experiments}) < len(experiments):
-        raise InputError(f"With these changes, {' and '.join(methods)} become the same experiment; name one of them.")
+            experiments[row, seed] = experiment
+    if len({experiment.digest for experiment in experiments.values()}) < len(experiments):
+        raise InputError(f"With these changes, {' and '.join(rows)} become the same experiment; name one of them.")
     return experiments
 
 
 def check_all(experiments: Sequence[Experiment], data: Dataset) -> None:
     """Raises now what would otherwise come up in the middle of the work."""
-    for experiment in {one.method: one for one in experiments}.values():
+    for experiment in {replace(one, seed=0): one for one in experiments}.values():
         _check_room(experiment.budget(data), data)
         experiment.check(data)
-    for experiment in {one.seed: one for one in experiments}.values():
+    for experiment in {replace(one, method=experiments[0].method): one for one in experiments}.values():
         samples = len(experiment.order(data))
         if experiment.query_every > samples:
             raise InputError(

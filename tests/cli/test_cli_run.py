@@ -119,6 +119,30 @@ def test_options_reach_the_experiment(quick, here):
     assert not (here / "runs").exists()
 
 
+def test_rows_have_changes_of_their_own(quick, here):
+    """After those of --set, as in `iblurry study --methods`."""
+    changed = "er schedule.initial_lr=0.001 memory=24"
+    said = quick("er", changed, "--set", "schedule.initial_lr=0.01", "--seeds", "1")
+    made = [experiment(folder) for folder in folders(here / "runs")]
+    rates = [one["method"]["schedule"]["Exponential"]["initial_lr"] for one in made]
+    assert sorted(zip(rates, [one["memory"] for one in made], strict=True)) == [(0.001, 24), (0.01, 20)]
+    assert [line.split(" seed")[0] for line in said.err.splitlines()] == ["er", changed]
+
+
+@pytest.mark.parametrize(
+    "row, named",
+    [
+        ("er seed=3", "--seeds"),
+        ("er dataset=digits", "--dataset"),
+        ("memory=20", "'er memory=20'"),
+        ("er memory=1", "memory=1"),
+        ("", "''"),
+    ],
+)
+def test_a_row_is_refused_before_anything_is_run(row, named, refused):
+    assert named in refused("run", *QUICK, "er", row, "--seeds", "1")
+
+
 def test_a_plain_run_is_clib_and_er_on_digits(call, here, monkeypatch):
     asked = []
 
