@@ -10,7 +10,7 @@ from iblurry.version import __version__
 if TYPE_CHECKING:
     from iblurry.augment.pipeline import Augment
     from iblurry.data.dataset import Dataset
-    from iblurry.data.load import load
+    from iblurry.data.load import load, register_source
     from iblurry.errors import IblurryError, InputError
     from iblurry.estimator import ContinualClassifier as ContinualClassifier
     from iblurry.experiment.callback import Callback
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _HOMES = {  # opened at the first use of a name: importing torch takes seconds, and `iblurry --help` should not
     "iblurry.augment.pipeline": ("Augment",),
     "iblurry.data.dataset": ("Dataset",),
-    "iblurry.data.load": ("load",),
+    "iblurry.data.load": ("load", "register_source"),
     "iblurry.streams.order": ("Order", "i_blurry"),
     "iblurry.streams.stream": ("StreamItem", "Stream"),
     "iblurry.errors": ("IblurryError", "InputError"),
@@ -76,6 +76,7 @@ __all__ = [
     "er",
     "i_blurry",
     "load",
+    "register_source",
     "released",
     "run",
     "run_all",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.options import PLACE, OutputFile
+from iblurry.cli.options import PLACE, OutputFile, import_option
 
 if TYPE_CHECKING:
     from iblurry.data.dataset import Dataset
@@ -28,13 +28,14 @@ def _home_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.group(invoke_without_command=True, subcommand_metavar="[COMMAND] [ARGS]...")
+@import_option
 @_home_option
 @click.pass_context
 def data(context: click.Context, home: Path | None) -> None:
     """See which data there are, get them, and look at them.
 
     Wherever a data set is asked for, give a source of the list, with options like shapes:classes=20,size=16; the path
-    of an .npz file; or the path of a folder of pictures.
+    of an .npz file; or the path of a folder of pictures. Sources of your own are on the list after --import.
     """
     context.obj = home
     if context.invoked_subcommand is None:
@@ -43,6 +44,7 @@ def data(context: click.Context, home: Path | None) -> None:
 
 @data.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@import_option
 @_home_option
 def list_(as_json: bool, home: Path | None) -> None:
     """List the sources and whether each is here (the default)."""
@@ -74,6 +76,7 @@ def import_(name: str, path: Path, home: Path | None) -> None:
 @click.argument("spec")
 @click.option("--sheet", type=OutputFile(".png"), help="Draw a contact sheet into this .png.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@import_option
 @_home_option
 def show(spec: str, sheet: Path | None, as_json: bool, home: Path | None) -> None:
     """Show what SPEC holds: a source, an .npz file or a folder of pictures, such as shapes:classes=20,size=16."""
@@ -111,6 +114,8 @@ def _list(home: Path | None, *, as_json: bool) -> None:
 
 
 def _state(source: DataSource, place: Path) -> str:
+    if not source.is_own:
+        return f"yours, of {source.reader.__module__}"
     if not source.takes_path:
         return "built in"
     if not source.forms:

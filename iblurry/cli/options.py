@@ -203,7 +203,7 @@ def launch_config(machine: Mapping[str, Any], out: Path, data_home: Path | None)
 
 
 def import_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a verb `--import`, which imports parts and methods of one's own before the verb's function is called."""
+    """Gives a verb `--import`, which imports what is the user's own before the verb's function is called."""
     return click.option(
         "--import",
         "modules",
@@ -211,7 +211,7 @@ def import_option(command: Callable[..., Any]) -> Callable[..., Any]:
         expose_value=False,
         callback=lambda context, option, given: import_user_modules(given),
         metavar="MODULE",
-        help="Import a module, or a file like mine.py, with parts or methods of your own first. Repeatable.",
+        help="Import a module, or a file like mine.py, with parts, methods or data of your own first. Repeatable.",
     )(command)
 
 

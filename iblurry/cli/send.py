@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iblurry.cli.connect import connect, service_options, wait_for_status
+from iblurry.cli.options import import_option
 from iblurry.errors import DataError, IblurryError, InputError, ServiceError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ NAMED = 3  # pictures that were skipped
 @click.option("--wait/--no-wait", default=True, help="Until all is learnt, or until it is accepted.")
 @service_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of sentences.")
+@import_option
 def send(
     places: tuple[str, ...],
     label: str | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.options import FIGURE, PERCENT, PLACE, OutputFolder
+from iblurry.cli.options import FIGURE, PERCENT, PLACE, OutputFolder, import_option
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--export", type=OutputFolder(), help="Write it as published files.")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+@import_option
 def split(
     dataset: str,
     tasks: int,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Any, overload
 
 from iblurry.data.dataset import Dataset
 from iblurry.data.sources.arrays import arrays, save
@@ -21,7 +23,10 @@ from iblurry.data.sources.imagenet import imagenet, tinyimagenet
 from iblurry.data.sources.shapes import shapes
 from iblurry.errors import DataError, InputError, UnknownNameError
 
-Option = int | float
+Option = int | float | str
+Reader = Callable[..., Dataset]
+KINDS: dict[str, type[Option]] = {"int": int, "float": float, "bool": bool, "str": str}  # of options, by annotation
+MODULES = "IBLURRY_SOURCE_MODULES"  # environment: where registered sources are, for worker processes
 FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 
 
@@ -35,7 +40,7 @@ def load(spec: str, home: Path | None = None, **options: Option) -> Dataset:
         source reads one, and options as in "shapes:classes=4,train=5".
     home : Path, optional
         Where imported data are; $IBLURRY_DATA or ~/.cache/iblurry unless given.
-    **options : int, float or bool
+    **options : int, float, bool or str
         Options of the source that the spec does not give.
 
     Examples
@@ -49,10 +54,8 @@ def load(spec: str, home: Path | None = None, **options: Option) -> Dataset:
         raise InputError(f"The option {twice[0]!r} is given twice, in {spec!r} and beside it; give it once.")
     source = SOURCES[name]
     chosen = written | {key: _convert_option(source, key, value) for key, value in options.items()}
-    if path is not None:
-        return source.reader(path, **chosen)
-    if not source.takes_path:
-        return source.reader(**chosen)
+    if path is not None or not source.needs_path:
+        return source.read(path, chosen)
     if not source.forms:
         raise InputError(f"The source {name!r} needs a path; write {name}:PATH.")
     place = stored_path(name, home)
@@ -74,7 +77,7 @@ def parse_spec(spec: str) -> tuple[str, Path | None, dict[str, Option]]:
     if colon and "/" not in head:
         source = find_source(head)
         place, options = _split(tail)
-    elif spec in SOURCES:
+    elif is_source(spec):
         source, place, options = SOURCES[spec], "", []
     else:
         # a path may itself hold commas and equals signs
@@ -128,9 +131,17 @@ def _split(text: str) -> tuple[str, list[tuple[str, str]]]:
 
 def find_source(name: str) -> DataSource:
     """The source of this name."""
-    if name not in SOURCES:
+    if not is_source(name):
         raise UnknownNameError("data source", name, SOURCES)
     return SOURCES[name]
+
+
+def is_source(name: str) -> bool:
+    """Whether there is a source of this name; one's own are looked for where other processes have found them."""
+    if name not in SOURCES:
+        for module in filter(None, os.environ.get(MODULES, "").split(",")):
+            import_module(module)
+    return name in SOURCES
 
 
 def _guess_source(place: str) -> DataSource:
@@ -159,6 +170,10 @@ def _convert_option(source: DataSource, key: str, value: object) -> Option:
         if str(value).lower() in ("true", "false"):
             return str(value).lower() == "true"
         raise InputError(f"The option {key} of {source.name} must be true or false, not {value!r}.")
+    if kind is str:
+        if isinstance(value, str):
+            return value
+        raise InputError(f"The option {key} of {source.name} must be a string, not {value!r}.")
     if isinstance(value, str):
         try:
             return kind(value)
@@ -176,27 +191,113 @@ def _convert_option(source: DataSource, key: str, value: object) -> Option:
 class DataSource:
     """One kind of data, such as CIFAR-10 or a folder of pictures.
 
-    `reader` makes the Dataset: an argument `path` is the place of the data, keyword-only arguments are the options.
+    `reader` makes the Dataset: an argument `path` is the place of the data, the other arguments are the options.
     """
 
     name: str  # in a spec
     about: str  # a description of one line
-    reader: Callable[..., Dataset]
+    reader: Reader
     files: Mapping[str, str] = field(default_factory=dict)  # what `iblurry data fetch` downloads: md5 by address
     forms: str = ""  # what `iblurry data import` accepts; empty when there is nothing to import
 
     @property
-    def takes_path(self) -> bool:
-        """Whether the reader reads from a place on disk."""
-        return "path" in inspect.signature(self.reader).parameters
+    def is_own(self) -> bool:
+        """Whether it is the package's own, not registered by a user."""
+        return self.reader.__module__.split(".")[0] == "iblurry"
 
     @property
-    def options(self) -> dict[str, type[int] | type[float] | type[bool]]:
-        """The options of the reader and the kind of number each one is; bool where it is true or false."""
-        hints = typing.get_type_hints(self.reader)
-        given = inspect.signature(self.reader).parameters.values()
-        names = [parameter.name for parameter in given if parameter.kind is parameter.KEYWORD_ONLY]
-        return {name: {float: float, bool: bool, bool | None: bool}.get(hints[name], int) for name in names}
+    def takes_path(self) -> bool:
+        """Whether the reader reads from a place on disk."""
+        return "path" in self._parameters
+
+    @property
+    def needs_path(self) -> bool:
+        """Whether there is nothing to read without a path."""
+        return self.takes_path and self._parameters["path"].default is inspect.Parameter.empty
+
+    @property
+    def options(self) -> dict[str, type[Option]]:
+        """The options of the reader and the kind of each, by its annotation or its default."""
+        return {name: _option_kind(self, each) for name, each in self._parameters.items() if name != "path"}
+
+    def read(self, path: Path | None, options: Mapping[str, Option]) -> Dataset:
+        """What the reader makes of a place and options; InputError if that is no Dataset."""
+        for name, each in self._parameters.items():
+            if name != "path" and each.default is each.empty and name not in options:
+                raise InputError(f"The source {self.name!r} needs the option {name!r}; write {self.name}:{name}=VALUE.")
+        made = self.reader(**options) if path is None else self.reader(path=path, **options)
+        if not isinstance(made, Dataset):
+            raise InputError(f"The source {self.name!r} returned {type(made).__name__}; it must return a Dataset.")
+        return made
+
+    @property
+    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.reader).parameters
+
+
+def _option_kind(source: DataSource, parameter: inspect.Parameter) -> type[Option]:
+    given = parameter.annotation
+    if given is parameter.empty:
+        given = type(parameter.default)
+    text = given if isinstance(given, str) else given.__name__ if isinstance(given, type) else str(given)
+    kind = KINDS.get(text.removesuffix(" | None"))
+    if kind is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        raise InputError(
+            f"The source {source.name!r} has the parameter {str(parameter)!r}, which a command line cannot give; "
+            f"annotate it as one of {', '.join(KINDS)}, or call it `path` if it is the place of the data."
+        )
+    return kind
+
+
+@overload
+def register_source(reader: Reader) -> Reader: ...
+
+
+@overload
+def register_source(*, name: str | None = None, about: str | None = None) -> Callable[[Reader], Reader]: ...
+
+
+def register_source(reader: Any = None, *, name: str | None = None, about: str | None = None) -> Any:
+    """Makes a function that returns a Dataset a source of data, for `load`, experiments and the command line.
+
+    Used as a decorator, with or without arguments. A name that is taken is refused; a function that is defined again,
+    as in a notebook, replaces itself.
+
+    Parameters
+    ----------
+    reader : callable
+        An argument `path` is the place of the data, a Path; all others are options, annotated as int, float, bool or
+        str (or with such a default), that a spec gives: `my_source:PATH,shades=3`.
+    name : str, optional
+        What a spec calls it; the function's name unless given.
+    about : str, optional
+        What `iblurry data` says of it; the first line of the function's docstring unless given.
+    """
+    if reader is None:
+        return partial(register_source, name=name, about=about)
+    if not inspect.isfunction(reader):
+        raise InputError(f"register_source takes a function that returns a Dataset, not {reader!r}.")
+    called = reader.__name__ if name is None else name
+    if not isinstance(called, str) or not re.fullmatch(r"\w[\w-]*", called):
+        raise InputError(f"{called!r} cannot name a source; give letters, digits, _ and -.")
+    other = SOURCES.get(called)
+    if other is not None and not _is_same(other.reader, reader):
+        whose = getattr(getattr(other.reader, "__code__", None), "co_filename", other.reader.__module__)
+        raise InputError(f"Another source is called {called!r} already, that of {whose}; give yours another name.")
+    first = (inspect.getdoc(reader) or "").partition("\n")[0].rstrip(".")
+    source = DataSource(name=called, about=first if about is None else about, reader=reader)
+    assert source.options is not None  # read once now, so that a wrong one is refused here
+    SOURCES[called] = source
+    known = [module for module in os.environ.get(MODULES, "").split(",") if module]
+    if reader.__module__ not in (*known, "__main__", "__mp_main__"):  # the main script runs in each worker anyway
+        os.environ[MODULES] = ",".join([*known, reader.__module__])
+    return reader
+
+
+def _is_same(one: Reader, other: Reader) -> bool:
+    """Whether two functions are one that was defined twice: in one file, or in one module of a notebook."""
+    (file, module), (other_file, other_module) = ((each.__code__.co_filename, each.__module__) for each in (one, other))
+    return one.__qualname__ == other.__qualname__ and (file == other_file or module == other_module)
 
 
 _ALL = (

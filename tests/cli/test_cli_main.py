@@ -37,13 +37,13 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry log": ["[RUN]...", "--to", "--out", "--project", "--follow", "--json"],
     "iblurry split": [
         *("--dataset", "--tasks", "--disjoint", "--blur", "--seed", "--mode"),
-        *("--published", "--figure", "--export", "--data-home", "--json"),
+        *("--published", "--figure", "--export", "--data-home", "--json", "--import"),
     ],
-    "iblurry data": ["--home"],
+    "iblurry data": ["--import", "--home"],
     "iblurry data fetch": ["NAME", "--home"],
     "iblurry data import": ["NAME", "PATH", "--home"],
-    "iblurry data list": ["--json", "--home"],
-    "iblurry data show": ["SPEC", "--sheet", "--json", "--home"],
+    "iblurry data list": ["--json", "--import", "--home"],
+    "iblurry data show": ["SPEC", "--sheet", "--json", "--import", "--home"],
     "iblurry methods": ["[METHOD]...", "--import", "--json"],
     "iblurry serve": [
         *("--method", "--network", "--memory", "--image", "--max-classes", "--seed", "--updates-per-sample", "--batch"),
@@ -52,7 +52,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     ],
     "iblurry send": [
         *("PLACE...", "--label", "--shuffle", "--seed", "--limit", "--resume-key", "--skip-bad", "--wait"),
-        *("--url", "--token", "--json"),
+        *("--url", "--token", "--json", "--import"),
     ],
     "iblurry ask": ["IMAGE...", "--top", "--url", "--token", "--json"],
     "iblurry collect": ["[RUN]...", "--out", "--import", "--json"],
