@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 from dataclasses import fields
@@ -13,8 +14,9 @@ from PIL import Image
 
 from benchmarks.gpu import __main__ as context
 from benchmarks.gpu import resume
-from iblurry import ContinualClassifier
+from iblurry import ContinualClassifier, load
 from iblurry.component import hyperparameters
+from iblurry.data.load import SOURCES
 from iblurry.methods import METHODS
 from tests.printed import commands, links, python, understood
 
@@ -137,3 +139,18 @@ def test_the_estimator_page_runs_as_printed_and_lists_every_parameter(capsys):
     for name, default in ContinualClassifier().get_params().items():
         row = next(line for line in page.splitlines() if line.startswith("| `") and f"`{name}`" in line)
         assert (f'"{default}"' if isinstance(default, str) else str(default)) in row.split("|")[2], name
+
+
+def test_the_data_page_runs_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IBLURRY_SOURCE_MODULES", "")
+    monkeypatch.setattr("iblurry.data.load.SOURCES", dict(SOURCES))
+    for block in python(DOCS / "data.md"):
+        assert block.count("\n") <= 15
+        if all(importlib.util.find_spec(name) for name in ("pandas", "datasets") if f" {name}" in block):
+            exec(compile(block, "data.md", "exec"), {"__name__": "__main__"})
+    said = capsys.readouterr().out
+    assert said.startswith("(3, 8, 8) ('blue', 'red')\n('cat', 'dog') True\n(3, 8, 8) ('ant', 'bee', 'cat')\n")
+    for name, line in (("datasets", "(1, 8, 8) ('even', 'odd')"), ("pandas", "(3, 8, 8) ('blue', 'red')")):
+        assert line in said.splitlines()[3:] or importlib.util.find_spec(name) is None
+    assert load("bars:classes=6").shape == (1, 6, 6)

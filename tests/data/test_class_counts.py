@@ -1,0 +1,86 @@
+"""Two classes, a thousand, and classes of very different sizes: loaded, split and learnt."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from iblurry import Dataset, Experiment, Learner, Stream, i_blurry, load, run
+from iblurry.errors import InputError
+from iblurry.methods import METHODS
+
+COUNTS = {
+    "two": [20, 20],
+    "two, one sample of one": [1, 40],
+    "uneven": [1, 2, 3, 60, 1, 8, 100, 1, 1, 2],
+    "thousand": [2] * 1000,
+    "thousand, uneven": [1 + 40 * (label % 100 == 0) for label in range(1000)],
+}
+
+
+def data(counts, **more):
+    """Test images are the first of each class."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    images = np.random.default_rng(1).integers(0, 256, (len(labels), 4, 4), dtype=np.uint8)
+    first = np.unique(labels, return_index=True)[1]
+    return Dataset.from_arrays(images, labels, images[first], labels[first], **more)
+
+
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+@pytest.mark.parametrize("disjoint, blur", [(0, 30), (50, 10), (100, 0)])
+def test_every_sample_comes_once(counts, disjoint, blur):
+    labels = data(counts).train.labels
+    for tasks in (1, 2):
+        order = i_blurry(labels, tasks=tasks, disjoint=disjoint, blur=blur, mode="uneven")
+        assert sorted(order.indices.tolist()) == list(range(len(labels)))
+        assert order.counts(labels).sum(axis=1).tolist() == [counts[label] for label in order.classes]
+        assert all(np.count_nonzero(row) == 1 for row in order.counts(labels)[: order.disjoint])
+
+
+def test_more_tasks_than_classes_are_refused_with_the_numbers_that_can_be():
+    with pytest.raises(InputError, match=r"tasks=5.*1 to 2"):
+        i_blurry(data([20, 20]).train.labels, tasks=5)
+
+
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+@pytest.mark.parametrize("method", ["er", "clib"])
+def test_a_learner_meets_them(counts, method):
+    found = data(counts)
+    learner = Learner(METHODS[method](), image=found.shape, memory=2 * len(counts) + 20, network="mlp")
+    order = i_blurry(found.train.labels, tasks=2, mode="uneven")
+    met = set()
+    for item in islice(Stream(found, order), 30):
+        learner.observe(item.image, item.label)
+        met.add(item.label)
+    assert set(learner.labels) == met
+    assert set(learner.predict(found.test.images[:20])) <= met
+
+
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+def test_a_run_counts_them_all(counts, tmp_path):
+    facts = {"tasks": 2, "mode": "uneven", "memory": 2 * len(counts) + 20, "network": "mlp", "query_every": 20}
+    experiment = Experiment.of("er", "mine", samples=40, **facts)
+    result = run(experiment, out=tmp_path, dataset=data(counts))
+    assert result.metrics.samples == 40
+    assert 0 <= result.metrics.a_auc <= 1
+
+
+def test_a_class_without_samples_is_only_a_name(tmp_path):
+    found = data([10, 10], classes=["a", "b", "never seen"])
+    experiment = Experiment.of("er", "mine", tasks=2, mode="uneven", memory=20, network="mlp", query_every=10)
+    assert run(experiment, out=tmp_path, dataset=found).metrics.samples == 20
+
+
+def test_a_thousand_folders(tmp_path):
+    for part in ("train", "val"):
+        for label in range(1000):
+            (tmp_path / part / f"n{label:04}").mkdir(parents=True)
+            Image.new("L", (2, 2), label % 256).save(tmp_path / part / f"n{label:04}" / "0.bmp")
+    found = load(f"folder:{tmp_path},channels=1")
+    assert (len(found.classes), found.classes[999]) == (1000, "n0999")
+    assert found.train.labels.tolist() == found.test.labels.tolist() == list(range(1000))
+    assert found.train.images[:, 0, 0, 0].tolist() == [label % 256 for label in range(1000)]
+    assert len(i_blurry(found.train.labels, tasks=10, disjoint=50, blur=10)) == 1000
