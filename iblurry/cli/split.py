@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 @click.option("--seed", metavar="S", type=click.IntRange(0), default=1, help="Same seed, same split.")
 @click.option("--mode", metavar="NAME", default="strict", help="strict, uneven, compatible: if N does not fit.")
 @click.option("--published", metavar="FOLDER", type=PLACE, help="Read the split from published files.")
+@import_option
 @click.option("--figure", type=FIGURE, help="Draw it into this .png, .svg or .pdf.")
 @click.option("--export", type=OutputFolder(), help="Write it as published files.")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
-@import_option
 def split(
     dataset: str,
     tasks: int,

@@ -7,11 +7,10 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, overload
+from typing import TypeVar
 
 from iblurry.data.dataset import Dataset
 from iblurry.data.sources.arrays import arrays, save
@@ -22,9 +21,10 @@ from iblurry.data.sources.folder import folder
 from iblurry.data.sources.imagenet import imagenet, tinyimagenet
 from iblurry.data.sources.shapes import shapes
 from iblurry.errors import DataError, InputError, UnknownNameError
+from iblurry.sources import SCRIPTS, is_own, origin
 
 Option = int | float | str
-Reader = Callable[..., Dataset]
+R = TypeVar("R", bound=Callable[..., Dataset])
 KINDS: dict[str, type[Option]] = {"int": int, "float": float, "bool": bool, "str": str}  # of options, by annotation
 MODULES = "IBLURRY_SOURCE_MODULES"  # environment: where registered sources are, for worker processes
 FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
@@ -196,33 +196,33 @@ class DataSource:
 
     name: str  # in a spec
     about: str  # a description of one line
-    reader: Reader
+    reader: Callable[..., Dataset]
     files: Mapping[str, str] = field(default_factory=dict)  # what `iblurry data fetch` downloads: md5 by address
     forms: str = ""  # what `iblurry data import` accepts; empty when there is nothing to import
 
     @property
     def is_own(self) -> bool:
         """Whether it is the package's own, not registered by a user."""
-        return self.reader.__module__.split(".")[0] == "iblurry"
+        return is_own(self.reader)
 
     @property
     def takes_path(self) -> bool:
         """Whether the reader reads from a place on disk."""
-        return "path" in self._parameters
+        return "path" in self.parameters
 
     @property
     def needs_path(self) -> bool:
         """Whether there is nothing to read without a path."""
-        return self.takes_path and self._parameters["path"].default is inspect.Parameter.empty
+        return self.takes_path and self.parameters["path"].default is inspect.Parameter.empty
 
     @property
     def options(self) -> dict[str, type[Option]]:
         """The options of the reader and the kind of each, by its annotation or its default."""
-        return {name: _option_kind(self, each) for name, each in self._parameters.items() if name != "path"}
+        return {name: _option_kind(self, each) for name, each in self.parameters.items() if name != "path"}
 
     def read(self, path: Path | None, options: Mapping[str, Option]) -> Dataset:
         """What the reader makes of a place and options; InputError if that is no Dataset."""
-        for name, each in self._parameters.items():
+        for name, each in self.parameters.items():
             if name != "path" and each.default is each.empty and name not in options:
                 raise InputError(f"The source {self.name!r} needs the option {name!r}; write {self.name}:{name}=VALUE.")
         made = self.reader(**options) if path is None else self.reader(path=path, **options)
@@ -231,11 +231,13 @@ class DataSource:
         return made
 
     @property
-    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """Those of the reader, by name."""
         return inspect.signature(self.reader).parameters
 
 
 def _option_kind(source: DataSource, parameter: inspect.Parameter) -> type[Option]:
+    """Of an argument of its reader; InputError if a spec cannot give it."""
     given = parameter.annotation
     if given is parameter.empty:
         given = type(parameter.default)
@@ -249,55 +251,39 @@ def _option_kind(source: DataSource, parameter: inspect.Parameter) -> type[Optio
     return kind
 
 
-@overload
-def register_source(reader: Reader) -> Reader: ...
-
-
-@overload
-def register_source(*, name: str | None = None, about: str | None = None) -> Callable[[Reader], Reader]: ...
-
-
-def register_source(reader: Any = None, *, name: str | None = None, about: str | None = None) -> Any:
+def register_source(reader: R) -> R:
     """Makes a function that returns a Dataset a source of data, for `load`, experiments and the command line.
 
-    Used as a decorator, with or without arguments. A name that is taken is refused; a function that is defined again,
-    as in a notebook, replaces itself.
+    Used as a decorator. The source has the function's name, and the first line of its docstring says what it is. A name
+    that is taken is refused; a function that is defined again, as in a notebook, replaces itself.
 
     Parameters
     ----------
     reader : callable
         An argument `path` is the place of the data, a Path; all others are options, annotated as int, float, bool or
         str (or with such a default), that a spec gives: `my_source:PATH,shades=3`.
-    name : str, optional
-        What a spec calls it; the function's name unless given.
-    about : str, optional
-        What `iblurry data` says of it; the first line of the function's docstring unless given.
     """
-    if reader is None:
-        return partial(register_source, name=name, about=about)
     if not inspect.isfunction(reader):
         raise InputError(f"register_source takes a function that returns a Dataset, not {reader!r}.")
-    called = reader.__name__ if name is None else name
-    if not isinstance(called, str) or not re.fullmatch(r"\w[\w-]*", called):
-        raise InputError(f"{called!r} cannot name a source; give letters, digits, _ and -.")
-    other = SOURCES.get(called)
-    if other is not None and not _is_same(other.reader, reader):
-        whose = getattr(getattr(other.reader, "__code__", None), "co_filename", other.reader.__module__)
-        raise InputError(f"Another source is called {called!r} already, that of {whose}; give yours another name.")
-    first = (inspect.getdoc(reader) or "").partition("\n")[0].rstrip(".")
-    source = DataSource(name=called, about=first if about is None else about, reader=reader)
-    assert source.options is not None  # read once now, so that a wrong one is refused here
-    SOURCES[called] = source
-    known = [module for module in os.environ.get(MODULES, "").split(",") if module]
-    if reader.__module__ not in (*known, "__main__", "__mp_main__"):  # the main script runs in each worker anyway
+    source = DataSource(
+        name=reader.__name__, about=(inspect.getdoc(reader) or "").partition("\n")[0].rstrip("."), reader=reader
+    )
+    _ = source.options  # raises if a spec cannot give one
+    here, other = origin(reader), SOURCES.get(source.name)
+    if other is not None:
+        there = origin(other.reader)
+        is_same = here.module == there.module or (here.file is not None and here.file == there.file)
+        if here.name != there.name or not is_same:
+            whose = "the package's own" if other.is_own else f"that of {there.file or there.module}"
+            raise InputError(
+                f"Another data source is called {source.name!r} already, {whose}; give the one in "
+                f"{here.file or here.module} another name."
+            )
+    SOURCES[source.name] = source
+    known = list(filter(None, os.environ.get(MODULES, "").split(",")))
+    if reader.__module__ not in (*known, *SCRIPTS):  # a script is run again by each of its workers
         os.environ[MODULES] = ",".join([*known, reader.__module__])
     return reader
-
-
-def _is_same(one: Reader, other: Reader) -> bool:
-    """Whether two functions are one that was defined twice: in one file, or in one module of a notebook."""
-    (file, module), (other_file, other_module) = ((each.__code__.co_filename, each.__module__) for each in (one, other))
-    return one.__qualname__ == other.__qualname__ and (file == other_file or module == other_module)
 
 
 _ALL = (

@@ -37,7 +37,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry log": ["[RUN]...", "--to", "--out", "--project", "--follow", "--json"],
     "iblurry split": [
         *("--dataset", "--tasks", "--disjoint", "--blur", "--seed", "--mode"),
-        *("--published", "--figure", "--export", "--data-home", "--json", "--import"),
+        *("--published", "--import", "--figure", "--export", "--data-home", "--json"),
     ],
     "iblurry data": ["--import", "--home"],
     "iblurry data fetch": ["NAME", "--home"],
