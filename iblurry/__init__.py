@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
-    from iblurry.augment.pipeline import Augment
+    from iblurry.augment import Augment, TorchTransform, Transform
     from iblurry.data.dataset import Dataset
     from iblurry.data.load import load, register_source
     from iblurry.errors import IblurryError, InputError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from iblurry.streams.stream import Stream, StreamItem
 
 _HOMES = {  # opened at the first use of a name: importing torch takes seconds, and `iblurry --help` should not
-    "iblurry.augment.pipeline": ("Augment",),
+    "iblurry.augment": ("Augment", "TorchTransform", "Transform"),
     "iblurry.data.dataset": ("Dataset",),
     "iblurry.data.load": ("load", "register_source"),
     "iblurry.streams.order": ("Order", "i_blurry"),
@@ -71,6 +71,8 @@ __all__ = [
     "Result",
     "Stream",
     "StreamItem",
+    "TorchTransform",
+    "Transform",
     "__version__",
     "clib",
     "er",

@@ -21,6 +21,7 @@ import difflib
 from ast import literal_eval
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -115,8 +116,16 @@ class RunFailedError(StoppedError):
         self.is_system = is_system
 
 
+SIMPLE: dict[str, tuple[type, str]] = {
+    "int": (Integral, "a whole number"),
+    "float": (Real, "a number"),
+    "bool": (bool, "True or False"),
+    "str": (str, "a text"),
+}
+
+
 def check_fields(owner: Any, ranges: Mapping[str, str]) -> None:
-    """Checks a dataclass: fields of a Literal type hold one of its values, numbers lie in their interval.
+    """Checks a dataclass: fields of simple types hold such values, of a Literal one of its; numbers are in their range.
 
     Parameters
     ----------
@@ -127,6 +136,11 @@ def check_fields(owner: Any, ranges: Mapping[str, str]) -> None:
     """
     for field in fields(owner):
         value = getattr(owner, field.name, None)
+        kind, _, rest = str(getattr(field.type, "__name__", field.type)).partition(" | ")
+        if field.init and kind in SIMPLE and rest in ("", "None") and not (rest and value is None):
+            allowed, words = SIMPLE[kind]
+            if not isinstance(value, allowed) or (isinstance(value, bool) and kind != "bool"):
+                raise InputError(f"{type(owner).__name__}({field.name}={value!r}): {field.name} must be {words}.")
         if isinstance(field.type, str) and field.type.startswith("Literal["):
             choices = literal_eval(f"({field.type[8:].rpartition(']')[0]},)")
             if value not in choices and not (value is None and field.type.endswith("None")):

@@ -10,7 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from iblurry.augment.pipeline import Augment, Pipeline
+from iblurry.augment import Augment
+from iblurry.augment.pipeline import Pipeline
+from iblurry.augment.transform import Transforms
 from iblurry.compute import ComputeCounter
 from iblurry.engine.eager import Eager
 from iblurry.engine.optimizer import restore, state_of
@@ -42,8 +44,9 @@ class Learner:
         The budget K of samples that may be kept.
     network : str or callable
         A name (`convnet`, `mlp`, `resnet18`, `resnet34`), or a function from `image` to a body.
-    augment : Augment, optional
-        Default: images are cropped at random by up to an eighth of their side and not mirrored.
+    augment : Transform or tuple of Transform, optional
+        What training images undergo, in this order; () is nothing. Default: images are cropped at random by up to an
+        eighth of their side and not mirrored.
     mean, std : sequence of float, optional
         One number per channel, of pixels in [0, 1]; default 0.5 and 0.25.
     seed : int
@@ -68,7 +71,7 @@ class Learner:
         classes: int | Sequence[Label] = 100,
         memory: int = 500,
         network: str | Maker = "convnet",
-        augment: Augment | None = None,
+        augment: Transforms | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         seed: int = 1,
@@ -95,7 +98,7 @@ class Learner:
             network=self.engine.setup(build(network, image, rows, rng=rng)).eval(),
             memory=Memory(method.capacity(memory), image, device),
             pipeline=Pipeline(
-                augment or Augment(pad=min(4, min(image[1:]) // 8), flip=False),
+                Augment(pad=min(4, min(image[1:]) // 8), flip=False) if augment is None else augment,
                 shape=image,
                 mean=tuple(mean or [0.5] * image[0]),
                 std=tuple(std or [0.25] * image[0]),

@@ -14,7 +14,7 @@ import site
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,6 +94,52 @@ def code_hash(thing: Any) -> str:
     return content_hash(*(text for pair in sorted(found.items()) for text in pair))
 
 
+def object_hash(thing: Any) -> str:
+    """A hash of an object: everything it holds, and the code of its classes and functions where they are a user's.
+
+    Parameters
+    ----------
+    thing : object
+        Anything that can be taken apart as for a copy, or a function; the order of sets does not matter.
+    """
+    found: dict[str, str] = {}
+    _collect_object("", thing, found, {})
+    return content_hash(*(text for pair in sorted(found.items()) for text in pair))
+
+
+def _collect_object(key: str, thing: Any, found: dict[str, str], seen: dict[int, Any]) -> None:
+    """Adds an object's class and content by the path that leads there."""
+    if isinstance(thing, CONSTANTS):
+        found[key] = repr(thing)
+        return
+    if id(thing) in seen:
+        found[key] = "again"
+        return
+    seen[id(thing)] = thing  # kept, so that no other gets its number
+    pieces: Iterable[tuple[Any, Any]] = ()
+    if isinstance(thing, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
+        found[key] = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing.__name__)}"
+        if isinstance(thing, types.FunctionType) or (isinstance(thing, type) and _is_users(thing)):
+            _collect(thing, found)
+        return
+    if _is_array(thing):
+        found[key] = _array_text(thing)
+        return
+    _collect_object(f"{key} class", type(thing), found, {})
+    if isinstance(thing, dict):
+        pieces = ((f"{place} {name!r}", value) for place, (name, value) in enumerate(thing.items()))
+    elif isinstance(thing, list | tuple):
+        pieces = enumerate(thing)
+    elif isinstance(thing, set | frozenset):
+        pieces = enumerate(sorted(thing, key=repr))
+    else:
+        taken = thing.__reduce_ex__(4)  # what makes it, arguments, state, items of a list, items of a dict
+        pieces = enumerate(taken if isinstance(taken, tuple) else [taken])
+        pieces = ((place, piece if place < 3 else list(piece or ())) for place, piece in pieces)
+    for place, piece in pieces:
+        _collect_object(f"{key}/{place}", piece, found, seen)
+
+
 def _collect(thing: Any, found: dict[str, str]) -> None:
     """Adds the text of a class or function and of what it uses, by name."""
     where = origin(thing)
@@ -123,11 +169,22 @@ def _collect_value(key: str, value: Any, found: dict[str, str]) -> None:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for at, item in items if not isinstance(value, set | frozenset) else enumerate(sorted(value, key=repr)):
             _collect_value(f"{key}[{at!r}]", item, found)
-    elif hasattr(value, "numpy") or hasattr(value, "tobytes"):  # tensors and arrays
-        array = value.detach().cpu().numpy() if hasattr(value, "detach") else value
-        found[key] = content_hash(repr(array.shape) if hasattr(array, "shape") else "", array.tobytes())
+    elif _is_array(value):
+        found[key] = _array_text(value)
     elif _is_users(type(value)):
         _collect(type(value), found)
+
+
+def _is_array(value: Any) -> bool:
+    """Whether it is a tensor or an array."""
+    return not isinstance(value, type) and (hasattr(value, "numpy") or hasattr(value, "tobytes"))
+
+
+def _array_text(value: Any) -> str:
+    tensor = value.detach().cpu() if hasattr(value, "detach") else None
+    exact = tensor.double() if tensor is not None and "bfloat16" in str(tensor.dtype) else tensor  # NumPy has none
+    array = value if exact is None else exact.numpy()
+    return content_hash(repr(getattr(array, "shape", "")), array.tobytes())
 
 
 def _functions(thing: Any) -> Iterator[Callable[..., Any]]:

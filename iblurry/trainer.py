@@ -55,7 +55,8 @@ class Trainer:
         self.loss = torch.zeros((), device=self.engine.device)  # of the last update, written by the step
         self._begin()
         self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=self.engine.device), None)
-        self._step = context.compile(self._on_device, self._graph_key)
+        is_capturable = context.pipeline.is_capturable
+        self._step = context.compile(self._on_device, self._graph_key) if is_capturable else self._on_device
         self.engine.expect_batch_size(
             context.network, context.pipeline, streamed + training.rehearsal.joins(sys.maxsize)
         )

@@ -165,7 +165,7 @@ def test_what_cannot_be_classes_begins_nothing():
             "nothing would be learnt",
         ),
         ({"network": ["mlp"]}, "There is no network called"),
-        ({"augment": 5}, "augment=5 is neither an Augment"),
+        ({"augment": 5}, "augment takes a Transform.* not 5"),
         ({"shape": 5}, "shape=5"),
         ({"shape": (1, "8", 8)}, "shape='8'"),
         ({"shape": (8, 8)}, r"shape=\(8, 8\)"),

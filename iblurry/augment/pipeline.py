@@ -2,55 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, Literal, NamedTuple, TypeVar
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from iblurry.augment.augment import NO_AUGMENT, Augment
 from iblurry.augment.autoaugment import UNIFORMS, AutoAugment, ImageGroups
-from iblurry.augment.policies import POLICIES
-from iblurry.augment.transforms import CropFlip, CutMix, CutMixBox, cutmix_box
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.augment.crop_cutmix import CropFlip, CutMix, CutMixBox, cutmix_box
+from iblurry.augment.transform import Transform, Transforms, as_field, check_transforms
+from iblurry.errors import InputError
 from iblurry.rng import Rng
 
 T = TypeVar("T")
+TRIED = 3  # images that new transforms are tried on
 CACHED = 16  # blocks, each of one purpose and one batch size: a learner alternates between a few
-
-
-@dataclass(frozen=True, kw_only=True)
-class Augment:
-    """How training images are augmented; the defaults are the paper's.
-
-    Parameters
-    ----------
-    pad : int, default 4
-        Pixels of black border for the random crop; 0 switches it off.
-    flip : bool, default True
-        Whether half of the images are mirrored.
-    policy : {"cifar10", "imagenet"}, optional
-        AutoAugment's policy, applied after crop and flip; None leaves it out.
-    cutmix : float, default 0.5
-        Probability that a batch is mixed by CutMix; 0 switches it off.
-    """
-
-    pad: int = 4
-    flip: bool = True
-    policy: Literal["cifar10", "imagenet"] | None = None
-    cutmix: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.pad, int) or isinstance(self.pad, bool) or self.pad < 0:
-            raise InputError(f"pad is {self.pad!r}, but it must be a whole number of pixels; 0 switches the crop off.")
-        if not isinstance(self.flip, bool):
-            raise InputError(f"flip is {self.flip!r}, but it must be True or False.")
-        if self.policy not in (None, *POLICIES):
-            raise UnknownNameError("AutoAugment policy", str(self.policy), [*POLICIES, "None"])
-        if isinstance(self.cutmix, bool) or not isinstance(self.cutmix, int | float) or not 0 <= self.cutmix <= 1:
-            raise InputError(f"cutmix is {self.cutmix!r}, but it must be a probability from 0 (never) to 1 (always).")
 
 
 class AugmentParams(NamedTuple):
@@ -70,6 +41,8 @@ class AugmentParams(NamedTuple):
         The images that share a kind of operation; None: every kind is computed, at fixed shapes.
     host_views : ParamViews, optional
         Views of `table`, made beforehand; None: made when needed, as a captured step does with its own copy.
+    uniforms : tuple of Tensor
+        (n, k) float32 in [0, 1) for each transform besides Augment.
     """
 
     table: Tensor
@@ -78,6 +51,7 @@ class AugmentParams(NamedTuple):
     image_ops: Tensor
     groups: tuple[ImageGroups, ImageGroups] | None
     host_views: ParamViews | None
+    uniforms: tuple[Tensor, ...] = ()
 
     @property
     def views(self) -> ParamViews:
@@ -113,8 +87,8 @@ class Pipeline:
 
     Parameters
     ----------
-    augment : Augment
-        What training images undergo.
+    augment : Transform or sequence of Transform
+        What training images undergo, in this order; CutMix comes last.
     shape : tuple of int
         (channels, height, width).
     mean, std : sequence of float
@@ -125,16 +99,18 @@ class Pipeline:
 
     def __init__(
         self,
-        augment: Augment,
+        augment: Transforms,
         shape: tuple[int, int, int],
         mean: Sequence[float],
         std: Sequence[float],
         device: torch.device | str = "cpu",
     ) -> None:
         channels, height, width = shape
-        if augment.pad >= min(height, width):
+        transforms = check_transforms(augment)
+        paper = next((one for one in transforms if type(one) is Augment), NO_AUGMENT)
+        if paper.pad >= min(height, width):
             raise InputError(
-                f"pad is {augment.pad}, but the images are {height}x{width} and a crop could miss them altogether; "
+                f"pad is {paper.pad}, but the images are {height}x{width} and a crop could miss them altogether; "
                 f"use a pad below {min(height, width)}."
             )
         if len(mean) != channels or len(std) != channels or min(std) <= 0:
@@ -142,30 +118,46 @@ class Pipeline:
                 f"mean is {tuple(mean)} and std is {tuple(std)}, but images of {channels} channels need {channels} "
                 "numbers each, and every std above 0."
             )
-        self.augment = augment
+        self.augment = as_field(transforms)
         self.compiled: dict[int, Callable[[Tensor, AugmentParams], Tensor]] = {}  # `train` compiled, by batch size
         self._height, self._width = height, width
         self._device = torch.device(device)
-        self._crop_flip = CropFlip(pad=augment.pad, flip=augment.flip, height=height, width=width, device=device)
-        self._autoaugment = AutoAugment(augment.policy, shape, device) if augment.policy else None
+        self._crop_flip = CropFlip(pad=paper.pad, flip=paper.flip, height=height, width=width, device=device)
+        self._autoaugment = AutoAugment(paper.policy, shape, device) if paper.policy else None
         self._no_ops = torch.zeros(2, 0, dtype=torch.int64, device=device)
-        self._cutmix = CutMix(height=height, width=width, device=device)
+        self._cutmix, self._mix_share = CutMix(height=height, width=width, device=device), paper.cutmix
         self._params, self._policy_ops = BlockCache(self._make_params), BlockCache(self._make_policy_ops)
         # (x/255 - mean) / std = x * scale + shift, each (C, 1, 1)
         centre, spread = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (tuple(mean), tuple(std)))
         self._scale = (1 / (255 * spread)).to(device, torch.float32)
         self._shift = (-centre / spread).to(device, torch.float32)
+        others = [one for one in transforms if one is not paper]
+        pixels = [one for one in others if one.works_on == "pixels"]
+        before = transforms.index(paper) if paper in transforms else 0  # of the paper's recipe
+        self._before, self._after = tuple(pixels[:before]), tuple(pixels[before:])
+        self._floats = tuple(others[len(pixels) :])
+        self.is_capturable = all(one.is_capturable for one in others)  # False: a step must not become a CUDA graph
+        names = [type(one).__name__ for one in others]
+        self._uniforms = [
+            (f"transform {name} {names[:i].count(name)}", one.uniforms, BlockCache(partial(self._make_uniforms, one)))
+            for i, (name, one) in enumerate(zip(names, others, strict=True))
+        ]
+        if others:
+            _try(self, shape, others)
 
     def draw_params(self, rng: Rng, step: int, n: int, purpose: str = "augment") -> AugmentParams:
         """The random parameters of a training batch of n images, drawn on the host, many steps at once.
 
-        AutoAugment has a purpose of its own, so everything else is the same with and without it.
+        AutoAugment and every further transform have purposes of their own, so everything else is the same without.
         """
         params = self._params.at(rng, purpose, step, n=n, uniforms=4 * n + 4)
-        if self._autoaugment is None:
-            return params
-        image_ops, groups = self._policy_ops.at(rng, f"{purpose} policy", step, n=n, uniforms=UNIFORMS * n)
-        return params._replace(image_ops=image_ops, groups=groups)
+        if self._autoaugment is not None:
+            image_ops, groups = self._policy_ops.at(rng, f"{purpose} policy", step, n=n, uniforms=UNIFORMS * n)
+            params = params._replace(image_ops=image_ops, groups=groups)
+        if self._uniforms:
+            drawn = [cache.at(rng, f"{purpose} {name}", step, n=n, uniforms=k * n) for name, k, cache in self._uniforms]
+            params = params._replace(uniforms=tuple(drawn))
+        return params
 
     def _make_params(self, uniforms: NDArray[np.float64], n: int) -> list[AugmentParams]:
         """(steps, 4n + 4) uniforms -> the parameters of each step."""
@@ -199,11 +191,17 @@ class Pipeline:
         groups = iter(self._autoaugment.image_ops.groups(image_ops.reshape(steps * 2, n)))
         return list(zip(on_device, zip(groups, groups, strict=True), strict=True))
 
+    def _make_uniforms(self, transform: Transform, uniforms: NDArray[np.float64], n: int) -> Sequence[Tensor]:
+        """(steps, nk) uniforms -> (n, k) float32 for each step; cut to 24 bits, as rounding could make 1 of them."""
+        exact = (np.floor(uniforms * 2**24) * 2.0**-24).astype(np.float32)
+        values = torch.from_numpy(exact.reshape(len(uniforms), n, transform.uniforms))
+        return (self._to_device(values) if transform.is_capturable else values).unbind()
+
     def _to_device(self, values: Tensor) -> Tensor:
         return values.pin_memory().to(self._device, non_blocking=True) if self._device.type == "cuda" else values
 
     def _draw_box(self, mixed: float, share: float, cx: float, cy: float) -> CutMixBox:
-        if mixed >= self.augment.cutmix:
+        if mixed >= self._mix_share:
             return CutMixBox(0, 0, 0, 0, 1.0)
         return cutmix_box(share, int(cx * self._height), int(cy * self._width), self._height, self._width)
 
@@ -215,15 +213,57 @@ class Pipeline:
     def vary(self, images: Tensor, params: AugmentParams) -> Tensor:
         """(B, C, H, W) uint8 -> float32, augmented but not mixed; parameters of a larger batch may be given."""
         n = len(images)
+        drawn = iter(params.uniforms)
+        for transform in self._before:
+            images = _apply(transform, images, next(drawn))
         images = self._crop_flip(images, params.views.offsets[:, :n])
         if self._autoaugment is not None:
             images = self._autoaugment(images, params.image_ops[:, :n], params.groups)
-        return self.test(images)
+        for transform in self._after:
+            images = _apply(transform, images, next(drawn))
+        images = self.test(images)
+        for transform in self._floats:
+            images = _apply(transform, images, next(drawn))
+        return images
 
     def test(self, images: Tensor) -> Tensor:
         """(B, C, H, W) uint8 -> float32, normalised only."""
         assert images.dtype is torch.uint8, "pixels are uint8 until here: a float image would be scaled twice"
         return (images * self._scale).add_(self._shift)
+
+
+def _apply(transform: Transform, images: Tensor, uniforms: Tensor) -> Tensor:
+    done = transform(images, uniforms[: len(images)])
+    if done.shape != images.shape or done.dtype != images.dtype:
+        raise InputError(
+            f"{type(transform).__name__} made {done.dtype} {tuple(done.shape)} of images that are {images.dtype} "
+            f"{tuple(images.shape)}; a transform keeps shape and type."
+        )
+    return done
+
+
+def _try(pipeline: Pipeline, shape: tuple[int, int, int], transforms: Sequence[Transform]) -> None:
+    """Raises InputError for transforms that would not be the same in a resumed run, before a run has begun."""
+    device = pipeline._device
+    images = torch.arange(TRIED * math.prod(shape), device=device).remainder(256).to(torch.uint8).view(TRIED, *shape)
+    values = torch.tensor([0.0, 0.5, 1 - 2.0**-24])[:, None]
+    numbers = [values.expand(-1, one.uniforms).to(device if one.is_capturable else "cpu") for one in transforms]
+    params = pipeline.draw_params(Rng(0), 0, TRIED)._replace(uniforms=tuple(numbers))
+    before, generators = images.clone(), _generators(device)
+    pipeline.train(images, params)
+    names = " or ".join(type(one).__name__ for one in transforms)
+    if not torch.equal(_generators(device), generators):
+        raise InputError(
+            f"{names} draws from torch's own generator, whose numbers a resumed run cannot repeat; use the `uniforms` "
+            "it is given, or wrap it in TorchTransform."
+        )
+    if not torch.equal(images, before):
+        raise InputError(f"{names} writes to the images it is given, which are stored; return a new tensor.")
+
+
+def _generators(device: torch.device) -> Tensor:
+    on_gpu = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+    return torch.cat([torch.get_rng_state(), *on_gpu])
 
 
 class BlockCache(Generic[T]):
@@ -235,9 +275,9 @@ class BlockCache(Generic[T]):
         `make(uniforms, n)`: from (steps, k) uniforms to one value per step, for batches of n images.
     """
 
-    def __init__(self, make: Callable[[NDArray[np.float64], int], list[T]]) -> None:
+    def __init__(self, make: Callable[[NDArray[np.float64], int], Sequence[T]]) -> None:
         self._make = make
-        self._cached: dict[tuple[str, int], tuple[NDArray[np.float64], list[T]]] = {}
+        self._cached: dict[tuple[str, int], tuple[NDArray[np.float64], Sequence[T]]] = {}
 
     def at(self, rng: Rng, purpose: str, step: int, *, n: int, uniforms: int) -> T:
         """The value of one step for n images, from so many uniforms of this purpose."""

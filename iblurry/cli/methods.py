@@ -124,13 +124,14 @@ def _wrapped(text: str, label: str) -> str:
 
 
 def _everything(names: Sequence[str]) -> dict[str, Any]:
+    from iblurry.augment import Transform
     from iblurry.experiment.experiment import Experiment
     from iblurry.method import KINDS
 
-    usual = Experiment.of("er").to_json()
+    usual, slots = Experiment.of("er").to_json(), KINDS | {"augment": Transform}
     return {
         "methods": {name: _about(recipe, method) for name, (recipe, method) in _chosen(names).items()},
-        "parts": {slot: {name: _fields(part) for name, part in kind.known().items()} for slot, kind in KINDS.items()},
+        "parts": {slot: {name: _fields(part) for name, part in kind.known().items()} for slot, kind in slots.items()},
         "experiment": {name: value for name, value in usual.items() if name != "method"},
     }
 

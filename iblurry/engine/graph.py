@@ -48,7 +48,8 @@ class Graph(Eager):
         if self.compiles and size not in network.compiled:
             network.fuse = self.fuse
             network.compiled[size] = self.fuse(network.body)
-            pipeline.compiled[size] = self.fuse(pipeline.train)
+            if pipeline.is_capturable:
+                pipeline.compiled[size] = self.fuse(pipeline.train)
 
     def fuse(self, function: Callable[P, R]) -> Callable[P, R]:
         if not self.compiles:

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from iblurry.augment.pipeline import Augment
+from iblurry.augment.transform import Transforms
 from iblurry.errors import InputError
 from iblurry.estimator.spec import LearnerSpec, Shape, check_shape, positive_int
 from iblurry.estimator.validation import as_images, as_table, check_targets, from_images, merge_classes, to_label
@@ -46,7 +46,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Passes of `fit`; `partial_fit` takes one.
     shape : tuple of int, optional
         (channels, height, width) where rows of X are the pixels of images.
-    augment : Augment, optional
+    augment : Transform or tuple of Transform, optional
         Of images; unless given they are cropped and mixed, or left as they are for an mlp.
     random_state : int, RandomState or None, default 1
         None: numpy's global generator gives a seed.
@@ -83,7 +83,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: int = 16,
         epochs: int = 1,
         shape: tuple[int, int, int] | None = None,
-        augment: Augment | None = None,
+        augment: Transforms | None = None,
         random_state: int | np.random.RandomState | None = 1,
         device: str = "cpu",
     ) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any
 
-from iblurry.augment.pipeline import Augment
+from iblurry.augment.augment import NO_AUGMENT
+from iblurry.augment.transform import Transforms, as_field, check_transforms
 from iblurry.engine.devices import make_engine
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError
@@ -20,7 +21,6 @@ from iblurry.network.build import NETWORKS
 from iblurry.network.table_mlp import BYTES, TableMLP
 
 Shape = tuple[int, int, int]  # channels, height, width
-NO_AUGMENT = Augment(pad=0, flip=False, cutmix=0.0)
 DEFAULTS = Hyperparameters()
 
 
@@ -39,7 +39,7 @@ class LearnerSpec:
         (channels, height, width) of images; None: rows are numbers.
     network : str
         A name in NETWORKS.
-    augment : Augment, optional
+    augment : Transform or tuple of Transform, optional
         None: the learner's default for images.
     seed : int
     device : str
@@ -51,7 +51,7 @@ class LearnerSpec:
     columns: int
     shape: Shape | None
     network: str
-    augment: Augment | None
+    augment: Transforms | None
     seed: int
     device: str
 
@@ -161,14 +161,13 @@ def _check_network(given: Any, shape: Shape | None) -> str:
     return name
 
 
-def _check_augment(given: Any, network: str, shape: Shape | None) -> Augment | None:
-    if not isinstance(given, Augment | None):
-        raise InputError(f"augment={given!r} is neither an Augment, as Augment(pad=2, flip=True), nor None.")
+def _check_augment(given: Any, network: str, shape: Shape | None) -> Transforms | None:
+    transforms = None if given is None else as_field(check_transforms(given))
     if shape is None and given is not None:
         raise InputError(f"augment={given!r} varies images, but X is a table of numbers; leave it out.")
     if given is None and (shape is None or network == "mlp"):
         return NO_AUGMENT  # an mlp does not know which pixels are neighbours
-    return given
+    return transforms
 
 
 def _check_device(given: Any) -> str:

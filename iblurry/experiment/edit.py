@@ -13,8 +13,9 @@ from typing import Any, Literal
 from iblurry.component import Component
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
-from iblurry.method import KINDS, exact
-from iblurry.parts.part import Part
+from iblurry.method import exact
+
+UNIONS = (typing.Union, types.UnionType)
 
 
 def edit(experiment: Experiment, change: str) -> Experiment:
@@ -39,43 +40,65 @@ def _changed(owner: Any, names: list[str], text: str, path: str) -> Any:
     name, *rest = names
     if name not in _fields(owner):
         raise UnknownNameError(f"field of {type(owner).__name__}", name, _fields(owner))
-    old = getattr(owner, name)
+    old, hint = getattr(owner, name), typing.get_type_hints(type(owner))[name]
+    kind = _kind_of_several(hint)
     new: Any
-    if isinstance(old, tuple) and name in KINDS:
-        new = _parts(name, old, rest, text, path)
+    if kind is not None and (isinstance(old, tuple) or not rest or rest[0].isdigit()):
+        new = _components(kind, name, old if isinstance(old, tuple) else (old,), rest, text, path)
     elif rest and not dataclasses.is_dataclass(old):
         raise InputError(f"{path}={text}: {name} is {old!r} and has no fields; write {name}=VALUE.")
     elif rest:
         new = _changed(old, rest, text, path)
     elif isinstance(old, Component):
-        new = old.named(text.strip())()
+        new = _new(type(old), text.strip())
     elif dataclasses.is_dataclass(old):
         inner = ", ".join(f"{path}.{field}" for field in _fields(old))
         raise InputError(f"{path}={text}: {name} has fields of its own; set one of {inner}.")
     else:
-        new = _value(typing.get_type_hints(type(owner))[name], text, path)
+        new = _value(hint, text, path)
     return dataclasses.replace(owner, **{name: new})
 
 
-def _parts(slot: str, old: tuple[Part, ...], rest: list[str], text: str, path: str) -> tuple[Part, ...]:
-    """A slot of several parts: all of them by their names, one by its position, or a field of one."""
+def _kind_of_several(hint: Any) -> type[Component] | None:
+    """Term for tuple[Term, ...], Transform for Transform | tuple[Transform, ...]; None for other types."""
+    for one in typing.get_args(hint) if typing.get_origin(hint) in UNIONS else (hint,):
+        inner = typing.get_args(one)[0] if typing.get_origin(one) is tuple else None
+        if isinstance(inner, type) and issubclass(inner, Component):
+            return inner
+    return None
+
+
+def _components(
+    kind: type[Component], slot: str, old: tuple[Component, ...], rest: list[str], text: str, path: str
+) -> tuple[Component, ...]:
+    """Several in a slot: all of them by their names, one by its position, or a field of one.
+
+    Those that are named and there already keep their fields.
+    """
     if not rest:
-        return tuple(_part(slot, name) for name in text.split(",")) if text.lower() not in ("", "none") else ()
+        names = [name.strip() for name in text.split(",")] if text.lower() not in ("", "none") else []
+        there = {type(one).__name__: one for one in reversed(old)}
+        return tuple(there.get(name) or _new(kind, name) for name in names)
     place, *inner = rest
     if place not in map(str, range(len(old))):
         raise UnknownNameError(f"position in {slot}", place, map(str, range(len(old))))
     at = int(place)
-    new = _changed(old[at], inner, text, path) if inner else _part(slot, text)
+    new = _changed(old[at], inner, text, path) if inner else _new(kind, text.strip())
     return (*old[:at], new, *old[at + 1 :])
 
 
-def _part(slot: str, name: str) -> Part:
-    return KINDS[slot].named(name.strip())()
+def _new(kind: type[Component], name: str) -> Component:
+    """One of this kind with the fields it has by default."""
+    made = kind.named(name)
+    try:
+        return made()
+    except TypeError as error:
+        raise InputError(f"{name} cannot be made from its name alone ({error}); build it in Python.") from error
 
 
 def _value(kind: Any, text: str, path: str) -> Any:
     """What the text means where a value of this type stands; "none" where there may be none."""
-    kinds = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+    kinds = typing.get_args(kind) if typing.get_origin(kind) in UNIONS else (kind,)
     if types.NoneType in kinds and text.lower() == "none":
         return None
     kind = next(one for one in kinds if one is not types.NoneType)

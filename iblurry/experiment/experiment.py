@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.augment.pipeline import Augment
+from iblurry.augment import Augment, Transform
+from iblurry.augment.transform import Transforms, as_field, check_transforms
 from iblurry.component import Component
 from iblurry.data.dataset import Dataset
 from iblurry.engine.eager import Eager
@@ -30,7 +31,6 @@ from iblurry.streams.order import MODES, Order, i_blurry, stratified_subset
 
 TYPES = {
     "method": (Method, "a Method, or its name to Experiment.of"),
-    "augment": (Augment, "an Augment"),
     "dataset": (str, "a name or a path"),
     "network": (str, "a name"),
 }
@@ -61,8 +61,8 @@ class Experiment:
         What to do where N does not divide the classes.
     published : str, optional
         A folder of published split files to take the order from; None: the order is drawn.
-    augment : Augment
-        Augmentation of training images.
+    augment : Transform or tuple of Transform
+        What training images undergo, in this order; () is nothing.
     query_every : int
         Samples between two queries, the points of the accuracy curve.
     samples : int, optional
@@ -86,7 +86,7 @@ class Experiment:
     blur: float = 10
     mode: str = "strict"
     published: str | None = None
-    augment: Augment = field(default_factory=Augment)
+    augment: Transforms = field(default_factory=Augment)
     query_every: int = 100
     samples: int | None = None
     share: float = 1.0
@@ -125,6 +125,7 @@ class Experiment:
         for name, (kind, words) in TYPES.items():
             if not isinstance(getattr(self, name), kind):
                 raise InputError(f"{name}={getattr(self, name)!r} does not fit; give {words}.")
+        object.__setattr__(self, "augment", as_field(check_transforms(self.augment)))
         for name, least in LEAST.items():
             if name != "samples" or self.samples is not None:
                 object.__setattr__(self, name, _whole(name, getattr(self, name), least))
@@ -161,6 +162,7 @@ class Experiment:
     def components(self) -> Iterator[Component]:
         """Whatever of it may be a user's own code."""
         yield from self.method.components()
+        yield from check_transforms(self.augment)
 
     def check(self, dataset: Dataset) -> None:
         """Raise now what would otherwise be raised when the run starts."""
@@ -210,13 +212,19 @@ class Experiment:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         if self.share == 1:  # runs from before there were shares keep their names
             del values["share"]
-        return values | {"method": self.method.to_json(), "augment": dataclasses.asdict(self.augment)}
+        transforms = [transform.to_json() for transform in check_transforms(self.augment)]
+        return values | {
+            "method": self.method.to_json(),
+            "augment": transforms[0] if len(transforms) == 1 else transforms,
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Experiment:
         _check_known(data)
         try:
-            return cls(**data | {"method": Method.from_json(data["method"]), "augment": Augment(**data["augment"])})
+            given = data["augment"] if isinstance(data["augment"], list) else [data["augment"]]
+            transforms = tuple(Transform.from_json(one) for one in given)
+            return cls(**data | {"method": Method.from_json(data["method"]), "augment": transforms})
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"This is no experiment as `to_json` writes it: {error}.") from error
 

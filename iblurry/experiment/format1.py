@@ -22,8 +22,12 @@ def upgraded(experiment: dict[str, Any]) -> dict[str, Any]:
     >>> upgraded({"method": {"pace": {"gather": 8}, "schedule": {"Constant": {"rate": 0.1}}}, "seed": 1})
     {'method': {'pace': {'stream_batch': 8}, 'schedule': {'Constant': {'initial_lr': 0.1}}}, 'seed': 1}
     """
-    method = experiment.get("method")
-    return experiment | {"method": _training(method)} if isinstance(method, dict) else experiment
+    changed = dict(experiment)
+    if isinstance(changed.get("method"), dict):
+        changed["method"] = _training(changed["method"])
+    if "augment" in changed:
+        changed["augment"] = {"Augment": changed["augment"]}
+    return changed
 
 
 def _training(training: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from iblurry.augment.pipeline import Augment
+from iblurry.augment import Augment
 from iblurry.data.load import parse_spec
 from iblurry.methods import Hyperparameters
 

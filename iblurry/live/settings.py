@@ -150,7 +150,7 @@ class Settings:
 
     def build_context(self) -> Context:
         """What predictions need of a learner: no optimizer, whose first import takes longer than all of this."""
-        from iblurry.augment.pipeline import Augment, Pipeline
+        from iblurry.augment.pipeline import Pipeline
         from iblurry.engine.devices import make_engine
         from iblurry.memory import Memory
         from iblurry.network.build import build
@@ -162,7 +162,7 @@ class Settings:
         return Context(
             network=runner.setup(build(self.network, self.image, self.max_classes, rng=rng)).eval(),
             memory=Memory(1, self.image, runner.device),
-            pipeline=Pipeline(Augment(pad=0, flip=False), shape=self.image, device=runner.device, **self.normalization),
+            pipeline=Pipeline((), shape=self.image, device=runner.device, **self.normalization),
             rng=rng,
             budget=1,
             engine=runner,

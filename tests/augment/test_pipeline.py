@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from iblurry.augment.autoaugment import AutoAugment
+from iblurry.augment.crop_cutmix import CropFlip, cutmix_box
 from iblurry.augment.pipeline import CACHED, Augment, BlockCache, Pipeline
 from iblurry.augment.policies import POLICIES
-from iblurry.augment.transforms import CropFlip, cutmix_box
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.errors import InputError
 from iblurry.rng import BLOCK, Rng
 from tests.no_sync import NoSync
 
@@ -205,30 +205,21 @@ def test_no_hidden_sync(images):
 @pytest.mark.parametrize(
     "fields, message",
     [
-        ({"pad": -1}, "pad is -1, but .* whole number"),
-        ({"pad": 1.5}, "pad is 1.5"),
-        ({"pad": True}, "pad is True"),
-        ({"flip": 1}, "flip is 1, but it must be True or False"),
-        ({"cutmix": 1.5}, "cutmix is 1.5, but .* from 0 .* to 1"),
-        ({"cutmix": float("nan")}, "cutmix is nan"),
-        ({"cutmix": "0.5"}, "cutmix is '0.5'"),
+        ({"pad": -1}, r"pad=-1.*\[0, inf\)"),
+        ({"pad": 1.5}, "pad=1.5.* whole number"),
+        ({"pad": True}, "pad=True.* whole number"),
+        ({"flip": 1}, "flip=1.* True or False"),
+        ({"cutmix": 1.5}, r"cutmix=1.5.*\[0, 1\]"),
+        ({"cutmix": float("nan")}, "cutmix=nan"),
+        ({"cutmix": "0.5"}, "cutmix='0.5'.* a number"),
+        ({"policy": "cifar"}, "policy='cifar'.* 'cifar10' or 'imagenet'"),
+        ({"policy": 3}, "policy=3"),
+        ({"policy": ["cifar10"]}, r"policy=\('cifar10',\)"),
     ],
 )
 def test_fields_are_checked(fields, message):
     with pytest.raises(InputError, match=message):
         Augment(**fields)
-
-
-@pytest.mark.parametrize("name", ["cifar", "CIFAR10", "imagenett"])
-def test_a_policy_that_does_not_exist(name):
-    with pytest.raises(UnknownNameError, match=f"'{name}'. Did you mean"):
-        Augment(policy=name)
-
-
-@pytest.mark.parametrize("policy", [3, ["cifar10"], True])
-def test_a_policy_is_a_name(policy):
-    with pytest.raises(InputError, match="no AutoAugment policy"):
-        Augment(policy=policy)
 
 
 def test_a_policy_needs_grey_or_colour():

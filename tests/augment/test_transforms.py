@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from iblurry.augment.transforms import CropFlip, CutMix, cutmix_box
+from iblurry.augment.crop_cutmix import CropFlip, CutMix, cutmix_box
 
 
 def plain(images: np.ndarray, pad: int, u_y: np.ndarray, u_x: np.ndarray, u_flip: np.ndarray | None) -> np.ndarray:

@@ -17,7 +17,7 @@ CLIB = Experiment.of("clib", "cifar10")
 def reach(experiment, path):
     """The value at a path, by plain attributes and positions."""
     value = experiment if path.split(".")[0] in experiment.to_json() else experiment.method
-    for name in path.split("."):
+    for name in path.replace("augment.0", "augment").split("."):
         value = value[int(name)] if isinstance(value, tuple) else getattr(value, name)
     return value
 
@@ -37,6 +37,9 @@ def reach(experiment, path):
         ("augment.flip=false", False),
         ("augment.flip=True", True),
         ("augment.cutmix=1", 1.0),
+        ("augment.0.cutmix=1", 1.0),
+        ("augment=none", ()),
+        ("augment=Augment", CLIB.augment),  # what is there keeps its fields
         ("name=mine", "mine"),
         ("method.name=mine", "mine"),
         ("pace.updates_per_sample=1/3", Fraction(1, 3)),
@@ -107,11 +110,7 @@ def test_changes_on_changes():
             "admission.step.x=3",
             "admission.step.x=3: step is 0.1 and has no fields; write step=VALUE.",
         ),
-        (
-            "augment=none",
-            "augment=none: augment has fields of its own; set one of augment.pad, augment.flip, augment.policy, "
-            "augment.cutmix.",
-        ),
+        ("augment.1=Augment", "There is no position in augment called '1'. Known: 0."),
         (
             "head=keep",
             "head=keep: head has fields of its own; set one of head.moments, head.redraw.",
