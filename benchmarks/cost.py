@@ -20,7 +20,7 @@ from rich.progress import Progress
 from rich.table import Table
 from torch.nn import functional as F
 
-from iblurry import Experiment, Hyperparameters, Learner, Stream, load
+from iblurry import Experiment, Hyperparameters, Learner, StreamIterator, load
 from iblurry.data.dataset import Dataset
 from iblurry.methods import method
 from iblurry.network.build import build, fresh_row
@@ -104,7 +104,7 @@ def update_against_bare(network: str) -> dict[str, float]:
 
 
 def _start(experiment: Experiment, data: Dataset) -> tuple[Learner, Iterator[Any]]:
-    return experiment.learner(data), iter(Stream(data, experiment.order(data)))
+    return experiment.learner(data), iter(StreamIterator(data, experiment.order(data)))
 
 
 def _observe_next(learner: Learner, samples: Iterator[Any]) -> None:

@@ -23,8 +23,8 @@ from rich.table import Table
 
 from iblurry.data.dataset import Dataset, LabelledImages
 from iblurry.data.images import PictureFiles
+from iblurry.streams.iterator import StreamIterator
 from iblurry.streams.order import Order
-from iblurry.streams.stream import Stream
 
 
 def main() -> None:
@@ -76,7 +76,7 @@ def make_pictures(folder: Path, count: int, side: int, size: int) -> Dataset:
 def images_per_second(data: Dataset, workers: int, busy: float) -> float:
     """Images per second after the first, which waits for the workers to start."""
     order = Order((np.random.default_rng(1).permutation(len(data.train)),), (0,), 0)
-    stream = Stream(data, order, workers=workers)
+    stream = StreamIterator(data, order, workers=workers)
     samples = iter(stream)
     next(samples)
     start = time.perf_counter()

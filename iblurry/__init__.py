@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from iblurry.live.client import Client
     from iblurry.method import Head, Method, Pace
     from iblurry.methods import METHODS, Hyperparameters, clib, er, released
+    from iblurry.streams.iterator import StreamItem, StreamIterator
     from iblurry.streams.order import Order, i_blurry
-    from iblurry.streams.stream import Stream, StreamItem
+    from iblurry.streams.stream import IBlurry, Listed, Published, Stream
 
 _HOMES = {  # opened at the first use of a name: importing torch takes seconds, and `iblurry --help` should not
     "iblurry.augment": ("Augment", "TorchTransform", "Transform"),
     "iblurry.data.dataset": ("Dataset",),
     "iblurry.data.load": ("load", "register_source"),
     "iblurry.streams.order": ("Order", "i_blurry"),
-    "iblurry.streams.stream": ("StreamItem", "Stream"),
+    "iblurry.streams.iterator": ("StreamItem", "StreamIterator"),
+    "iblurry.streams.stream": ("IBlurry", "Listed", "Published", "Stream"),
     "iblurry.errors": ("IblurryError", "InputError"),
     "iblurry.estimator": ("ContinualClassifier",),
     "iblurry.experiment.callback": ("Callback",),
@@ -61,16 +63,20 @@ __all__ = [
     "Hardware",
     "Head",
     "Hyperparameters",
+    "IBlurry",
     "IblurryError",
     "InputError",
     "LaunchConfig",
     "Learner",
+    "Listed",
     "Method",
     "Order",
     "Pace",
+    "Published",
     "Result",
     "Stream",
     "StreamItem",
+    "StreamIterator",
     "TorchTransform",
     "Transform",
     "__version__",

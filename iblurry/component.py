@@ -51,6 +51,10 @@ class Component(ABC):
         """{name: {field: value}}, with the code's hash in the name of a user's class."""
         return {self.written: hyperparameters(self)}
 
+    def identity_json(self) -> dict[str, dict[str, object]]:
+        """What of its JSON tells runs apart: all of it, unless a field only says where something lies."""
+        return self.to_json()
+
     @property
     def written(self) -> str:
         """Its name in JSON: that of the class, with the code's hash where it is a user's."""

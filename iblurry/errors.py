@@ -18,10 +18,13 @@ IblurryError
 from __future__ import annotations
 
 import difflib
-from ast import literal_eval
+import functools
+import math
+import sys
+import types
+import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from numbers import Integral, Real
 from typing import Any
 
 
@@ -116,36 +119,31 @@ class RunFailedError(StoppedError):
         self.is_system = is_system
 
 
-SIMPLE: dict[str, tuple[type, str]] = {
-    "int": (Integral, "a whole number"),
-    "float": (Real, "a number"),
-    "bool": (bool, "True or False"),
-    "str": (str, "a text"),
-}
-
-
 def check_fields(owner: Any, ranges: Mapping[str, str]) -> None:
-    """Checks a dataclass: fields of simple types hold such values, of a Literal one of its; numbers are in their range.
+    """Checks a dataclass: fields hold what their annotations say, as plain Python numbers, in their intervals.
+
+    Annotations of numbers, strings, booleans, Literals, tuples of these and None are checked; others are not.
 
     Parameters
     ----------
     owner : dataclass instance
         What is checked; InputError names the field, its value and what is allowed.
     ranges : mapping
-        Intervals by field name, such as "(0, 1]" or "[1, inf)"; None is allowed everywhere.
+        Intervals by field name, such as "(0, 1]" or "[1, inf)"; None is allowed where the annotation has it.
     """
     for field in fields(owner):
-        value = getattr(owner, field.name, None)
-        kind, _, rest = str(getattr(field.type, "__name__", field.type)).partition(" | ")
-        if field.init and kind in SIMPLE and rest in ("", "None") and not (rest and value is None):
-            allowed, words = SIMPLE[kind]
-            if not isinstance(value, allowed) or (isinstance(value, bool) and kind != "bool"):
-                raise InputError(f"{type(owner).__name__}({field.name}={value!r}): {field.name} must be {words}.")
-        if isinstance(field.type, str) and field.type.startswith("Literal["):
-            choices = literal_eval(f"({field.type[8:].rpartition(']')[0]},)")
-            if value not in choices and not (value is None and field.type.endswith("None")):
-                words = " or ".join(map(repr, choices))
-                raise InputError(f"{type(owner).__name__}({field.name}={value!r}): {field.name} must be {words}.")
+        cls: Any = type(owner)
+        written: Any = field.type
+        hint = _hint(cls, field.name, written) if field.init else None
+        if hint is None:
+            continue
+        value = getattr(owner, field.name)
+        plain = value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 else value
+        if not _fits(plain, hint):
+            allowed = _words(hint)
+            raise InputError(f"{type(owner).__name__}({field.name}={value!r:.80}): {field.name} must be {allowed}.")
+        if plain is not value:
+            object.__setattr__(owner, field.name, plain)
     for name, interval in ranges.items():
         value = getattr(owner, name)
         low, high = interval[1:-1].split(", ")
@@ -153,3 +151,51 @@ def check_fields(owner: Any, ranges: Mapping[str, str]) -> None:
         is_below = value is None or value < float(high) or (interval[-1] == "]" and value == float(high))
         if not (is_above and is_below):
             raise InputError(f"{type(owner).__name__}({name}={value}): {name} must lie in {interval}.")
+
+
+WORDS = {int: "a whole number", float: "a finite number", bool: "True or False", str: "a string", type(None): "None"}
+
+
+@functools.cache
+def _hint(cls: type, name: str, written: Any) -> Any:
+    """The annotation of a field as types; None where it cannot be checked."""
+    if isinstance(written, str):
+        owner = next((base for base in cls.__mro__ if name in vars(base).get("__annotations__", {})), cls)
+        try:
+            written = eval(written, dict(vars(sys.modules[owner.__module__])))
+        except Exception:  # names that exist for type checkers only
+            return None
+    return written if _is_checkable(written) else None
+
+
+def _is_checkable(hint: Any) -> bool:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType, tuple):
+        return all(inner is ... or _is_checkable(inner) for inner in typing.get_args(hint))
+    return hint is None or hint in WORDS or typing.get_origin(hint) is typing.Literal
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return any(value == choice and type(value) is type(choice) for choice in inner)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        kinds = inner[:1] * len(value) if len(inner) == 2 and inner[1] is ... else inner
+        return len(kinds) == len(value) and all(map(_fits, value, kinds))
+    if inner:  # a union
+        return any(_fits(value, kind) for kind in inner)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return value is None if hint in (None, type(None)) else isinstance(value, hint)
+
+
+def _words(hint: Any) -> str:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return " or ".join(map(repr, inner))
+    if origin is tuple:
+        return f"a tuple, each {_words(inner[0])}" if inner else "a tuple"
+    return " or ".join(map(_words, inner)) if inner else WORDS[type(None) if hint is None else hint]

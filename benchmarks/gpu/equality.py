@@ -23,8 +23,8 @@ from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.learner import Learner
 from iblurry.parts import Diverse, Importance
+from iblurry.streams.iterator import StreamIterator
 from iblurry.streams.order import Order
-from iblurry.streams.stream import Stream
 
 # A captured step is the same kernels in the same order, so not a bit may differ. Inductor's kernels round bfloat16
 # elsewhere (they keep float32 between fused operations), and training amplifies such a difference chaotically: single
@@ -108,7 +108,7 @@ def record(experiment: Experiment, data: Dataset, engine: Eager) -> Trajectory:
     with engine.cuda_stream():
         learner = experiment.learner(data, engine)
         learner.on_refit = lambda done, updates: _record_refit(learner, trajectory)
-        for sample in Stream(data, _thirds(experiment, data)):
+        for sample in StreamIterator(data, _thirds(experiment, data)):
             updates = learner.context.updates
             learner.observe(sample.image, sample.label)
             if learner.context.updates > updates:

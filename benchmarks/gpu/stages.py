@@ -31,7 +31,7 @@ from iblurry.learner import Learner
 from iblurry.memory import Batch
 from iblurry.parts.context import Drawn, Forward, Update
 from iblurry.parts.part import Part
-from iblurry.streams.stream import Stream, StreamItem
+from iblurry.streams.iterator import StreamItem, StreamIterator
 from iblurry.trainer import Trainer, _join
 
 STORED = 64  # samples that are stored in turn when insertion is timed
@@ -96,7 +96,7 @@ def warm_up(method: str, setup: BenchmarkSetup, data: Dataset, engine: Eager, *,
     for label, name in enumerate(data.classes):
         first = int(np.flatnonzero(data.train.labels == label)[0])
         learner.observe(data.train.images[first], name)
-    warm = WarmLearner(learner, iter(Stream(data, order)))
+    warm = WarmLearner(learner, iter(StreamIterator(data, order)))
     for _ in range(fill):
         warm.observe_next()
     learner.end_task()  # what some methods do from the second task on is part of their cost

@@ -18,6 +18,7 @@ from iblurry.errors import InputError
 
 if TYPE_CHECKING:
     from iblurry.launch.config import LaunchConfig
+    from iblurry.streams.stream import Stream
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 PLACE = click.Path(path_type=Path)
@@ -213,6 +214,16 @@ def import_option(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="MODULE",
         help="Import a module, or a file like mine.py, with parts, methods or data of your own first. Repeatable.",
     )(command)
+
+
+def parse_stream(text: str) -> Stream:
+    """What --stream says: `NAME` or `NAME:field=value,field=value`."""
+    from iblurry.experiment.edit import component
+    from iblurry.streams.stream import Stream
+
+    kind: Any = Stream
+    stream: Stream = component(kind, text)
+    return stream
 
 
 def import_user_modules(modules: Sequence[str]) -> None:

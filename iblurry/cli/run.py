@@ -23,6 +23,7 @@ from iblurry.cli.options import (
     import_option,
     launch_config,
     machine_options,
+    parse_stream,
 )
 from iblurry.errors import InputError
 
@@ -33,7 +34,21 @@ if TYPE_CHECKING:
 DEFAULT_METHODS = ("clib", "er")
 ELSEWHERE = {"dataset": "--dataset", "seed": "--seeds", "method": "the METHOD argument"}  # what --set cannot change
 GROUPS = {
-    "Stream": ("dataset", "seeds", "disjoint", "blur", "tasks", "mode", "samples", "share", "published"),
+    "Stream": (
+        *(
+            "dataset",
+            "seeds",
+            "stream",
+            "disjoint",
+            "blur",
+            "tasks",
+            "mode",
+            "samples",
+            "share",
+            "validate",
+            "published",
+        ),
+    ),
     "Learning (defaults are the paper's for the data set)": ("memory", "network", "query_every", "changes", "modules"),
     "Places": ("out", "figure", "data_home", "as_json"),
     "Machine (nothing here is part of the experiment)": MACHINE,
@@ -52,12 +67,14 @@ Examples:
 @click.argument("methods", nargs=-1, metavar="[METHOD]...")
 @click.option("--dataset", metavar="SPEC", default="digits", help="See `iblurry data`.")
 @click.option("--seeds", type=Seeds(), default="1,2,3", help="One run for each.")
+@click.option("--stream", metavar="NAME", help="IBlurry, Listed or your own, as NAME:field=value.  [default: IBlurry]")
 @click.option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]")
 @click.option("--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples that stray.  [default: 10]")
 @click.option("--tasks", metavar="T", type=click.IntRange(1), help="How many tasks.  [default: the paper's]")
 @click.option("--mode", metavar="NAME", help="strict, uneven, compatible: if N does not fit.")
 @click.option("--samples", metavar="S", type=click.IntRange(1), help="Stop after so many samples.  [default: all]")
 @click.option("--share", metavar="P", type=NumberRange(0, 1), help="Part of each class's images, as 0.1.  [default: 1]")
+@click.option("--validate", metavar="P", type=NumberRange(0, 1), help="Ask about held-out training images, as 0.1.")
 @click.option("--published", metavar="FOLDER", type=PLACE, help="Take the order from published split files.")
 @click.option("--memory", metavar="K", type=click.IntRange(1), help="Samples that may be kept.")
 @click.option("--network", metavar="NAME", help="convnet, mlp, resnet18 or resnet34.")
@@ -84,6 +101,7 @@ def run(
     figure: Path | None,
     data_home: Path | None,
     as_json: bool,
+    stream: str | None,
     published: Path | None,
     machine: dict[str, Any],
     **fields: Any,
@@ -96,6 +114,8 @@ def run(
     given = {name: value for name, value in fields.items() if value is not None}
     if published is not None:
         given["published"] = str(published)
+    if stream is not None:
+        given["stream"] = parse_stream(stream)
     named = _experiments(methods or DEFAULT_METHODS, dataset, seeds, given, changes)
     experiments = list(named.values())
 
@@ -104,6 +124,7 @@ def run(
     from iblurry.cli.show import show_results
     from iblurry.data.load import load
     from iblurry.launch.launch import run_all
+    from iblurry.studies.describe import make_slug
 
     check_all(experiments, load(dataset, data_home))
     config = launch_config(machine, out, data_home)
@@ -114,7 +135,7 @@ def run(
         click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)
         return INTERRUPTED
     first = experiments[0]
-    stem = f"{Path(dataset.split(':', 1)[0]).stem}-i-blurry-{first.disjoint:g}-{first.blur:g}"
+    stem = f"{Path(dataset.split(':', 1)[0]).stem}-{make_slug(first.stream.title).lower()}"
     figures = [figure] if figure else [out / f"{stem}.png", out / f"{stem}.svg"]
     show_results(results, figures, as_json=as_json)
     return 0

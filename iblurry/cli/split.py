@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.options import FIGURE, PERCENT, PLACE, OutputFolder, import_option
+from iblurry.cli.options import FIGURE, PERCENT, PLACE, OutputFolder, import_option, parse_stream
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--dataset", metavar="SPEC", default="digits", help="See `iblurry data`.")
-@click.option("--tasks", metavar="T", type=click.IntRange(1), default=5, help="How many tasks.")
-@click.option("--disjoint", metavar="N", type=PERCENT, default=50, help="Per cent of classes in one task only.")
-@click.option("--blur", metavar="M", type=PERCENT, default=10, help="Per cent of blurry samples that stray to others.")
+@click.option("--stream", metavar="NAME", help="IBlurry, Listed or your own, as NAME:field=value.  [default: IBlurry]")
+@click.option("--tasks", metavar="T", type=click.IntRange(1), help="How many tasks.  [default: 5]")
+@click.option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]")
+@click.option(
+    "--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples that stray to others.  [default: 10]"
+)
 @click.option("--seed", metavar="S", type=click.IntRange(0), default=1, help="Same seed, same split.")
-@click.option("--mode", metavar="NAME", default="strict", help="strict, uneven, compatible: if N does not fit.")
+@click.option("--mode", metavar="NAME", help="strict, uneven, compatible: if N does not fit.")
 @click.option("--published", metavar="FOLDER", type=PLACE, help="Read the split from published files.")
 @import_option
 @click.option("--figure", type=FIGURE, help="Draw it into this .png, .svg or .pdf.")
@@ -33,58 +36,57 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def split(
     dataset: str,
-    tasks: int,
-    disjoint: float,
-    blur: float,
+    stream: str | None,
     seed: int,
-    mode: str,
     published: Path | None,
     figure: Path | None,
     export: Path | None,
     data_home: Path | None,
     as_json: bool,
+    **fields: Any,
 ) -> None:
-    """Show an i-Blurry-N-M split: the samples of each class in each task.
+    """Show a stream's split, usually i-Blurry-N-M: the samples of each class in each task.
 
     A split is a pure function of the data set's labels, the numbers and the seed.
     """
     from iblurry.data.load import load
     from iblurry.streams import order_figure
     from iblurry.streams import published as published_files
-    from iblurry.streams.order import i_blurry, is_disjoint
+    from iblurry.streams.order import is_disjoint
+    from iblurry.streams.stream import IBlurry, Published, make_stream
 
-    if published is not None and mode != "strict":
-        raise InputError(f"--mode {mode} makes a split, --published {published} reads one; give one of the two.")
+    given = {name: value for name, value in fields.items() if value is not None}
+    chosen = make_stream(None if stream is None else parse_stream(stream), published, **given)
     data = load(dataset, data_home)
-    if published is not None:
-        order = published_files.read(published, data, tasks=tasks, n=disjoint, m=blur, seed=seed)
-    else:
-        order = i_blurry(data.train.labels, tasks=tasks, disjoint=disjoint, blur=blur, seed=seed, mode=mode)
+    order = chosen.order(data, seed)
 
     notes = []
-    if is_disjoint(disjoint, blur) and (disjoint, blur) != (100, 0):
-        notes.append(f"N={disjoint:g} with M={blur:g} has no blurry classes: this is the disjoint split (N=100, M=0).")
+    drawn = chosen if isinstance(chosen, IBlurry | Published) else None
+    if drawn and is_disjoint(n := drawn.disjoint, m := drawn.blur) and (n, m) != (100, 0):
+        notes.append(f"N={n:g} with M={m:g} has no blurry classes: this is the disjoint split (N=100, M=0).")
     if dropped := len(data.train) - len(order):
         left = len(set(data.train.labels.tolist())) - len(order.classes)
         notes.append(f"{dropped:,} of {len(data.train):,} samples are left out; classes left out: {left}.")
     if export is not None:
-        n = published_files.fitting_n(order) if mode == "compatible" else disjoint
-        files = published_files.export(order, data, export, seed=seed, n=n, m=blur)
+        if drawn is None:
+            raise InputError(f"--export writes i-Blurry sets, and {chosen.title} is none; leave --export out.")
+        is_cut = isinstance(chosen, IBlurry) and chosen.mode == "compatible"
+        n = published_files.fitting_n(order) if is_cut else drawn.disjoint
+        files = published_files.export(order, data, export, seed=seed, n=n, m=drawn.blur)
         notes.append(f"Wrote {files[0].name} and {len(files) - 1} more files to {export}.")
     if figure is not None:
         order_figure.save(order_figure.draw(order, data), figure)
         notes.append(f"Drew {figure}.")
 
     if as_json:
-        source = {"mode": mode} if published is None else {"published": str(published)}
-        asked = {"dataset": data.name, "tasks": tasks, "disjoint": disjoint, "blur": blur, "seed": seed, **source}
+        asked = {"dataset": data.name, "seed": seed, "stream": chosen.to_json()}
         click.echo(json.dumps({**asked, "notes": notes, **_facts(order, data)}, indent=2))
     else:
         from rich.console import Console
         from rich.measure import Measurement
 
         console = Console()
-        table = _table(order, data, f"{data.name}: i-Blurry-{disjoint:g}-{blur:g}, seed {seed}")
+        table = _table(order, data, f"{data.name}: {chosen.title}, seed {seed}")
         whole = Measurement.get(console, console.options.update(max_width=100_000), table).maximum
         console.width = max(console.width, whole)  # a count cut short would be a wrong count
         console.print(table)

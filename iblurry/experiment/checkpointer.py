@@ -14,7 +14,7 @@ from iblurry.experiment.journal import Start
 from iblurry.experiment.journal_writer import JournalWriter
 from iblurry.experiment.periodic import TIME_SHARE, Periodic
 from iblurry.learner import Learner
-from iblurry.streams.stream import Stream
+from iblurry.streams.iterator import StreamIterator
 
 Progress = tuple[int, int, int]  # samples seen, bytes of the journal, updates of the refit under way
 
@@ -51,7 +51,7 @@ class Checkpointer:
         The journal's first line, which a new run gets.
     folder : RunFolder
         Where checkpoints are kept: the newest and the one before it.
-    stream : Stream
+    stream : StreamIterator
         Moved to the position of the checkpoint on resume.
     learner : Learner
         What is saved.
@@ -65,7 +65,7 @@ class Checkpointer:
         self,
         start: Start,
         folder: RunFolder,
-        stream: Stream,
+        stream: StreamIterator,
         learner: Learner,
         writer: JournalWriter,
         policy: CheckpointPolicy,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import types
 import typing
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, Literal
+from itertools import chain
+from typing import Any, Literal, TypeVar
 
 from iblurry.component import Component
 from iblurry.errors import InputError, UnknownNameError
@@ -17,9 +19,11 @@ from iblurry.method import exact
 
 UNIONS = (typing.Union, types.UnionType)
 
+C = TypeVar("C", bound=Component)
+
 
 def edit(experiment: Experiment, change: str) -> Experiment:
-    """`path=value`: a field of the experiment, of its method, or of a part of it; a slot takes a part's name.
+    """`path=value`: a field of the experiment, its method or stream, or of a part; a slot takes a part's name.
 
     >>> edit(Experiment.of("clib"), "admission.step=0.2").method.admission.step
     0.2
@@ -27,12 +31,36 @@ def edit(experiment: Experiment, change: str) -> Experiment:
     path, sign, text = change.partition("=")
     if not sign or not path:
         raise InputError(f"{change!r} is no change; write path=value, such as memory=200 or admission=Balanced.")
-    own, methods = _fields(experiment), _fields(experiment.method)
+    owners = {"": _fields(experiment), "method": _fields(experiment.method), "stream": _fields(experiment.stream)}
     names = path.split(".")
-    if names[0] not in own + methods:
-        raise UnknownNameError("field of an experiment or its method", names[0], own + methods)
-    changed: Experiment = _changed(experiment, names if names[0] in own else ["method", *names], text, path)
+    owner = next((owner for owner, known in owners.items() if names[0] in known), None)
+    if owner is None:
+        raise UnknownNameError("field of an experiment, its method or its stream", names[0], [*chain(*owners.values())])
+    changed: Experiment = _changed(experiment, [owner, *names] if owner else names, text, path)
     return changed
+
+
+def component(kind: type[C], text: str) -> C:
+    """`Name` or `Name:field=value,field=value`, of the components of a kind.
+
+    >>> component(Stream, "IBlurry:tasks=4,blur=30").blur
+    30.0
+    """
+    name, _, fields = text.strip().partition(":")
+    made: Any = kind.named(name.strip())
+    values = {}
+    for field in re.split(r",(?=\w+=)", fields) if fields else []:
+        key, sign, value = field.partition("=")
+        if not sign:
+            raise InputError(f"{text!r}: {field!r} is no field; write {name}:field=value,field=value.")
+        if key not in (known := [f.name for f in dataclasses.fields(made) if f.init]):
+            raise UnknownNameError(f"field of {name}", key, known)
+        values[key] = _value(typing.get_type_hints(made)[key], value, key)
+    try:
+        built: C = made(**values)
+        return built
+    except TypeError as error:  # a field without a default
+        raise InputError(f"{text!r} leaves out a field of {name}: {error}.") from error
 
 
 def _changed(owner: Any, names: list[str], text: str, path: str) -> Any:
@@ -50,7 +78,7 @@ def _changed(owner: Any, names: list[str], text: str, path: str) -> Any:
     elif rest:
         new = _changed(old, rest, text, path)
     elif isinstance(old, Component):
-        new = _new(type(old), text.strip())
+        new = component(_kind(type(old)), text)
     elif dataclasses.is_dataclass(old):
         inner = ", ".join(f"{path}.{field}" for field in _fields(old))
         raise InputError(f"{path}={text}: {name} has fields of its own; set one of {inner}.")
@@ -76,24 +104,20 @@ def _components(
     Those that are named and there already keep their fields.
     """
     if not rest:
-        names = [name.strip() for name in text.split(",")] if text.lower() not in ("", "none") else []
+        names = [name.strip() for name in re.split(r",(?!\w+=)", text)] if text.lower() not in ("", "none") else []
         there = {type(one).__name__: one for one in reversed(old)}
-        return tuple(there.get(name) or _new(kind, name) for name in names)
+        return tuple(there.get(name) or component(kind, name) for name in names)
     place, *inner = rest
     if place not in map(str, range(len(old))):
         raise UnknownNameError(f"position in {slot}", place, map(str, range(len(old))))
     at = int(place)
-    new = _changed(old[at], inner, text, path) if inner else _new(kind, text.strip())
+    new = _changed(old[at], inner, text, path) if inner else component(kind, text)
     return (*old[:at], new, *old[at + 1 :])
 
 
-def _new(kind: type[Component], name: str) -> Component:
-    """One of this kind with the fields it has by default."""
-    made = kind.named(name)
-    try:
-        return made()
-    except TypeError as error:
-        raise InputError(f"{name} cannot be made from its name alone ({error}); build it in Python.") from error
+def _kind(cls: type[Component]) -> type[Component]:
+    """The base class of a component's kind."""
+    return next(base for base in cls.__mro__ if "kind" in vars(base))
 
 
 def _value(kind: Any, text: str, path: str) -> Any:

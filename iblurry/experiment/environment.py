@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from iblurry.engine.eager import Eager, Precision
-from iblurry.streams.stream import Stream
+from iblurry.streams.iterator import StreamIterator
 from iblurry.version import __version__
 
 LAST_BITS = ("torch", "numpy", "machine", "device", "precision")  # a change of any of these may change the rounding
@@ -38,7 +38,7 @@ class Hardware:
     precision: Precision | None = None
 
 
-def environment(stream: Stream, *, threads: int, engine: Eager) -> dict[str, Any]:
+def environment(stream: StreamIterator, *, threads: int, engine: Eager) -> dict[str, Any]:
     """The content of environment.json, but for the seconds."""
     device = engine.device
     order = stream.order

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from iblurry import objects
 from iblurry.augment import Augment, Transform
 from iblurry.augment.transform import Transforms, as_field, check_transforms
 from iblurry.component import Component
 from iblurry.data.dataset import Dataset
+from iblurry.data.subset import with_train, with_validation
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.settings import setting
@@ -26,15 +27,17 @@ from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.methods import method as method_named
 from iblurry.methods.recipe import Slots
-from iblurry.streams import published
-from iblurry.streams.order import MODES, Order, i_blurry, stratified_subset
+from iblurry.sources import DIGITS
+from iblurry.streams.order import Order, held_out, stratified_subset
+from iblurry.streams.stream import DRAWN, IBlurry, Stream, make_stream
 
 TYPES = {
     "method": (Method, "a Method, or its name to Experiment.of"),
-    "dataset": (str, "a name or a path"),
+    "dataset": (str, "a name, a path or a Dataset"),
     "network": (str, "a name"),
+    "stream": (Stream, "a Stream, such as IBlurry()"),
 }
-LEAST = {"memory": 1, "tasks": 1, "query_every": 1, "samples": 1, "seed": 0}  # of the whole numbers
+LEAST = {"memory": 1, "query_every": 1, "samples": 1, "seed": 0}  # of the whole numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,22 +48,16 @@ class Experiment:
     ----------
     method : Method
         What learns; `Experiment.of` takes a method's name.
-    dataset : str
-        A name, a path, or either with options: see `iblurry data`.
+    dataset : str or Dataset
+        A name, a path, or either with options: see `iblurry data`. A Dataset is kept in this process under its name and
+        a hash of its content, and the field holds that.
     network : str
         "resnet18", "resnet34", "convnet" or "mlp".
     memory : int
         K, the budget of samples kept.
-    tasks : int
-        How many tasks the stream has.
-    disjoint : float
-        N, per cent of the classes that come in one task only.
-    blur : float
-        M, per cent of the blurry classes' samples that stray into other tasks.
-    mode : {"strict", "uneven", "compatible"}
-        What to do where N does not divide the classes.
-    published : str, optional
-        A folder of published split files to take the order from; None: the order is drawn.
+    stream : Stream
+        The order of the samples: `IBlurry(disjoint=50, blur=10, tasks=5)`, `Published(folder=...)`, `Listed(...)`, or
+        one of your own.
     augment : Transform or tuple of Transform
         What training images undergo, in this order; () is nothing.
     query_every : int
@@ -69,6 +66,9 @@ class Experiment:
         Stop after so many samples; None: the whole stream.
     share : float
         Of every class's training images, at least one; the seed decides which.
+    validate : float
+        Share of every class's training images that are held out of the stream and asked about in place of the test
+        images; 0: the test images are asked about.
     seed : int
         Of all random numbers.
 
@@ -81,47 +81,53 @@ class Experiment:
     dataset: str
     network: str
     memory: int
-    tasks: int = 5
-    disjoint: float = 50
-    blur: float = 10
-    mode: str = "strict"
-    published: str | None = None
+    stream: Stream = IBlurry()
     augment: Transforms = field(default_factory=Augment)
     query_every: int = 100
     samples: int | None = None
     share: float = 1.0
+    validate: float = 0.0
     seed: int = 1
 
     @classmethod
-    def of(cls, method: str | Method, dataset: str | os.PathLike[str] = "digits", **changes: Any) -> Experiment:
+    def of(
+        cls, method: str | Method, dataset: str | os.PathLike[str] | Dataset = "digits", **changes: Any
+    ) -> Experiment:
         """The paper's experiment with a method on a data set; for other data, one with sensible settings.
 
         Parameters
         ----------
         method : str or Method
             The name of a method, which gets the data set's hyper-parameters, or a Method, which is taken as it is.
-        dataset : str or path
-            A name, a path, or either with options.
+        dataset : str, path or Dataset
+            A name, a path, or either with options; or the data themselves.
         **changes
-            Fields of the experiment or of its method: `memory=200`, `admission=Balanced()`.
+            Fields of the experiment or of its method: `memory=200`, `admission=Balanced()`; those of its stream as
+            well: `tasks=10`, `blur=30`, or `published=FOLDER` for the order of published split files.
         """
-        dataset = os.fspath(dataset)
+        dataset = _dataset_name(dataset)
         usual = setting(dataset)
         slots = {name: changes.pop(name) for name in Slots.__annotations__ if name in changes}
+        asked = {name: changes.pop(name) for name in ("stream", "published", *DRAWN) if name in changes}
+        stream = make_stream(**{"tasks": usual.tasks} | asked if "stream" not in asked else asked)
         _check_known(changes)
         chosen = method_named(method, usual.hyperparameters) if isinstance(method, str) else method
+        if not isinstance(chosen, Method):
+            raise InputError(f"method={method!r:.80} does not fit; give a Method, or the name of one, such as 'clib'.")
         values: dict[str, Any] = {
             "method": dataclasses.replace(chosen, **slots),
             "dataset": dataset,
             "network": usual.network,
             "memory": usual.memory,
-            "tasks": usual.tasks,
+            "stream": stream,
             "augment": usual.augment,
             "query_every": usual.query_every,
         }
         return cls(**values | changes)
 
     def __post_init__(self) -> None:
+        if isinstance(self.dataset, Dataset):
+            object.__setattr__(self, "dataset", _dataset_name(self.dataset))
         for name, (kind, words) in TYPES.items():
             if not isinstance(getattr(self, name), kind):
                 raise InputError(f"{name}={getattr(self, name)!r} does not fit; give {words}.")
@@ -129,29 +135,22 @@ class Experiment:
         for name, least in LEAST.items():
             if name != "samples" or self.samples is not None:
                 object.__setattr__(self, name, _whole(name, getattr(self, name), least))
-        for name in ("disjoint", "blur"):
-            percent: Any = getattr(self, name)
-            if isinstance(percent, bool) or not isinstance(percent, Real) or not 0 <= float(percent) <= 100:
-                raise InputError(f"{name}={percent!r} is no percentage; give a number from 0 to 100.")
-            object.__setattr__(self, name, float(percent))
-        if self.mode not in MODES:
-            raise UnknownNameError("mode", str(self.mode), MODES)
-        share: Any = self.share
-        if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) <= 1:
-            raise InputError(f"share={share!r} is no share of the images; give a number above 0 and up to 1.")
-        object.__setattr__(self, "share", float(share))
-        if self.published is not None:
-            object.__setattr__(self, "published", os.fspath(self.published))
-            if self.share != 1:
-                raise InputError(
-                    f"share={self.share:g} draws images and published={self.published!r} names them all; "
-                    "give one of the two."
-                )
+        for name, low, words in (("share", 0, "above 0 and up to 1"), ("validate", -1, "from 0 to below 1")):
+            value: Any = getattr(self, name)
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if not is_number or not low < float(value) <= 1 or (name == "validate" and not 0 <= float(value) < 1):
+                raise InputError(f"{name}={value!r} is no share of the images; give a number {words}.")
+            object.__setattr__(self, name, float(value))
+        if self.share != 1 and self.stream.names_samples:
+            raise InputError(
+                f"share={self.share:g} draws images and {type(self.stream).__name__} names them all; give one of them."
+            )
 
     @property
     def digest(self) -> str:
         """Twelve hex digits of the content: equal experiments have equal ones."""
-        return hashlib.sha256(canonical(self.to_json()).encode()).hexdigest()[:12]
+        identity = self.to_json() | {"stream": self.stream.identity_json()}
+        return hashlib.sha256(canonical(identity).encode()).hexdigest()[:12]
 
     @property
     def name(self) -> str:
@@ -163,6 +162,7 @@ class Experiment:
         """Whatever of it may be a user's own code."""
         yield from self.method.components()
         yield from check_transforms(self.augment)
+        yield self.stream
 
     def check(self, dataset: Dataset) -> None:
         """Raise now what would otherwise be raised when the run starts."""
@@ -171,15 +171,16 @@ class Experiment:
 
     def order(self, dataset: Dataset) -> Order:
         """The order of the training samples."""
-        if self.published is None:
-            order = self._drawn(dataset.train.labels)
-        else:
-            order = published.read(
-                self.published, dataset, tasks=self.tasks, n=self.disjoint, m=self.blur, seed=self.seed
-            )
+        order = self._whole_order(dataset)
         order = order if self.samples is None else _first(order, self.samples)
-        self._check_questions(order, dataset)
+        self._check_questions(order, self.questions(dataset))
         return order
+
+    def questions(self, dataset: Dataset) -> Dataset:
+        """The data set whose test images are asked about: its own, or the training images held out for validation."""
+        if not self.validate:
+            return dataset
+        return with_validation(dataset, held_out(dataset.train.labels, self.validate, seed=self.seed))
 
     def learner(self, dataset: Dataset, engine: Eager | None = None) -> Learner:
         """A learner that has seen nothing yet."""
@@ -200,7 +201,7 @@ class Experiment:
             mean=dataset.mean,
             std=dataset.std,
             seed=self.seed,
-            boundaries=self.tasks > 1,
+            boundaries=len(self._whole_order(dataset).tasks) > 1,
             engine=engine,
         )
 
@@ -210,11 +211,10 @@ class Experiment:
 
     def to_json(self) -> dict[str, Any]:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        if self.share == 1:  # runs from before there were shares keep their names
-            del values["share"]
         transforms = [transform.to_json() for transform in check_transforms(self.augment)]
         return values | {
             "method": self.method.to_json(),
+            "stream": self.stream.to_json(),
             "augment": transforms[0] if len(transforms) == 1 else transforms,
         }
 
@@ -224,17 +224,24 @@ class Experiment:
         try:
             given = data["augment"] if isinstance(data["augment"], list) else [data["augment"]]
             transforms = tuple(Transform.from_json(one) for one in given)
-            return cls(**data | {"method": Method.from_json(data["method"]), "augment": transforms})
+            read = {"method": Method.from_json(data["method"]), "stream": Stream.from_json(data["stream"])}
+            return cls(**data | read | {"augment": transforms})
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"This is no experiment as `to_json` writes it: {error}.") from error
 
-    def _drawn(self, labels: NDArray[np.int64]) -> Order:
-        split: Any = {name: getattr(self, name) for name in ("tasks", "disjoint", "blur", "seed", "mode")}
-        if self.share == 1:
-            return i_blurry(labels, **split)
-        kept = stratified_subset(labels, self.share, seed=self.seed)
-        order = i_blurry(labels[kept], **split)
-        return dataclasses.replace(order, tasks=tuple(kept[task] for task in order.tasks))
+    def _whole_order(self, dataset: Dataset) -> Order:
+        labels = dataset.train.labels
+        pool = np.arange(len(labels))
+        if self.validate:
+            pool = np.setdiff1d(pool, held_out(labels, self.validate, seed=self.seed))
+        if self.share != 1:
+            pool = pool[stratified_subset(labels[pool], self.share, seed=self.seed)]
+        if len(pool) == len(labels):
+            return self.stream.order(dataset, self.seed)
+        if self.stream.names_samples:
+            return self.stream.order(dataset, self.seed).only(pool)
+        order = self.stream.order(with_train(dataset, pool), self.seed)
+        return dataclasses.replace(order, tasks=tuple(pool[task] for task in order.tasks))
 
     def _check_questions(self, order: Order, dataset: Dataset) -> None:
         first = min(self.query_every, order.ends[0])  # the first query or the end of the first task
@@ -268,6 +275,16 @@ def _check_known(names: dict[str, Any]) -> None:
     for name in names:
         if name not in known:
             raise UnknownNameError("field of an experiment", name, known)
+
+
+def _dataset_name(dataset: Any) -> str:
+    """What an experiment calls a data set: the name or path given, or the key under which the object is kept."""
+    if isinstance(dataset, Dataset):
+        return objects.keep(dataset.name, dataset.fingerprint()[:DIGITS], dataset)
+    try:
+        return str(os.fspath(dataset))
+    except TypeError:
+        raise InputError(f"dataset={dataset!r:.80} does not fit; give a name, a path or a Dataset.") from None
 
 
 def _whole(name: str, value: Any, least: int) -> int:

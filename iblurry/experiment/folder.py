@@ -73,8 +73,6 @@ class RunFolder:
 
     def claim(self, experiment: Experiment) -> None:
         """Write experiment.json, or check that it is there already; FolderError if it is another experiment's."""
-        from iblurry.experiment.experiment import canonical
-
         about = self._read("experiment.json")
         if about is None and self.journal.exists():  # ours always have both
             raise FolderError(f"{self.path} has a journal but no experiment.json to say whose it is. {REMEDY}")
@@ -83,8 +81,7 @@ class RunFolder:
             self.write("experiment.json", content | {"experiment": experiment.to_json()})
             return
         self._check_format(about)
-        same = canonical(about.get("experiment", {})) == canonical(experiment.to_json())
-        if about.get("digest") != experiment.digest or not same:
+        if about.get("digest") != experiment.digest or self.experiment().digest != experiment.digest:
             raise FolderError(f"{self.path} belongs to another experiment ({about.get('digest')}). {REMEDY}")
         if about.get("version") != __version__ and self.summary() is None:
             raise FolderError(

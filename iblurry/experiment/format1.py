@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 PACE = {"gather": "stream_batch", "store": "store_when", "counts": "count_waiting"}
+STREAM = ("tasks", "disjoint", "blur", "mode")
+UNKNOWN = "unknown"  # format 1 did not record what was in published files
 PARTS = {
     "schedule": {"rate": "initial_lr"},
     "readout": {"rate": "lr"},
@@ -19,14 +21,20 @@ def upgraded(experiment: dict[str, Any]) -> dict[str, Any]:
     experiment : dict
         The value of `experiment` in a format 1 `experiment.json`.
 
-    >>> upgraded({"method": {"pace": {"gather": 8}, "schedule": {"Constant": {"rate": 0.1}}}, "seed": 1})
-    {'method': {'pace': {'stream_batch': 8}, 'schedule': {'Constant': {'initial_lr': 0.1}}}, 'seed': 1}
+    >>> upgraded({"method": {"pace": {"gather": 8}}, "tasks": 5, "seed": 1})
+    {'method': {'pace': {'stream_batch': 8}}, 'seed': 1, 'stream': {'IBlurry': {'tasks': 5}}}
     """
-    changed = dict(experiment)
+    changed = {name: value for name, value in experiment.items() if name not in (*STREAM, "published")}
     if isinstance(changed.get("method"), dict):
         changed["method"] = _training(changed["method"])
     if "augment" in changed:
         changed["augment"] = {"Augment": changed["augment"]}
+    fields = {name: experiment[name] for name in STREAM if name in experiment}
+    if experiment.get("published") is not None:
+        fields.pop("mode", None)
+        changed["stream"] = {"Published": {"folder": experiment["published"], **fields, "content": UNKNOWN}}
+    elif fields:
+        changed["stream"] = {"IBlurry": fields}
     return changed
 
 

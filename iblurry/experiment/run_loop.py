@@ -26,7 +26,7 @@ from iblurry.experiment.journal import Journal, NewClass, Query, Record, Spent, 
 from iblurry.experiment.journal_writer import JournalWriter, PendingQuery
 from iblurry.experiment.metrics import metrics
 from iblurry.network.flops import flops
-from iblurry.streams.stream import Stream, StreamItem
+from iblurry.streams.iterator import StreamItem, StreamIterator
 
 HELD_EVERY = 10  # queries between two records of what the memory holds
 PROGRESS_EVERY = 20  # samples between two checks of the loss and calls of on_progress; at most a second
@@ -93,7 +93,7 @@ class RunLoop:
     ) -> None:
         self.experiment, self.folder, self.dataset, self.callback = experiment, folder, dataset, callback
         self.checkpoints, self.engine = checkpoints, engine
-        self.stream = Stream(dataset, experiment.order(dataset), workers=decoders)
+        self.stream = StreamIterator(dataset, experiment.order(dataset), workers=decoders)
         self.old_environment = folder.environment() or {}
         self.threads: int = self.old_environment.get("threads", threads or torch.get_num_threads())
         self.recorded: dict[type[Record], int] = {Query: 0, Spent: 0}  # samples seen at the last one of each kind
@@ -134,7 +134,7 @@ class RunLoop:
         device = self.engine.device
         self.learner = self.experiment.learner(self.dataset, self.engine)
         self.learner.on_refit = self._on_refit_update
-        self.evaluator = Evaluator(self.dataset, device, decoders=self.stream.decoders)
+        self.evaluator = Evaluator(self.experiment.questions(self.dataset), device, decoders=self.stream.decoders)
         self.images = device_images(self.dataset, device) if self.has_remote_tensors else None  # None: the stream's
         self.environment = environment(self.stream, threads=self.threads, engine=self.engine)
         self._check_same_data()

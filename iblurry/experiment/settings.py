@@ -66,7 +66,12 @@ OTHERS = Setting(network="convnet", memory=500, augment=Augment(pad=2, flip=Fals
 
 def setting(dataset: str) -> Setting:
     """By the name before the options: "shapes:classes=20" is set like "shapes"."""
-    return SETTINGS.get(dataset.split(":", 1)[0], OTHERS)
+    return SETTINGS.get(_name(dataset), OTHERS)
+
+
+def _name(dataset: str) -> str:
+    """Before the options, and before the hash of data that a program brought."""
+    return dataset.split(":", 1)[0].split("@", 1)[0]
 
 
 def plain(dataset: str) -> str:

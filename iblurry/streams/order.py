@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -52,6 +52,37 @@ class Order:
             raise InputError(
                 "An order uses each training sample at most once, counted from 0; remove what is repeated."
             )
+
+    @classmethod
+    def from_indices(cls, indices: ArrayLike, labels: ArrayLike, ends: Sequence[int] | None = None) -> Order:
+        """An order of samples one after the other.
+
+        Parameters
+        ----------
+        indices : array-like of int
+            Training samples in stream order, each at most once.
+        labels : array-like of int
+            Class number of every training sample of the data set.
+        ends : sequence of int, optional
+            How many samples have come when each task ends; one task unless given.
+
+        >>> Order.from_indices([3, 0, 2, 1], [0, 1, 0, 1], ends=[2, 4]).roles
+        ('blurry', 'blurry')
+        """
+        listed, ids = np.asarray(indices), _checked_labels(labels)
+        if listed.ndim != 1 or not len(listed) or listed.dtype.kind not in "iu":
+            raise InputError(f"indices must be a list of at least one whole number, not {indices!r:.80}.")
+        tasks = tuple(np.split(listed, list(ends[:-1]) if ends is not None else []))
+        spread = np.zeros(ids.max() + 1, dtype=np.int64)  # tasks that hold each class
+        for task in tasks:
+            spread[np.unique(ids[task])] += 1
+        alone, others = np.flatnonzero(spread == 1).tolist(), np.flatnonzero(spread > 1).tolist()
+        return cls(tasks, (*alone, *others), len(alone))
+
+    def only(self, kept: NDArray[np.int64]) -> Order:
+        """The same order without samples that are not among those kept; tasks that would be empty are left out."""
+        tasks = [task[np.isin(task, kept)] for task in self.tasks]
+        return replace(self, tasks=tuple(task for task in tasks if len(task)))
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -237,10 +268,26 @@ def stratified_subset(labels: ArrayLike, share: float, *, seed: int) -> NDArray[
     >>> stratified_subset([0, 1, 0, 1, 0, 1, 0], 0.5, seed=1).tolist()
     [0, 5, 6]
     """
-    ids, exact, rng = np.asarray(labels), Fraction(str(share)), Rng(seed)
+    return _first_of_each_class(labels, seed, "share", lambda n: max(1, int(Fraction(str(share)) * n)))
+
+
+def held_out(labels: ArrayLike, share: float, *, seed: int) -> NDArray[np.int64]:
+    """Indices, ascending, of the samples held out for validation: floor(share * n) of the n of each class.
+
+    At least one of each class that has two, and never all.
+
+    >>> held_out([0, 1, 0, 1, 0, 1, 0, 2], 0.5, seed=1).tolist()
+    [2, 4, 5]
+    """
+    return _first_of_each_class(labels, seed, "validate", lambda n: min(n - 1, max(1, int(Fraction(str(share)) * n))))
+
+
+def _first_of_each_class(labels: ArrayLike, seed: int, purpose: str, count: Callable[[int], int]) -> NDArray[np.int64]:
+    """Of each class's shuffled samples the first `count(n)`, ascending."""
+    ids, rng = np.asarray(labels), Rng(seed)
     names, sizes = np.unique(ids, return_counts=True)
     kept = [
-        own[rng.permutation(f"share.{name}", 0, len(own))[: max(1, int(exact * len(own)))]]
+        own[rng.permutation(f"{purpose}.{name}", 0, len(own))[: count(len(own))]]
         for name, own in zip(names.tolist(), _by_class(ids, sizes), strict=True)
     ]
     return np.sort(np.concatenate(kept))

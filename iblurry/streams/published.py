@@ -19,6 +19,7 @@ from iblurry.data.dataset import Dataset
 from iblurry.data.images import PictureFiles
 from iblurry.errors import DataError, InputError
 from iblurry.rng import Rng
+from iblurry.sources import content_hash
 from iblurry.streams.order import Order, is_disjoint
 
 TASK_FILE = re.compile(r"(?P<set>.+_n(?P<n>\d+(\.\d+)?)_m\d+(\.\d+)?_rand(?P<seed>-?\d+))_task(?P<task>\d+)\.json")
@@ -49,6 +50,18 @@ def read(
             f"Sets that begin there: {', '.join(there) or 'none'}."
         )
     return read_files([folder / file for file in files], dataset)
+
+
+def hash_sets(directory: str | Path, *, tasks: int, n: float, m: float) -> str:
+    """A hash of the names and bytes of all published sets with these numbers in a folder and the folders in it."""
+    if is_disjoint(n, m):
+        n, m = 100, 0
+    pattern = f"*_split{tasks}_n{_format_percentage(n)}_m{_format_percentage(m)}_rand*_task*.json"
+    folder = Path(directory)
+    files = sorted([*folder.glob(pattern), *folder.glob(f"*/{pattern}")], key=lambda path: path.name)
+    if not files:
+        raise DataError(f"{folder} has no file {pattern}; give the folder of the published split files.")
+    return content_hash(*(piece for path in files for piece in (path.name, path.read_bytes())))
 
 
 def read_files(paths: Sequence[str | Path], dataset: Dataset) -> Order:

@@ -1,104 +1,239 @@
-"""Iterates over a data set in a given order, one sample at a time, from any position."""
+"""Streams as data: which training samples come, in which order and tasks. i-Blurry, published files, a list."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator
-from typing import NamedTuple
+import dataclasses
+import json
+import os
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from iblurry.component import Component, hyperparameters
 from iblurry.data.dataset import Dataset
-from iblurry.data.prefetch import decoders_for, prefetch
-from iblurry.errors import InputError
-from iblurry.streams.order import Order
+from iblurry.errors import DataError, InputError, UnknownNameError
+from iblurry.streams import published
+from iblurry.streams.order import Order, i_blurry
+
+DRAWN = ("tasks", "disjoint", "blur", "mode")  # fields of IBlurry, which `Experiment.of` and the verbs take as well
 
 
-class StreamItem(NamedTuple):
-    """One sample of a stream.
+class Stream(Component):
+    """Decides the order of the training samples and where tasks end, as a function of the data set and a seed.
+
+    A subclass has its numbers as fields and an `order`; once its module is imported, `--stream NAME:field=value` and
+    experiment.json know it by its class's name. Random numbers come from `iblurry.Rng(seed)`.
+
+    >>> class ByClass(Stream):
+    ...     def order(self, dataset, seed):
+    ...         return Order.from_indices(np.argsort(dataset.train.labels, kind="stable"), dataset.train.labels)
+    """
+
+    kind: ClassVar[str] = "stream"
+    names_samples: ClassVar[bool] = (
+        False  # True: it lists samples of the whole data set, so it is not drawn from a share
+    )
+
+    @abstractmethod
+    def order(self, dataset: Dataset, seed: int) -> Order:
+        """The samples, task by task.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Its `train.labels` are what most streams need.
+        seed : int
+            Of the run.
+        """
+
+    @property
+    def title(self) -> str:
+        """What tables and figures call it."""
+        fields = ", ".join(f"{name}={value}" for name, value in hyperparameters(self).items())
+        return f"{type(self).__name__}({fields})"
+
+
+class IBlurry(Stream):
+    """i-Blurry-N-M (Koh et al., ICLR 2022); see `i_blurry`.
 
     Parameters
     ----------
-    image : ndarray of uint8
-        (C, H, W).
-    label : str
-        The class name.
-    index : int
-        Which training sample of the data set.
-    task : int
-        From 0.
-    last_of_task : bool
-        Whether the task ends with this sample.
+    tasks : int
+        How many tasks the stream has.
+    disjoint : float
+        N, per cent of the classes that come in one task only.
+    blur : float
+        M, per cent of the blurry classes' samples that stray into other tasks.
+    mode : {"strict", "uneven", "compatible"}
+        What to do where N does not divide the classes equally over the tasks.
     """
 
-    image: NDArray[np.uint8]
-    label: str
-    index: int  # type: ignore[assignment]  # hides tuple.index, which no one needs here
-    task: int
-    last_of_task: bool
+    ranges: ClassVar = {"tasks": "[1, inf)", "disjoint": "[0, 100]", "blur": "[0, 100]"}
+
+    tasks: int = 5
+    disjoint: float = 50.0
+    blur: float = 10.0
+    mode: Literal["strict", "uneven", "compatible"] = "strict"
+
+    def order(self, dataset: Dataset, seed: int) -> Order:
+        split: Any = hyperparameters(self)
+        return i_blurry(dataset.train.labels, seed=seed, **split)
+
+    @property
+    def title(self) -> str:
+        return f"i-Blurry-{self.disjoint:g}-{self.blur:g}"
 
 
-class Stream:
-    """The training samples of a data set in a given order.
+class Published(Stream):
+    """The order in published split files: the set of this data set, number of tasks, N, M and the run's seed.
 
-    Iterating continues from `position`, also after a `break`. Worker processes start with the first sample and end with
-    `close`; images in memory need none.
+    Where the files lie is not part of the experiment; what is in them is.
 
     Parameters
     ----------
-    dataset : Dataset
-    order : Order
-        Indices of the data set's training samples.
-    workers : int, optional
-        Processes that decode picture files ahead; one per core but one unless given, 0 decodes in this process.
-    ahead : int, optional
-        Pictures decoded ahead; 32 per worker unless given.
+    folder : str
+        Folder of the files, or one that has a folder named like the data set.
+    tasks : int
+        As in the files' names.
+    disjoint, blur : float
+        N and M as in the files' names, per cent; see `IBlurry`.
+    content : str, optional
+        A hash of the files of these numbers, all seeds and data sets; read from the folder unless given.
     """
 
-    def __init__(self, dataset: Dataset, order: Order, *, workers: int | None = None, ahead: int | None = None) -> None:
-        if int(order.indices.max()) >= len(dataset.train):
-            raise InputError(
-                f"The order uses sample {order.indices.max()}, but {dataset.name!r} has {len(dataset.train)} training "
-                f"samples, 0 to {len(dataset.train) - 1}; make the order from this data set's labels."
+    ranges: ClassVar = {"tasks": "[1, inf)", "disjoint": "[0, 100]", "blur": "[0, 100]"}
+    names_samples: ClassVar[bool] = True
+
+    folder: str
+    tasks: int = 5
+    disjoint: float = 50.0
+    blur: float = 10.0
+    content: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.content is None:
+            object.__setattr__(self, "content", self._hash_files())
+
+    def identity_json(self) -> dict[str, Any]:
+        ((name, fields),) = self.to_json().items()
+        return {name: {field: value for field, value in fields.items() if field != "folder"}}
+
+    def order(self, dataset: Dataset, seed: int) -> Order:
+        if self._hash_files() != self.content:
+            raise DataError(
+                f"The split files in {self.folder} have changed since the experiment was made; put the old ones back, "
+                "or make the experiment anew."
             )
-        self.dataset = dataset
-        self.order = order
-        self._ends, self._indices = order.ends, order.indices
-        self._position = 0
-        self.decoders = decoders_for(dataset.train.images, workers=workers, ahead=ahead)
-        self._ahead = prefetch(dataset.train.images, self._indices, self.decoders)
+        return published.read(self.folder, dataset, tasks=self.tasks, n=self.disjoint, m=self.blur, seed=seed)
+
+    def _hash_files(self) -> str:
+        return published.hash_sets(self.folder, tasks=self.tasks, n=self.disjoint, m=self.blur)
 
     @property
-    def position(self) -> int:
-        """Number of samples yielded so far."""
-        return self._position
+    def title(self) -> str:
+        return f"i-Blurry-{self.disjoint:g}-{self.blur:g} (published)"
 
-    def seek(self, position: int) -> None:
-        """Continue after the first `position` samples."""
-        if not 0 <= position <= len(self):
-            raise InputError(f"Cannot seek to {position}: the stream has {len(self)} samples; give 0 to {len(self)}.")
-        self._position = int(position)
 
-    def __len__(self) -> int:
-        return len(self.order)
+class Listed(Stream):
+    """Training samples in a given order.
 
-    def __iter__(self) -> Iterator[StreamItem]:
-        while self._position < len(self):
-            self._position += 1  # before yielding: a caller that stops at this sample has had it
-            yield self.last
+    Parameters
+    ----------
+    indices : sequence of int
+        Which training samples of the data set, from 0, each at most once.
+    ends : sequence of int, optional
+        How many samples have come when each task ends; the last is the number of samples. Default: one task.
+    path : str, optional
+        A JSON file {"indices": [...], "ends": [...]} to read them from; the file is read at once and not kept.
+    """
+
+    names_samples: ClassVar[bool] = True
+
+    indices: Sequence[int] = ()
+    ends: Sequence[int] = ()
+    path: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.path is not None:
+            if len(self.indices) or len(self.ends):
+                raise InputError(f"path={self.path!r} names a file with the indices; give the file or the indices.")
+            for name, values in _read_lists(Path(self.path)).items():
+                object.__setattr__(self, name, values)
+            object.__setattr__(self, "path", None)
+        for name in ("indices", "ends"):
+            object.__setattr__(self, name, _whole_numbers(name, getattr(self, name)))
+        super().__post_init__()
+        if not self.indices:
+            raise InputError("A listed stream needs at least one sample; give indices, or the path of a file.")
+        object.__setattr__(self, "ends", self.ends or (len(self.indices),))
+        steps = np.diff([0, *self.ends])
+        if (steps <= 0).any() or self.ends[-1] != len(self.indices):
+            raise InputError(f"ends={self.ends} must rise to {len(self.indices)}, the number of samples.")
+
+    def order(self, dataset: Dataset, seed: int) -> Order:
+        indices, labels = np.array(self.indices, dtype=np.int64), dataset.train.labels
+        if indices.max() >= len(labels):
+            raise InputError(
+                f"The list has sample {indices.max()}, but {dataset.name!r} has {len(labels)} training samples, 0 to "
+                f"{len(labels) - 1}; list samples of this data set."
+            )
+        return Order.from_indices(indices, labels, self.ends)
 
     @property
-    def last(self) -> StreamItem:
-        """The sample that was yielded last."""
-        assert self._position, "none was yielded yet"
-        train, at = self.dataset.train, self._position - 1
-        index, task = int(self._indices[at]), bisect_right(self._ends, at)
-        label = self.dataset.classes[train.labels[index]]
-        image = train.images[index] if self._ahead is None else self._ahead[at]
-        return StreamItem(image, label, index, task, at + 1 == self._ends[task])
+    def title(self) -> str:
+        return f"{len(self.indices):,} listed samples"
 
-    def close(self) -> None:
-        """End the worker processes, if any; iterating further starts new ones."""
-        if self.decoders is not None:
-            self.decoders.close()
+
+def make_stream(stream: Stream | None = None, published: str | os.PathLike[str] | None = None, **fields: Any) -> Stream:
+    """The stream that a few words ask for.
+
+    Parameters
+    ----------
+    stream : Stream, optional
+        To be changed by the fields; default: i-Blurry, or what is published.
+    published : path, optional
+        A folder of published split files to take the order from.
+    **fields
+        Of the stream: tasks, disjoint, blur, mode, ...
+
+    >>> make_stream(blur=30).title
+    'i-Blurry-50-30'
+    """
+    if stream is None and published is None:
+        return IBlurry(**fields)
+    if stream is None and published is not None:
+        if (mode := fields.pop("mode", "strict")) != "strict":
+            raise InputError(f"mode={mode!r} makes a split, published={published!r} reads one; give one of the two.")
+        return Published(**fields | {"folder": os.fspath(published)})
+    if published is not None:
+        raise InputError(f"stream={stream!r} and published={published!r} are two orders; give one of the two.")
+    if not isinstance(stream, Stream):
+        raise InputError(f"stream={stream!r:.80} does not fit; give a Stream, such as IBlurry().")
+    for name in fields:
+        if name not in (known := list(hyperparameters(stream))):
+            raise UnknownNameError(f"field of {type(stream).__name__}", name, known)
+    return dataclasses.replace(stream, **fields)
+
+
+def _read_lists(path: Path) -> dict[str, Any]:
+    try:
+        lists = json.loads(path.read_bytes())
+        return {"indices": lists["indices"], "ends": lists.get("ends", ())}
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); give the path of a JSON file.") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f'{path} must hold {{"indices": [...], "ends": [...]}}: {error!r}.') from error
+
+
+def _whole_numbers(name: str, given: Any) -> tuple[int, ...]:
+    try:
+        values = np.asarray(given)
+    except ValueError:
+        values = np.empty((0, 0))
+    if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
+        raise InputError(f"{name} must be a list of whole numbers, not {type(given).__name__} {given!r:.80}.")
+    return tuple(values.tolist())

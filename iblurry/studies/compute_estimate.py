@@ -68,11 +68,12 @@ def compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimate
 
 @functools.lru_cache(maxsize=256)
 def _compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimate:
-    there = of.samples if experiment.share == 1 else int(of.samples * experiment.share)
+    there = int(of.samples * experiment.share * (1 - experiment.validate))
     method, samples = experiment.method, min(there, experiment.samples or there)
     budget = samples if method.admission.keeps_all else experiment.memory
     capacity, pace = method.capacity(budget), method.pace
-    ends = np.array([there * (task + 1) // experiment.tasks for task in range(experiment.tasks)])
+    tasks = getattr(experiment.stream, "tasks", 1)  # of equal length: only the data tell more
+    ends = np.array([there * (task + 1) // tasks for task in range(tasks)])
     ends = np.unique(np.minimum(ends, samples))
     stored = (
         np.arange(1, samples + 1) // pace.stream_batch * pace.stream_batch

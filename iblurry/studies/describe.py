@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from collections.abc import Sequence
@@ -13,13 +14,14 @@ from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.methods import METHODS
 from iblurry.sources import DIGITS, is_own, origin
+from iblurry.streams.stream import DRAWN, Stream
 from iblurry.studies.fields import Value, flatten_fields
 
 if TYPE_CHECKING:
     from iblurry.experiment.result import Result
 
 Fields = dict[str, Any]  # by the paths that --set takes
-OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "published", "memory", "network", "query_every")
+OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "validate", "memory", "network", "query_every")
 
 
 def group_runs(results: Sequence[Result]) -> dict[str, list[Result]]:
@@ -65,8 +67,8 @@ def describe_settings(experiments: Sequence[Experiment]) -> str:
     common = {path: value for path, value in tables[0].items() if all(table[path] == value for table in tables)}
     words = [str(common["dataset"])] if "dataset" in common else []
     words += [f"{100 * common['share']:g} % of the images"] if common.get("share", 1) != 1 else []
-    if {"disjoint", "blur"} <= set(common):
-        words.append(f"i-Blurry-{common['disjoint']:g}-{common['blur']:g}")
+    titles = {experiment.stream.title for experiment in experiments}
+    words += titles if len(titles) == 1 else []
     words += [f"{common['tasks']} tasks"] if "tasks" in common else []
     words += [f"memory {common['memory']:,}"] if "memory" in common else []
     return ", ".join(words)
@@ -96,8 +98,12 @@ def run_command(experiments: Sequence[Experiment]) -> str | None:
     for component in wanted.components():
         if (file := origin(type(component)).file) is not None and not is_own(type(component)):
             words += ["--import", file] if file not in words else []
-    given = {option: getattr(wanted, option) for option in find_departures(wanted, usual) if option in OPTIONS}
-    made = Experiment.of(name, wanted.dataset, seed=wanted.seed, **given)
+    changed = find_departures(wanted, usual)
+    drawn = "stream" not in changed
+    given = {option: changed[option] for option in changed if option in OPTIONS and (drawn or option not in DRAWN)}
+    stream: dict[str, Any] = {} if drawn else {"stream": wanted.stream}
+    words += [] if drawn else ["--stream", _write_stream(wanted.stream)]
+    made = Experiment.of(name, wanted.dataset, seed=wanted.seed, **given, **stream)
     for option, value in given.items():
         words += [f"--{option.replace('_', '-')}", format_setting(value)]
     for _ in ("parts", "and then their fields"):
@@ -126,6 +132,13 @@ def make_slug(text: str) -> str:
     return re.sub("[^A-Za-z0-9]+", "-", text).strip("-")
 
 
+def _write_stream(stream: Stream) -> str:
+    """As --stream reads it; fields that have their default are left out."""
+    fields = [f for f in dataclasses.fields(stream) if f.name != "content" and getattr(stream, f.name) != f.default]
+    words = [f"{field.name}={format_setting(getattr(stream, field.name))}" for field in fields]
+    return ":".join([type(stream).__name__, ",".join(words)]) if words else type(stream).__name__
+
+
 def _without_hashes(text: str) -> str:
     """`Oldest` for `Oldest@0123456789ab`."""
     return re.sub(rf"@[0-9a-f]{{{DIGITS}}}\b", "", text)
@@ -144,7 +157,8 @@ def _default(experiment: Experiment) -> Experiment | None:
 def _settings(experiment: Experiment) -> Fields:
     """Everything but the method and the seed."""
     fields = {name: value for name, value in experiment.to_json().items() if name not in ("method", "seed")}
-    return flatten_fields(fields | {"share": experiment.share})  # also where the JSON leaves it unsaid
+    flat = flatten_fields(fields)
+    return {path.removeprefix("stream."): value for path, value in flat.items()}
 
 
 def _parts(experiment: Experiment) -> Fields:

@@ -12,6 +12,7 @@ from iblurry.errors import UnknownNameError
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import plain
+from iblurry.streams.stream import IBlurry, Published
 
 JOINT = "joint"  # trained on everything at once: neither the order of the stream nor the memory matters
 PAPER_METRICS = {"A_AUC": "a_auc", "A_avg": "a_avg", "F_last": "f_last", "final_accuracy": "a_last"}  # ours: Metrics
@@ -49,13 +50,14 @@ class Configuration:
     blur: float  # M, percent; with N = 100 no class is blurry and M is taken to be 10, as the paper names it
     memory: int  # K, samples
     tasks: int
+    other: str = ""  # the title of a stream that is not i-Blurry
 
     def __post_init__(self) -> None:
         if self.disjoint == 100:  # the published split files say m0
             object.__setattr__(self, "blur", 10)
 
     def __str__(self) -> str:
-        stream = f"i-Blurry-{self.disjoint:g}-{self.blur:g}"
+        stream = self.other or f"i-Blurry-{self.disjoint:g}-{self.blur:g}"
         return f"{self.dataset}, {stream}, {self.tasks} tasks, memory {self.memory:,}"
 
 
@@ -101,7 +103,10 @@ def paper_rows(configuration: Configuration) -> list[str]:
 def configuration_of(experiment: Experiment) -> Configuration:
     """The column of the tables that an experiment belongs to."""
     dataset = plain(experiment.dataset)
-    return Configuration(dataset, experiment.disjoint, experiment.blur, experiment.memory, experiment.tasks)
+    stream = experiment.stream
+    if not isinstance(stream, IBlurry | Published):
+        return Configuration(dataset, 0, 0, experiment.memory, getattr(stream, "tasks", 1), stream.title)
+    return Configuration(dataset, stream.disjoint, stream.blur, experiment.memory, stream.tasks)
 
 
 def find_counterpart(experiment: Experiment) -> str | None:
@@ -119,9 +124,8 @@ def find_counterpart(experiment: Experiment) -> str | None:
 
 def default_experiment(experiment: Experiment) -> Experiment:
     """The same method with the default settings, on the same stream with the same memory and seed."""
-    same = ("disjoint", "blur", "memory", "tasks", "mode", "published", "seed")
-    stream = {field: getattr(experiment, field) for field in same}
-    return Experiment.of(experiment.method.name, experiment.dataset, **stream)
+    same: dict[str, Any] = {field: getattr(experiment, field) for field in ("stream", "memory", "seed")}
+    return Experiment.of(experiment.method.name, experiment.dataset, **same)
 
 
 def display_name(row: str) -> str:

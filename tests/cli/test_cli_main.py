@@ -19,8 +19,8 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry": ["--version"],
     "iblurry run": [
         "[METHOD]...",
-        *("--dataset", "--seeds", "--disjoint", "--blur", "--tasks", "--mode", "--samples", "--share"),
-        *("--published", "--memory", "--network", "--query-every", "--set", "--import"),
+        *("--dataset", "--seeds", "--stream", "--disjoint", "--blur", "--tasks", "--mode", "--samples", "--share"),
+        *("--validate", "--published", "--memory", "--network", "--query-every", "--set", "--import"),
         *("--out", "--figure", "--data-home", "--device", "--precision", "--jobs", "--pack", "--threads"),
         *("--save-seconds", "--save-samples", "--json"),
     ],
@@ -36,7 +36,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     ],
     "iblurry log": ["[RUN]...", "--to", "--out", "--project", "--follow", "--json"],
     "iblurry split": [
-        *("--dataset", "--tasks", "--disjoint", "--blur", "--seed", "--mode"),
+        *("--dataset", "--stream", "--tasks", "--disjoint", "--blur", "--seed", "--mode"),
         *("--published", "--import", "--figure", "--export", "--data-home", "--json"),
     ],
     "iblurry data": ["--import", "--home"],

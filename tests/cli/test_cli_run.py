@@ -108,7 +108,8 @@ def test_options_reach_the_experiment(quick, here):
     said = quick("er", *options, "--tasks", "3", "--memory", "24", "--query-every", "20", "--samples", "30")
     (folder,) = folders(here / "else/where")
     made = experiment(folder)
-    values = {"seed": 7, "disjoint": 0, "blur": 30, "mode": "uneven", "tasks": 3, "memory": 24, "query_every": 20}
+    values = {"seed": 7, "memory": 24, "query_every": 20}
+    assert made["stream"] == {"IBlurry": {"tasks": 3, "disjoint": 0, "blur": 30, "mode": "uneven"}}
     assert {name: made[name] for name in values} == values
     assert made["samples"] == 30
     assert made["network"] == "mlp"

@@ -21,8 +21,8 @@ from iblurry.data.sources.folder import folder
 from iblurry.data.sources.imagenet import imagenet
 from iblurry.errors import DataError, InputError
 from iblurry.streams import published
+from iblurry.streams.iterator import StreamIterator
 from iblurry.streams.order import i_blurry
-from iblurry.streams.stream import Stream
 
 ORDER = i_blurry(np.arange(9) % 3, tasks=1, disjoint=0, seed=2)
 
@@ -144,7 +144,7 @@ def test_mapped_arrays_stay_on_the_disk(tmp_path: Path) -> None:
     data, plain = (Dataset.from_arrays(x, labels, x, labels) for x in (mapped, pixels))
     assert np.shares_memory(data.train.images, mapped)
     assert (data.fingerprint(), data.mean, data.std) == (plain.fingerprint(), plain.mean, plain.std)
-    for mine, theirs in zip(Stream(data, ORDER), Stream(plain, ORDER), strict=True):
+    for mine, theirs in zip(StreamIterator(data, ORDER), StreamIterator(plain, ORDER), strict=True):
         np.testing.assert_array_equal(mine.image, theirs.image)
         assert mine.image.flags.c_contiguous
 

@@ -17,8 +17,8 @@ from iblurry.data.dataset import Dataset, LabelledImages
 from iblurry.data.images import PictureFiles
 from iblurry.data.prefetch import Decoders, Prefetch, batches, decoders_for, default_workers, usable_cores
 from iblurry.errors import DataError, InputError, StoppedError
+from iblurry.streams.iterator import StreamIterator
 from iblurry.streams.order import i_blurry
-from iblurry.streams.stream import Stream
 from tests.data.lazy import COUNT, SHAPE, lazy_data
 
 ORDER = i_blurry(np.arange(COUNT) % 4, tasks=2, seed=3)
@@ -30,11 +30,11 @@ def data(tmp_path: Path) -> Dataset:
 
 
 @pytest.fixture
-def stream_of(data: Dataset) -> Iterator[Callable[..., Stream]]:
+def stream_of(data: Dataset) -> Iterator[Callable[..., StreamIterator]]:
     made = []
 
-    def make(**options: int) -> Stream:
-        made.append(Stream(data, ORDER, **options))
+    def make(**options: int) -> StreamIterator:
+        made.append(StreamIterator(data, ORDER, **options))
         return made[-1]
 
     yield make
@@ -42,9 +42,9 @@ def stream_of(data: Dataset) -> Iterator[Callable[..., Stream]]:
         stream.close()
 
 
-def in_memory(data: Dataset) -> Stream:
+def in_memory(data: Dataset) -> StreamIterator:
     part = LabelledImages(np.asarray(data.train.images), data.train.labels)
-    return Stream(Dataset("whole", data.classes, part, part, data.mean, data.std), ORDER)
+    return StreamIterator(Dataset("whole", data.classes, part, part, data.mean, data.std), ORDER)
 
 
 def same(some: list, others: list) -> bool:
@@ -53,12 +53,12 @@ def same(some: list, others: list) -> bool:
     )
 
 
-def pids(stream: Stream) -> list[int]:
+def pids(stream: StreamIterator) -> list[int]:
     assert stream.decoders is not None
     return [worker.process.pid for worker in stream.decoders._running]
 
 
-def wait_until_decoded(stream: Stream) -> None:
+def wait_until_decoded(stream: StreamIterator) -> None:
     """Until everything submitted is decoded."""
     assert stream.decoders is not None
     for worker in stream.decoders._running:
@@ -66,7 +66,7 @@ def wait_until_decoded(stream: Stream) -> None:
             stream.decoders.result(worker.pending[-1])
 
 
-def file_at(stream: Stream, position: int) -> Path:
+def file_at(stream: StreamIterator, position: int) -> Path:
     assert isinstance(stream.dataset.train.images, PictureFiles)
     return Path(stream.dataset.train.images.path(int(ORDER.indices[position])))
 
@@ -200,7 +200,7 @@ def test_an_interrupted_wait_leaves_nothing_half_read(stream_of, data, monkeypat
 
 
 def test_workers_end_with_the_stream_object(data) -> None:
-    stream = Stream(data, ORDER, workers=2)
+    stream = StreamIterator(data, ORDER, workers=2)
     next(iter(stream))
     before = pids(stream)
     del stream

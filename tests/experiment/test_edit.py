@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
 
 import pytest
@@ -10,13 +11,15 @@ from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.parts import Balanced, Clip, Constant, CrossEntropy, Importance, Nothing, Reservoir, Uniform
+from iblurry.streams.stream import IBlurry
 
 CLIB = Experiment.of("clib", "cifar10")
 
 
 def reach(experiment, path):
     """The value at a path, by plain attributes and positions."""
-    value = experiment if path.split(".")[0] in experiment.to_json() else experiment.method
+    owners = (experiment, experiment.method, experiment.stream)
+    value = next(owner for owner in owners if path.split(".")[0] in {f.name for f in dataclasses.fields(owner)})
     for name in path.replace("augment.0", "augment").split("."):
         value = value[int(name)] if isinstance(value, tuple) else getattr(value, name)
     return value
@@ -32,7 +35,8 @@ def reach(experiment, path):
         ("disjoint=12.5", 12.5),
         ("blur=30", 30.0),
         ("samples=500", 500),
-        ("published=some/where", "some/where"),
+        ("stream=IBlurry:tasks=3,blur=30", IBlurry(tasks=3, blur=30)),
+        ("stream.tasks=4", 4),
         ("augment.pad=2", 2),
         ("augment.flip=false", False),
         ("augment.flip=True", True),
@@ -80,7 +84,7 @@ def test_changes_on_changes():
     one = edit(edit(CLIB, "schedule=Exponential"), "schedule.gamma=0.5")
     assert one.method.schedule.gamma == 0.5
     assert edit(edit(CLIB, "samples=5"), "samples=none").samples is None
-    assert edit(edit(CLIB, "published=x"), "published=None").published is None
+    assert edit(edit(CLIB, "samples=9"), "samples=None").samples is None
     assert edit(edit(CLIB, "admission=Reservoir"), "admission=Importance").method.admission == Importance()
     one = edit(Experiment.of("er"), "rehearsal=Nothing")
     assert (one.method.rehearsal, one.method.admission) == (Nothing(), Reservoir())
@@ -132,10 +136,13 @@ def test_what_does_not_fit(change, sentence):
 @pytest.mark.parametrize(
     "change, beginning",
     [
-        ("memroy=5", "There is no field of an experiment or its method called 'memroy'. Did you mean 'memory'?"),
+        (
+            "memroy=5",
+            "There is no field of an experiment, its method or its stream called 'memroy'. Did you mean 'memory'?",
+        ),
         (
             "admision=Balanced",
-            "There is no field of an experiment or its method called 'admision'. Did you mean 'admission'?",
+            "There is no field of an experiment, its method or its stream called 'admision'. Did you mean 'admission'?",
         ),
         ("admission.stepp=1", "There is no field of Importance called 'stepp'. Did you mean 'step'?"),
         ("admission.counts=1", "There is no field of Importance called 'counts'."),  # state is nothing to set
@@ -149,7 +156,7 @@ def test_what_does_not_fit(change, sentence):
         ("terms.²=1", "There is no position in terms called '²'. Known: 0."),
         ("gradient.0=Clip", "There is no position in gradient called '0'. Known: none."),
         ("admission..=1", "There is no field of Importance called ''."),
-        ("mode=strikt", "There is no mode called 'strikt'. Did you mean 'strict'?"),
+        ("mode=strikt", "There is no choice for mode called 'strikt'. Did you mean 'strict'?"),
     ],
 )
 def test_names_that_are_not_known(change, beginning):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from fractions import Fraction
 
 import numpy as np
@@ -20,6 +21,7 @@ from iblurry.methods import METHODS, Hyperparameters, clib, er
 from iblurry.parts import Balanced, Clip, Constant, Cosine, Importance, Uniform
 from iblurry.streams import published
 from iblurry.streams.order import i_blurry
+from iblurry.streams.stream import IBlurry, Published
 from tests.experiment.small import DATA, small
 
 CHANGED = {  # every field, each to something else
@@ -27,15 +29,12 @@ CHANGED = {  # every field, each to something else
     "dataset": "digits",
     "network": "convnet",
     "memory": 25,
-    "tasks": 4,
-    "disjoint": 100,
-    "blur": 30,
-    "mode": "uneven",
-    "published": "sets",
+    "stream": IBlurry(tasks=4),
     "augment": Augment(pad=0),
     "query_every": 8,
     "samples": 50,
     "share": 0.5,
+    "validate": 0.5,
     "seed": 2,
 }
 
@@ -47,7 +46,7 @@ def data():
 
 @pytest.mark.parametrize("name", [*METHODS, "clib-released", "er-released"])
 def test_json_and_back(name):
-    one = Experiment.of(name, DATA, published="sets", samples=3, disjoint=12.5)
+    one = Experiment.of(name, DATA, stream=Published(folder="sets", content="these", disjoint=12.5), samples=3)
     again = Experiment.from_json(json.loads(json.dumps(one.to_json())))
     assert again == one
     assert (again.digest, again.name) == (one.digest, one.name)
@@ -121,7 +120,7 @@ def test_the_name_is_a_file_name(method, dataset, start):
 
 def test_of_takes_the_settings_of_the_data_set():
     one = Experiment.of("er", "cifar100:/some/where")
-    assert (one.network, one.memory, one.tasks, one.query_every) == ("resnet34", 2000, 5, 100)
+    assert (one.network, one.memory, one.stream.tasks, one.query_every) == ("resnet34", 2000, 5, 100)
     assert one.method.pace.updates_per_sample == 3
     assert Experiment.of("er", "cifar100", memory=7).memory == 7
     for name in SETTINGS:
@@ -135,7 +134,7 @@ def test_unknown_fields():
         Experiment.from_json(small().to_json() | {"sed": 5})
     with pytest.raises(UnknownNameError, match="Did you mean 'clib'"):
         Experiment.of("clibb")
-    with pytest.raises(UnknownNameError, match=r"strikt.*strict"):
+    with pytest.raises(InputError, match=r"strikt.*strict"):
         small(mode="strikt")
 
 
@@ -151,21 +150,21 @@ def test_what_is_no_experiment(broken):
         ({"memory": 0}, "memory=0 is too small; the least is 1."),
         ({"seed": -1}, "seed=-1 is too small; the least is 0."),
         ({"samples": 0}, "samples=0 is too small; the least is 1."),
-        ({"tasks": 2.5}, "tasks=2.5 is no whole number; give one from 1."),
+        ({"tasks": 2.5}, "IBlurry(tasks=2.5): tasks must be a whole number."),
         ({"memory": "200"}, "memory='200' is no whole number; give one from 1."),
         ({"query_every": None}, "query_every=None is no whole number; give one from 1."),
         ({"seed": True}, "seed=True is no whole number; give one from 0."),
-        ({"disjoint": 101}, "disjoint=101 is no percentage; give a number from 0 to 100."),
-        ({"blur": "10"}, "blur='10' is no percentage; give a number from 0 to 100."),
-        ({"blur": float("nan")}, "blur=nan is no percentage; give a number from 0 to 100."),
+        ({"disjoint": 101}, "IBlurry(disjoint=101): disjoint must lie in [0, 100]."),
+        ({"blur": "10"}, "IBlurry(blur='10'): blur must be a finite number."),
+        ({"blur": float("nan")}, "IBlurry(blur=nan): blur must be a finite number."),
         ({"augment": {"pad": 1}}, "augment takes a Transform, as Augment(), or a tuple of them, not {'pad': 1}."),
-        ({"method": "er"}, "method='er' does not fit; give a Method, or its name to Experiment.of."),
+        ({"method": 3}, "method=3 does not fit; give a Method, or its name to Experiment.of."),
         ({"network": None}, "network=None does not fit; give a name."),
     ],
 )
 def test_bad_values(changes, sentence):
     with pytest.raises(InputError) as caught:
-        dataclasses.replace(small(), **changes)
+        small(**changes)
     assert str(caught.value) == sentence
 
 
@@ -173,9 +172,8 @@ def test_numbers_that_have_no_text_have_no_name():
     class Endless(Uniform):
         patience: float = float("inf")
 
-    one = Experiment.of(er(rehearsal=Endless()))
-    with pytest.raises(InputError, match="finite numbers"):
-        _ = one.name
+    with pytest.raises(InputError, match="patience=inf"):
+        Endless()
 
 
 def test_the_order_is_that_of_the_labels_and_the_seed(data):
@@ -209,8 +207,12 @@ def test_published_orders(data, tmp_path):
     order = i_blurry(data.train.labels, tasks=2, disjoint=50, blur=20, seed=5)
     published.export(order, data, tmp_path, seed=5, n=50, m=20)
     one = small(published=tmp_path, disjoint=50, blur=20, seed=5)
-    assert one.published == str(tmp_path)
     assert one.order(data) == order
+    shutil.copytree(tmp_path, tmp_path / "elsewhere" / "sets")
+    assert small(published=tmp_path / "elsewhere" / "sets", disjoint=50, blur=20, seed=5).digest == one.digest
+    (file, *_) = (tmp_path / "elsewhere" / "sets").glob("*_task0.json")
+    file.write_text(json.dumps(json.loads(file.read_text())[::-1]))
+    assert small(published=tmp_path / "elsewhere" / "sets", disjoint=50, blur=20, seed=5).digest != one.digest
     assert dataclasses.replace(one, samples=30).order(data).indices.tolist() == order.indices[:30].tolist()
     with pytest.raises(DataError, match="has no shapes_split2_n50_m20_rand6_task0"):
         dataclasses.replace(one, seed=6).order(data)

@@ -15,6 +15,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start, read
 from iblurry.launch.launch import run
+from iblurry.streams.stream import Published
 from iblurry.studies.describe import describe_settings, find_departures, name_rows
 from tests.experiment.small import DATA, At, CrashError, crash, kept, small
 
@@ -56,7 +57,6 @@ def test_what_keeps_everything_keeps_the_share(data):
 
 def test_the_whole_is_not_worth_a_word():
     one = small()
-    assert "share" not in one.to_json()
     assert one == small(share=1) == small(share=np.float64(1)) == Experiment.from_json(one.to_json() | {"share": 1})
     assert one.digest == small(share=1).digest != small(share=0.5).digest
 
@@ -85,9 +85,10 @@ def test_what_is_no_share(share):
 
 
 def test_published_orders_are_whole():
-    assert small(published="sets", share=1).published == "sets"
-    with pytest.raises(InputError, match=r"share=0\.5.*'sets'"):
-        small(published="sets", share=0.5)
+    stream = Published(folder="sets", content="of these files", tasks=2)
+    assert small(stream=stream, share=1).stream == stream
+    with pytest.raises(InputError, match=r"share=0\.5"):
+        small(stream=stream, share=0.5)
 
 
 def test_it_is_named_where_it_differs():

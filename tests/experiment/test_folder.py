@@ -70,7 +70,8 @@ def test_another_experiment(unfinished):
 
 
 def test_the_same_experiment_written_otherwise(unfinished):
-    spec = small().to_json() | {"disjoint": 50, "blur": 10}  # whole, and in another order
+    stream = {"IBlurry": {"mode": "strict", "blur": 10, "disjoint": 50, "tasks": 2}}  # whole, and in another order
+    spec = small().to_json() | {"stream": stream}
     alter(unfinished, experiment=dict(reversed(spec.items())))
     assert run(small(), unfinished.path.parent).summary is not None
 

@@ -15,7 +15,7 @@ from iblurry.experiment.evaluator import Evaluator
 from iblurry.learner import Learner
 from iblurry.methods import er
 from iblurry.streams import published
-from iblurry.streams.stream import Stream
+from iblurry.streams.iterator import StreamIterator
 
 FACTS = json.loads((Path(__file__).parents[1] / "streams" / "published" / "facts.json").read_text())
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -80,7 +80,7 @@ def learner():
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_how_many_classes_the_first_queries_ask_about(seed, golden, learner, tmp_path):
-    stream = Stream(cifar10(), write(tmp_path, f"cifar10_split5_n50_m10_rand{seed}"))
+    stream = StreamIterator(cifar10(), write(tmp_path, f"cifar10_split5_n50_m10_rand{seed}"))
     evaluator, asked = Evaluator(cifar10(), torch.device("cpu")), []
     for sample in stream:
         learner.observe(sample.image, sample.label)
@@ -93,7 +93,7 @@ def test_how_many_classes_the_first_queries_ask_about(seed, golden, learner, tmp
 
 def test_classes_are_met_where_the_published_set_has_them(learner, tmp_path):
     data = cifar10()
-    stream, first = Stream(data, write(tmp_path, "cifar10_split5_n50_m10_rand1")), {}
+    stream, first = StreamIterator(data, write(tmp_path, "cifar10_split5_n50_m10_rand1")), {}
     for sample in stream:
         learner.observe(sample.image, sample.label)
         if len(learner.labels) > len(first):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from iblurry.cli.options import parse_stream
 from iblurry.cli.run import _experiments, run
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.parts import Elastic
 from iblurry.studies.describe import name_rows, run_command
+
+SETS = Path(__file__).parent.parent / "streams" / "published"
 
 
 def edited(experiment, *changes):
@@ -25,9 +29,12 @@ def parsed(text):
     program, verb, *words = shlex.split(text)
     assert (program, verb) == ("iblurry", "run")
     values = run.make_context("run", words).params
-    fields = ("disjoint", "blur", "tasks", "mode", "samples", "share", "memory", "network", "query_every", "published")
-    given = {name: str(v) if name == "published" else v for name in fields if (v := values[name]) is not None}
-    return _experiments(values["methods"], values["dataset"], values["seeds"], given, values["changes"])
+    fields = ("disjoint", "blur", "tasks", "mode", "samples", "share", "memory", "network", "query_every", "validate")
+    given = {name: v for name in fields if (v := values[name]) is not None}
+    if values["stream"] is not None:
+        given["stream"] = parse_stream(values["stream"])
+    made = _experiments(values["methods"], values["dataset"], values["seeds"], given, values["changes"])
+    return list(made.values())
 
 
 @pytest.mark.parametrize(
@@ -36,8 +43,12 @@ def parsed(text):
         (Experiment.of("clib", "cifar10"), "iblurry run clib --dataset cifar10 --seeds 1"),
         (Experiment.of("rm-released", "cifar10"), "iblurry run rm-released --dataset cifar10 --seeds 1"),
         (
-            Experiment.of("er", "cifar10", disjoint=0, blur=30, memory=200, published="a b"),
-            "iblurry run er --dataset cifar10 --seeds 1 --memory 200 --disjoint 0 --blur 30 --published 'a b'",
+            Experiment.of("er", "cifar10", disjoint=0, blur=30, memory=200, validate=0.2),
+            "iblurry run er --dataset cifar10 --seeds 1 --memory 200 --disjoint 0 --blur 30 --validate 0.2",
+        ),
+        (
+            Experiment.of("er", disjoint=50, blur=25, tasks=2, published=SETS),
+            f"iblurry run er --dataset digits --seeds 1 --stream Published:folder={SETS},tasks=2,blur=25",
         ),
         (
             Experiment.of("clib", share=0.1, memory=20),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from iblurry.experiment.edit import edit
+from iblurry.streams.stream import Published
 from iblurry.studies.collect import read_run
 from iblurry.studies.compare import MAIN, compare_with_paper, configuration_of, find_counterpart, judge
 from iblurry.studies.paper import Configuration, PaperNumber, paper_number
@@ -108,7 +109,8 @@ def test_the_released_program_and_the_paper_are_two_rows_beside_one_number(tmp_p
     "experiment, name",
     [
         (usual("clib"), "clib"),
-        (usual("clib", seed=9, disjoint=0, blur=50, memory=200, tasks=10, published="splits"), "clib"),
+        (usual("clib", seed=9, disjoint=0, blur=50, memory=200, tasks=10), "clib"),
+        (usual("clib", stream=Published(folder="splits", content="of these files")), "clib"),
         (usual("clib-released"), "clib"),
         (usual("er-constant"), "er-constant"),
         (edit(usual("ewc"), "schedule=Constant"), "ewc schedule=Constant"),

@@ -35,7 +35,7 @@ def test_column_by_column_row_by_row_seed_by_seed():
     ]
     assert planned[1].experiment == Experiment.of("clib", disjoint=0, seed=2, network="convnet")
     assert planned[6].experiment.method.schedule == Constant()
-    assert {one.experiment.disjoint for one in planned[4:]} == {100}
+    assert {one.experiment.stream.disjoint for one in planned[4:]} == {100}
 
 
 def test_some_rows_and_columns_in_their_order():
@@ -64,7 +64,7 @@ def test_what_a_study_varies_is_not_to_be_changed():
     with pytest.raises(InputError, match="The study memory varies memory itself"):
         get_study("memory").plan("digits", memory=50)
     uneven = get_study("tasks").plan("digits", mode="compatible")
-    assert {one.experiment.mode for one in uneven} == {"compatible"}
+    assert {one.experiment.stream.mode for one in uneven} == {"compatible"}
 
 
 def test_a_study_that_is_not_there():

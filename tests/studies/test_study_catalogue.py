@@ -102,7 +102,7 @@ def test_every_study_fits_small_data(scale):
                 checked[one.experiment.digest] = (one.experiment, data[dataset])
     for experiment, its_data in checked.values():
         experiment.check(its_data)
-        assert len(experiment.order(its_data).tasks) == experiment.tasks
+        assert len(experiment.order(its_data).tasks) == experiment.stream.tasks
 
 
 def test_they_say_what_they_are():
