@@ -38,7 +38,7 @@ class Component(ABC):
             cls
         )  # hashable either way
         if is_known and not inspect.isabstract(cls) and hasattr(cls, "kind") and "kind" not in vars(cls):
-            _register(cls)
+            register(Component._known.setdefault(cls.kind, {}), cls.kind, cls)
 
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
@@ -110,17 +110,27 @@ def hyperparameters(component: Component) -> dict[str, object]:
     return {f.name: getattr(component, f.name) for f in fields(component) if f.init}  # type: ignore[arg-type]
 
 
-def _register(cls: type[Component]) -> None:
-    """Makes a class known; one that is executed again (a notebook's cell, a reload) replaces itself."""
-    known = Component._known.setdefault(cls.kind, {})
-    other = known.get(cls.__name__)
-    if other is not None and not _is_same(origin(other), origin(cls)):
+def register(known: dict[str, Any], kind: str, thing: Any) -> None:
+    """Makes a class or function known by its name; one that is executed again (a notebook's cell) replaces itself.
+
+    Parameters
+    ----------
+    known : dict
+        What is known by name; InputError if something of another origin has the name.
+    kind : str
+        What the error calls it.
+    thing : class or function
+        Anything written in Python.
+    """
+    name = thing.__name__
+    other = known.get(name)
+    if other is not None and not _is_same(origin(other), origin(thing)):
         whose = "the package's own" if is_own(other) else f"that of {origin(other).file or origin(other).module}"
         raise InputError(
-            f"Another {cls.kind} is called {cls.__name__!r} already, {whose}; give the class in "
-            f"{origin(cls).file or origin(cls).module} another name."
+            f"Another {kind} is called {name!r} already, {whose}; give the one in "
+            f"{origin(thing).file or origin(thing).module} another name."
         )
-    known[cls.__name__] = cls
+    known[name] = thing
 
 
 def _is_same(a: Origin, b: Origin) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from iblurry.component import hyperparameters
 from iblurry.compute import Cost, Passes, Workload
+from iblurry.engine.optimizer_state import state_bytes
 from iblurry.errors import InputError
 from iblurry.learner import Learner
 from iblurry.method import Method
@@ -98,7 +99,7 @@ def bytes_held(learner: Learner) -> dict[str, int]:
 
     memory: every row with its image, label, time of writing and columns; stream: samples that wait for their round;
     aside: samples that parts hold outside the memory; parts: what else is their state (a teacher, Fisher values);
-    network; and the optimizer's moments. A network trained anew for each query takes the place of one that learns
+    network; and the optimizer's buffers. A network trained anew for each query takes the place of one that learns
     nothing online.
     """
     method, context, memory = learner.method, learner.context, learner.context.memory
@@ -106,8 +107,9 @@ def bytes_held(learner: Learner) -> dict[str, int]:
     sample = _bytes([memory.images[:1], memory.labels[:1]])
     columns = _bytes(memory.state_dict()["columns"]) // (memory.capacity + 1) + memory.written_at.element_size()
     aside = sample * sum(part.samples_outside_memory(context.budget) for part in learner.parts.values())
-    network, weights = _bytes(context.network.state_dict()), _bytes(list(context.network.parameters()))
-    online, study = method.optimizer.moments if learns else 0, refit.optimizer.moments if refit else 0
+    network, trained = _bytes(context.network.state_dict()), list(context.network.trainable().values())
+    online = state_bytes(method.optimizer, trained) if learns else 0
+    study = state_bytes(refit.optimizer, trained) if refit else 0
     is_fresh = refit is not None and not method.readout.needs_boundaries  # else it is the learner's own, started again
     return {
         "memory": memory.capacity * (sample + columns),
@@ -117,7 +119,7 @@ def bytes_held(learner: Learner) -> dict[str, int]:
         + _bytes([part.state_dict() for part in learner.parts.values()])
         - aside,
         "network": network * (1 + (is_fresh and learns)),
-        "optimizer": weights * (online + study if is_fresh else max(online, study)),
+        "optimizer": online + study if is_fresh else max(online, study),
     }
 
 

@@ -15,11 +15,11 @@ from iblurry.augment.pipeline import Pipeline
 from iblurry.augment.transform import Transforms
 from iblurry.compute import ComputeCounter
 from iblurry.engine.eager import Eager
-from iblurry.engine.optimizer import restore, state_of
 from iblurry.errors import DivergedError, InputError, UnknownLabelError
 from iblurry.memory import Batch, Memory, Sample
 from iblurry.method import Method
-from iblurry.network.build import Maker, build, fresh_bias, fresh_row, fresh_weight
+from iblurry.network.build import Initialise, build, fresh_bias, fresh_row, fresh_weight
+from iblurry.network.registry import AnyNetwork
 from iblurry.parts.context import Context
 from iblurry.refitter import Refitter
 from iblurry.rng import Rng
@@ -42,8 +42,14 @@ class Learner:
         Rows of the head, or the labels that may come.
     memory : int
         The budget K of samples that may be kept.
-    network : str or callable
-        A name (`convnet`, `mlp`, `resnet18`, `resnet34`), or a function from `image` to a body.
+    network : str, callable or nn.Module
+        A name (`convnet`, `mlp`, `resnet18`, `resnet34` or a registered one), with options or without
+        (`resnet18:stem=cifar`); a factory from `image` to a body; or a body, which is copied.
+    initialise : {"redraw", "keep"}, optional
+        Whether the body's weights are drawn by the package's rules or stay as they are made. Default: "redraw" for the
+        built-in networks, "keep" for a user's.
+    freeze : str, default "none"
+        "body", or names of its submodules and parameters, separated by commas, that are not trained.
     augment : Transform or tuple of Transform, optional
         What training images undergo, in this order; () is nothing. Default: images are cropped at random by up to an
         eighth of their side and not mirrored.
@@ -70,7 +76,9 @@ class Learner:
         image: tuple[int, int, int],
         classes: int | Sequence[Label] = 100,
         memory: int = 500,
-        network: str | Maker = "convnet",
+        network: AnyNetwork = "convnet",
+        initialise: Initialise | None = None,
+        freeze: str = "none",
         augment: Transforms | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
@@ -94,8 +102,11 @@ class Learner:
         self.image = image
         self.on_refit: Callable[[int, int], None] = lambda done, total: None  # called after each update of a refit
         self.refitter = Refitter(method.refit, on_progress=lambda *progress: self.on_refit(*progress))
+        built = build(network, image, rows, rng=rng, initialise=initialise, freeze=freeze)
+        if method.refit is not None:
+            built.keep_initial()
         self.context = Context(
-            network=self.engine.setup(build(network, image, rows, rng=rng)).eval(),
+            network=self.engine.setup(built).eval(),
             memory=Memory(method.capacity(memory), image, device),
             pipeline=Pipeline(
                 Augment(pad=min(4, min(image[1:]) // 8), flip=False) if augment is None else augment,
@@ -255,7 +266,7 @@ class Learner:
         return {
             "network": dict(self.context.network.state_dict()),
             "labels": list(self.labels),
-            "optimizer": state_of(self.trainer.optimizer),
+            "optimizer": self.trainer.optimizer_state(),
             "memory": self.context.memory.state_dict(),
             "parts": {name: part.state_dict() for name, part in self.parts.items()},
             "shared": {name: shared.state_dict() for name, shared in self.context.shared.items()},
@@ -274,7 +285,7 @@ class Learner:
         """Continues from where `state_dict` was taken, bit for bit."""
         self.context.network.load_state_dict(state["network"])
         self.context.network.labels[:] = state["labels"]
-        restore(self.trainer.optimizer, state["optimizer"])
+        self.trainer.load_optimizer_state(state["optimizer"])
         self.context.memory.load_state_dict(state["memory"])
         for name, part in self.parts.items():
             part.load_state_dict(state["parts"][name])

@@ -119,8 +119,8 @@ class Method(Training):
         The learning rate.
     readout : Readout
         How queries are answered.
-    optimizer : Adam or SGD
-        What takes the steps.
+    optimizer : Optimizer
+        What takes the steps: Adam(), AdamW(), SGD(), another of torch.optim such as torch.optim.NAdam, or one's own.
     head : Head
         What a new class does.
     refit : Training, optional

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from iblurry.compute import ComputeCounter
-from iblurry.engine.optimizer import restore, state_of
 from iblurry.memory import Batch
-from iblurry.network.build import fresh_row, initialise
+from iblurry.network.build import fresh_row
 from iblurry.network.network import Network
 from iblurry.parts.context import Context, Counters
 from iblurry.rng import Rng
@@ -73,7 +72,7 @@ class Refitter:
             "updates": context.updates,
             "network": dict(context.network.state_dict()) if self._fresh else None,  # its own is saved by the learner
             "spent": context.spent.state_dict() if self._fresh else None,  # and so is what that one has spent
-            "optimizer": state_of(self.trainer.optimizer),
+            "optimizer": self.trainer.optimizer_state(),
             "shared": {name: shared.state_dict() for name, shared in context.shared.items()},
             "parts": {name: part.state_dict() for name, part in self.trainer.parts.items()},
         }
@@ -124,8 +123,8 @@ class Refitter:
         return Trainer(self.training.attach(context), context, frozen_norm=frozen_norm)
 
     def _redraw(self, network: Network, rng: Rng) -> None:
-        """Draws all weights again in place, with a row open for each class met."""
-        initialise(network.body, rng)
+        """The network starts again in place, with a row open for each class met."""
+        network.restart_body(rng)
         network.close()
         for row, label in enumerate(self.online.context.network.labels):
             network.expose(label, *fresh_row(rng, row, network.features))
@@ -137,7 +136,7 @@ def _restore(trainer: Trainer, saved: State) -> None:
     if saved["network"] is not None:
         context.network.load_state_dict(saved["network"])
         context.spent.load_state_dict(saved["spent"])
-    restore(trainer.optimizer, saved["optimizer"])
+    trainer.load_optimizer_state(saved["optimizer"])
     for name, shared in context.shared.items():
         shared.load_state_dict(saved["shared"][name])
     for name, part in trainer.parts.items():

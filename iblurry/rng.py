@@ -73,6 +73,11 @@ class Rng:
         """One integer of range(high), uniformly."""
         return int(self.uniforms(purpose, step, 1)[0] * high)
 
+    def seed_for(self, purpose: str, step: int) -> int:
+        """A seed of 63 bits for another generator, such as torch's."""
+        high, low = self.uniforms(purpose, step, 2).tolist()
+        return (int(high * 2**32) << 31) | int(low * 2**31)
+
     def fork(self, scope: str) -> Rng:
         """A generator whose purposes and steps give other numbers than this one's."""
         return Rng(self.seed, f"{self.scope}{scope}: ")

@@ -119,7 +119,7 @@ def _collect_object(key: str, thing: Any, found: dict[str, str], seen: dict[int,
     pieces: Iterable[tuple[Any, Any]] = ()
     if isinstance(thing, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
         found[key] = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing.__name__)}"
-        if isinstance(thing, types.FunctionType) or (isinstance(thing, type) and _is_users(thing)):
+        if isinstance(thing, types.FunctionType) or (isinstance(thing, type) and is_users(thing)):
             _collect(thing, found)
         return
     if _is_array(thing):
@@ -161,7 +161,7 @@ def _collect(thing: Any, found: dict[str, str]) -> None:
 def _collect_value(key: str, value: Any, found: dict[str, str]) -> None:
     """Adds what a name stands for, where that is the user's own or a constant."""
     if isinstance(value, type | types.FunctionType):
-        if _is_users(value):
+        if is_users(value):
             _collect(value, found)
     elif isinstance(value, CONSTANTS):
         found[key] = repr(value)
@@ -171,7 +171,7 @@ def _collect_value(key: str, value: Any, found: dict[str, str]) -> None:
             _collect_value(f"{key}[{at!r}]", item, found)
     elif _is_array(value):
         found[key] = _array_text(value)
-    elif _is_users(type(value)):
+    elif is_users(type(value)):
         _collect(type(value), found)
 
 
@@ -208,7 +208,7 @@ def _references(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     names, scope = sorted(_names(code)), getattr(function, "__globals__", {})
     for name in names:
         value = scope.get(name)
-        if isinstance(value, types.ModuleType) and _is_users(value):
+        if isinstance(value, types.ModuleType) and is_users(value):
             yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in names if hasattr(value, inner))
         elif name in scope:
             yield name, value
@@ -287,7 +287,7 @@ def _code(function: Any) -> types.CodeType | None:
     return code if isinstance(code, types.CodeType) else None
 
 
-def _is_users(thing: Any) -> bool:
+def is_users(thing: Any) -> bool:
     """Whether a class, function or module lies in a file of the user's: not this package, Python's or installed."""
     if is_own(thing) or (isinstance(thing, types.ModuleType) and thing.__name__.split(".")[0] == "iblurry"):
         return False

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from iblurry.augment.pipeline import AugmentParams
-from iblurry.engine.optimizer import reset_moments, set_lr
+from iblurry.engine.optimizer_state import reset_state, restore, set_lr, state_of
 from iblurry.memory import Batch
 from iblurry.parts.context import Context, Drawn, Forward, Update
 from iblurry.parts.part import Part
@@ -51,15 +51,18 @@ class Trainer:
         self.parts = dict(training.parts())
         self.measures = any(part.needs_losses for part in self.parts.values())
         body, head = context.network.body_parameters(), context.network.head_parameters()
-        self.optimizer = training.optimizer.build([body, head] if training.schedule.separate_head_lr else [body + head])
+        self.optimizer = training.optimizer.start([body, head] if training.schedule.separate_head_lr else [body + head])
         self.loss = torch.zeros((), device=self.engine.device)  # of the last update, written by the step
         self._begin()
         self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=self.engine.device), None)
-        is_capturable = context.pipeline.is_capturable
-        self._step = context.compile(self._on_device, self._graph_key) if is_capturable else self._on_device
+        self._compile()
         self.engine.expect_batch_size(
             context.network, context.pipeline, streamed + training.rehearsal.joins(sys.maxsize)
         )
+
+    def _compile(self) -> None:
+        is_capturable = self.context.pipeline.is_capturable and self.training.optimizer.is_capturable
+        self._step = self.context.compile(self._on_device, self._graph_key, capture=is_capturable)
 
     def _begin(self) -> None:
         self.loss.zero_()
@@ -82,11 +85,24 @@ class Trainer:
 
     def forget_head(self) -> None:
         """Resets the head's optimizer state."""
-        reset_moments(self.optimizer, self.context.network.head_parameters())
+        self._forget(self.context.network.head_parameters())
 
     def forget(self) -> None:
         """Resets the whole optimizer state."""
-        reset_moments(self.optimizer, list(self.context.network.parameters()))
+        self._forget(list(self.context.network.trainable().values()))
+
+    def _forget(self, parameters: Sequence[Tensor]) -> None:
+        if reset_state(self.optimizer, self.training.optimizer, parameters):
+            self._compile()  # a captured step would go on with the old buffers
+
+    def optimizer_state(self) -> dict[str, Any]:
+        """The optimizer's buffers and numbers: all that a checkpoint needs of it."""
+        return state_of(self.optimizer)
+
+    def load_optimizer_state(self, state: dict[str, Any]) -> None:
+        """Continues from where `optimizer_state` was taken."""
+        if restore(self.optimizer, self.training.optimizer, state):
+            self._compile()
 
     def update(self, stream: Batch, *, last_of_round: bool) -> None:
         """Takes one update: the host's half."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from iblurry.component import Component
-from iblurry.engine.optimizer import Adam, Optimizer
+from iblurry.engine.optimizer import Adam, Optimizer, as_optimizer
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.parts import CrossEntropy, Exponential, GradientRule, Rehearsal, Schedule, Term, Uniform
 from iblurry.parts.context import Context
@@ -37,8 +37,7 @@ class Training:
             for part in _as_tuple(getattr(self, slot)):
                 if not isinstance(part, kind):
                     raise InputError(f"{slot} takes a {kind.__name__}, not {part!r}.")
-        if not isinstance(self.optimizer, Optimizer):
-            raise InputError(f"optimizer takes an Optimizer, such as Adam(), not {self.optimizer!r}.")
+        object.__setattr__(self, "optimizer", as_optimizer(self.optimizer))
         if not self.terms:
             raise InputError("terms is empty, so there is no loss to train on; the usual choice is (CrossEntropy(),).")
 

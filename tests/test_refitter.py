@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from iblurry.engine.eager import Eager
-from iblurry.engine.optimizer import Adam, state_of
+from iblurry.engine.optimizer import Adam
+from iblurry.engine.optimizer_state import state_of
 from iblurry.experiment import checkpoint
 from iblurry.methods import Hyperparameters, gdumb, joint, method, rm
 from iblurry.parts import CrossEntropy, Exponential, MultiStep, Term

@@ -24,7 +24,7 @@ from iblurry.augment.pipeline import AugmentParams
 from iblurry.data.dataset import Dataset
 from iblurry.engine.eager import Eager
 from iblurry.engine.graph import STEADY
-from iblurry.engine.optimizer import set_lr
+from iblurry.engine.optimizer_state import set_lr
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.learner import Learner

@@ -52,7 +52,8 @@ class Eager:
             if self.device.type == "cuda":
                 network.layout = torch.channels_last
                 network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-                network.hopper = hopper_convolutions(network.body, self.device)
+                if network.is_own and all(p.requires_grad for p in network.parameters()):
+                    network.hopper = hopper_convolutions(network.body, self.device)
         return network.to(self.device)
 
     def cuda_stream(self) -> AbstractContextManager[object]:

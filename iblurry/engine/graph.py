@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -12,6 +13,7 @@ from iblurry.augment.pipeline import Pipeline
 from iblurry.compute import ComputeMeter, Pass
 from iblurry.engine.eager import HIGH, Eager, Precision
 from iblurry.network.network import Network
+from iblurry.network.weights import cuda_generator
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,7 +39,7 @@ class Graph(Eager):
         self, device: torch.device | str = "cuda", precision: Precision = "bfloat16", *, compiles: bool = True
     ) -> None:
         super().__init__(device, precision)
-        self.compiles = compiles
+        self.compiles, self.captures = compiles, True
         self.pool = torch.cuda.graph_pool_handle()  # shared by all steps: one runs at a time
         self.capturing = torch.cuda.Stream(self.device, priority=HIGH)  # kernels keep the priority
         if compiles:
@@ -47,7 +49,8 @@ class Graph(Eager):
         """Compiles for batches of this size. Which code runs depends on the size alone, so resumed runs are equal."""
         if self.compiles and size not in network.compiled:
             network.fuse = self.fuse
-            network.compiled[size] = self.fuse(network.body)
+            compiled = self.fuse(network.body)
+            network.compiled[size] = compiled if network.is_own else CompiledOrEager(compiled, network.body)
             if pipeline.is_capturable:
                 pipeline.compiled[size] = self.fuse(pipeline.train)
 
@@ -60,6 +63,37 @@ class Graph(Eager):
         self, step: Callable[P, R], graph_key: Callable[[], Hashable] = lambda: None, meter: ComputeMeter | None = None
     ) -> Callable[P, R]:
         return cast(Callable[P, R], CapturedStep(step, graph_key, self, meter or ComputeMeter()))
+
+    def stop_capturing(self, error: Exception) -> None:
+        """Steps run one by one from now on, as one of them cannot be captured; said in one sentence."""
+        self.captures = False
+        generator = cuda_generator(self.device)  # for it, a capture that failed still goes on; and graphs know the old
+        generator.graphsafe_set_state(generator.clone_state())
+        CapturedStep.generators_replaced += 1
+        warnings.warn(f"Steps are not captured as CUDA graphs, which is slower: {_first_line(error)}", stacklevel=4)
+
+
+class CompiledOrEager:
+    """A user's body compiled by torch.compile, or as it is where that cannot compile it; said in one sentence.
+
+    Parameters
+    ----------
+    compiled, body : callable
+        The same function twice.
+    """
+
+    def __init__(self, compiled: Callable[[Tensor], Tensor], body: Callable[[Tensor], Tensor]) -> None:
+        self.compiled, self.body = compiled, body
+
+    def __call__(self, images: Tensor) -> Tensor:
+        from torch._dynamo.exc import TorchDynamoException
+
+        try:
+            return self.compiled(images)
+        except TorchDynamoException as error:  # raised before anything was computed
+            warnings.warn(f"The body is not compiled, which is slower: {_first_line(error)}", stacklevel=2)
+            self.compiled = self.body
+        return self.body(images)
 
 
 class CapturedGraph(NamedTuple):
@@ -74,6 +108,8 @@ class CapturedGraph(NamedTuple):
 class CapturedStep:
     """One step: counts the calls of each form and replays those that were captured."""
 
+    generators_replaced = 0  # graphs from before read random numbers of a generator that nobody seeds any more
+
     def __init__(
         self, step: Callable[..., Any], graph_key: Callable[[], Hashable], engine: Graph, meter: ComputeMeter
     ) -> None:
@@ -83,13 +119,18 @@ class CapturedStep:
 
     def __call__(self, *args: Any) -> Any:
         tensors: list[Tensor] = []
-        form = (self.graph_key(), _form(args, tensors))
+        if not self.engine.captures:
+            return self.step(*args)
+        form = (self.generators_replaced, self.graph_key(), _form(args, tensors))
         capture = self.captured.get(form)
         if capture is None:
             self.calls[form] = self.calls.get(form, 0) + 1
             if self.calls[form] <= STEADY:
                 return self.step(*args)
-            capture = self.captured[form] = self._capture(args, tensors)
+            capture = self._capture(args, tensors)
+            if capture is None:
+                return self.step(*args)
+            self.captured[form] = capture
         for buffer, values in zip(capture.inputs, tensors, strict=True):
             if values.numel():
                 buffer.copy_(values, non_blocking=True)
@@ -97,16 +138,36 @@ class CapturedStep:
         self.meter.replay(capture.passes)
         return capture.result
 
-    def _capture(self, args: tuple[Any, ...], tensors: list[Tensor]) -> CapturedGraph:
+    def _capture(self, args: tuple[Any, ...], tensors: list[Tensor]) -> CapturedGraph | None:
+        """None where the step cannot be captured: it reads a value, or decides on the host by a random number.
+
+        Nothing was computed then but host-side random numbers, which are taken back.
+        """
         inputs = [tensor.clone() for tensor in tensors]
         with_inputs = _filled(args, iter(inputs))
+        on_host = torch.get_rng_state()
         graph = torch.cuda.CUDAGraph()
-        with (
-            self.meter.recording() as passes,
-            torch.cuda.graph(graph, pool=self.engine.pool, stream=self.engine.capturing),
-        ):
-            result = self.step(*with_inputs)
+        try:
+            with (
+                self.meter.recording() as passes,
+                torch.cuda.graph(graph, pool=self.engine.pool, stream=self.engine.capturing),
+            ):
+                result = self.step(*with_inputs)
+            if not torch.equal(torch.get_rng_state(), on_host):
+                raise RuntimeError("the body draws random numbers on the CPU, which a graph would not draw again")
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            torch.set_rng_state(on_host)
+            self.engine.stop_capturing(error)
+            return None
         return CapturedGraph(graph, inputs, result, passes)
+
+
+def _first_line(error: BaseException) -> str:
+    while error.__context__ is not None:  # the end of a capture fails because of what failed inside
+        error = error.__context__
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _raise_recompile_limit() -> None:

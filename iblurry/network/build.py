@@ -1,40 +1,58 @@
-"""Networks by name: the registry, its checks, and the initial weights, drawn from the run's Rng."""
+"""Builds a network from a name, a factory or a module, and draws the rows of its head."""
 
 from __future__ import annotations
 
-import inspect
+import copy
 import math
-from collections.abc import Callable
+import random
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from iblurry.errors import InputError, UnknownNameError
-from iblurry.network.bodies import MLP, SMALLEST_CONVNET, SMALLEST_RESNET, ConvNet, ResNet, Stem
+from iblurry.errors import InputError
 from iblurry.network.network import Network
+from iblurry.network.registry import AnyNetwork, Image, check_options, check_positive, find_network
+from iblurry.network.weights import redraw, seeded
 from iblurry.rng import Rng
+from iblurry.sources import is_own
 
-Image = tuple[int, int, int]  # channels, height, width
-Maker = Callable[[Image], nn.Module]  # makes a body for such images; `body.features` is how many numbers it returns
+Initialise = Literal["redraw", "keep"]
 
 
-def build(name: str | Maker, image: Image, rows: int, *, rng: Rng, **options: object) -> Network:
-    """A network with freshly drawn weights and a head whose rows are all closed.
+def build(
+    network: AnyNetwork,
+    image: Image,
+    rows: int,
+    *,
+    rng: Rng,
+    initialise: Initialise | None = None,
+    freeze: str = "none",
+    **options: object,
+) -> Network:
+    """A network at its initial weights with a head whose rows are all closed.
 
     Parameters
     ----------
-    name : str or callable
-        A name in NETWORKS ("mlp", "convnet", "resnet18", "resnet34"), or a function from the image shape to a body: a
-        module with an attribute `features`, the length of the vector it returns per image.
+    network : str, callable or nn.Module
+        A name ("mlp", "convnet", "resnet18", "resnet34" or one that was registered), with options or without
+        ("resnet18:stem=cifar"); a factory from the image shape to a body; or a body, which is copied. A body maps
+        (B, C, H, W) to (B, features).
     image : tuple of int
         (channels, height, width).
     rows : int
         Rows of the head: the most classes it can learn.
     rng : Rng
         The initial weights of the body are drawn from it.
+    initialise : {"redraw", "keep"}, optional
+        Whether all weights are drawn by the package's rules, or stay as the factory or module has them; a factory runs
+        with torch's generator seeded. Default: "redraw" for the built-in networks, "keep" for a user's.
+    freeze : str, default "none"
+        "body", or names of the body's submodules and parameters, separated by commas, that are not trained. Submodules
+        stay in eval mode.
     **options
-        Keyword-only arguments of the named network, such as width=128 or stem="cifar".
+        Further arguments of the factory, such as width=128 or stem="cifar".
 
     Examples
     --------
@@ -42,93 +60,85 @@ def build(name: str | Maker, image: Image, rows: int, *, rng: Rng, **options: ob
     >>> network.rows, network.known
     (10, 0)
     """
-    maker = NETWORKS.get(name) if isinstance(name, str) else name
-    if maker is None:
-        raise UnknownNameError("network", str(name), NETWORKS)
-    allowed = [p.name for p in inspect.signature(maker).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    for option in options:
-        if option not in allowed:
-            raise UnknownNameError(f"option of network {name!r}", option, allowed)
-    _check_positive("number of rows", rows)
+    make, written = find_network(network)
+    name = network if isinstance(network, str) else type(network).__name__
+    check_options(name, make, options)
+    check_positive("number of rows", rows)
     for what, given in zip(("number of channels", "image height", "image width"), image, strict=True):
-        _check_positive(what, given)
-    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator when they are made
-        network = Network(maker(image, **options), rows)
-    initialise(network.body, rng)
-    return network
-
-
-def convnet(image: Image, *, width: int = 16) -> nn.Module:
-    """A few units; for work without an accelerator."""
-    _check_positive("width of a convnet", width)
-    _check_side(SMALLEST_CONVNET, image, "a convnet", remedy="use the network 'mlp'")
-    return ConvNet(image, width=width)
-
-
-def mlp(image: Image, *, width: int = 256) -> nn.Module:
-    """Two hidden layers; the quickest, for images of any size."""
-    _check_positive("width of an mlp", width)
-    return MLP(image, width=width)
-
-
-def resnet18(image: Image, *, stem: Stem | None = None) -> nn.Module:
-    """11 million weights; the stem follows the image side unless given: cifar up to 32, imagenet above."""
-    return _resnet("resnet18", image, (2, 2, 2, 2), stem)
-
-
-def resnet34(image: Image, *, stem: Stem | None = None) -> nn.Module:
-    """21 million weights; stem as for resnet18."""
-    return _resnet("resnet34", image, (3, 4, 6, 3), stem)
-
-
-NETWORKS: dict[str, Callable[..., nn.Module]] = {maker.__name__: maker for maker in (convnet, mlp, resnet18, resnet34)}
-
-
-def _resnet(name: str, image: Image, blocks: tuple[int, ...], stem: Stem | None) -> nn.Module:
-    stem = stem or ("cifar" if min(image[1:]) <= 32 else "imagenet")
-    if stem not in SMALLEST_RESNET:
-        raise UnknownNameError("stem", str(stem), SMALLEST_RESNET)
-    other = "the network 'convnet'" if stem == "cifar" else "stem='cifar'"
-    _check_side(SMALLEST_RESNET[stem], image, f"{name} with the {stem} stem", remedy=f"use {other}")
-    return ResNet(image[0], blocks=blocks, stem=stem)
-
-
-def _check_side(least: int, image: Image, what: str, *, remedy: str) -> None:
-    _, height, width = image
-    if min(height, width) < least:
-        raise InputError(
-            f"The images are {height}x{width} pixels, but {what} needs at least {least}x{least}; "
-            f"{remedy} or larger images."
-        )
-
-
-def _check_positive(what: str, given: object) -> None:
-    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise InputError(f"The {what} is {given!r}, but it must be a whole number of at least 1.")
+        check_positive(what, given)
+    is_module = isinstance(make, nn.Module)
+    if initialise is None:
+        initialise = "redraw" if is_own(getattr(make, "func", make)) and not is_module else "keep"
+    if initialise not in get_args(Initialise):
+        raise InputError(f"initialise={initialise!r} is neither 'redraw' nor 'keep'.")
+    with seeded(rng.seed_for("network", 0)):  # torch's layers draw from the global generator when they are made
+        body = copy.deepcopy(make) if is_module else make(image, **written | options)
+        if not isinstance(body, nn.Module):
+            raise InputError(f"The network {name!r} returned {body!r:.80}, which is no nn.Module.")
+        built = Network(body, rows, features=None if is_own(type(body)) else count_features(body.cpu(), image))
+    if initialise == "redraw":
+        redraw(body, rng)
+    built.keeps_weights = initialise == "keep"
+    built.freeze(freeze)
+    if not is_own(type(body)):
+        built.draws = _draws(built, image)
+    return built
 
 
 @torch.no_grad()
-def initialise(body: nn.Module, rng: Rng, *, step: int = 0) -> None:
-    """Draw all weights of a body afresh, in place; each step is another draw.
+def count_features(body: nn.Module, image: Image) -> int:
+    """How many numbers a body returns for an image, by one forward pass of zeros in eval mode."""
+    name = type(body).__name__
+    try:
+        returned: Any = body.eval()(torch.zeros(1, *image))
+    except Exception as error:
+        raise InputError(f"The body {name} cannot take images of shape (B, {str(image)[1:]}: {error}") from error
+    if not isinstance(returned, Tensor):
+        raise InputError(
+            f"The body {name} returns a {type(returned).__name__}; return a tensor of shape (B, features), as "
+            "`output.pooler_output` or `output[0]` is."
+        )
+    if returned.dim() == 4:
+        raise InputError(
+            f"The body {name} returns maps of shape {tuple(returned.shape)}; pool them to (B, features), as "
+            "nn.Sequential(body, nn.AdaptiveAvgPool2d(1), nn.Flatten()) does."
+        )
+    if returned.dim() != 2 or len(returned) != 1 or not returned.is_floating_point():
+        raise InputError(
+            f"The body {name} returns {returned.dtype} of shape {tuple(returned.shape)} for one image; it must return "
+            "floating-point numbers of shape (B, features), as nn.Flatten() makes them."
+        )
+    return returned.shape[1]
 
-    Convolutions: Kaiming normal, fan-out, ReLU gain. Batch norm: weight 1, bias 0, fresh statistics.
-    Linear layers: uniform in ±1/sqrt(inputs).
-    """
-    high, low = rng.uniforms("network", step, 2).tolist()
-    generator = torch.Generator().manual_seed((int(high * 2**32) << 31) | int(low * 2**31))  # 63 bits
-    for module in body.modules():
-        if isinstance(module, nn.Conv2d):
-            fresh = torch.empty(module.weight.shape)  # drawn on the CPU: every device starts from the same weights
-            nn.init.kaiming_normal_(fresh, mode="fan_out", nonlinearity="relu", generator=generator)
-            module.weight.copy_(fresh)
-        elif isinstance(module, nn.BatchNorm2d):
-            module.reset_parameters()
-        elif isinstance(module, nn.Linear):
-            bound = 1 / math.sqrt(module.in_features)
-            for parameter in (module.weight, module.bias):
-                parameter.copy_(torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator))
-        else:
-            assert not any(True for _ in module.parameters(recurse=False)), f"no rule to draw a {type(module).__name__}"
+
+@torch.no_grad()
+def _draws(network: Network, image: Image) -> bool:
+    """Whether a training pass draws random numbers, tried on a copy; InputError for what cannot be reproduced."""
+    trial, name = network.twin(), type(network.body).__name__
+    others = _other_generators()
+    found = {}
+    with seeded(0):
+        for mode in (False, True):
+            before = torch.get_rng_state()
+            trial.train(mode).body(torch.zeros(2, *image))
+            found[mode] = not torch.equal(torch.get_rng_state(), before)
+    if _other_generators() != others:
+        raise InputError(
+            f"The body {name} draws from Python's or NumPy's global generator, so a run could not be resumed exactly; "
+            "draw with torch instead, as torch.rand() does."
+        )
+    if found[False]:
+        raise InputError(
+            f"The body {name} draws random numbers in eval mode, so one question would have several answers; draw only "
+            "`if self.training`."
+        )
+    return found[True]
+
+
+def _other_generators() -> list[object]:
+    """The states of Python's and NumPy's global generators."""
+    state: Any = np.random.get_state()
+    return [random.getstate(), *(value.tolist() if isinstance(value, np.ndarray) else value for value in state)]
 
 
 def fresh_row(rng: Rng, row: int, features: int) -> tuple[Tensor, Tensor]:

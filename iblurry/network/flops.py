@@ -7,20 +7,20 @@ import functools
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from iblurry.network.build import Image, build
+from iblurry.network.build import build
+from iblurry.network.registry import AnyNetwork, Image, network_key
 from iblurry.rng import Rng
 
 BACKWARD = 2  # forward passes that a backward pass is worth: one product for the input, one for the weight
 
 
-@functools.cache
-def flops(network: str, image: Image, rows: int) -> int:
+def flops(network: AnyNetwork, image: Image, rows: int) -> int:
     """Operations of the convolutions and products for one image; a multiplication with its addition is two.
 
     Parameters
     ----------
-    network : str
-        A name, such as `resnet18`.
+    network : str, callable or nn.Module
+        A name such as `resnet18`, a key, a factory or a module.
     image : tuple of int
         Channels, height, width.
     rows : int
@@ -29,6 +29,11 @@ def flops(network: str, image: Image, rows: int) -> int:
     >>> flops("mlp", (3, 8, 8), 10) == 2 * (192 * 256 + 256 * 256 + 256 * 10)
     True
     """
+    return _flops(network_key(network), image, rows)
+
+
+@functools.lru_cache(maxsize=128)
+def _flops(network: str, image: Image, rows: int) -> int:
     built = build(network, image, rows, rng=Rng(1)).eval()
     counter = FlopCounterMode(display=False)
     with counter, torch.no_grad():

@@ -14,7 +14,11 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from iblurry.compute import ComputeMeter
 from iblurry.errors import InputError, UnknownLabelError
+from iblurry.network.freeze import find_frozen
 from iblurry.network.fused import FoldedBody, HopperConvolutions
+from iblurry.network.weights import redraw
+from iblurry.rng import Rng
+from iblurry.sources import is_own
 
 # The logit of a closed row: its exp is 0 beside any open row, and unlike -inf it survives a product with 0.
 FLOOR = -1e4
@@ -26,20 +30,36 @@ class Network(nn.Module):
     All rows exist from the start and a class takes the next closed one in place, so parameters keep their addresses and
     optimisers and captured graphs never notice. Closed rows answer FLOOR: their gradient is exactly zero, and the cross
     entropy over all rows is the one over the open rows.
+
+    Parameters
+    ----------
+    body : nn.Module
+        Maps (B, C, H, W) to (B, features).
+    rows : int
+        Rows of the head.
+    features : int, optional
+        Default: `body.features`.
     """
 
     open: Tensor
 
-    def __init__(self, body: nn.Module, rows: int) -> None:
+    def __init__(self, body: nn.Module, rows: int, *, features: int | None = None) -> None:
         super().__init__()
-        features = body.features
+        features = body.features if features is None else features  # type: ignore[assignment]
         assert isinstance(features, int), "a body says how many features it returns"
         self.body = body
+        self.is_own = is_own(type(body))  # a body of the package's, which has faster ways of its own
         self.head = nn.Linear(features, rows)
         nn.init.zeros_(self.head.weight)  # a row is drawn when it opens
         nn.init.zeros_(self.head.bias)
         self.register_buffer("open", torch.zeros(rows, dtype=torch.bool))  # (rows,)
-        self._mode_layers = [m for m in body.modules() if isinstance(m, _NormBase | _DropoutNd)]  # these have two moods
+        self._mode_layers = [m for m in body.modules() if isinstance(m, _NormBase | _DropoutNd)]  # of an own body
+        self._frozen: list[nn.Module] = []  # these stay in eval mode
+        self.draws = False  # whether a training pass of the body draws random numbers
+        self.keeps_weights = False  # whether the body starts with the weights it was made with, at every refit
+        self.initial: dict[str, Any] | None = None  # the body's state at the start, where refits need it
+        if not self.is_own:
+            body.train()
         self.meter = ComputeMeter()  # counts every image that passes; shared with the networks made by `twin`
         self.labels: list[str | int] = []  # in order of exposure: labels[row]; not part of the state_dict
         self.precision: torch.dtype | None = None  # of convolutions and products, where it is not float32
@@ -62,7 +82,7 @@ class Network(nn.Module):
     def answering(self, normalise: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         """What maps pixels (uint8) to logits in eval mode, for as long as no weight changes."""
         self.eval()
-        if self.precision is None or not self.open.is_cuda:
+        if self.precision is None or not self.open.is_cuda or not self.is_own:
             return lambda pixels: self(normalise(pixels))
         if self.folded is None:
             self.folded = FoldedBody(self.body, self.precision, normalise, fuse=self.fuse)
@@ -93,12 +113,45 @@ class Network(nn.Module):
         return logits
 
     def train(self, mode: bool = True) -> Self:
-        """Tells only the layers that behave differently: walking over all of them costs as much as a small layer."""
+        """Of an own body, tells only the layers that behave differently: walking over all costs as much as a layer."""
         if mode != self.training:
-            for layer in self._mode_layers:
-                layer.training = mode
+            if self.is_own:
+                for layer in self._mode_layers:
+                    layer.training = mode
+            else:
+                self.body.train(mode)
+                for frozen in self._frozen:
+                    frozen.eval()
             self.training = mode
         return self
+
+    def freeze(self, names: str) -> None:
+        """These parts of the body are not trained any more.
+
+        Parameters
+        ----------
+        names : str
+            "none", "body", or names of its submodules and parameters, separated by commas.
+        """
+        modules, parameters = find_frozen(self.body, names)
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+        self._frozen += modules
+        still = {id(inner) for module in modules for inner in module.eval().modules()}
+        self._mode_layers = [layer for layer in self._mode_layers if id(layer) not in still]
+
+    def keep_initial(self) -> None:
+        """Remembers the body's weights, if refits are to start from them again."""
+        if self.keeps_weights:
+            self.initial = copy.deepcopy(self.body.state_dict())
+
+    def restart_body(self, rng: Rng) -> None:
+        """The body starts again, in place: with the weights it was made with, or drawn afresh."""
+        assert self.initial is not None or not self.keeps_weights, "keep_initial comes before the first update"
+        if self.initial is None:
+            redraw(self.body, rng)
+        else:
+            self.body.load_state_dict(self.initial)
 
     def row_of(self, label: str | int) -> int | None:
         """The head row of a label, or None when it was never exposed."""
@@ -132,11 +185,11 @@ class Network(nn.Module):
 
     def twin(self) -> Network:
         """A network like this one with weights of its own and nothing compiled yet; the meter is shared."""
-        prepared = self.compiled, self.fuse, self.folded, self.meter
-        self.compiled, self.fuse, self.folded, self.meter = {}, None, None, ComputeMeter()
+        prepared = self.compiled, self.fuse, self.folded, self.meter, self.initial
+        self.compiled, self.fuse, self.folded, self.meter, self.initial = {}, None, None, ComputeMeter(), None
         twin = copy.deepcopy(self)
-        self.compiled, self.fuse, self.folded, self.meter = prepared
-        twin.meter = self.meter
+        self.compiled, self.fuse, self.folded, self.meter, self.initial = prepared
+        twin.meter, twin.initial = self.meter, self.initial
         return twin
 
     @torch.no_grad()
@@ -167,5 +220,9 @@ class Network(nn.Module):
         return list(self.head.parameters())
 
     def body_parameters(self) -> list[nn.Parameter]:
-        """Everything but the head."""
-        return list(self.body.parameters())
+        """What of the body is trained."""
+        return [parameter for parameter in self.body.parameters() if parameter.requires_grad]
+
+    def trainable(self) -> dict[str, nn.Parameter]:
+        """Every parameter that is trained, by its name here: the body's and the head's."""
+        return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}

@@ -17,6 +17,7 @@ from iblurry.engine.eager import Eager
 from iblurry.memory import Memory
 from iblurry.network.network import Network
 from iblurry.network.shadow import ShadowNetwork
+from iblurry.network.weights import seeded
 from iblurry.rng import Rng
 
 P = ParamSpec("P")
@@ -199,11 +200,26 @@ class Context:
         assert isinstance(found, kind)
         return found
 
-    def compile(self, step: Callable[P, R], graph_key: Callable[[], Hashable] = lambda: None) -> Callable[P, R]:
+    def compile(
+        self, step: Callable[P, R], graph_key: Callable[[], Hashable] = lambda: None, *, capture: bool = True
+    ) -> Callable[P, R]:
         """The step as the engine runs it best, captured on a GPU; `graph_key` is what else than its arguments it
         depends on. What a step returns is good until the engine's next step.
+
+        If the network's body draws random numbers in training, torch's generators are seeded for each call by the
+        run's Rng, and are afterwards as they were. `capture=False`: the step is never captured.
         """
-        return self.engine.compile(step, graph_key, self.network.meter)
+        run = self.engine.compile(step, graph_key, self.network.meter) if capture else step
+        if not self.network.draws:
+            return run
+        purpose, device = f"{step.__name__} draws", self.device
+
+        def run_seeded(*args: P.args, **keywords: P.kwargs) -> R:
+            moment = self.seen + self.updates  # grows with every sample and every update
+            with seeded(self.rng.seed_for(purpose, moment), device):
+                return run(*args, **keywords)
+
+        return run_seeded
 
     @torch.no_grad()
     def logits(self, images: Tensor, network: Network | None = None) -> Tensor:
@@ -216,10 +232,13 @@ class Context:
             return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def gradient(self, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
-        """The gradient of the mean cross-entropy of these images (float), by parameter; the network's mode is kept."""
+        """The gradient of the mean cross-entropy of these images (float), by parameter that is trained, in the order of
+        `network.trainable()`; the network's mode is kept.
+        """
         with torch.enable_grad():
             loss = F.cross_entropy(self.network(images), labels)
-            return torch.autograd.grad(loss, tuple(self.network.parameters()))
+            trained = tuple(self.network.trainable().values())
+            return torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
 
     def losses(self, images: Tensor, labels: Tensor) -> Tensor:
         """The cross-entropy of each plain image, (B,)."""

@@ -14,8 +14,8 @@ from iblurry.cost import measured_rows, workload
 from iblurry.data.load import load
 from iblurry.experiment.experiment import Experiment
 from iblurry.method import Method
-from iblurry.network.build import Image
 from iblurry.network.flops import BACKWARD, flops
+from iblurry.network.registry import Image
 
 STEPS = 2000  # in which a memory fills up at most
 EPOCHS = "epochs"  # the field of a readout that refits

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from iblurry.engine.devices import default_device, make_engine
 from iblurry.engine.eager import Eager
 from iblurry.engine.graph import _filled, _form
-from iblurry.engine.optimizer import SGD, Adam, reset_moments, restore, set_lr, state_of
+from iblurry.engine.optimizer import SGD, Adam
+from iblurry.engine.optimizer_state import reset_state, restore, set_lr, state_of
 from iblurry.errors import InputError
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
@@ -147,7 +148,7 @@ def test_an_optimizer_comes_back_as_it_was(spec):
     saved = state_of(one)
     assert set(saved) == {"0"}
     q.data.copy_(p.data)
-    restore(other, saved)
+    restore(other, spec, saved)
     assert all(
         a.data_ptr() != b.data_ptr() for a, b in zip(saved["0"].values(), state_of(other)["0"].values(), strict=True)
     )
@@ -163,7 +164,7 @@ def test_an_optimizer_that_starts_again_is_a_new_one_to_the_last_bit(spec):
     used, new = spec.build([[p]]), spec.build([[q]])
     stepped(used, p, 3)
     before = places(used)
-    reset_moments(used, [p])
+    reset_state(used, spec, [p])
     p.data.copy_(q.data)
     for gradient in ([1.0, 0.0, -0.0, -0.0], [-0.0, -0.0, 0.0, -0.0]):
         for optimizer, parameter in ((used, p), (new, q)):
@@ -182,17 +183,17 @@ def test_what_is_put_back_goes_where_the_buffers_are(spec):
     one, other = spec.build([[p]]), spec.build([[q]])
     stepped(one, p, 3)
     saved, at_three, before = copy.deepcopy(state_of(one)), p.detach().clone(), places(one)
-    restore(one, state_of(one))  # its own
+    restore(one, spec, state_of(one))  # its own
     assert all(torch.equal(values, saved["0"][name]) for name, values in state_of(one)["0"].items())
     stepped(one, p, 2)
-    restore(one, saved)
-    restore(other, saved)
+    restore(one, spec, saved)
+    restore(other, spec, saved)
     p.data.copy_(at_three)
     q.data.copy_(at_three)
     stepped(one, p, 2)
     stepped(other, q, 2)
     assert torch.equal(p, q)
-    restore(one, {})  # of one that had not begun
+    restore(one, spec, {})  # of one that had not begun
     q.data.copy_(p.data)
     stepped(one, p, 2)
     stepped(spec.build([[q]]), q, 2)

@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from iblurry.network.bodies import ResidualBlock, ResNet
-from iblurry.network.build import NETWORKS, build
+from iblurry.network.build import build
 from iblurry.network.network import Network
+from iblurry.network.registry import NETWORKS
 from iblurry.rng import Rng
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())

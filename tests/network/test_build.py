@@ -7,7 +7,9 @@ from torch import nn
 
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.network.bodies import ConvNet
-from iblurry.network.build import NETWORKS, build, initialise
+from iblurry.network.build import build
+from iblurry.network.registry import NETWORKS
+from iblurry.network.weights import redraw
 from iblurry.rng import Rng
 
 SMALL = [("convnet", (1, 8, 8)), ("mlp", (1, 8, 8)), ("resnet18", (3, 16, 16))]
@@ -58,16 +60,21 @@ def test_initialising_again_is_a_fresh_start_in_place():
     first = {key: value.clone() for key, value in network.state_dict().items()}
     placed = [p.data_ptr() for p in network.parameters()]
     network.train()(torch.rand(4, 1, 8, 8))  # moves the statistics of batch norm
-    initialise(network.body, Rng(1), step=1)
+    redraw(network.body, Rng(1), step=1)
     assert not torch.equal(network.body.layers[0][0].weight, first["body.layers.0.0.weight"])
-    initialise(network.body, Rng(1))
+    redraw(network.body, Rng(1))
     assert all(torch.equal(value, first[key]) for key, value in network.state_dict().items())
     assert [p.data_ptr() for p in network.parameters()] == placed
 
 
 def test_a_layer_without_a_rule_is_noticed():
-    with pytest.raises(AssertionError, match="LayerNorm"):
-        initialise(nn.Sequential(nn.LayerNorm(3)), Rng(1))
+    class Token(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.token = nn.Parameter(torch.zeros(3))
+
+    with pytest.raises(InputError, match=r"'1', a Token.*initialise='keep'"):
+        redraw(nn.Sequential(nn.LayerNorm(3), Token()), Rng(1))
 
 
 def test_the_stem_follows_the_side():

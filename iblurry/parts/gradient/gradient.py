@@ -80,8 +80,9 @@ class Project(GradientRule):
         assert drawn.augment_params is not None
         batch = context.memory.read(drawn.rows)
         reference = context.gradient(context.pipeline.vary(batch.images, drawn.augment_params), batch.labels)
-        gradients = [p.grad for p in context.network.parameters() if p.grad is not None]
-        project(gradients, reference)
+        pairs = zip(context.network.trainable().values(), reference, strict=True)
+        used = [(p.grad, slope) for p, slope in pairs if p.grad is not None]  # a body may have weights it never uses
+        project([gradient for gradient, _ in used], [slope for _, slope in used])
 
 
 def project(gradients: Sequence[Tensor], reference: Sequence[Tensor]) -> None:

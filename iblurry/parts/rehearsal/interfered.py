@@ -65,7 +65,7 @@ class Interfered(Rehearsal):
             images = context.pipeline.test(batch.images)
             before = F.cross_entropy(network(images), batch.labels, reduction="none")
             virtual = {name: buffer.clone() for name, buffer in network.named_buffers()}
-            for (name, weight), slope in zip(network.named_parameters(), gradient, strict=True):
+            for (name, weight), slope in zip(network.trainable().items(), gradient, strict=True):
                 virtual[name] = weight - context.lr * slope
             after = F.cross_entropy(functional_call(network, virtual, (images,)), batch.labels, reduction="none")
             return drawn.rows.index_select(0, most_interfered(before, after, self.joins(len(drawn.rows))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from iblurry.parts.context import Forward, Update
 from iblurry.parts.part import Part, state
@@ -13,7 +13,11 @@ from iblurry.parts.terms.term import Term
 
 
 def _zeros(part: Part) -> dict[str, Tensor]:
-    return {name: torch.zeros_like(p) for name, p in part.context.network.body.named_parameters()}
+    return {name: torch.zeros_like(p) for name, p in _trained(part)}
+
+
+def _trained(part: Part) -> list[tuple[str, nn.Parameter]]:
+    return [(name, p) for name, p in part.context.network.body.named_parameters() if p.requires_grad]
 
 
 class Elastic(Term):
@@ -53,21 +57,18 @@ class Elastic(Term):
     steps: Tensor = state(lambda part: torch.zeros_like(part.context.memory.clock))  # (1,) updates seen
 
     def loss(self, forward: Forward) -> Tensor:
-        parts = [
-            (self.weight[name] * (p - self.anchor[name]).square()).sum()
-            for name, p in self.context.network.body.named_parameters()
-        ]
-        return self.strength * torch.stack(parts).sum()
+        parts = [(self.weight[name] * (p - self.anchor[name]).square()).sum() for name, p in _trained(self)]
+        return self.strength * torch.stack(parts).sum() if parts else forward.logits.new_zeros(())  # a frozen body
 
     def on_update(self, update: Update) -> None:
         self.steps += 1
         number = self.steps - int(self.skip_first)  # 0: left out, 1: as it is, from then on averaged
         share = torch.where(number == 1, 1.0, torch.where(number > 1, 1 - self.decay, 0.0))
-        for name, p in self.context.network.body.named_parameters():
+        for name, p in _trained(self):
             assert p.grad is not None
             self.fisher[name].lerp_(p.grad.square(), share)
 
     def on_boundary(self) -> None:
-        for name, p in self.context.network.body.named_parameters():
+        for name, p in _trained(self):
             self.weight[name].copy_(self.fisher[name])
             self.anchor[name].copy_(p.detach())

@@ -1,0 +1,241 @@
+"""Networks by name: the built-in ones, those that users register, and the key by which an experiment holds any of them.
+
+A key is `name` or `name:option=value,...`. Of a user's network the name is followed by a hash, `my_net@0123456789ab`:
+of the code of a registered factory, or of the content of an object that the program brought.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from torch import nn
+
+from iblurry import objects
+from iblurry.component import register
+from iblurry.errors import InputError, UnknownNameError
+from iblurry.network.bodies import MLP, SMALLEST_CONVNET, SMALLEST_RESNET, ConvNet, ResNet, Stem
+from iblurry.sources import hashed_name, object_hash
+
+Image = tuple[int, int, int]  # channels, height, width
+Factory = Callable[..., nn.Module]  # makes a body for images of such a shape; its other arguments are options
+AnyNetwork = str | Factory | nn.Module
+F = TypeVar("F", bound=Factory)
+WORDS = {"true": True, "false": False, "none": None}  # values of options besides numbers and text
+
+
+class FoundNetwork(NamedTuple):
+    """What a name, key or object stands for: a factory or a module, and the factory's options."""
+
+    make: Factory | nn.Module
+    options: dict[str, Any]
+
+
+def register_network(factory: F) -> F:
+    """Makes a factory of bodies known under its function's name, for experiments and the command line; a decorator.
+
+    Parameters
+    ----------
+    factory : callable
+        From the image shape (C, H, W) to an nn.Module that maps (B, C, H, W) to (B, features). Its other arguments are
+        options, written `name:width=64`. A name that is taken is refused; a function that is defined again replaces
+        itself.
+
+    Examples
+    --------
+    >>> from iblurry.network.build import build
+    >>> from iblurry.rng import Rng
+    >>> @register_network
+    ... def tiny(image, width=8):
+    ...     return nn.Sequential(nn.Flatten(), nn.LazyLinear(width), nn.LayerNorm(width))
+    >>> build("tiny:width=4", (1, 8, 8), 10, rng=Rng(1)).features
+    4
+    """
+    if isinstance(factory, nn.Module) or not callable(factory) or not hasattr(factory, "__name__"):
+        raise InputError(f"{factory!r} is no function from an image shape to a body, so it cannot be registered.")
+    register(NETWORKS, "network", factory)
+    return factory
+
+
+def network_key(network: AnyNetwork) -> str:
+    """The text by which an experiment holds a network: equal keys mean equal bodies.
+
+    Parameters
+    ----------
+    network : str, callable or nn.Module
+        A name with or without options, a key, a factory, or a module. An object is kept for as long as the process
+        lives; a module is copied, with its weights.
+
+    >>> network_key("resnet18:stem=cifar")
+    'resnet18:stem=cifar'
+    """
+    if isinstance(network, str):
+        name, text = _split(network)
+        if "@" in name:  # it may have been run where other code was; `build` refuses what is not here
+            return network
+        factory = _registered(name)
+        return _written(hashed_name(factory), _parsed(name, factory, text))
+    if isinstance(network, nn.Module):
+        kept = copy.deepcopy(network).cpu().train()  # the mode is no part of it
+        trained = [parameter.requires_grad for parameter in kept.parameters()]
+        return objects.keep(type(network).__name__, object_hash([kept, trained]), kept)
+    _check_callable(network)
+    name = getattr(network, "__name__", "") or getattr(
+        getattr(network, "func", None), "__name__", type(network).__name__
+    )
+    if NETWORKS.get(name) is network:
+        return hashed_name(network)
+    return objects.keep(re.sub(r"\W", "", name), object_hash(network), network)
+
+
+def find_network(network: AnyNetwork) -> FoundNetwork:
+    """What stands behind a name, a key or an object; InputError if the code of a key is not here."""
+    if not isinstance(network, str):
+        _check_callable(network)
+        return FoundNetwork(network, {})
+    name, text = _split(network)
+    plain, _, code = name.partition("@")
+    if not code:
+        factory = _registered(plain)
+    elif plain in NETWORKS and hashed_name(NETWORKS[plain]) == name:
+        factory = NETWORKS[plain]
+    elif (held := objects.kept(name)) is not None:
+        factory = held
+    else:
+        raise InputError(
+            f"The network {name!r} is not here: its code or object belongs to the program that ran it. Import that "
+            "version (--import FILE.py), give the object again, or run the experiment anew with a network that is here."
+        )
+    return FoundNetwork(factory, _parsed(plain, factory, text))
+
+
+def option_names(make: Factory | nn.Module) -> dict[str, inspect.Parameter] | None:
+    """The options of a factory: all arguments but the first. None: it takes any."""
+    if isinstance(make, nn.Module):
+        return {}
+    try:
+        parameters = list(inspect.signature(make).parameters.values())
+    except (TypeError, ValueError):
+        return {}
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return None
+    keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    first = next((each.name for each in parameters if each.kind is not each.KEYWORD_ONLY), None)
+    return {each.name: each for each in parameters if each.kind in keyword and each.name != first}
+
+
+def check_options(name: str, make: Factory | nn.Module, options: Mapping[str, object]) -> None:
+    """UnknownNameError for an option that the factory does not have."""
+    known = option_names(make)
+    for option in options if known is not None else ():
+        if option not in (known or {}):
+            raise UnknownNameError(f"option of network {name!r}", option, known or {})
+
+
+def _check_callable(network: object) -> None:
+    if not callable(network):
+        raise InputError(f"network={network!r} is neither a name, nor a factory of bodies, nor an nn.Module.")
+
+
+def _registered(name: str) -> Factory:
+    if name not in NETWORKS:
+        raise UnknownNameError("network", name, NETWORKS)
+    return NETWORKS[name]
+
+
+def _split(text: str) -> tuple[str, str]:
+    name, _, options = text.partition(":")
+    return name.strip(), options.strip()
+
+
+def _parsed(name: str, make: Factory | nn.Module, text: str) -> dict[str, Any]:
+    """`width=64,stem=cifar` as values: numbers, true, false, none, and text."""
+    options: dict[str, Any] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        option, sign, value = (word.strip() for word in pair.partition("="))
+        if not sign:
+            raise InputError(f"{pair!r} is no option of the network {name!r}; write {name}:option=value.")
+        if option in options:
+            raise InputError(f"The option {option!r} of the network {name!r} is given twice; give it once.")
+        check_options(name, make, {option: value})
+        options[option] = _value(name, (option_names(make) or {}).get(option), option, value)
+    return options
+
+
+def _value(name: str, parameter: inspect.Parameter | None, option: str, text: str) -> Any:
+    wanted = getattr(parameter, "annotation", None)
+    kind = getattr(wanted, "__name__", wanted)
+    if kind == "str":
+        return text
+    value: Any = WORDS.get(text.lower(), text)
+    for number in (float, int):
+        try:
+            value = number(text)
+        except ValueError:
+            continue
+    if kind in ("int", "float") and (not isinstance(value, int | float) or isinstance(value, bool)):
+        raise InputError(f"The option {option}={text} of the network {name!r} must be a number.")
+    return value
+
+
+def _written(name: str, options: Mapping[str, Any]) -> str:
+    words = [
+        f"{option}={str(value).lower() if value in (True, False, None) else value}" for option, value in options.items()
+    ]
+    return f"{name}:{','.join(sorted(words))}" if words else name
+
+
+# ------------------------------------------------------------------------------------------------ built in
+
+
+def convnet(image: Image, *, width: int = 16) -> nn.Module:
+    """A few units; for work without an accelerator."""
+    check_positive("width of a convnet", width)
+    _check_side(SMALLEST_CONVNET, image, "a convnet", remedy="use the network 'mlp'")
+    return ConvNet(image, width=width)
+
+
+def mlp(image: Image, *, width: int = 256) -> nn.Module:
+    """Two hidden layers; the quickest, for images of any size."""
+    check_positive("width of an mlp", width)
+    return MLP(image, width=width)
+
+
+def resnet18(image: Image, *, stem: Stem | None = None) -> nn.Module:
+    """11 million weights; the stem follows the image side unless given: cifar up to 32, imagenet above."""
+    return _resnet("resnet18", image, (2, 2, 2, 2), stem)
+
+
+def resnet34(image: Image, *, stem: Stem | None = None) -> nn.Module:
+    """21 million weights; stem as for resnet18."""
+    return _resnet("resnet34", image, (3, 4, 6, 3), stem)
+
+
+NETWORKS: dict[str, Factory] = {factory.__name__: factory for factory in (convnet, mlp, resnet18, resnet34)}
+
+
+def _resnet(name: str, image: Image, blocks: tuple[int, ...], stem: Stem | None) -> nn.Module:
+    stem = stem or ("cifar" if min(image[1:]) <= 32 else "imagenet")
+    if stem not in SMALLEST_RESNET:
+        raise UnknownNameError("stem", str(stem), SMALLEST_RESNET)
+    other = "the network 'convnet'" if stem == "cifar" else "stem='cifar'"
+    _check_side(SMALLEST_RESNET[stem], image, f"{name} with the {stem} stem", remedy=f"use {other}")
+    return ResNet(image[0], blocks=blocks, stem=stem)
+
+
+def _check_side(least: int, image: Image, what: str, *, remedy: str) -> None:
+    _, height, width = image
+    if min(height, width) < least:
+        raise InputError(
+            f"The images are {height}x{width} pixels, but {what} needs at least {least}x{least}; "
+            f"{remedy} or larger images."
+        )
+
+
+def check_positive(what: str, given: object) -> None:
+    """InputError unless a whole number of at least 1 was given."""
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise InputError(f"The {what} is {given!r}, but it must be a whole number of at least 1.")
