@@ -25,6 +25,7 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from numbers import Integral
 from typing import Any
 
 
@@ -117,6 +118,22 @@ class RunFailedError(StoppedError):
     def __init__(self, sentence: str, *, is_system: bool = False) -> None:
         super().__init__(sentence)
         self.is_system = is_system
+
+
+def check_type(name: str, value: Any, kind: Any) -> None:
+    """InputError where the value of an argument is not of this class, or of one of these: `str | None`."""
+    if not isinstance(value, kind):
+        words = getattr(kind, "__name__", str(kind)).replace(" | ", " or ")
+        raise InputError(f"{name}={value!r:.80} does not fit; give {words}.")
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """A plain int of a whole number, also of NumPy's; InputError for anything else, True and False among it."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"{name}={value!r} is no whole number; give one from {least}.")
+    if value < least:
+        raise InputError(f"{name}={value} is too small; the least is {least}.")
+    return int(value)
 
 
 def check_fields(owner: Any, ranges: Mapping[str, str]) -> None:

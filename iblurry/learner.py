@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from iblurry.augment.pipeline import Pipeline
 from iblurry.augment.transform import Transforms
 from iblurry.compute import ComputeCounter
 from iblurry.engine.eager import Eager
-from iblurry.errors import DivergedError, InputError, UnknownLabelError
+from iblurry.errors import DivergedError, InputError, UnknownLabelError, check_type, whole_number
 from iblurry.memory import Batch, Memory, Sample
 from iblurry.method import Method
 from iblurry.network.build import Initialise, build, fresh_bias, fresh_row, fresh_weight
@@ -39,7 +41,7 @@ class Learner:
     image : tuple of int
         Shape of the images: channels, height, width.
     classes : int or sequence of labels
-        Rows of the head, or the labels that may come.
+        Rows of the head, or the labels that may come, all different.
     memory : int
         The budget K of samples that may be kept.
     network : str, callable or nn.Module
@@ -86,10 +88,11 @@ class Learner:
         boundaries: bool = True,
         engine: Eager | None = None,
     ) -> None:
-        self.announced = None if isinstance(classes, int) else frozenset(classes)
-        rows = classes if isinstance(classes, int) else len(classes)
-        if rows < 1:
-            raise InputError(f"classes={classes!r}: a learner needs at least one class.")
+        if not isinstance(method, Method):
+            raise InputError(f"method={method!r} is no Method; give one, such as iblurry.METHODS['er']().")
+        image, memory, seed = _image_shape(image), whole_number("memory", memory, 1), whole_number("seed", seed, 0)
+        check_type("engine", engine, Eager | None)
+        self.announced, rows = _announced(classes)
         if not boundaries and not method.task_free:
             parts = ", ".join(type(part).__name__ for _, part in method.parts() if part.needs_boundaries)
             raise InputError(
@@ -111,8 +114,8 @@ class Learner:
             pipeline=Pipeline(
                 Augment(pad=min(4, min(image[1:]) // 8), flip=False) if augment is None else augment,
                 shape=image,
-                mean=tuple(mean or [0.5] * image[0]),
-                std=tuple(std or [0.25] * image[0]),
+                mean=_per_channel("mean", mean, 0.5, image[0]),
+                std=_per_channel("std", std, 0.25, image[0]),
                 device=device,
             ),
             rng=rng,
@@ -165,9 +168,7 @@ class Learner:
 
     def _sample(self, image: Images, label: Label) -> Sample:
         pixels = self._pixels(image, self.image, "observe").clone()  # the caller may use the same array again
-        name = label.item() if isinstance(label, np.generic | Tensor) else label
-        if not isinstance(name, str | int):
-            raise InputError(f"The label {label!r} is neither a string nor a whole number.")
+        name = _plain_label(label)
         row = self.context.network.row_of(name)
         if row is None:
             row = self._meet(name)
@@ -310,7 +311,10 @@ class Learner:
         return Batch(torch.cat([s.images for s in samples]), torch.cat([s.labels for s in samples]))
 
     def _pixels(self, images: Images, shape: tuple[int, ...], verb: str) -> Tensor:
-        pixels = images if isinstance(images, Tensor) else np.asarray(images)
+        try:
+            pixels = images if isinstance(images, Tensor) else np.asarray(images)
+        except ValueError as error:  # lists of different lengths
+            raise InputError(f"{verb} takes uint8 pixels as an array or a tensor ({error}).") from error
         fits = len(pixels.shape) == len(shape) and all(
             want in (-1, have) for want, have in zip(shape, pixels.shape, strict=True)
         )
@@ -320,3 +324,50 @@ class Learner:
         if not isinstance(pixels, Tensor):  # torch shares only arrays that may be written to
             pixels = torch.from_numpy(pixels if pixels.flags.writeable and pixels.flags.c_contiguous else pixels.copy())
         return self.engine.to_device(pixels)
+
+
+def _image_shape(image: Any) -> tuple[int, int, int]:
+    try:
+        channels, height, width = (whole_number("image", size, 1) for size in image)
+    except (TypeError, ValueError) as error:  # InputError is a ValueError
+        raise InputError(
+            f"image={image!r} is no shape; give (channels, height, width), such as (3, 32, 32)."
+        ) from error
+    return channels, height, width
+
+
+def _announced(classes: Any) -> tuple[frozenset[Label] | None, int]:
+    """The labels that may come, if they were given, and the rows of the head."""
+    if isinstance(classes, Integral):
+        return None, whole_number("classes", classes, 1)
+    try:
+        labels = [_plain_label(label) for label in classes] if not isinstance(classes, str) else []
+    except TypeError:
+        labels = []
+    if not labels:
+        raise InputError(f"classes={classes!r}: give a number of classes, or a sequence of at least one label.")
+    if len(set(labels)) < len(labels):
+        twice = next(label for place, label in enumerate(labels) if label in labels[:place])
+        raise InputError(f"classes names {twice!r} more than once; name each once.")
+    return frozenset(labels), len(labels)
+
+
+def _plain_label(label: Any) -> Label:
+    """A label as Python's own type; True and False are refused, since they equal 1 and 0."""
+    is_scalar = isinstance(label, np.generic) or (isinstance(label, Tensor) and label.numel() == 1)
+    plain: Any = label.item() if is_scalar else label
+    if isinstance(plain, bool) or not isinstance(plain, str | int):
+        raise InputError(f"The label {label!r} is neither a string nor a whole number.")
+    return plain
+
+
+def _per_channel(name: str, values: Any, default: float, channels: int) -> tuple[float, ...]:
+    try:
+        found = tuple(map(float, [default] * channels if values is None else values))
+    except (TypeError, ValueError):
+        found = ()
+    is_positive = name != "std" or all(value > 0 for value in found)
+    if len(found) != channels or not all(map(math.isfinite, found)) or not is_positive:
+        above = " above 0" if name == "std" else ""
+        raise InputError(f"{name}={values!r} does not fit; give {channels} finite numbers{above}, one per channel.")
+    return found

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
 from iblurry.component import Component
-from iblurry.errors import InputError, check_fields
+from iblurry.errors import InputError, check_fields, check_type
 from iblurry.parts import Admission, Plain, Readout, Reservoir
 from iblurry.parts.part import Part, declared
 from iblurry.training import Training
@@ -111,9 +111,9 @@ class Method(Training):
         Which row a sample takes in a full memory.
     rehearsal : Rehearsal
         Which memory rows join a batch.
-    terms : tuple of Term
+    terms : tuple of Term, or Term
         Summands of the loss.
-    gradient : tuple of GradientRule
+    gradient : tuple of GradientRule, or GradientRule
         What is done to the gradient, in order.
     schedule : Schedule
         The learning rate.
@@ -138,6 +138,8 @@ class Method(Training):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for field, kind in (("name", str), ("pace", Pace), ("head", Head), ("refit", Training | None)):
+            check_type(field, getattr(self, field), kind)
         if any(component.is_missing for component in self.components()):
             return  # what it needs is not known; it cannot be run anyway
         if self.pace.updates_per_sample and not self.pace.train_stream and not self.rehearsal.rows_per_update:

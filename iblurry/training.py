@@ -14,6 +14,8 @@ from iblurry.parts import CrossEntropy, Exponential, GradientRule, Rehearsal, Sc
 from iblurry.parts.context import Context
 from iblurry.parts.part import Part
 
+SEVERAL = ("terms", "gradient")  # slots of any number of parts
+
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
@@ -34,7 +36,11 @@ class Training:
 
     def __post_init__(self) -> None:
         for slot, kind in self.slots.items():
-            for part in _as_tuple(getattr(self, slot)):
+            parts = getattr(self, slot)
+            if slot in SEVERAL:  # a list, or a single part, is meant as a tuple
+                parts = tuple(parts) if isinstance(parts, list | tuple) else (parts,)
+                object.__setattr__(self, slot, parts)
+            for part in parts if slot in SEVERAL else [parts]:
                 if not isinstance(part, kind):
                     raise InputError(f"{slot} takes a {kind.__name__}, not {part!r}.")
         object.__setattr__(self, "optimizer", as_optimizer(self.optimizer))
@@ -98,7 +104,3 @@ class Training:
         if "optimizer" in data:
             values["optimizer"] = Optimizer.from_json(data["optimizer"])
         return cls(**values)
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)

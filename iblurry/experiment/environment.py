@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from iblurry.engine.eager import Eager, Precision
+from iblurry.errors import check_fields
 from iblurry.streams.iterator import StreamIterator
 from iblurry.version import __version__
 
@@ -36,6 +37,9 @@ class Hardware:
     threads: int | None = None
     device: str = "cpu"
     precision: Precision | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, {"threads": "[1, inf)"})
 
 
 def environment(stream: StreamIterator, *, threads: int, engine: Eager) -> dict[str, Any]:

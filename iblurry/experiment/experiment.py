@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from iblurry.component import Component
 from iblurry.data.dataset import Dataset
 from iblurry.data.subset import with_train, with_validation
 from iblurry.engine.eager import Eager
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.errors import InputError, UnknownNameError, whole_number
 from iblurry.experiment.settings import setting
 from iblurry.learner import Learner
 from iblurry.method import Method
@@ -134,7 +134,7 @@ class Experiment:
         object.__setattr__(self, "augment", as_field(check_transforms(self.augment)))
         for name, least in LEAST.items():
             if name != "samples" or self.samples is not None:
-                object.__setattr__(self, name, _whole(name, getattr(self, name), least))
+                object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
         for name, low, words in (("share", 0, "above 0 and up to 1"), ("validate", -1, "from 0 to below 1")):
             value: Any = getattr(self, name)
             is_number = isinstance(value, Real) and not isinstance(value, bool)
@@ -285,15 +285,6 @@ def _dataset_name(dataset: Any) -> str:
         return str(os.fspath(dataset))
     except TypeError:
         raise InputError(f"dataset={dataset!r:.80} does not fit; give a name, a path or a Dataset.") from None
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    """A plain int, also of NumPy's: they do not go into JSON."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InputError(f"{name}={value!r} is no whole number; give one from {least}.")
-    if value < least:
-        raise InputError(f"{name}={value} is too small; the least is {least}.")
-    return int(value)
 
 
 def _file_safe(text: str) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from iblurry.data.prefetch import usable_cores
 from iblurry.engine.devices import default_device
 from iblurry.engine.eager import Precision
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.errors import InputError, UnknownNameError, check_fields, check_type
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
@@ -24,7 +25,7 @@ class LaunchConfig:
 
     Parameters
     ----------
-    out : Path
+    out : Path or str, default "runs"
         Folder of the run folders.
     data_home : Path, optional
         Folder of imported data sets; None: the usual one.
@@ -44,7 +45,7 @@ class LaunchConfig:
         Of convolutions and products; None: float32 on a CPU, bfloat16 on a GPU.
     """
 
-    out: Path
+    out: Path = Path("runs")
     data_home: Path | None = None
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     jobs: int | None = None
@@ -55,9 +56,15 @@ class LaunchConfig:
     precision: Precision | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("jobs", self.jobs), ("pack", self.pack), ("threads", self.threads)):
-            if value is not None and value < 1:
-                raise InputError(f"{name}={value} is too small; the least is 1.")
+        for name in ("out", "data_home"):
+            place: Any = getattr(self, name)
+            if name == "out" or place is not None:
+                try:
+                    object.__setattr__(self, name, Path(place))
+                except TypeError as error:
+                    raise InputError(f"{name}={place!r} is no folder; give a path.") from error
+        check_fields(self, {"jobs": "[1, inf)", "pack": "[1, inf)", "threads": "[1, inf)"})
+        check_type("checkpoints", self.checkpoints, CheckpointPolicy)
         if self.on not in PLACES:
             raise UnknownNameError("place to run on", self.on, PLACES)
         if self.pack > 1 and (self.jobs or 1) > 1 and self.on == "local":

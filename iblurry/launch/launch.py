@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from iblurry.data.dataset import Dataset
 from iblurry.engine.devices import visible_gpus
-from iblurry.errors import IblurryError, InputError, RunFailedError
+from iblurry.errors import IblurryError, InputError, RunFailedError, check_type
 from iblurry.experiment.callback import Callback
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
@@ -21,10 +22,11 @@ from iblurry.launch.pack import Pack
 from iblurry.launch.ray import RayWorkers
 from iblurry.launch.stop import StopRequest, stop_on_signals
 from iblurry.launch.workers import LocalWorkers
+from iblurry.method import Method
 
 
 def run(
-    experiment: Experiment,
+    experiment: Experiment | Method | str,
     out: Path | str = "runs",
     *,
     dataset: Dataset | None = None,
@@ -37,8 +39,9 @@ def run(
 
     Parameters
     ----------
-    experiment : Experiment
-        What to run; its folder is `out`/`experiment.name`.
+    experiment : Experiment, Method or str
+        What to run; its folder is `out`/`experiment.name`. A method or its name, such as "er", stands for
+        `Experiment.of(method, dataset)`; without a dataset, on digits.
     out : Path or str
         Folder of the run folders.
     dataset : Dataset, optional
@@ -57,9 +60,14 @@ def run(
     Result
         Not finished (`summary` is None) if SIGINT or SIGTERM came: the run was saved, and the same call continues.
     """
+    check_type("dataset", dataset, Dataset | None)
+    experiment = _as_experiment(experiment, "digits" if dataset is None else dataset)
+    check_type("callback", callback, Callback | None)
+    check_type("hardware", hardware, Hardware)
     queue = JobQueue()
     queue.add(experiment, hardware, callback or Callback())
-    config = LaunchConfig(out=Path(out), data_home=data_home, checkpoints=checkpoints)
+    place = Path(out) if isinstance(out, str) else out
+    config = LaunchConfig(out=place, data_home=data_home, checkpoints=checkpoints)
     failure: BaseException | None = None
     with stop_on_signals() as stop:
         try:
@@ -72,8 +80,8 @@ def run(
 
 
 def run_all(
-    experiments: Sequence[Experiment],
-    config: LaunchConfig,
+    experiments: Sequence[Experiment | Method | str],
+    config: LaunchConfig = LaunchConfig(),  # noqa: B008  frozen
     callbacks: Sequence[Callback] | None = None,
     *,
     failures: dict[str, IblurryError] | None = None,
@@ -82,8 +90,8 @@ def run_all(
 
     Parameters
     ----------
-    experiments : sequence of Experiment
-        All different.
+    experiments : sequence of Experiment, Method or str
+        All different; methods and their names as in `run`.
     config : LaunchConfig
         Where and how they are run.
     callbacks : sequence of Callback, optional
@@ -99,12 +107,18 @@ def run_all(
     list of Result
         In the order given; not finished (`summary` is None) where a run failed or SIGINT or SIGTERM came.
     """
-    callbacks = callbacks or [Callback() for _ in experiments]
-    folders = [RunFolder(config.out / experiment.name) for experiment in experiments]
-    _check_different(experiments)
-    workers = config.worker_count(experiments)  # finished ones too: threads depend on it, and last bits on threads
+    if isinstance(experiments, str | Method | Experiment) or not isinstance(experiments, Iterable):
+        raise InputError(f"run_all takes a list of experiments, not {experiments!r:.80}; write run_all([...]).")
+    check_type("config", config, LaunchConfig)
+    chosen = [_as_experiment(experiment) for experiment in experiments]
+    callbacks = callbacks or [Callback() for _ in chosen]
+    if len(callbacks) != len(chosen):
+        raise InputError(f"There are {len(chosen)} experiments and {len(callbacks)} callbacks; give one for each.")
+    folders = [RunFolder(config.out / experiment.name) for experiment in chosen]
+    _check_different(chosen)
+    workers = config.worker_count(chosen)  # finished ones too: threads depend on it, and last bits on threads
     queue = JobQueue(tolerant=failures is not None or config.on == "ray")
-    for experiment, folder, callback in zip(experiments, folders, callbacks, strict=True):
+    for experiment, folder, callback in zip(chosen, folders, callbacks, strict=True):
         if folder.summary() is None:
             queue.add(experiment, config.hardware_for(experiment, workers), callback)
         else:
@@ -116,7 +130,7 @@ def run_all(
         failures |= queue.failures
     elif queue.failures:
         raise next(iter(queue.failures.values()))
-    return [read_result(folder, experiment) for folder, experiment in zip(folders, experiments, strict=True)]
+    return [read_result(folder, experiment) for folder, experiment in zip(folders, chosen, strict=True)]
 
 
 def _run_queue(queue: JobQueue, config: LaunchConfig, workers: int, stop: StopRequest) -> None:
@@ -131,6 +145,14 @@ def _run_queue(queue: JobQueue, config: LaunchConfig, workers: int, stop: StopRe
         LocalWorkers(queue, config, stop, places=workers).run()
     else:
         Pack(config, queue.take, queue.report, stop).run()
+
+
+def _as_experiment(given: Any, dataset: str | Dataset = "digits") -> Experiment:
+    if isinstance(given, str | Method):
+        return Experiment.of(given, dataset)
+    if not isinstance(given, Experiment):
+        raise InputError(f"{given!r:.80} is no experiment; give an Experiment, or a method or its name, such as 'er'.")
+    return given
 
 
 def _check_different(experiments: Sequence[Experiment]) -> None:
