@@ -117,8 +117,8 @@ def test_the_compute_page_foresees_what_is_spent(tmp_path, monkeypatch, capsys):
 
 def test_the_contact_sheet_is_made_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (block,) = python(DOCS / "augmentation.md")
-    exec(compile(block, "augmentation.md", "exec"), {})
+    block = python(DOCS / "transforms.md")[-1]
+    exec(compile(block, "transforms.md", "exec"), {})
     shown, made = (
         np.asarray(Image.open(folder / "autoaugment.png").convert("RGB"), dtype=np.int64)
         for folder in (DOCS / "images", tmp_path)

@@ -1,7 +1,8 @@
-"""A contact sheet of AutoAugment: every operation at ten magnitudes, and draws from both policies."""
+"""A contact sheet: AutoAugment's operations at ten magnitudes and draws from both policies, or draws of transforms."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,7 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from iblurry.augment.autoaugment import OPERATIONS, UNIFORMS, AutoAugment, ImageOp, ImageOps
+from iblurry.augment.pipeline import Pipeline
 from iblurry.augment.policies import BINS, POLICIES, SIGNED, magnitudes
+from iblurry.augment.transform import Transform
 from iblurry.rng import Rng
 
 if TYPE_CHECKING:
@@ -28,15 +31,27 @@ class _Row(NamedTuple):
     captions: list[str]
 
 
-def contact_sheet(images: ImageArray, rng: Rng) -> Image:
-    """(N, C, H, W) uint8, grey or colour -> a picture; the Rng chooses the images and what the policies do.
+def contact_sheet(images: ImageArray, rng: Rng, transforms: Sequence[Transform] = ()) -> Image:
+    """A picture of what augmentation does to images.
 
-    Signed operations are shown from strongly negative to strongly positive, after the image as it is; operations
-    without a magnitude as pairs, before and after.
+    Of AutoAugment, signed operations are shown from strongly negative to strongly positive, after the image as it is;
+    operations without a magnitude as pairs, before and after.
+
+    Parameters
+    ----------
+    images : array
+        (N, C, H, W) uint8, grey or colour.
+    rng : Rng
+        Chooses the images and what is drawn for them.
+    transforms : sequence of Transform
+        A row for each, an image as it is and ten draws; empty: the rows of AutoAugment.
     """
     from PIL import Image, ImageDraw
 
-    rows = [_operation(name, images, rng) for name in OPERATIONS] + [_policy(name, images, rng) for name in POLICIES]
+    rows = [_transform(transform, at, images, rng) for at, transform in enumerate(transforms)] or [
+        *(_operation(name, images, rng) for name in OPERATIONS),
+        *(_policy(name, images, rng) for name in POLICIES),
+    ]
     height, width = images.shape[2:]
     factor = max(1, round(64 / max(height, width)))
     across, down = width * factor + GAP, height * factor + CAPTION + GAP
@@ -80,6 +95,16 @@ def _policy(name: str, images: ImageArray, rng: Rng) -> _Row:
     numbers = auto.draw(rng.uniforms(f"sheet draws {name}", 0, UNIFORMS * BINS).reshape(UNIFORMS, BINS))
     numbers = np.concatenate([np.zeros((2, 1), dtype=np.int64), numbers], axis=1)
     return _Row(name, auto(torch.from_numpy(chosen), torch.from_numpy(numbers), None).numpy(), [""] * (BINS + 1))
+
+
+def _transform(transform: Transform, at: int, images: ImageArray, rng: Rng) -> _Row:
+    """Ten draws for one image, as training sees it but for CutMix."""
+    name, channels = type(transform).__name__, images.shape[1]
+    chosen = torch.from_numpy(images[[rng.integer(f"sheet {name}", at, len(images))] * (BINS + 1)])
+    pipeline = Pipeline(transform, images.shape[1:], [0.5] * channels, [0.25] * channels)
+    varied = pipeline.vary(chosen[1:], pipeline.draw_params(rng, at, BINS, "sheet"))
+    pixels = (varied * 0.25 + 0.5).mul(255).round().clamp(0, 255).to(torch.uint8)
+    return _Row(name, torch.cat([chosen[:1], pixels]).numpy(), [""] * (BINS + 1))
 
 
 def _font(size: int) -> FreeTypeFont:

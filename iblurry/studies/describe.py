@@ -168,11 +168,16 @@ def _parts(experiment: Experiment) -> Fields:
 
 
 def _find_differences(table: Sequence[Fields]) -> list[Fields]:
-    """Of each, what is not the same in all; fields of parts only where the parts are the same."""
+    """Of each, what is not the same in all; fields of parts only among those that have the same parts."""
     paths = list(dict.fromkeys(path for fields in table for path in fields))
     odd = [path for path in paths if any(fields.get(path) != table[0].get(path) for fields in table)]
-    kept = [path for path in odd if not any(path.startswith(f"{other}.") for other in odd)]
-    return [{path: fields[path] for path in kept if path in fields} for fields in table]
+    slots = {path: [other for other in odd if path.startswith(f"{other}.")] for path in odd}
+
+    def is_shown(path: str, fields: Fields) -> bool:
+        alike = [row for row in table if all(row.get(slot) == fields.get(slot) for slot in slots[path])]
+        return path in fields and any(row.get(path) != fields[path] for row in alike)
+
+    return [{path: fields[path] for path in odd if is_shown(path, fields)} for fields in table]
 
 
 def format_setting(value: Value) -> str:

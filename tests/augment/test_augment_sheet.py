@@ -8,6 +8,7 @@ from iblurry.augment.policies import POLICIES
 from iblurry.augment.sheet import GAP, LABEL, MARGIN, contact_sheet
 from iblurry.rng import Rng
 from tests.augment.pictures import do, pictures
+from tests.laws.user_transforms import Brightness, Negative
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 8, 8), (3, 20, 34)])
@@ -19,6 +20,19 @@ def test_a_row_for_each_operation_and_policy(shape):
     rows = np.asarray(one)[:, : MARGIN + 100].min((1, 2)) < 128  # dark ink of the names
     starts = np.flatnonzero(rows[1:] & ~rows[:-1])
     assert len(starts) >= len(OPERATIONS) + len(POLICIES)
+
+
+def test_a_row_for_each_transform():
+    """The image as it is, then ten draws: half of them the negative, and many shades."""
+    images = pictures((3, 64, 64))[:1]
+    sheet = np.asarray(contact_sheet(images, Rng(1), [Negative(), Brightness()]))
+    down = (sheet.shape[0] - 2 * MARGIN + GAP) // 2
+    tops, lefts = (MARGIN, MARGIN + down), [MARGIN + LABEL + at * (64 + GAP) for at in range(11)]
+    negative, bright = ([sheet[top : top + 64, left : left + 64] for left in lefts] for top in tops)
+    plain = images[0].transpose(1, 2, 0)
+    assert np.array_equal(negative[0], plain)
+    assert {int(cell.astype(int).sum()) for cell in negative} == {int(plain.sum()), int((255 - plain).sum())}
+    assert len({int(cell.astype(int).sum()) for cell in bright}) > 8
 
 
 def test_the_cells_are_the_operation():

@@ -14,7 +14,6 @@ from torch import nn
 from iblurry import Experiment, objects
 from iblurry.augment import Augment, TorchTransform, Transform
 from iblurry.augment.pipeline import Pipeline
-from iblurry.component import Component
 from iblurry.errors import InputError
 from iblurry.rng import Rng
 from iblurry.sources import object_hash
@@ -282,7 +281,7 @@ def test_torchvisions(images, works_on):
 
 @pytest.fixture
 def known():
-    """Known by its name for a test."""
+    """Known by its name in a test."""
 
     class Veil(Transform):
         uniforms: ClassVar[int] = 1
@@ -291,8 +290,7 @@ def known():
         def __call__(self, images, uniforms):
             return torch.where(uniforms[:, :, None, None] < self.p, 255 - images, images)
 
-    yield Veil
-    del Component._known["transform"]["Veil"]
+    return Veil
 
 
 def test_a_users_transform_as_data(known):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from iblurry.learner import Learner
 from iblurry.method import Method, Pace
 from iblurry.methods import METHODS, Hyperparameters, clib, er, method
 from iblurry.parts import Clip, Constant, Importance
+from tests.laws.user_transforms import Brightness, Negative
 
 HYPERPARAMETERS = Hyperparameters(batch=8)
 VARIANTS = {
@@ -21,17 +23,26 @@ VARIANTS = {
     "er-clipped": er(HYPERPARAMETERS, gradient=(Clip(norm=0.5),), schedule=Constant(initial_lr=1e-3)),
     "er-store-before": er(HYPERPARAMETERS, pace=Pace(stream_batch=4, store_when="before", updates_per_sample="1/4")),
 }
+OWN_TRANSFORMS = (Negative(), Augment(pad=1), Brightness())
+OPTIONS = {  # methods as they come, but of learners with something of a user's own
+    "er-transforms": {"augment": OWN_TRANSFORMS},
+    "mir-transforms": {"augment": OWN_TRANSFORMS},
+    "agem-transforms": {"augment": OWN_TRANSFORMS},
+    "gdumb-transforms": {"augment": OWN_TRANSFORMS},
+}
 RELEASED = ("er-released", "clib-released", "clib-stream-released", "bic-released", "rm-released")
 LAWFUL: dict[str, Method] = {
     **{name: method(name, HYPERPARAMETERS) for name in METHODS},
     **{name: method(name, HYPERPARAMETERS) for name in RELEASED},
     **VARIANTS,
+    **{name: dataclasses.replace(method(name.split("-")[0], HYPERPARAMETERS), name=name) for name in OPTIONS},
 }
 BUDGET, SAMPLES = 24, 60
 
 
 def new_learner(chosen: Method, seed: int = 1, **changes: Any) -> Learner:
-    options = {"network": "convnet", "memory": BUDGET, "classes": 6, "augment": Augment(pad=1)} | changes
+    options = {"network": "convnet", "memory": BUDGET, "classes": 6, "augment": Augment(pad=1)}
+    options |= OPTIONS.get(chosen.name, {}) | changes
     if chosen.admission.keeps_all:
         options["memory"] = max(options["memory"], 8 * SAMPLES)
     return Learner(chosen, image=(1, 8, 8), seed=seed, **options)

@@ -98,3 +98,13 @@ def test_what_only_python_can_build():
 def test_rows_that_differ_in_the_refit_alone_have_names():
     kinds = [Experiment.of("gdumb"), edited(Experiment.of("gdumb"), "refit.optimizer.momentum=0.5")]
     assert name_rows(kinds) == ["gdumb", "gdumb refit.optimizer.momentum=0.5"]
+
+
+def test_rows_with_the_same_parts_are_told_apart_by_their_fields():
+    plain = Experiment.of("er")
+    clipped = edited(plain, "gradient=Clip")
+    harder = edited(clipped, "gradient.0.norm=1")
+    names = ["er gradient=Clip gradient.0.norm=10", "er gradient=Clip gradient.0.norm=1"]
+    assert name_rows([clipped, harder]) == names
+    assert name_rows([plain, clipped, harder]) == ["er", *names]
+    assert name_rows([plain, harder]) == ["er", "er gradient=Clip"]
