@@ -26,7 +26,7 @@ GROUPS = {"What": (*OPTIONS, "modules"), "Figure": ("runs", "kind", "metric", "o
     help=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.  [default: sweep for several columns, bars for the ablation, "
     "else curves]",
 )
-@click.option("--out", type=FIGURE, help="A .png, .svg or .pdf.  [default: figures/<study>-<data set>-<kind>.png]")
+@click.option("--out", type=FIGURE, help="A .png, .svg or .pdf.  [default: in figures/, named by what it shows]")
 @runs_option
 @click.option(
     "--metric", metavar="NAME", type=click.Choice(METRICS), help="a_auc, a_avg, a_last or f_last, for sweep and bars."
@@ -47,17 +47,19 @@ def figure(
     on it. rates: learning rates. forgetting: classes one by one. composition: what the memory holds.
     """
     from iblurry.files import replacing
-    from iblurry.studies.describe import make_slug
-    from iblurry.studies.figures.draw import WITH_METRIC, default_kind, draw_study
+    from iblurry.studies.figures.draw import WITH_METRIC, check_kind, default_kind, draw_study
     from iblurry.studies.tables.layout import describe_missing
     from iblurry.studies.tables.table import tabulate_study
 
     chosen = selection_of(selected)
-    kind = kind or default_kind(chosen.study, len({run.column for run in chosen.planned}))
+    columns = list(dict.fromkeys(run.column for run in chosen.planned))
+    kind = kind or default_kind(chosen.study, len(columns))
+    check_kind(chosen.study, columns, kind)
     if metric is not None and kind not in WITH_METRIC:
         others = " or ".join(WITH_METRIC)
         raise InputError(f"A figure of {kind} shows no metric; leave {metric} out, or draw {others}.")
-    path = out or Path("figures") / f"{make_slug(f'{chosen.study.name}-{chosen.dataset}')}-{kind}.png"
+    shown = "-".join([kind, *([metric.replace("_", "-")] if metric not in (None, chosen.study.metrics[0]) else [])])
+    path = out or Path("figures") / f"{chosen.slug}-{shown}.png"
     FIGURE.convert(path, None, None)
     table = tabulate_study(chosen, run_places(runs, chosen), metrics=[metric or chosen.study.metrics[0]])
     drawn = [result for cell in table.cells.values() for result in cell.runs.values()]

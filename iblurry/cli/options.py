@@ -6,6 +6,7 @@ import functools
 import importlib
 import math
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 PLACE = click.Path(path_type=Path)
+MOST_SEEDS = 10_000  # of one range: more is a slip of the finger
 
 
 class GroupedCommand(click.Command):
@@ -67,19 +69,20 @@ class Shape(click.ParamType):  # type: ignore[type-arg]  # generic only since cl
 
 
 class Seeds(click.ParamType):  # type: ignore[type-arg]
-    """Seeds, separated by commas, none of them twice."""
+    """Seeds and ranges of them, such as 1-3,7, separated by commas; none of them twice."""
 
     name = "list"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value
-        try:
-            seeds = tuple(int(seed) for seed in str(value).split(","))
-        except ValueError:
-            seeds = (-1,)
-        if min(seeds) < 0:
-            self.fail(f"{value}: give whole numbers from 0, separated by commas, like 1,2,3.", param, ctx)
+        seeds: tuple[int, ...] = ()
+        for word in str(value).split(","):
+            match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", word, re.ASCII)
+            first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+            if not 0 <= last - first < MOST_SEEDS:
+                self.fail(f"{value}: give whole numbers from 0 and ranges of them, like 1,2,3 or 1-3,7.", param, ctx)
+            seeds += tuple(range(first, last + 1))
         if len(set(seeds)) < len(seeds):
             self.fail(f"{value} names a seed twice; a seed is one run, so name each once.", param, ctx)
         return seeds

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from iblurry.experiment.experiment import Experiment
 
 DEFAULT_METHODS = ("clib", "er")
+DEFAULT_SEEDS = (1, 2, 3)
 ELSEWHERE = {"dataset": "--dataset", "seed": "--seeds", "method": "the METHOD argument"}  # what --set cannot change
 GROUPS = {
     "Stream": (
@@ -56,7 +57,7 @@ GROUPS = {
 EXAMPLES = """\b
 Examples:
   iblurry run
-  iblurry run clib er --disjoint 50 --blur 30 --memory 200 --seeds 1,2,3,4,5
+  iblurry run clib er --disjoint 50 --blur 30 --memory 200 --seeds 1-5
   iblurry run clib --set admission=Balanced --set schedule.initial_lr=0.001
   iblurry run er "er schedule.initial_lr=0.001" "er memory=50"
   iblurry run clib --import mine.py --set admission=Mine
@@ -66,7 +67,7 @@ Examples:
 @click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @click.argument("methods", nargs=-1, metavar="[METHOD]...")
 @click.option("--dataset", metavar="SPEC", default="digits", help="See `iblurry data`.")
-@click.option("--seeds", type=Seeds(), default="1,2,3", help="One run for each.")
+@click.option("--seeds", type=Seeds(), default="1-3", help="One run for each, as 1,2,3 or 1-3.")
 @click.option("--stream", metavar="NAME", help="IBlurry, Listed or your own, as NAME:field=value.  [default: IBlurry]")
 @click.option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]")
 @click.option("--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples that stray.  [default: 10]")
@@ -124,7 +125,7 @@ def run(
     from iblurry.cli.show import show_results
     from iblurry.data.load import load
     from iblurry.launch.launch import run_all
-    from iblurry.studies.describe import make_slug
+    from iblurry.studies.describe import name_figure
 
     check_all(experiments, load(dataset, data_home))
     config = launch_config(machine, out, data_home)
@@ -134,8 +135,7 @@ def run(
     if len(results) < len(experiments) or any(result.summary is None for result in results):
         click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)
         return INTERRUPTED
-    first = experiments[0]
-    stem = f"{Path(dataset.split(':', 1)[0]).stem}-{make_slug(first.stream.title).lower()}"
+    stem = name_figure(experiments, DEFAULT_METHODS, DEFAULT_SEEDS)
     figures = [figure] if figure else [out / f"{stem}.png", out / f"{stem}.svg"]
     show_results(results, figures, as_json=as_json)
     return 0

@@ -16,6 +16,7 @@ from iblurry.errors import InputError
 if TYPE_CHECKING:
     from iblurry.experiment.result import Result
 
+WIDE = 70  # letters of the figures' names that have room on a line
 FEW = 8  # run folders are named one by one up to so many
 
 
@@ -24,7 +25,7 @@ FEW = 8  # run folders are named one by one up to so many
 @click.option(
     "--figure",
     type=FIGURE,
-    help="Draw into this .png, .svg or .pdf.  [default: accuracy.png and .svg beside the first run]",
+    help="Draw into this .png, .svg or .pdf.  [default: a .png and .svg beside the first run]",
 )
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
@@ -34,7 +35,7 @@ def show(runs: tuple[Path, ...], figure: Path | None, as_json: bool) -> None:
     Runs that differ only in their seed make one row. Unfinished ones count as far as they got.
     """
     folders = run_folders(runs)
-    figures = [figure] if figure else [folders[0].parent / f"accuracy.{ending}" for ending in ("png", "svg")]
+    figures = [figure] if figure else _default_figures(folders)
     for path in figures:
         FIGURE.convert(path, None, None)
 
@@ -90,8 +91,19 @@ def show_results(results: Sequence[Result], figures: Sequence[Path], *, as_json:
         return
     click.echo(title)
     click.echo(runs_to_terminal(table))
-    click.echo("Figure: " + ", ".join(map(str, figures)))
+    between = ", " if sum(len(str(path)) for path in figures) < WIDE else "\n        "
+    click.echo("Figure: " + between.join(map(str, figures)))
     _name_folders(results)
+
+
+def _default_figures(folders: Sequence[Path]) -> list[Path]:
+    """accuracy.png and .svg beside the first run; some of the runs there have a name of their own."""
+    from iblurry.studies.describe import make_file_name
+
+    place = folders[0].parent
+    is_whole = {*folders} == {path.parent for path in place.glob("*/experiment.json")}
+    stem = "accuracy" if is_whole else make_file_name(["accuracy", *(folder.name for folder in folders)])
+    return [place / f"{stem}.{ending}" for ending in ("png", "svg")]
 
 
 def _name_folders(results: Sequence[Result]) -> None:

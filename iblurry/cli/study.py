@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,7 +96,8 @@ def _tell(
     from iblurry.studies.tables import FORMATS
     from iblurry.studies.tables.table import tabulate_study
 
-    click.echo(FORMATS["json" if as_json else "terminal"](tabulate_study(selection, [out]), None), nl=False)
+    form = "json" if as_json else "terminal" if sys.stdout.isatty() else "text"
+    click.echo(FORMATS[form](tabulate_study(selection, [out]), None), nl=False)
     for name, error in failures.items():
         click.echo(f"iblurry: {name} failed: {error}", err=True)
     missing = {one.experiment.name for one in selection.planned} - finished - failures.keys()

@@ -28,7 +28,7 @@ def study_options(*, default: str | None) -> Decorator:
             "--methods", multiple=True, metavar="LIST", help="Rows, of any methods: clib,er.  [default: the study's]"
         ),
         option("--only", multiple=True, metavar="LIST", help="Columns: N=0,N=50.  [default: all]"),
-        option("--seeds", type=Seeds(), default="1,2,3", help="Which runs."),
+        option("--seeds", type=Seeds(), default="1-3", help="Which runs, as 1,2,3 or 1-3."),
         option("--scale", metavar="P", type=NumberRange(0, 1, min_open=True), default=1.0, help="Part of the stream."),
         option("--equal-compute", metavar="METHOD", help="All with the training FLOPs of this row."),
         option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ from iblurry.cli.options import GroupedCommand, OutputFile, import_option
 from iblurry.cli.study_options import OPTIONS, run_places, runs_option, selection_of, split_names, study_options
 from iblurry.errors import InputError
 
-ENDINGS = {".txt": "terminal", ".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
-FORMATS = tuple(ENDINGS.values())
+ENDINGS = {".txt": "text", ".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
+FORMATS = ("terminal", *ENDINGS.values())
 GROUPS = {
     "What": (*OPTIONS, "modules"),
     "Table": ("runs", "metric", "paper", "pairs", "against"),
@@ -75,11 +76,13 @@ def table(
     from iblurry.studies.tables.table import tabulate_study
 
     chosen = selection_of(selected)
+    if form == "terminal" and (out is not None or not sys.stdout.isatty()):
+        form = "text"  # there is no bold there
     made = tabulate_study(chosen, run_places(runs, chosen), metrics=split_names(metric), paper=paper)
     text = WRITERS[form](made, compare_rows(made, against) if pairs or against else None)
     if out is None:
         click.echo(text, nl=False)
         return
     with replacing(out) as part:
-        part.write_text(click.unstyle(text), "utf-8")
+        part.write_text(text, "utf-8")
     click.echo(f"{out}: {len(made.cells)} cells, {len(made.missing)} runs missing")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iblurry.errors import InputError
@@ -20,6 +23,8 @@ from iblurry.studies.fields import Value, flatten_fields
 if TYPE_CHECKING:
     from iblurry.experiment.result import Result
 
+LONGEST = 60  # letters of a file's name: a path of it has room on a line
+TITLED = ("dataset", "disjoint", "blur")  # what a figure's name has anyway
 Fields = dict[str, Any]  # by the paths that --set takes
 OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "validate", "memory", "network", "query_every")
 
@@ -142,6 +147,47 @@ def _write_stream(stream: Stream) -> str:
 def _without_hashes(text: str) -> str:
     """`Oldest` for `Oldest@0123456789ab`."""
     return re.sub(rf"@[0-9a-f]{{{DIGITS}}}\b", "", text)
+
+
+def make_file_name(words: Iterable[str]) -> str:
+    """The words as one slug; what is too long ends in a checksum, so that different words have different names.
+
+    >>> make_file_name(["main", "digits", "seeds 1-3"])
+    'main-digits-seeds-1-3'
+    """
+    text = " ".join(words)
+    slug = make_slug(text)
+    return slug if len(slug) <= LONGEST else f"{slug[: LONGEST - 9].rstrip('-')}-{zlib.crc32(text.encode()):08x}"
+
+
+def seed_ranges(seeds: Iterable[int]) -> str:
+    """Seeds as the command line takes them.
+
+    >>> seed_ranges([1, 2, 3, 7]), seed_ranges([1, 2])
+    ('1-3,7', '1,2')
+    """
+    numbers = sorted(seeds)
+    runs = [[seed for _, seed in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+
+
+def name_figure(experiments: Sequence[Experiment], methods: Sequence[str], seeds: Sequence[int]) -> str:
+    """A file name for the figure of these experiments; `methods` and `seeds` are the usual ones, which it leaves out.
+
+    It holds whatever departs from the defaults, so that the figure of other experiments does not take its place.
+    """
+    rows = list({replace(one, seed=0).digest: one for one in reversed(experiments)}.values())[::-1]
+    source, _, options = rows[0].dataset.partition(":")
+    words = [Path(source).stem, options, rows[0].stream.title.lower()]
+    if [one.method.name for one in rows] != [*methods]:
+        words += name_rows(rows)
+    if {one.seed for one in experiments} != {*seeds}:
+        words.append(f"seeds {seed_ranges({one.seed for one in experiments})}")
+    changes: list[str] = []
+    for one in rows:
+        usual = _default(one) or replace(Experiment.of(methods[0], one.dataset), method=one.method)
+        changes += [f"{path}={value}" for path, value in find_departures(one, usual).items() if path not in TITLED]
+    return make_file_name(filter(None, [*words, *dict.fromkeys(changes)]))
 
 
 def _without(fields: Fields, defaults: Fields) -> Fields:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from iblurry.errors import InputError
 from iblurry.studies.compute import EQUAL, equal_compute
+from iblurry.studies.describe import make_file_name, seed_ranges
 from iblurry.studies.study import SEEDS, PlannedRun, Study
 
 
@@ -49,13 +50,24 @@ class Selection:
         """Its rows, in order."""
         return self.rows or self.study.rows
 
+    @property
+    def slug(self) -> str:
+        """Names files and labels: the study and its data, and whatever is chosen that is not the default."""
+        words = [self.study.name, self.dataset]
+        words += self.row_names if self.row_names != self.study.rows else ()
+        words += self.columns or ()
+        words += [f"seeds {seed_ranges(self.seeds)}"] if self.seeds != SEEDS else []
+        words += [f"scale {self.scale:g}"] if self.scale != 1 else []
+        words += [f"equal compute {self.equal_compute}"] if self.equal_compute is not None else []
+        return make_file_name(words)
+
     def command(self) -> str:
         """`iblurry study ...` that runs what is missing of it."""
         words = ["iblurry", "study", self.study.name, "--dataset", self.dataset]
         given = {
             "--methods": ",".join(self.rows or ()),
             "--only": ",".join(self.columns or ()),
-            "--seeds": ",".join(map(str, self.seeds)) if self.seeds != SEEDS else "",
+            "--seeds": seed_ranges(self.seeds) if self.seeds != SEEDS else "",
             "--scale": f"{self.scale:g}" if self.scale != 1 else "",
             "--equal-compute": self.equal_compute,
         }

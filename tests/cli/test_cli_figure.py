@@ -9,6 +9,7 @@ import pytest
 from iblurry.cli.study_options import split_names
 from iblurry.studies import catalogue
 from iblurry.studies.figures import draw
+from iblurry.studies.selection import Selection
 from iblurry.studies.study import Study
 from tests.studies.written import usual, write_run
 
@@ -97,9 +98,34 @@ def test_a_row_may_have_a_comma_of_its_own():
     assert split_names((), rows) is None
 
 
+def test_another_selection_does_not_take_the_last_figures_place(runs, call, asked, here):
+    for chosen in (
+        *([], ["--methods", "clib"], ["--methods", "er,clib"], ["--seeds", "1-2"], ["--seeds", "1"]),
+        *(["--kind", "bars"], ["--kind", "bars", "--metric", "f_last"]),
+    ):
+        said = call("figure", "main", *chosen)
+        assert said.code == 0, said.err
+    assert len(list((here / "figures").iterdir())) == len(asked) == 7
+    assert (here / "figures/main-cifar10-clib-curves.png").exists()
+    call("figure", "main", "--kind", "bars", "--metric", "a_auc")
+    assert len(list((here / "figures").iterdir())) == 7  # which is the study's first metric
+
+
+def test_equal_compute_is_in_the_title_and_in_the_name(call, here, monkeypatch):
+    for planned in Selection(
+        study=catalogue.get_study("main"), dataset="cifar10", rows=("er",), seeds=(1,), equal_compute="clib"
+    ).planned:
+        write_run(here / "runs", planned.experiment, 60)
+    titles = []
+    monkeypatch.setitem(draw.FIGURE_KINDS, "curves", lambda cells, path, title: (titles.append(title), path.touch()))
+    said = call("figure", "main", "--methods", "er", "--seeds", "1", "--equal-compute", "clib")
+    assert "figures/main-cifar10-er-seeds-1-equal-compute-clib-curves.png" in said.out
+    assert "equal compute (of clib)" in titles[0]
+
+
 def test_json(runs, call):
     about = json.loads(call("figure", "main", "--methods", "er", "--kind", "bars", "--json").out)
-    assert (about["figure"], about["kind"]) == ("figures/main-cifar10-bars.png", "bars")
+    assert (about["figure"], about["kind"]) == ("figures/main-cifar10-er-bars.png", "bars")
     assert (about["study"], about["dataset"]) == ("main", "cifar10")
     assert about["runs"] == [f"results/cifar10/{usual('er', seed).name}" for seed in (1, 2)]
     assert about["missing"] == [usual("er", 3).name]
@@ -113,6 +139,8 @@ def test_refusals(runs, sizes, refused, here):
         ("a_avg", "main", "--metric", "a_avg"),  # curves show no metric
         ("'clib'", "main", "--methods", "clip"),
         (".jpg", "main", "--out", "figure.jpg"),
+        ("study main ", "main", "--kind", "sweep"),
+        ("study sizes ", "sizes", "--only", "K=200", "--kind", "sweep"),
         ("`iblurry study main --dataset cifar100`", "main", "--dataset", "cifar100"),
         ("--runs elsewhere", "sizes", "--runs", "elsewhere"),
     ):

@@ -9,14 +9,21 @@ import signal
 import subprocess
 import time
 
+import click
 import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
 
+from iblurry.cli.options import Seeds
 from iblurry.cli.progress import ProgressDisplay
+from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal
+from iblurry.methods import METHODS
+from iblurry.studies.describe import name_figure, seed_ranges
 from tests.cli.conftest import QUICK
+
+USUAL = ("clib", "er"), (1, 2, 3)
 
 
 def folders(place):
@@ -48,11 +55,45 @@ def test_table_figure_and_folders(quick, here):
         assert row[1] == "2"
         assert row[2:5] == [f"{np.mean(areas):.2f}", "±", f"{np.std(areas, ddof=1):.2f}"]
     assert "Percent, mean ± sample standard deviation (n - 1) over 2 seeds." in lines
-    assert "Figure: runs/shapes-i-blurry-50-10.png, runs/shapes-i-blurry-50-10.svg" in lines
+    (figure,) = (here / "runs").glob("shapes-classes-4-*.png")
+    at = lines.index(f"Figure: runs/{figure.name}")
+    assert lines[at + 1].strip() == f"runs/{figure.stem}.svg"
     assert [line.removeprefix("Runs:").strip() for line in lines[-4:]] == [f"runs/{path.name}" for path in found]
-    with Image.open("runs/shapes-i-blurry-50-10.png") as picture:
+    with Image.open(figure) as picture:
         assert picture.format == "PNG"
-    assert (here / "runs/shapes-i-blurry-50-10.svg").read_text().startswith("<?xml")
+    assert figure.with_suffix(".svg").read_text().startswith("<?xml")
+
+
+def test_seeds_may_be_ranges():
+    assert Seeds().convert("1-3,7", None, None) == (1, 2, 3, 7)
+    assert Seeds().convert(" 0 , 4 - 5 ", None, None) == (0, 4, 5)
+    for wrong in ("3-1", "1-", "-3", "1-2-3", "1-3,2", "1-999999999999", "a-b", "1--3", "", "١-٣"):
+        with pytest.raises(click.BadParameter) as refusal:
+            Seeds().convert(wrong, None, None)
+        assert wrong in refusal.value.message
+    assert seed_ranges([7, 1, 2, 3]) == "1-3,7"
+
+
+def test_the_figure_of_other_experiments_has_another_name():
+    names = [
+        name_figure([Experiment.of(method, data, seed=seed, **fields) for method in methods for seed in seeds], *USUAL)
+        for methods, data, seeds, fields in (
+            (("clib", "er"), "digits", (1, 2, 3), {}),
+            (("clib", "er"), "digits", (1, 2), {}),
+            (("clib", "er"), "digits", (1, 2, 3), {"memory": 50}),
+            (("clib", "er"), "digits", (1, 2, 3), {"blur": 30}),
+            (("clib", "er"), "digits", (1, 2, 3), {"samples": 100}),
+            (("clib", "bic"), "digits", (1, 2, 3), {}),
+            (("clib", "er"), "shapes:classes=4", (1, 2, 3), {}),
+            (tuple(METHODS), "digits", (1, 2, 3), {}),
+        )
+    ]
+    rows = [Experiment.of("er", "digits", seed=seed, **more) for more in ({}, {"memory": 50}) for seed in (1, 2, 3)]
+    names += [name_figure(rows, *USUAL), name_figure(rows[3:], *USUAL), name_figure(rows[:3], *USUAL)]
+    assert names[0] == "digits-i-blurry-50-10"
+    assert names[2] == "digits-i-blurry-50-10-memory-50"
+    assert len({*names}) == len(names)
+    assert max(map(len, names)) <= 60
 
 
 def test_where_there_is_no_terminal_there_are_lines(quick):

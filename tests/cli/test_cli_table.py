@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,31 @@ def means(said):
 
 def test_the_forms_are_those_of_the_library():
     assert tuple(FORMATS) == module.FORMATS
-    assert set(module.ENDINGS.values()) == set(FORMATS)
+    assert {*module.ENDINGS.values(), "terminal"} == set(FORMATS)
+
+
+def test_bold_is_spoken_of_where_there_is_bold(tiny, call, monkeypatch):
+    write_tiny(tiny / "runs")
+    assert "bold" not in call("table", "tiny").out  # no terminal
+    call("table", "tiny", "--out", "t.txt")
+    assert "bold" not in Path("t.txt").read_text()
+    assert "bold" in call("table", "tiny", "--format", "markdown").out
+    alone = ("table", "tiny", "--methods", "clib", "--format")
+    assert not [form for form in ("markdown", "latex", "terminal") if "bold" in call(*alone, form).out]
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda self: True)
+    said = call("table", "tiny").out
+    assert "bold" in said
+    assert "\x1b[1m" in said
+
+
+def test_equal_compute_is_said(tiny, call):
+    said = call("table", "main", "--dataset", "digits", "--methods", "er", "--equal-compute", "clib")
+    assert "equal compute (of clib)" in said.out.splitlines()[0]
+    latex = call("table", "main", "--dataset", "digits", "--equal-compute", "clib", "--format", "latex").out
+    assert "equal compute (of clib)" in latex
+    assert "tab:main-digits-equal-compute-clib" in latex
+    rows = call("table", "main", "--dataset", "digits", "--equal-compute", "clib", "--format", "csv").out.splitlines()
+    assert all(row.endswith(",clib") for row in rows[1:])
 
 
 def test_this_repositorys_results(call):

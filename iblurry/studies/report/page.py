@@ -19,6 +19,7 @@ from iblurry.studies.report.charts import chart_data, class_maps
 from iblurry.studies.report.compute import compute_section, counting_section
 from iblurry.studies.report.data import Report, ReportBlock
 from iblurry.studies.report.html import Html, definitions, join, metric, tag
+from iblurry.studies.tables.layout import has_best
 from iblurry.version import __version__
 
 SHARED = ("uplot/uPlot.min.css", "style.css", "table.css", "chart.css")
@@ -66,7 +67,7 @@ def render_page(report: Report) -> str:
             "main",
             *(_block(block, shown, report) for block, shown in zip(report.blocks, drawn, strict=True)),
             _missing(report),
-            _reading(),
+            _reading(report),
             counting_section(report),
             id="main",
         ),
@@ -157,15 +158,16 @@ def _missing(report: Report) -> Html | None:
     return tag("section", heading, words, sections.copied(lines), class_="block", id="missing")
 
 
-def _reading() -> Html:
+def _reading(report: Report) -> Html:
     """What the words and signs mean."""
+    bold = any(has_best(block.finished.table) for block in report.blocks)
     terms = {
         "A_AUC ↑": "area under the curve of accuracy to samples: how good the answers were at any time, on average.",
         "A_avg ↑": "mean accuracy at the ends of the tasks.",
         "A_last ↑": "accuracy at the end of the stream.",
         "F_last ↓": "how far each class fell from its best earlier task end to the last, on average; less is better.",
         "±": "one sample standard deviation (n - 1) over n runs that differ only in their seed.",
-        "bold": "the best mean of its column; no test of significance.",
+        **({"bold": "the best mean of its column; no test of significance."} if bold else {}),
         "verdict": "within the spreads: the means are no further apart than the paper's spread and ours together; "
         "otherwise above or below. Where this project set itself a target, within it or beyond it. Numbers marked ⚠ "
         f"are probably copy errors and are not judged. With fewer than {SEEDS} seeds a verdict is provisional.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from iblurry.studies.significance import PairedComparison
 from iblurry.studies.tables.data import to_csv, to_json
@@ -12,6 +13,7 @@ from iblurry.studies.tables.text import to_markdown, to_terminal
 
 FORMATS: dict[str, Callable[[StudyTable, Sequence[PairedComparison] | None], str]] = {  # None: no pairs were asked for
     "terminal": to_terminal,
+    "text": partial(to_terminal, bold=False),
     "markdown": to_markdown,
     "latex": to_latex,
     "csv": to_csv,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iblurry.errors import InputError
-from iblurry.studies.describe import make_slug
-from iblurry.studies.paper import COUNTERPARTS
+from iblurry.studies.paper import display_name
 from iblurry.studies.significance import PairedComparison
 from iblurry.studies.tables.layout import (
     DIFFERENCE,
@@ -15,6 +14,7 @@ from iblurry.studies.tables.layout import (
     describe_missing,
     describe_units,
     format_mean_std,
+    has_best,
     has_paper,
     missing_commands,
     paper_warnings,
@@ -48,7 +48,7 @@ def to_latex(table: StudyTable, pairs: Sequence[PairedComparison] | None = None)
         r"\begin{table}[t]",
         r"  \centering",
         rf"  \caption{{{_caption(table, counts)}}}",
-        rf"  \label{{tab:{_label(table)}}}",
+        rf"  \label{{tab:{table.selection.slug}}}",
         rf"  \begin{{tabular}}{{{'l' * (1 + kinds)}{'c' * len(across)}}}",
         r"    \toprule",
         *(f"    {row}" for row in _heads(table, kinds)),
@@ -80,7 +80,8 @@ def _caption(table: StudyTable, counts: set[int]) -> str:
     if counts:
         over = f"{next(iter(counts))} seeds" if len(counts) == 1 else "(n) seeds"
         numbers = "one seed" if counts == {1} else f"mean ± sample standard deviation over {over}"
-        said.append(f"{describe_units(table, numbers)}; best in bold.")
+        bold = "; best in bold" if has_best(table) else ""
+        said.append(f"{describe_units(table, numbers)}{bold}.")
     if has_paper(table):
         said.append("Paper: as printed by Koh et al. (ICLR 2022).")
     if any(cell.verdict for cell in table.cells.values()):
@@ -111,7 +112,7 @@ def _heading(metric: TableMetric) -> str:
 
 
 def _line(table: StudyTable, line: TableLine, kinds: bool, *, counted: bool) -> str:
-    name = escape_latex(COUNTERPARTS.get(line.row, line.row)) if line.kind == OURS else ""
+    name = escape_latex(display_name(line.row)) if line.kind == OURS else ""
     cells = [_cell(table, cell, line.kind, counted=counted) for cell in line.cells]
     return _row([name, *([line.kind] if kinds else []), *cells])
 
@@ -134,14 +135,3 @@ def _cell(table: StudyTable, cell: TableCell, kind: str, *, counted: bool) -> st
 
 def _row(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
-
-
-def _label(table: StudyTable) -> str:
-    """The study and its data; with what else makes other experiments of it, so that a paper may hold several."""
-    chosen = table.selection
-    words = [table.study.name, chosen.dataset]
-    if chosen.scale != 1:
-        words.append(f"scale-{chosen.scale:g}")
-    if chosen.equal_compute is not None:
-        words.append(f"equal-{chosen.equal_compute}")
-    return make_slug("-".join(words))

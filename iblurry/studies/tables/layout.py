@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from iblurry.studies.paper import PaperNumber, load_paper
 from iblurry.studies.significance import PairedComparison
-from iblurry.studies.tables.table import MeanStd, StudyTable, TableCell, TableMetric, count_decimals, format_number
+from iblurry.studies.tables.table import (
+    MeanStd,
+    ResultTable,
+    StudyTable,
+    TableCell,
+    TableMetric,
+    count_decimals,
+    format_number,
+)
 
 OURS, PAPER, DIFFERENCE = "ours", "paper", "difference"
 NOTHING = "–"
@@ -61,6 +69,11 @@ def has_paper(table: StudyTable) -> bool:
     return any(cell.paper for cell in table.cells.values())
 
 
+def has_best(table: ResultTable) -> bool:
+    """Whether some mean is the best of its column, and so in bold where a form has it."""
+    return any(map(table.is_best, table.cells.values()))
+
+
 def cell_text(cell: TableCell, kind: str) -> str:
     """70.26 ± 1.28 (3), or +0.64 within."""
     if kind == DIFFERENCE:
@@ -83,11 +96,12 @@ def format_mean_std(metric: TableMetric, number: MeanStd | PaperNumber) -> list[
     return [format_number(value, digits) for value in (number.mean, number.std) if value is not None]
 
 
-def table_notes(table: StudyTable) -> list[str]:
-    """What the numbers are, and by which rule they are judged."""
+def table_notes(table: StudyTable, *, bold: bool = True) -> list[str]:
+    """What the numbers are, and by which rule they are judged; `bold` says whether the form can show the best in it."""
     counts = {len(cell.runs) for cell in table.cells.values() if cell.ours}
     over = "one seed each" if counts == {1} else "mean ± sample standard deviation (n - 1) over (n) seeds"
-    notes = [f"{describe_units(table, over)}; the best of ours in bold."] if counts else []
+    best = "; the best of ours in bold" if bold and has_best(table) else ""
+    notes = [f"{describe_units(table, over)}{best}."] if counts else []
     if any(cell.verdict for cell in table.cells.values()):
         notes.append(
             "Difference: ours minus the paper's; within: our mean lies in the paper's mean ± its spread; else above or "

@@ -210,13 +210,14 @@ def tabulate_study(
                 paper_number(method, metric.paper, configuration_of(experiment)) if method and metric.paper else None
             )
             cells[row, column, metric.name] = TableCell(row, column, metric, runs, number)
+    equal = f"equal compute (of {selection.equal_compute})" if selection.equal_compute is not None else None
     return StudyTable(
         rows=selection.row_names,
         columns=tuple(dict.fromkeys(planned.column for planned in selection.planned)),
         metrics=tuple(known[name] for name in names),
         cells=cells,
         selection=selection,
-        settings=describe_settings([planned.experiment for planned in selection.planned]),
+        settings=", ".join(filter(None, [describe_settings([one.experiment for one in selection.planned]), equal])),
         missing=tuple(planned for planned in selection.planned if planned not in finished),
     )
 

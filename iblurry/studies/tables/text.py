@@ -6,6 +6,7 @@ import io
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from iblurry.studies.significance import PairedComparison, caveats
 from iblurry.studies.tables.layout import (
@@ -51,8 +52,8 @@ def describe_seeds(table: ResultTable) -> str:
     return f"Percent, mean ± sample standard deviation (n - 1) over {seeds} seeds."
 
 
-def to_terminal(table: StudyTable, pairs: Sequence[PairedComparison] | None = None) -> str:
-    """A study's table for the terminal: the best of our means in bold, by escape codes that `click.echo` can strip.
+def to_terminal(table: StudyTable, pairs: Sequence[PairedComparison] | None = None, *, bold: bool = True) -> str:
+    """A study's table for the terminal: the best of our means in bold, by escape codes, or else as plain text.
 
     `pairs` are rows compared seed by seed; None if they were not asked for.
     """
@@ -60,9 +61,9 @@ def to_terminal(table: StudyTable, pairs: Sequence[PairedComparison] | None = No
     parts = [table_title(table)]
     for block in split_blocks(table):
         for piece in _fit_width(table, block, width):
-            grid = _rich_grid(_heads(table, piece), _study_lines(table, piece), width)
+            grid = _rich_grid(_heads(table, piece), _study_lines(table, piece), width, bold=bold)
             parts.append((f"{piece.title}\n" if piece.title else "") + grid)
-    parts += filter(None, ["\n".join(_wrap(note, width) for note in table_notes(table))])
+    parts += filter(None, ["\n".join(_wrap(note, width) for note in table_notes(table, bold=bold))])
     if table.missing:
         parts.append(_wrap(f"Not run yet: {'; '.join(describe_missing(table))}. To run them:", width))
         parts[-1] += "".join(f"\n  {command}" for command in missing_commands(table))
@@ -125,8 +126,8 @@ def _in_stars(line: Cells) -> list[str]:
     return [f"**{text}**" if is_best else text for text, is_best in line]
 
 
-def _rich_grid(heads: Sequence[str], lines: Iterator[Cells], width: int, *, sides: str = "") -> str:
-    """No wider than the terminal: no borders, and long names folded, never cut."""
+def _rich_grid(heads: Sequence[str], lines: Iterator[Cells], width: int, *, sides: str = "", bold: bool = True) -> str:
+    """No wider than the terminal: no borders, and long names folded, never cut; without `bold` no escape codes."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -145,7 +146,8 @@ def _rich_grid(heads: Sequence[str], lines: Iterator[Cells], width: int, *, side
         # Text, not str: a method called "[b]" is a name here, not markup.
         grid.add_row(*(Text(text, style="bold" if is_best else "") for text, is_best in line))
     written = io.StringIO()
-    Console(file=written, width=width, height=25, force_terminal=True, color_system="standard").print(grid)
+    colours: Literal["standard"] | None = "standard" if bold else None
+    Console(file=written, width=width, height=25, force_terminal=bold, color_system=colours).print(grid)
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
 
 
