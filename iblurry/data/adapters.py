@@ -10,8 +10,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,12 @@ from iblurry.data.picture import MODES, decode, resize, to_pixels, turn_upright
 from iblurry.data.sources.folder import MEASURED, load_images
 from iblurry.errors import DataError, InputError, UnknownNameError
 
+LARGEST = 2**16  # pixels of a side
 
-class AdapterOptions(NamedTuple):
-    """What every adapter takes; Dataset.from_torch documents it."""
+
+@dataclass(frozen=True)
+class AdapterOptions:
+    """What every adapter takes; Dataset.from_dataframe documents it."""
 
     name: str
     classes: Sequence[str] | None = None
@@ -36,6 +40,17 @@ class AdapterOptions(NamedTuple):
     lazy: bool | None = None
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        size, root = self.size, self.root
+        if size is not None and not (_is_whole(size) and 1 <= size <= LARGEST):
+            raise InputError(f"size={_short(size)} is not possible; give a number of pixels from 1 to {LARGEST:,}.")
+        if self.channels is not None and not (_is_whole(self.channels) and self.channels in MODES):
+            raise InputError(f"channels={_short(self.channels)} is not possible; give 1 (grey), 3 (colour) or None.")
+        if not isinstance(self.lazy, bool | None):
+            raise InputError(f"lazy={_short(self.lazy)} is not possible; give True, False or None.")
+        if root is not None and not _is_path(root):
+            raise InputError(f"root={_short(root)} is no folder; give a path.")
 
 
 @dataclass(frozen=True)
@@ -72,6 +87,7 @@ def torch_rows(given: Any, part: str) -> LabelledRows:
 
 def huggingface_rows(given: Any, part: str, *, image: str, label: str) -> LabelledRows:
     """The rows of a datasets.Dataset with these columns."""
+    _check_columns(image=image, label=label)
     if given is None and part == "test":
         return NOTHING
     if isinstance(given, Mapping):
@@ -107,13 +123,16 @@ def dataframe_rows(given: Any, part: str, *, path: str | None, image: str | None
             f"path={path!r}, image={image!r}: give one of them, path='COLUMN' for the paths of picture files or "
             "image='COLUMN' for arrays or pictures."
         )
+    _check_columns(**({"image": image} if path is None else {"path": path}), label=label)
     if given is None and part == "test":
         return NOTHING
-    count = _count(given, part, "a table with columns, as pandas.DataFrame")
-    chosen = image if path is None else path
+    wanted = "a table with columns, as pandas.DataFrame"
+    count, named = _count(given, part, wanted), getattr(given, "columns", None)
+    if not isinstance(named, Iterable):
+        raise InputError(f"The {part} data must be {wanted}, not {type(given).__name__}.")
     columns: list[list[Any]] = []
-    for column in (chosen, label):
-        known = [str(name) for name in getattr(given, "columns", ())]
+    for column in (image if path is None else path, label):
+        known = [name for name in named if isinstance(name, str)]
         if column not in known:
             raise UnknownNameError(f"column of the {part} table", str(column), known)
         columns.append(list(given[column]))
@@ -130,14 +149,10 @@ def dataframe_rows(given: Any, part: str, *, path: str | None, image: str | None
 
 def adapt(train: LabelledRows, test: LabelledRows, options: AdapterOptions) -> Dataset:
     """The data set of these rows."""
-    if options.size is not None and (isinstance(options.size, bool) or options.size < 1):
-        raise InputError(f"size={options.size} is not possible; give a number of pixels of at least 1.")
-    if options.channels not in (None, *MODES):
-        raise InputError(f"channels={options.channels} is not possible; give 1 (grey), 3 (colour) or None.")
     if not train.count:
         raise InputError(f"The data set {options.name!r} has no training images; give at least one.")
     read = _Reader((train, test), options)
-    images = read.files() if _is_path(train.read(0)[0]) else read.pixels()
+    images = read.images()
     mean, std = options.mean, options.std
     if read.are_files and (mean is None or std is None):
         measured = mean_and_std(images[0], limit=MEASURED)
@@ -161,11 +176,17 @@ class _Reader:
         self.labels: tuple[list[Any], list[Any]] = ([], [])
         self.are_files = False
 
-    def files(self) -> tuple[ImageStore, ImageStore]:
+    def images(self) -> tuple[ImageStore, ImageStore]:
+        """Those of each part: files if the first is a path, else pixels."""
+        rows = self._rows()
+        first = next(rows)
+        self.are_files = _is_path(first[2])
+        return (self._files if self.are_files else self._pixels)(chain([first], rows))
+
+    def _files(self, rows: Iterable[tuple[int, int, Any]]) -> tuple[ImageStore, ImageStore]:
         """Images that are paths: decoded now or, where they are many, when they are read."""
-        self.are_files = True
         names: tuple[list[str], list[str]] = ([], [])
-        for part, row, image in self._rows():
+        for part, row, image in rows:
             if not _is_path(image):
                 raise InputError(f"The {_where(self.parts[part], row)} is {_short(image)}, but the first is a path.")
             names[part].append(os.fspath(image))
@@ -179,11 +200,11 @@ class _Reader:
             )
         return load_images(root, *names, size=options.size, channels=options.channels or 3, lazy=options.lazy)
 
-    def pixels(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    def _pixels(self, rows: Iterable[tuple[int, int, Any]]) -> tuple[ImageStore, ImageStore]:
         """Images that are anything else, in memory; grey ones get three channels where others have colours."""
         train, test = self.parts
         held: NDArray[np.uint8] | None = None
-        for part, row, image in self._rows():
+        for part, row, image in rows:
             found = self._convert(image, _where(self.parts[part], row))
             if held is None:
                 held = np.empty((train.count + test.count, *found.shape), dtype=np.uint8)
@@ -266,11 +287,17 @@ def _named(rows: LabelledRows, labels: Iterable[int]) -> list[Any]:
         ) from None
 
 
+def _check_columns(**columns: Any) -> None:
+    for name, column in columns.items():
+        if not isinstance(column, str):
+            raise InputError(f"{name}={_short(column)} names no column; give a string.")
+
+
 def _count(given: Any, part: str, wanted: str) -> int:
     try:
         count = len(given)
         given.__getitem__  # noqa: B018  it is used later
-    except (TypeError, AttributeError, NotImplementedError):
+    except (TypeError, AttributeError, NotImplementedError, ValueError, OverflowError):
         raise InputError(f"The {part} data must be {wanted}, not {type(given).__name__}.") from None
     return count
 
@@ -281,6 +308,10 @@ def _item(given: Any, row: int, part: str) -> Any:
     except Exception as error:  # whatever another library or the user's own code raises
         what = f"{type(error).__name__}: {error}"
         raise InputError(f"Row {row} of the {part} data cannot be read ({what}); correct or leave it out.") from error
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _is_path(value: object) -> bool:

@@ -23,7 +23,7 @@ def to_images(given: Any, what: str, layout: str | None = None) -> ImageStore:
     if isinstance(given, PictureFiles):
         return given
     images = to_array(given, what)
-    if layout not in (None, "NCHW", "NHWC"):
+    if layout is not None and not (isinstance(layout, str) and layout in ("NCHW", "NHWC")):
         raise InputError(f"The layout {layout!r} is not known; give 'NCHW', 'NHWC' or None to find it by the channels.")
     if images.ndim not in (3, 4):
         raise InputError(f"The {what} of shape {images.shape} are none; give (N, H, W), (N, H, W, C) or (N, C, H, W).")
@@ -64,11 +64,12 @@ def label_positions(
     parts: Sequence[NDArray[Any]], *, classes: Sequence[str] | None
 ) -> tuple[tuple[str, ...], list[NDArray[np.int64]]]:
     """The names of the classes, and the labels of each part as positions in them."""
+    classes = None if classes is None else class_names(classes)
     kinds = {"str" if part.dtype.kind == "U" else "int" for part in parts if part.size}
     if len(kinds) > 1:
         raise InputError("The training and test labels are of two kinds, numbers and strings; give one kind.")
     if classes is not None and "str" not in kinds:
-        return tuple(map(str, classes)), [part.astype(np.int64) for part in parts]
+        return classes, [part.astype(np.int64) for part in parts]
     known = np.unique(np.concatenate([part for part in parts if part.size] or parts))
     names = tuple(map(str, known.tolist() if classes is None else classes))
     position = {name: at for at, name in enumerate(names)}
@@ -77,6 +78,25 @@ def label_positions(
         raise InputError(f"The label {unknown[0]!r} is not among the classes {', '.join(names)}; add it or relabel.")
     at = np.array([position[str(name)] for name in known.tolist()], dtype=np.int64)
     return names, [at[np.searchsorted(known, part)] if part.size else np.empty(0, dtype=np.int64) for part in parts]
+
+
+def class_names(given: Any) -> tuple[str, ...]:
+    """Names in the order of the labels; InputError if it is no sequence of strings or whole numbers."""
+    given = given.tolist() if isinstance(given, np.ndarray) else given
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise InputError(f"classes={given!r} are no names; give a list of strings, in the order of the labels.")
+    for name in given:
+        if _label_kind(name) not in (str, Integral):
+            raise InputError(f"The class name {name!r} is no string; give a list of strings.")
+    return tuple(map(str, given))
+
+
+def to_floats(given: Any, what: str) -> tuple[float, ...]:
+    """Numbers; `what` names them in an InputError."""
+    try:
+        return tuple(float(number) for number in given)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise InputError(f"{what}={given!r} are no numbers; give one for each channel.") from None
 
 
 def to_array(given: Any, what: str) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.data.convert import label_positions, to_images, to_labels
+from iblurry.data.convert import label_positions, to_floats, to_images, to_labels
 from iblurry.data.images import ImageStore, PictureFiles
 from iblurry.errors import InputError
 
@@ -67,6 +67,8 @@ class Dataset:
     std: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError(f"name={self.name!r} names no data set; give a string.")
         if not len(self.train):
             raise InputError(f"The data set {self.name!r} has no training images; give at least one.")
         if len(set(self.classes)) != len(self.classes) or not all(self.classes):
@@ -157,8 +159,8 @@ class Dataset:
             classes=names,
             train=train,
             test=test,
-            mean=measured_mean if mean is None else tuple(float(m) for m in mean),
-            std=measured_std if std is None else tuple(float(s) for s in std),
+            mean=measured_mean if mean is None else to_floats(mean, "mean"),
+            std=measured_std if std is None else to_floats(std, "std"),
         )
 
     @classmethod

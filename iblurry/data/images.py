@@ -82,7 +82,7 @@ class PictureFiles:
         for row, name in enumerate(self.names):
             try:
                 stat = os.stat(self.path(row))
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 raise _unreadable(self.path(row), error) from error
             digest.update(f"{name}\0{stat.st_size}\0{int(stat.st_mtime)}\n".encode("utf-8", "surrogateescape"))
         return digest.digest()
@@ -124,12 +124,13 @@ def read_bytes(path: str) -> bytes:
     """The content of a file; DataError, which names it, where it cannot be read."""
     try:
         return Path(path).read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # also a name that no file can have
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path: str, error: OSError) -> DataError:
-    return DataError(f"{path} cannot be read ({error.strerror or error}); put it back, or load the data anew.")
+def _unreadable(path: str, error: OSError | ValueError) -> DataError:
+    why = (isinstance(error, OSError) and error.strerror) or error
+    return DataError(f"{path} cannot be read ({why}); put it back, or load the data anew.")
 
 
 def eager_bytes() -> int:

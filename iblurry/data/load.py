@@ -30,12 +30,12 @@ MODULES = "IBLURRY_SOURCE_MODULES"  # environment: where registered sources are,
 FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 
 
-def load(spec: str, home: Path | None = None, **options: Option) -> Dataset:
+def load(spec: str | os.PathLike[str], home: Path | None = None, **options: Option) -> Dataset:
     """The data set that a line of text names.
 
     Parameters
     ----------
-    spec : str
+    spec : str or path
         A source of SOURCES ("digits", "cifar10", ...), an .npz file or a folder of pictures; then ":PATH" where the
         source reads one, and options as in "shapes:classes=4,train=5".
     home : Path, optional
@@ -48,7 +48,9 @@ def load(spec: str, home: Path | None = None, **options: Option) -> Dataset:
     >>> len(load("shapes:classes=4,train=5", test=2).train)
     20
     """
-    name, path, written = parse_spec(spec)
+    if not isinstance(spec, str | os.PathLike):
+        raise InputError(f"{spec!r} names no data; give a source of `iblurry data`, an .npz file or a folder.")
+    name, path, written = parse_spec(os.fspath(spec))
     twice = sorted(set(written) & set(options))
     if twice:
         raise InputError(f"The option {twice[0]!r} is given twice, in {spec!r} and beside it; give it once.")
