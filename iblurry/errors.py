@@ -194,7 +194,7 @@ def _is_checkable(hint: Any) -> bool:
 def _fits(value: Any, hint: Any) -> bool:
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
-        return any(value == choice and type(value) is type(choice) for choice in inner)
+        return any(type(value) is type(choice) and value == choice for choice in inner)  # arrays compare to arrays
     if origin is tuple:
         if not isinstance(value, tuple):
             return False

@@ -92,6 +92,7 @@ class Learner:
             raise InputError(f"method={method!r} is no Method; give one, such as iblurry.METHODS['er']().")
         image, memory, seed = _image_shape(image), whole_number("memory", memory, 1), whole_number("seed", seed, 0)
         check_type("engine", engine, Eager | None)
+        check_type("boundaries", boundaries, bool)
         self.announced, rows = _announced(classes)
         if not boundaries and not method.task_free:
             parts = ", ".join(type(part).__name__ for _, part in method.parts() if part.needs_boundaries)

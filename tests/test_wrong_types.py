@@ -53,6 +53,7 @@ def test_one_part_or_a_list_is_a_tuple():
         ("optimizer", "adam"),
         ("optimizer", 3),
         ("optimizer", None),
+        ("optimizer", torch.nn.Linear),
     ],
 )
 def test_a_method_refuses_what_does_not_fit_a_slot(slot, value):

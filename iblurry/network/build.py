@@ -69,7 +69,7 @@ def build(
     is_module = isinstance(make, nn.Module)
     if initialise is None:
         initialise = "redraw" if is_own(getattr(make, "func", make)) and not is_module else "keep"
-    if initialise not in get_args(Initialise):
+    if not isinstance(initialise, str) or initialise not in get_args(Initialise):
         raise InputError(f"initialise={initialise!r} is neither 'redraw' nor 'keep'.")
     with seeded(rng.seed_for("network", 0)):  # torch's layers draw from the global generator when they are made
         body = copy.deepcopy(make) if is_module else make(image, **written | options)

@@ -14,7 +14,7 @@ import numpy as np
 
 from iblurry.component import Component, hyperparameters
 from iblurry.data.dataset import Dataset
-from iblurry.errors import DataError, InputError, UnknownNameError
+from iblurry.errors import DataError, InputError, UnknownNameError, check_type
 from iblurry.streams import published
 from iblurry.streams.order import Order, i_blurry
 
@@ -159,6 +159,7 @@ class Listed(Stream):
 
     def __post_init__(self) -> None:
         if self.path is not None:
+            check_type("path", self.path, str | os.PathLike)
             if len(self.indices) or len(self.ends):
                 raise InputError(f"path={self.path!r} names a file with the indices; give the file or the indices.")
             for name, values in _read_lists(Path(self.path)).items():
