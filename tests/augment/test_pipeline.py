@@ -211,7 +211,7 @@ def test_no_hidden_sync(images):
         ({"flip": 1}, "flip=1.* True or False"),
         ({"cutmix": 1.5}, r"cutmix=1.5.*\[0, 1\]"),
         ({"cutmix": float("nan")}, "cutmix=nan"),
-        ({"cutmix": "0.5"}, "cutmix='0.5'.* a number"),
+        ({"cutmix": "0.5"}, "cutmix='0.5'.* number"),
         ({"policy": "cifar"}, "policy='cifar'.* 'cifar10' or 'imagenet'"),
         ({"policy": 3}, "policy=3"),
         ({"policy": ["cifar10"]}, r"policy=\('cifar10',\)"),
