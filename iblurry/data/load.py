@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TypeVar
 
+from iblurry.component import register
 from iblurry.data.dataset import Dataset
 from iblurry.data.sources.arrays import arrays, save
 from iblurry.data.sources.cifar import cifar10, cifar100
@@ -21,7 +22,7 @@ from iblurry.data.sources.folder import folder
 from iblurry.data.sources.imagenet import imagenet, tinyimagenet
 from iblurry.data.sources.shapes import shapes
 from iblurry.errors import DataError, InputError, UnknownNameError
-from iblurry.sources import SCRIPTS, is_own, origin
+from iblurry.sources import SCRIPTS, is_own
 
 Option = int | float | str
 R = TypeVar("R", bound=Callable[..., Dataset])
@@ -271,16 +272,7 @@ def register_source(reader: R) -> R:
         name=reader.__name__, about=(inspect.getdoc(reader) or "").partition("\n")[0].rstrip("."), reader=reader
     )
     _ = source.options  # raises if a spec cannot give one
-    here, other = origin(reader), SOURCES.get(source.name)
-    if other is not None:
-        there = origin(other.reader)
-        is_same = here.module == there.module or (here.file is not None and here.file == there.file)
-        if here.name != there.name or not is_same:
-            whose = "the package's own" if other.is_own else f"that of {there.file or there.module}"
-            raise InputError(
-                f"Another data source is called {source.name!r} already, {whose}; give the one in "
-                f"{here.file or here.module} another name."
-            )
+    register({name: known.reader for name, known in SOURCES.items()}, "data source", reader)  # raises if it is taken
     SOURCES[source.name] = source
     known = list(filter(None, os.environ.get(MODULES, "").split(",")))
     if reader.__module__ not in (*known, *SCRIPTS):  # a script is run again by each of its workers

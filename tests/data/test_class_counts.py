@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry import Dataset, Experiment, Learner, Stream, i_blurry, load, run
+from iblurry import Dataset, Experiment, Learner, StreamIterator, i_blurry, load, run
 from iblurry.errors import InputError
 from iblurry.methods import METHODS
 
@@ -52,7 +52,7 @@ def test_a_learner_meets_them(counts, method):
     learner = Learner(METHODS[method](), image=found.shape, memory=2 * len(counts) + 20, network="mlp")
     order = i_blurry(found.train.labels, tasks=2, mode="uneven")
     met = set()
-    for item in islice(Stream(found, order), 30):
+    for item in islice(StreamIterator(found, order), 30):
         learner.observe(item.image, item.label)
         met.add(item.label)
     assert set(learner.labels) == met
