@@ -119,7 +119,7 @@ def test_joint_beside_the_others(tmp_path):
     records = {name: [result.records for result in group] for name, group in results.items()}
     draw_curves({"": records}, tmp_path / "all.svg")
     drawn = (tmp_path / "all.svg").read_text()
-    assert "joint" in drawn
+    assert "joint" in drawn.lower()  # by the paper's name
     draw_curves({"": {"joint": records["joint"]}}, tmp_path / "alone.png")
 
 
@@ -142,7 +142,7 @@ def test_boundaries_are_marked_where_they_change_the_answer(tmp_path):
     rm, er = ([run(small(name, query_every=8), tmp_path).records] for name in ("rm", "er"))
     draw_curves({"": {"er": er}}, tmp_path / "er.svg")
     draw_curves({"": {"rm": rm}}, tmp_path / "rm.svg")
-    open_markers = 'style="fill: #ffffff; stroke: #0072b2'
+    open_markers = 'style="fill: #ffffff; stroke: #'
     assert open_markers in (tmp_path / "rm.svg").read_text()
     assert open_markers not in (tmp_path / "er.svg").read_text()
 
