@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from iblurry.augment import Augment, TorchTransform, Transform
     from iblurry.data.dataset import Dataset
     from iblurry.data.load import load, register_source
+    from iblurry.engine.optimizer import SGD, Adam, AdamW, Optimizer
     from iblurry.errors import IblurryError, InputError
     from iblurry.estimator import ContinualClassifier as ContinualClassifier
     from iblurry.experiment.callback import Callback
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from iblurry.live.client import Client
     from iblurry.method import Head, Method, Pace
     from iblurry.methods import METHODS, Hyperparameters, clib, er, released
+    from iblurry.network.registry import register_network
     from iblurry.streams.iterator import StreamItem, StreamIterator
     from iblurry.streams.order import Order, i_blurry
     from iblurry.streams.stream import IBlurry, Listed, Published, Stream
@@ -35,6 +37,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.streams.order": ("Order", "i_blurry"),
     "iblurry.streams.iterator": ("StreamItem", "StreamIterator"),
     "iblurry.streams.stream": ("IBlurry", "Listed", "Published", "Stream"),
+    "iblurry.engine.optimizer": ("SGD", "Adam", "AdamW", "Optimizer"),
     "iblurry.errors": ("IblurryError", "InputError"),
     "iblurry.estimator": ("ContinualClassifier",),
     "iblurry.experiment.callback": ("Callback",),
@@ -47,6 +50,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.learner": ("Learner",),
     "iblurry.live.client": ("Client",),
     "iblurry.method": ("Head", "Method", "Pace"),
+    "iblurry.network.registry": ("register_network",),
     "iblurry.methods": ("METHODS", "Hyperparameters", "clib", "er", "released"),
 }
 _EXTRA = {"ContinualClassifier"}  # a star import must not need an extra
@@ -54,6 +58,9 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "METHODS",
+    "SGD",
+    "Adam",
+    "AdamW",
     "Augment",
     "Callback",
     "CheckpointPolicy",
@@ -70,6 +77,7 @@ __all__ = [
     "Learner",
     "Listed",
     "Method",
+    "Optimizer",
     "Order",
     "Pace",
     "Published",
@@ -84,6 +92,7 @@ __all__ = [
     "er",
     "i_blurry",
     "load",
+    "register_network",
     "register_source",
     "released",
     "run",

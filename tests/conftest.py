@@ -34,13 +34,16 @@ def little_to_collect() -> None:
 
 @pytest.fixture(autouse=True)
 def _own_components_leave():
-    """Components that a test defines are known in that test only."""
+    """Components and networks that a test defines are known in that test only."""
     from iblurry.component import Component
+    from iblurry.network.registry import NETWORKS
 
-    known = {kind: dict(classes) for kind, classes in Component._known.items()}
+    known, networks = {kind: dict(classes) for kind, classes in Component._known.items()}, dict(NETWORKS)
     yield
     Component._known.clear()
     Component._known.update(known)
+    NETWORKS.clear()
+    NETWORKS.update(networks)
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, cast
 import torch
 from torch import Tensor
 
-from iblurry.component import Component, hyperparameters
+from iblurry.component import Component, hyperparameters, register
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.sources import is_users
 
@@ -54,8 +54,8 @@ class Optimizer(Component):
             raise InputError(f"The optimizer {self} cannot be made: {error}") from error
         if not isinstance(made, torch.optim.Optimizer) or len(made.param_groups) != len(groups):
             raise InputError(
-                f"{type(self).__name__}.build returned {made!r:.80}; it must return a torch.optim.Optimizer with one "
-                f"param group for each of the {len(groups)} it was given."
+                f"{type(self).__name__}.build returned a {type(made).__name__}; it must return a torch.optim.Optimizer "
+                f"with one param group for each of the {len(groups)} it was given."
             )
         for group in made.param_groups:  # on a GPU a captured step reads from a tensor what was set last
             group["lr"] = torch.zeros((), device=_device(groups)) if self._is_captured(groups) else 0.0
@@ -69,7 +69,7 @@ class Optimizer(Component):
     def known(cls) -> dict[str, type[Self]]:
         for torch_class in _users_classes(torch.optim.Optimizer):
             with contextlib.suppress(InputError):  # its name is taken, or it needs a closure; said where it is given
-                component_of(torch_class)
+                register(Component._known.setdefault(cls.kind, {}), cls.kind, component_of(torch_class))
         return super().known()
 
 
@@ -160,9 +160,13 @@ class SGD(Optimizer):
             raise InputError(f"{self}: Nesterov's momentum needs a momentum above 0, or nesterov=False.")
 
     def build(self, groups: Groups) -> torch.optim.Optimizer:
-        return torch.optim.SGD(
+        made = torch.optim.SGD(
             param_groups(groups), 0.0, self.momentum, weight_decay=self.weight_decay, nesterov=self.nesterov, fused=True
         )
+        for p in [p for group in groups for p in group if self.momentum]:
+            # As at a first step: -0.0 + g is g. Torch fails where some weights get their first gradient later.
+            made.state[p]["momentum_buffer"] = torch.full_like(p, -0.0)
+        return made
 
 
 class TorchOptimizer(Optimizer, is_known=False):

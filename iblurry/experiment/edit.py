@@ -153,6 +153,7 @@ READERS: dict[Any, tuple[Callable[[str], Any], str]] = {
     int: (int, "a whole number"),
     float: (_finite, "a number"),
     tuple[int, ...]: (lambda text: tuple(map(int, text.split(","))), "whole numbers such as 30,60,80"),
+    tuple[float, ...]: (lambda text: tuple(map(_finite, text.split(","))), "numbers such as 0.9,0.999"),
     Fraction: (exact, "a fraction such as 3, 0.25 or 1/16"),
 }
 
