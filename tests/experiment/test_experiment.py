@@ -158,13 +158,13 @@ def test_what_is_no_experiment(broken):
         ({"blur": "10"}, "IBlurry(blur='10'): blur must be a finite number."),
         ({"blur": float("nan")}, "IBlurry(blur=nan): blur must be a finite number."),
         ({"augment": {"pad": 1}}, "augment takes a Transform, as Augment(), or a tuple of them, not {'pad': 1}."),
-        ({"method": 3}, "method=3 does not fit; give a Method, or its name to Experiment.of."),
+        ({"method": 3}, "method=3 does not fit; give a Method, or the name of one, such as 'clib'."),
         ({"network": None}, "network=None does not fit; give a name."),
     ],
 )
 def test_bad_values(changes, sentence):
     with pytest.raises(InputError) as caught:
-        small(**changes)
+        Experiment.of(**{"method": er(), "dataset": DATA} | changes)
     assert str(caught.value) == sentence
 
 
