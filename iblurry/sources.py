@@ -15,10 +15,12 @@ import sys
 import sysconfig
 import types
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+IMPORTING: ContextVar[str | None] = ContextVar("importing", default=None)  # a file imported for its classes
 DIGITS = 12  # hex digits of a hash in a name
 SCRIPTS = ("__main__", "__mp_main__")  # what Python calls the script of a program, there and in its worker processes
 CONSTANTS = (int, float, complex, str, bytes, bool, type(None), range)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iblurry.errors import InputError
+from iblurry.sources import IMPORTING
 
 if TYPE_CHECKING:
     from iblurry.launch.config import LaunchConfig
@@ -164,7 +165,7 @@ def bundle_options(name: str, options: dict[str, Decorator]) -> Decorator:
     return decorate
 
 
-MACHINE = ("device", "precision", "jobs", "pack", "threads", "save_seconds", "save_samples")
+MACHINE = ("device", "precision", "jobs", "pack", "threads", "save_seconds", "save_samples", "again")
 
 
 def machine_options(*, jobs: str, pack: str) -> Decorator:
@@ -192,6 +193,7 @@ def machine_options(*, jobs: str, pack: str) -> Decorator:
             help="Seconds between two checkpoints; more where they would take over 5 % of the time.",
         ),
         option("--save-samples", metavar="S", type=positive, help="Also a checkpoint every so many samples."),
+        option("--again", is_flag=True, help="Delete what was run before, and start anew."),
     )
     return bundle_options("machine", dict(zip(MACHINE, options, strict=True)))
 
@@ -241,7 +243,11 @@ def import_user_modules(modules: Sequence[str]) -> None:
             folder = str(path.parent if is_file else Path.cwd())
             if folder not in sys.path:
                 sys.path.append(folder)  # last, so that nothing of the user's hides a library
-            found = importlib.import_module(path.stem if is_file else module).__file__
+            token = IMPORTING.set(module)
+            try:
+                found = importlib.import_module(path.stem if is_file else module).__file__
+            finally:
+                IMPORTING.reset(token)
             if is_file and (found is None or Path(found).resolve() != path):
                 raise ImportError(f"another module is called {path.stem} already, so the file needs another name")
         except Exception as error:  # whatever the user's own code raises

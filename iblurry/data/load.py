@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TypeVar
 
+from iblurry import objects
 from iblurry.component import register
 from iblurry.data.dataset import Dataset
 from iblurry.data.sources.arrays import arrays, save
@@ -38,7 +39,8 @@ def load(spec: str | os.PathLike[str], home: Path | None = None, **options: Opti
     ----------
     spec : str or path
         A source of SOURCES ("digits", "cifar10", ...), an .npz file or a folder of pictures; then ":PATH" where the
-        source reads one, and options as in "shapes:classes=4,train=5".
+        source reads one, and options as in "shapes:classes=4,train=5". Or the key of a Dataset that this program gave
+        to an experiment.
     home : Path, optional
         Where imported data are; $IBLURRY_DATA or ~/.cache/iblurry unless given.
     **options : int, float, bool or str
@@ -51,6 +53,9 @@ def load(spec: str | os.PathLike[str], home: Path | None = None, **options: Opti
     """
     if not isinstance(spec, str | os.PathLike):
         raise InputError(f"{spec!r} names no data; give a source of `iblurry data`, an .npz file or a folder.")
+    if (held := objects.kept(os.fspath(spec))) is not None and not options:
+        dataset: Dataset = held
+        return dataset
     name, path, written = parse_spec(os.fspath(spec))
     twice = sorted(set(written) & set(options))
     if twice:

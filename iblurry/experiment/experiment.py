@@ -155,7 +155,7 @@ class Experiment:
     @property
     def name(self) -> str:
         """What its folder is called: clib-digits-1-0123456789ab."""
-        data = Path(self.dataset.split(":", 1)[0]).stem
+        data = Path(self.dataset.split(":", 1)[0].split("@", 1)[0]).stem
         return f"{_file_safe(self.method.name)}-{_file_safe(data)}-{self.seed}-{self.digest}"
 
     def components(self) -> Iterator[Component]:
@@ -163,6 +163,10 @@ class Experiment:
         yield from self.method.components()
         yield from check_transforms(self.augment)
         yield self.stream
+
+    def object_keys(self) -> set[str]:
+        """Keys of objects that the program brought (a Dataset, a module, a transform), in any of its fields."""
+        return {text for text in _strings(self.to_json()) if objects.kept(text) is not None}
 
     def check(self, dataset: Dataset) -> None:
         """Raise now what would otherwise be raised when the run starts."""
@@ -285,6 +289,13 @@ def _dataset_name(dataset: Any) -> str:
         return str(os.fspath(dataset))
     except TypeError:
         raise InputError(f"dataset={dataset!r:.80} does not fit; give a name, a path or a Dataset.") from None
+
+
+def _strings(value: Any) -> Iterator[str]:
+    inner = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    yield from [value] if isinstance(value, str) else ()
+    for item in inner:
+        yield from _strings(item)
 
 
 def _file_safe(text: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iblurry.errors import DataError, FolderError, InputError
 from iblurry.experiment.format1 import upgraded
 from iblurry.files import locked, write_file
+from iblurry.sources import is_own, origin
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
@@ -78,7 +80,8 @@ class RunFolder:
             raise FolderError(f"{self.path} has a journal but no experiment.json to say whose it is. {REMEDY}")
         if about is None:
             content = {"format": FORMAT, "version": __version__, "digest": experiment.digest}
-            self.write("experiment.json", content | {"experiment": experiment.to_json()})
+            sources = {c.written: asdict(origin(type(c))) for c in experiment.components() if not is_own(type(c))}
+            self.write("experiment.json", content | {"experiment": experiment.to_json(), "sources": sources})
             return
         self._check_format(about)
         if about.get("digest") != experiment.digest or self.experiment().digest != experiment.digest:
@@ -88,6 +91,31 @@ class RunFolder:
                 f"{self.path} was begun by iblurry {about.get('version')}, and this is {__version__}, which may not go "
                 f"on exactly. Finish it with that version. {REMEDY}"
             )
+
+    def check_data(self, dataset: str, fingerprint: str) -> None:
+        """FolderError unless the run was begun with these data.
+
+        Parameters
+        ----------
+        dataset : str
+            What the experiment calls it, for the message.
+        fingerprint : str
+            Of the data that are there now.
+        """
+        if (self.environment() or {}).get("data", fingerprint) != fingerprint:
+            raise FolderError(
+                f"The data of {dataset!r} are not those that {self.path} was run with. Put the old ones back; or run "
+                "it anew with --again (again=True), which deletes the old run; or choose another --out, which keeps both."
+            )
+
+    def clear(self) -> None:
+        """Delete what the run has written, so that it starts again."""
+        if not self.path.exists():
+            return
+        with self.locked():
+            for path in self.path.iterdir():
+                if path.name != "lock" and path.is_file():
+                    path.unlink()
 
     @contextmanager
     def locked(self, timeout: float | None = None) -> Iterator[None]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch
 from iblurry.data.dataset import Dataset
 from iblurry.engine.devices import make_engine
 from iblurry.engine.eager import Eager
-from iblurry.errors import DivergedError, FolderError
+from iblurry.errors import DivergedError, FolderError, InputError
 from iblurry.experiment.budget import PendingHeld, spent
 from iblurry.experiment.callback import Callback
 from iblurry.experiment.checkpointer import Checkpointer, CheckpointPolicy
@@ -53,7 +54,7 @@ def open_run(
     out : Path
         Folder of the run folders.
     load : callable
-        Loads the data set of this name; not called for a finished run.
+        Loads the data set of this name.
     callback : Callback
         Follows the run.
     checkpoints : CheckpointPolicy
@@ -69,12 +70,32 @@ def open_run(
     # Before anything is written, so that a missing device leaves no folder; a finished run needs no device.
     chosen = make_engine(hardware.device, hardware.precision) if folder.summary() is None else None
     with folder.locked(timeout):
-        folder.claim(experiment)
         if chosen is None or folder.summary() is not None:
+            check_finished(folder, experiment, fingerprints(load))
             yield None
         else:
+            folder.claim(experiment)
             dataset = load(experiment.dataset)
             yield RunLoop(experiment, folder, dataset, callback, checkpoints, chosen, hardware.threads, decoders)
+
+
+def check_finished(folder: RunFolder, experiment: Experiment, fingerprint: Callable[[str], str | None]) -> None:
+    """FolderError if a finished run is another experiment's, or of other data than its data set has now."""
+    folder.claim(experiment)
+    if (now := fingerprint(experiment.dataset)) is not None:
+        folder.check_data(experiment.dataset, now)
+
+
+def fingerprints(load: Callable[[str], Dataset]) -> Callable[[str], str | None]:
+    """The fingerprint of each data set, once for all runs; None where the data are gone: nothing can be mixed up."""
+
+    @functools.cache
+    def fingerprint(dataset: str) -> str | None:
+        with suppress(InputError):
+            return load(dataset).fingerprint()
+        return None
+
+    return fingerprint
 
 
 class RunLoop:
@@ -142,12 +163,12 @@ class RunLoop:
         self.folder.write("environment.json", self.environment | {"seconds": self.earlier_seconds})
 
     def _check_same_data(self) -> None:
-        for name, what in (("data", "data set"), ("order", "order of the samples")):
-            if self.old_environment.get(name, self.environment[name]) != self.environment[name]:
-                raise FolderError(
-                    f"The {what} of {self.experiment.dataset!r} is not what {self.folder.path} was begun with; "
-                    "put the old files back, or choose another --out."
-                )
+        self.folder.check_data(self.experiment.dataset, self.environment["data"])
+        if self.old_environment.get("order", self.environment["order"]) != self.environment["order"]:
+            raise FolderError(
+                f"The order of the samples of {self.experiment.dataset!r} is not what {self.folder.path} was begun "
+                "with; put the old files back, or choose another --out."
+            )
         if (text := describe_changes(self.old_environment, self.environment)) is not None:
             self.callback.on_message(text)
 

@@ -43,6 +43,8 @@ class LaunchConfig:
         "cpu", "cuda", "cuda:1" or "auto": a GPU for a ResNet if there is one.
     precision : {"float32", "bfloat16"}, optional
         Of convolutions and products; None: float32 on a CPU, bfloat16 on a GPU.
+    again : bool
+        Whether to delete what was run before and start anew, for example on data that have changed.
     """
 
     out: Path = Path("runs")
@@ -54,6 +56,7 @@ class LaunchConfig:
     on: str = "local"
     device: str = "cpu"
     precision: Precision | None = None
+    again: bool = False
 
     def __post_init__(self) -> None:
         for name in ("out", "data_home"):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Hashable
+from typing import Any
 
+from iblurry import objects
 from iblurry.errors import IblurryError, StoppedError
 from iblurry.experiment.callback import Callback
 from iblurry.experiment.environment import Hardware
@@ -54,6 +56,10 @@ class JobQueue:
         self.waiting.append(len(self.jobs))
         self.jobs.append(Job(len(self.jobs), experiment, hardware))
         self.callbacks.append(callback)
+
+    def objects(self) -> dict[str, Any]:
+        """What the program brought for the jobs: every worker needs it."""
+        return objects.select(set().union(*(job.experiment.object_keys() for job in self.jobs)))
 
     def close(self) -> None:
         """Hand out nothing more."""

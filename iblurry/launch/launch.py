@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from iblurry.data.dataset import Dataset
+from iblurry.data.load import load
 from iblurry.engine.devices import visible_gpus
 from iblurry.errors import IblurryError, InputError, RunFailedError, check_type
 from iblurry.experiment.callback import Callback
@@ -16,6 +19,7 @@ from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.result import Result, read_result
+from iblurry.experiment.run_loop import check_finished, fingerprints
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.job_queue import JobQueue
 from iblurry.launch.pack import Pack
@@ -23,6 +27,7 @@ from iblurry.launch.ray import RayWorkers
 from iblurry.launch.stop import StopRequest, stop_on_signals
 from iblurry.launch.workers import LocalWorkers
 from iblurry.method import Method
+from iblurry.sources import IMPORTING
 
 
 def run(
@@ -34,8 +39,9 @@ def run(
     callback: Callback | None = None,
     checkpoints: CheckpointPolicy = CheckpointPolicy(),  # noqa: B008  frozen
     hardware: Hardware = Hardware(),  # noqa: B008  frozen
+    again: bool = False,
 ) -> Result:
-    """Run or continue an experiment in this process; a finished one is only read.
+    """Run or continue an experiment in this process; a finished one is only read, if its data are the same.
 
     Parameters
     ----------
@@ -54,12 +60,15 @@ def run(
         How often the run is saved.
     hardware : Hardware
         Device, precision and threads.
+    again : bool
+        Whether to delete what was run before and start anew, for example on data that have changed.
 
     Returns
     -------
     Result
         Not finished (`summary` is None) if SIGINT or SIGTERM came: the run was saved, and the same call continues.
     """
+    _refuse_while_importing()
     check_type("dataset", dataset, Dataset | None)
     experiment = _as_experiment(experiment, "digits" if dataset is None else dataset)
     check_type("callback", callback, Callback | None)
@@ -68,6 +77,8 @@ def run(
     queue.add(experiment, hardware, callback or Callback())
     place = Path(out) if isinstance(out, str) else out
     config = LaunchConfig(out=place, data_home=data_home, checkpoints=checkpoints)
+    if again:
+        RunFolder(config.out / experiment.name).clear()
     failure: BaseException | None = None
     with stop_on_signals() as stop:
         try:
@@ -107,6 +118,7 @@ def run_all(
     list of Result
         In the order given; not finished (`summary` is None) where a run failed or SIGINT or SIGTERM came.
     """
+    _refuse_while_importing()
     if isinstance(experiments, str | Method | Experiment) or not isinstance(experiments, Iterable):
         raise InputError(f"run_all takes a list of experiments, not {experiments!r:.80}; write run_all([...]).")
     check_type("config", config, LaunchConfig)
@@ -116,13 +128,17 @@ def run_all(
         raise InputError(f"There are {len(chosen)} experiments and {len(callbacks)} callbacks; give one for each.")
     folders = [RunFolder(config.out / experiment.name) for experiment in chosen]
     _check_different(chosen)
+    if config.again:
+        for folder in folders:
+            folder.clear()
+    fingerprint = fingerprints(lambda spec: load(spec, config.data_home))
     workers = config.worker_count(chosen)  # finished ones too: threads depend on it, and last bits on threads
     queue = JobQueue(tolerant=failures is not None or config.on == "ray")
     for experiment, folder, callback in zip(chosen, folders, callbacks, strict=True):
         if folder.summary() is None:
             queue.add(experiment, config.hardware_for(experiment, workers), callback)
         else:
-            folder.claim(experiment)
+            check_finished(folder, experiment, fingerprint)
     if queue.jobs:
         with stop_on_signals() as stop:
             _run_queue(queue, config, min(workers, len(queue.jobs)), stop)
@@ -153,6 +169,18 @@ def _as_experiment(given: Any, dataset: str | Dataset = "digits") -> Experiment:
     if not isinstance(given, Experiment):
         raise InputError(f"{given!r:.80} is no experiment; give an Experiment, or a method or its name, such as 'er'.")
     return given
+
+
+def _refuse_while_importing() -> None:
+    """A script that is imported for its classes, by --import or by a worker process, must not run its runs again."""
+    script = IMPORTING.get()
+    if script is None and getattr(multiprocessing.current_process(), "_inheriting", False):
+        script = getattr(sys.modules.get("__mp_main__"), "__file__", "the script")
+    if script is not None:
+        raise InputError(
+            f"{script} runs experiments while it is imported for its classes; put the call under "
+            'if __name__ == "__main__": so that it runs only when the script itself is started.'
+        )
 
 
 def _check_different(experiments: Sequence[Experiment]) -> None:

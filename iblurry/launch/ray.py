@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from iblurry import objects
 from iblurry.errors import BusyError, FolderError, IblurryError, InputError
 from iblurry.experiment.folder import RunFolder
 from iblurry.files import locked, write_errors, write_file
@@ -71,6 +72,7 @@ class RayWorkers(Workers):
         # Ray reports lost workers on standard output, where the table will be.
         with redirect_stdout(sys.stderr), _connected(self.ray), self._marked_folder():
             self.places = self.places or self._room()
+            self.brought = self.ray.put(self.queue.objects())  # once for all workers
             super().run()
 
     def start(self) -> None:
@@ -80,7 +82,7 @@ class RayWorkers(Workers):
             runtime_env={"env_vars": {"OMP_NUM_THREADS": str(self.threads)}},
         )
         number = next(self.numbers)
-        self.workers[number] = actor.remote(self.config, self.token)
+        self.workers[number] = actor.remote(self.config, self.token, self.brought)
         self._call(number, [])
 
     def listen(self) -> None:
@@ -192,9 +194,12 @@ class RayWorker:
         The parent's.
     token : str
         Name of a file in the parent's folder; if this worker sees it, the folder is shared.
+    brought : dict
+        Objects of the program that its experiments name; see `iblurry.objects`.
     """
 
-    def __init__(self, config: LaunchConfig, token: str) -> None:
+    def __init__(self, config: LaunchConfig, token: str, brought: dict[str, Any]) -> None:
+        objects.receive(brought)
         self.messages: queue.Queue[Any] = queue.Queue()
         self.answers: queue.Queue[Any] = queue.Queue()
         self.stop = StopRequest()

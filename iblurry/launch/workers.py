@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from iblurry import objects
 from iblurry.data.prefetch import default_workers
 from iblurry.errors import IblurryError
 from iblurry.launch.config import LaunchConfig
@@ -106,7 +107,7 @@ class LocalWorkers(Workers):
         visible = {GPUS: self.gpus[place % len(self.gpus)]} if self.gpus else {}
         with _environment(**self.environment, **visible), _blocked_sigint():
             here, there = context.Pipe()
-            arguments = (there, self.config, os.getpid(), self.queue.tolerant)
+            arguments = (there, self.config, os.getpid(), self.queue.tolerant, self.queue.objects())
             process = context.Process(target=_work, args=arguments, daemon=True)
             process.start()
             there.close()  # so that the pipe ends when the worker does
@@ -181,8 +182,9 @@ def run_pack(config: LaunchConfig, client: QueueClient, stop: StopRequest, *, to
         Pack(config, client.take, client.report, stop, tolerant=tolerant).run()
 
 
-def _work(pipe: Connection, config: LaunchConfig, parent: int, tolerant: bool) -> None:
+def _work(pipe: Connection, config: LaunchConfig, parent: int, tolerant: bool, brought: dict[str, Any]) -> None:
     """The life of a worker process."""
+    objects.receive(brought)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     with stop_on_signals(repeatedly=True) as stop:
         run_pack(config, QueueClient(pipe.send, pipe.recv), stop, tolerant=tolerant)

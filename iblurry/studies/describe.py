@@ -6,6 +6,7 @@ import dataclasses
 import re
 import shlex
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -30,16 +31,25 @@ OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "validate", 
 
 
 def group_runs(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """Put runs that differ only in their seed into one row, by a name that tells the row from the others."""
-    alike: dict[str, list[Result]] = {}
+    """Put runs that differ only in their seed into one row, by a name that tells the row from the others.
+
+    Runs on data that have changed in between are other rows: their numbers are never averaged.
+    """
+    alike: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        group = alike.setdefault(replace(result.experiment, seed=0).digest, [])
+        data = str(result.environment.get("data", ""))
+        group = alike.setdefault((replace(result.experiment, seed=0).digest, data), [])
         for twin in group:  # one run counted as two seeds would make the spread too small
             if twin.experiment.seed == result.experiment.seed:
                 raise InputError(f"{twin.folder} and {result.folder} are the same experiment and seed; name one.")
         group.append(result)
-    firsts = [group[0].experiment for group in alike.values()]
-    return dict(zip(name_rows(firsts), alike.values(), strict=True))
+    rows = {digest: group[0].experiment for (digest, _), group in alike.items()}
+    names = dict(zip(rows, name_rows(list(rows.values())), strict=True))
+    versions = Counter(digest for digest, _ in alike)
+    return {
+        names[digest] + (f" data={data[:6]}" if versions[digest] > 1 else ""): group
+        for (digest, data), group in alike.items()
+    }
 
 
 def name_rows(experiments: Sequence[Experiment]) -> list[str]:

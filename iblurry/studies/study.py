@@ -135,7 +135,20 @@ def find_finished(planned: Sequence[PlannedRun], folders: Sequence[Path]) -> dic
             if place.summary() is not None:
                 found[run] = read_result(place, run.experiment)
                 break
+    _check_same_data(found)
     return found
+
+
+def _check_same_data(found: dict[PlannedRun, Result]) -> None:
+    """InputError if seeds of one cell were run on different data: their mean would be of nothing."""
+    firsts: dict[tuple[str, str], Result] = {}
+    for run, result in found.items():
+        first = firsts.setdefault((run.row, run.column), result)
+        if first.environment.get("data") != result.environment.get("data"):
+            raise InputError(
+                f"{first.folder} and {result.folder} were run on different data, though both say "
+                f"{run.experiment.dataset!r}; run one of them anew with --again, or keep them in folders of their own."
+            )
 
 
 def _find_format1(folder: Path) -> dict[str, Path]:
