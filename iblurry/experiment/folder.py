@@ -105,7 +105,7 @@ class RunFolder:
         if (self.environment() or {}).get("data", fingerprint) != fingerprint:
             raise FolderError(
                 f"The data of {dataset!r} are not those that {self.path} was run with. Put the old ones back; or run "
-                "it anew with --again (again=True), which deletes the old run; or choose another --out, which keeps both."
+                "it anew with --again (again=True), which deletes the old run; or keep both, with another --out."
             )
 
     def clear(self) -> None:

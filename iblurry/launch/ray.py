@@ -72,7 +72,8 @@ class RayWorkers(Workers):
         # Ray reports lost workers on standard output, where the table will be.
         with redirect_stdout(sys.stderr), _connected(self.ray), self._marked_folder():
             self.places = self.places or self._room()
-            self.brought = self.ray.put(self.queue.objects())  # once for all workers
+            brought = self.queue.objects()
+            self.brought = self.ray.put(brought) if brought else {}  # large ones are sent once
             super().run()
 
     def start(self) -> None:

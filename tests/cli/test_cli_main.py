@@ -22,13 +22,13 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
         *("--dataset", "--seeds", "--stream", "--disjoint", "--blur", "--tasks", "--mode", "--samples", "--share"),
         *("--validate", "--published", "--memory", "--network", "--query-every", "--set", "--import"),
         *("--out", "--figure", "--data-home", "--device", "--precision", "--jobs", "--pack", "--threads"),
-        *("--save-seconds", "--save-samples", "--json"),
+        *("--save-seconds", "--save-samples", "--again", "--json"),
     ],
     "iblurry show": ["[RUN]...", "--figure", "--import", "--json"],
     "iblurry study": [
         *(*SELECTING, "--import"),
         *("--out", "--on", "--device", "--precision", "--jobs", "--pack", "--threads", "--save-seconds"),
-        *("--save-samples", "--json"),
+        *("--save-samples", "--again", "--json"),
     ],
     "iblurry table": [
         *SELECTING,
