@@ -78,7 +78,7 @@ Examples:
 @click.option("--validate", metavar="P", type=NumberRange(0, 1), help="Ask about held-out training images, as 0.1.")
 @click.option("--published", metavar="FOLDER", type=PLACE, help="Take the order from published split files.")
 @click.option("--memory", metavar="K", type=click.IntRange(1), help="Samples that may be kept.")
-@click.option("--network", metavar="NAME", help="convnet, mlp, resnet18 or resnet34.")
+@click.option("--network", metavar="NAME", help="convnet, mlp, resnet18, resnet34 or your own, as NAME:option=value.")
 @click.option("--query-every", metavar="S", type=click.IntRange(1), help="Samples between two queries.")
 @click.option(
     "--set",

@@ -27,14 +27,15 @@ from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.methods import method as method_named
 from iblurry.methods.recipe import Slots
-from iblurry.sources import DIGITS
+from iblurry.network.build import Initialise
+from iblurry.network.registry import NETWORKS, network_key
+from iblurry.sources import DIGITS, Origin, is_own, origin
 from iblurry.streams.order import Order, held_out, stratified_subset
 from iblurry.streams.stream import DRAWN, IBlurry, Stream, make_stream
 
 TYPES = {
     "method": (Method, "a Method, or its name to Experiment.of"),
     "dataset": (str, "a name, a path or a Dataset"),
-    "network": (str, "a name"),
     "stream": (Stream, "a Stream, such as IBlurry()"),
 }
 LEAST = {"memory": 1, "query_every": 1, "samples": 1, "seed": 0}  # of the whole numbers
@@ -51,8 +52,9 @@ class Experiment:
     dataset : str or Dataset
         A name, a path, or either with options: see `iblurry data`. A Dataset is kept in this process under its name and
         a hash of its content, and the field holds that.
-    network : str
-        "resnet18", "resnet34", "convnet" or "mlp".
+    network : str, callable or nn.Module
+        "resnet18", "resnet34", "convnet", "mlp" or a name you registered, with options as in "resnet18:stem=cifar"; a
+        factory from the image shape to a body; or a body. The field holds its key; see `iblurry.register_network`.
     memory : int
         K, the budget of samples kept.
     stream : Stream
@@ -66,6 +68,11 @@ class Experiment:
         Stop after so many samples; None: the whole stream.
     share : float
         Of every class's training images, at least one; the seed decides which.
+    initialise : {"redraw", "keep"}, optional
+        Whether the network's weights are drawn by the package's rules or stay as the factory or module has them; None:
+        drawn for the built-in networks, kept for a user's.
+    freeze : str
+        "none", "body", or names of the body's submodules and parameters, separated by commas, that are not trained.
     validate : float
         Share of every class's training images that are held out of the stream and asked about in place of the test
         images; 0: the test images are asked about.
@@ -86,6 +93,8 @@ class Experiment:
     query_every: int = 100
     samples: int | None = None
     share: float = 1.0
+    initialise: Initialise | None = None
+    freeze: str = "none"
     validate: float = 0.0
     seed: int = 1
 
@@ -128,6 +137,7 @@ class Experiment:
     def __post_init__(self) -> None:
         if isinstance(self.dataset, Dataset):
             object.__setattr__(self, "dataset", _dataset_name(self.dataset))
+        object.__setattr__(self, "network", network_key(self.network))
         for name, (kind, words) in TYPES.items():
             if not isinstance(getattr(self, name), kind):
                 raise InputError(f"{name}={getattr(self, name)!r} does not fit; give {words}.")
@@ -164,9 +174,17 @@ class Experiment:
         yield from check_transforms(self.augment)
         yield self.stream
 
+    def sources(self) -> dict[str, Origin]:
+        """Where the user's own code in it came from, by its name in JSON."""
+        code: dict[str, Any] = {component.written: type(component) for component in self.components()}
+        name = self.network.partition(":")[0]
+        code |= {name: NETWORKS[name.partition("@")[0]]} if name.partition("@")[0] in NETWORKS else {}
+        return {written: origin(made) for written, made in code.items() if not is_own(made)}
+
     def object_keys(self) -> set[str]:
         """Keys of objects that the program brought (a Dataset, a module, a transform), in any of its fields."""
-        return {text for text in _strings(self.to_json()) if objects.kept(text) is not None}
+        keys = (text.partition(":")[0] for text in _strings(self.to_json()))
+        return {key for key in keys if objects.kept(key) is not None}
 
     def check(self, dataset: Dataset) -> None:
         """Raise now what would otherwise be raised when the run starts."""
@@ -201,6 +219,8 @@ class Experiment:
             classes=dataset.classes,
             memory=budget,
             network=self.network,
+            initialise=self.initialise,
+            freeze=self.freeze,
             augment=self.augment,
             mean=dataset.mean,
             std=dataset.std,

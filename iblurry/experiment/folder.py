@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from iblurry.errors import DataError, FolderError, InputError
 from iblurry.experiment.format1 import upgraded
 from iblurry.files import locked, write_file
-from iblurry.sources import is_own, origin
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class RunFolder:
             raise FolderError(f"{self.path} has a journal but no experiment.json to say whose it is. {REMEDY}")
         if about is None:
             content = {"format": FORMAT, "version": __version__, "digest": experiment.digest}
-            sources = {c.written: asdict(origin(type(c))) for c in experiment.components() if not is_own(type(c))}
+            sources = {written: asdict(where) for written, where in experiment.sources().items()}
             self.write("experiment.json", content | {"experiment": experiment.to_json(), "sources": sources})
             return
         self._check_format(about)

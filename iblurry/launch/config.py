@@ -16,7 +16,7 @@ from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 
 PLACES = ("local", "ray")
-LARGE_NETWORKS = "resnet"  # networks of this name gain from several threads and a GPU; small ones are slower with them
+SMALL_NETWORKS = ("convnet", "mlp")  # slower with several threads or on a GPU; others gain from them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,4 +96,4 @@ class LaunchConfig:
 
 
 def _is_large(experiment: Experiment) -> bool:
-    return experiment.network.startswith(LARGE_NETWORKS)
+    return experiment.network.partition(":")[0] not in SMALL_NETWORKS

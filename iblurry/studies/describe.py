@@ -17,7 +17,7 @@ from iblurry.errors import InputError
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.methods import METHODS
-from iblurry.sources import DIGITS, is_own, origin
+from iblurry.sources import DIGITS
 from iblurry.streams.stream import DRAWN, Stream
 from iblurry.studies.fields import Value, flatten_fields
 
@@ -110,9 +110,8 @@ def run_command(experiments: Sequence[Experiment]) -> str | None:
     if (usual := _default(wanted)) is None:
         return None
     words = ["iblurry", "run", name, "--dataset", wanted.dataset, "--seeds", ",".join(map(str, seeds))]
-    for component in wanted.components():
-        if (file := origin(type(component)).file) is not None and not is_own(type(component)):
-            words += ["--import", file] if file not in words else []
+    for where in wanted.sources().values():
+        words += ["--import", where.file] if where.file is not None and where.file not in words else []
     changed = find_departures(wanted, usual)
     drawn = "stream" not in changed
     given = {option: changed[option] for option in changed if option in OPTIONS and (drawn or option not in DRAWN)}
@@ -120,7 +119,7 @@ def run_command(experiments: Sequence[Experiment]) -> str | None:
     words += [] if drawn else ["--stream", _write_stream(wanted.stream)]
     made = Experiment.of(name, wanted.dataset, seed=wanted.seed, **given, **stream)
     for option, value in given.items():
-        words += [f"--{option.replace('_', '-')}", format_setting(value)]
+        words += [f"--{option.replace('_', '-')}", _without_hashes(format_setting(value))]
     for _ in ("parts", "and then their fields"):
         for path, value in find_departures(wanted, made).items():
             change = _without_hashes(f"{path}={format_setting(value)}")

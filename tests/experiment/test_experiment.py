@@ -34,6 +34,8 @@ CHANGED = {  # every field, each to something else
     "query_every": 8,
     "samples": 50,
     "share": 0.5,
+    "initialise": "keep",
+    "freeze": "body",
     "validate": 0.5,
     "seed": 2,
 }
@@ -159,7 +161,7 @@ def test_what_is_no_experiment(broken):
         ({"blur": float("nan")}, "IBlurry(blur=nan): blur must be a finite number."),
         ({"augment": {"pad": 1}}, "augment takes a Transform, as Augment(), or a tuple of them, not {'pad': 1}."),
         ({"method": 3}, "method=3 does not fit; give a Method, or the name of one, such as 'clib'."),
-        ({"network": None}, "network=None does not fit; give a name."),
+        ({"network": None}, "network=None is neither a name, nor a factory of bodies, nor an nn.Module."),
     ],
 )
 def test_bad_values(changes, sentence):
