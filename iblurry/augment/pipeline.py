@@ -250,15 +250,20 @@ def _try(pipeline: Pipeline, shape: tuple[int, int, int], transforms: Sequence[T
     numbers = [values.expand(-1, one.uniforms).to(device if one.is_capturable else "cpu") for one in transforms]
     params = pipeline.draw_params(Rng(0), 0, TRIED)._replace(uniforms=tuple(numbers))
     before, generators = images.clone(), _generators(device)
-    pipeline.train(images, params)
+    first = pipeline.train(images, params)
     names = " or ".join(type(one).__name__ for one in transforms)
+    if not torch.equal(images, before):
+        raise InputError(f"{names} writes to the images it is given, which are stored; return a new tensor.")
     if not torch.equal(_generators(device), generators):
         raise InputError(
             f"{names} draws from torch's own generator, whose numbers a resumed run cannot repeat; use the `uniforms` "
             "it is given, or wrap it in TorchTransform."
         )
-    if not torch.equal(images, before):
-        raise InputError(f"{names} writes to the images it is given, which are stored; return a new tensor.")
+    if not torch.equal(pipeline.train(images, params), first):
+        raise InputError(
+            f"{names} makes other images of the same ones with the same random numbers, so a resumed run could not be "
+            "exact; it must keep no state and no generator of its own."
+        )
 
 
 def _generators(device: torch.device) -> Tensor:

@@ -114,8 +114,11 @@ def _global_generators(device: torch.device) -> Iterator[Callable[[int], None]]:
 
 
 def _keep(transform: Callable[[Any], Any]) -> str:
-    named = transform if isinstance(getattr(transform, "__name__", None), str) else type(transform)
-    return objects.keep(named.__name__.strip("<>"), object_hash(transform), copy.deepcopy(transform))
+    name = getattr(transform, "__name__", type(transform).__name__).strip("<>")
+    try:
+        return objects.keep(name, object_hash(transform), copy.deepcopy(transform))
+    except (TypeError, RecursionError, pickle.PicklingError) as error:
+        raise InputError(f"TorchTransform({transform!r:.80}): this cannot be copied ({error}).") from error
 
 
 def _pickled(thing: Any) -> bytes | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from iblurry.augment import Augment
 from iblurry.augment.pipeline import Pipeline
 from iblurry.compute import ComputeMeter, Pass
 from iblurry.engine.eager import HIGH, Eager, Precision
@@ -49,10 +50,11 @@ class Graph(Eager):
         """Compiles for batches of this size. Which code runs depends on the size alone, so resumed runs are equal."""
         if self.compiles and size not in network.compiled:
             network.fuse = self.fuse
-            compiled = self.fuse(network.body)
-            network.compiled[size] = compiled if network.is_own else CompiledOrEager(compiled, network.body)
+            body, train = self.fuse(network.body), self.fuse(pipeline.train)
+            network.compiled[size] = body if network.is_own else CompiledOrEager("The body", body, network.body)
             if pipeline.is_capturable:
-                pipeline.compiled[size] = self.fuse(pipeline.train)
+                is_own = isinstance(pipeline.augment, Augment)
+                pipeline.compiled[size] = train if is_own else CompiledOrEager("augment", train, pipeline.train)
 
     def fuse(self, function: Callable[P, R]) -> Callable[P, R]:
         if not self.compiles:
@@ -73,27 +75,29 @@ class Graph(Eager):
         warnings.warn(f"Steps are not captured as CUDA graphs, which is slower: {_first_line(error)}", stacklevel=4)
 
 
-class CompiledOrEager:
-    """A user's body compiled by torch.compile, or as it is where that cannot compile it; said in one sentence.
+class CompiledOrEager(Generic[P, R]):
+    """A user's code compiled by torch.compile, or as it is where that cannot compile it; said in one sentence.
 
     Parameters
     ----------
-    compiled, body : callable
+    what : str
+        What the sentence calls it.
+    compiled, plain : callable
         The same function twice.
     """
 
-    def __init__(self, compiled: Callable[[Tensor], Tensor], body: Callable[[Tensor], Tensor]) -> None:
-        self.compiled, self.body = compiled, body
+    def __init__(self, what: str, compiled: Callable[P, R], plain: Callable[P, R]) -> None:
+        self.what, self.compiled, self.plain = what, compiled, plain
 
-    def __call__(self, images: Tensor) -> Tensor:
+    def __call__(self, *args: P.args, **keywords: P.kwargs) -> R:
         from torch._dynamo.exc import TorchDynamoException
 
         try:
-            return self.compiled(images)
+            return self.compiled(*args, **keywords)
         except TorchDynamoException as error:  # raised before anything was computed
-            warnings.warn(f"The body is not compiled, which is slower: {_first_line(error)}", stacklevel=2)
-            self.compiled = self.body
-        return self.body(images)
+            warnings.warn(f"{self.what} is not compiled, which is slower: {_first_line(error)}", stacklevel=2)
+            self.compiled = self.plain
+        return self.plain(*args, **keywords)
 
 
 class CapturedGraph(NamedTuple):

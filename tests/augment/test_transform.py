@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
+import re
+import subprocess
+import sys
+import threading
 from typing import ClassVar
 
 import numpy as np
@@ -135,6 +140,16 @@ def test_no_hidden_sync(images):
     assert not pipeline(Shade(), TorchTransform(Noise())).is_capturable
 
 
+@pytest.mark.slow
+def test_a_users_transform_is_compiled_in_one_piece(images):
+    """With all kinds computed at fixed shapes, as on a GPU."""
+    made = pipeline(Shade(), Augment(policy="cifar10"), Shade(most=0.5), Shift())
+    compiled = torch.compile(made.train, backend="eager", fullgraph=True, dynamic=False)
+    for step in range(4):
+        params = made.draw_params(Rng(1), step, 16)._replace(groups=None, host_views=None)
+        assert torch.equal(compiled(images, params), made.train(images, params))
+
+
 class Grows(Transform, is_known=False):
     def __call__(self, images, uniforms):
         return images.repeat(1, 1, 2, 1)
@@ -157,6 +172,22 @@ class Writes(Transform, is_known=False):
         return images.fill_(3)
 
 
+class Counts(Transform, is_known=False):
+    calls: ClassVar[list] = []
+
+    def __call__(self, images, uniforms):
+        self.calls.append(1)
+        return images + torch.tensor(len(self.calls), dtype=torch.uint8)
+
+
+class OwnGenerator:
+    def __init__(self):
+        self.generator = torch.Generator().manual_seed(1)
+
+    def __call__(self, image):
+        return image + torch.randint(100, (1,), generator=self.generator, dtype=torch.uint8)
+
+
 @pytest.mark.parametrize(
     "augment, message",
     [
@@ -170,6 +201,8 @@ class Writes(Transform, is_known=False):
         (Floats(), "Floats made torch.float32"),
         (Draws(), "Draws draws from torch's own generator"),
         (Writes(), "Writes writes to the images"),
+        (Counts(), "Counts makes other images of the same"),
+        (TorchTransform(OwnGenerator()), "TorchTransform makes other images of the same"),
         (TorchTransform("Gone@0123456789ab"), "Gone@0123456789ab.*not here"),
     ],
     ids=lambda value: type(value).__name__,
@@ -234,8 +267,23 @@ def test_what_is_wrapped_is_known_by_its_content(images):
     assert TorchTransform(noise) != first
     numbers = torch.rand(16, 2)
     assert torch.equal(first(images, numbers), TorchTransform(Noise(9))(images, numbers))
-    with pytest.raises(InputError, match="5"):
-        TorchTransform(5)
+    noise.lock = threading.Lock()
+    for wrong in (5, "Noise", None, noise):
+        with pytest.raises(InputError, match=re.escape(repr(wrong))):
+            TorchTransform(wrong)
+
+
+@pytest.mark.slow
+def test_another_process_finds_the_same_hash():
+    code = f"from {__name__} import *; print(TorchTransform(convolution()).transform, object_hash(set('abc')))"
+    environment = os.environ | {"PYTHONHASHSEED": "1"}
+    made = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True, text=True)
+    assert made.stdout.split() == [TorchTransform(convolution()).transform, object_hash(set("cba"))]
+
+
+def convolution():
+    torch.manual_seed(1)
+    return nn.Sequential(Noise(), nn.Conv2d(3, 3, 1))
 
 
 def test_hashes_of_objects():
