@@ -124,14 +124,16 @@ def _wrapped(text: str, label: str) -> str:
 
 
 def _everything(names: Sequence[str]) -> dict[str, Any]:
-    from iblurry.augment import Transform
+    from iblurry.augment import TorchTransform, Transform
     from iblurry.experiment.experiment import Experiment
     from iblurry.method import KINDS
 
-    usual, slots = Experiment.of("er").to_json(), KINDS | {"augment": Transform}
+    usual = Experiment.of("er").to_json()
+    transforms = {name: kind for name, kind in Transform.known().items() if kind is not TorchTransform}
     return {
         "methods": {name: _about(recipe, method) for name, (recipe, method) in _chosen(names).items()},
-        "parts": {slot: {name: _fields(part) for name, part in kind.known().items()} for slot, kind in slots.items()},
+        "parts": {slot: {name: _fields(part) for name, part in kind.known().items()} for slot, kind in KINDS.items()},
+        "transforms": {name: _fields(kind) for name, kind in transforms.items()},
         "experiment": {name: value for name, value in usual.items() if name != "method"},
     }
 

@@ -79,7 +79,7 @@ def name_rows(experiments: Sequence[Experiment]) -> list[str]:
 def describe_settings(experiments: Sequence[Experiment]) -> str:
     """What all of them have in common, for a title."""
     tables = [_settings(experiment) for experiment in experiments]
-    common = {path: value for path, value in tables[0].items() if all(table[path] == value for table in tables)}
+    common = {path: value for path, value in tables[0].items() if all(table.get(path) == value for table in tables)}
     words = [str(common["dataset"])] if "dataset" in common else []
     words += [f"{100 * common['share']:g} % of the images"] if common.get("share", 1) != 1 else []
     titles = {experiment.stream.title for experiment in experiments}

@@ -126,7 +126,7 @@ def test_json_is_complete(call):
     said = call("methods", "--json")
     assert said.code == 0
     everything = json.loads(said.out)
-    assert list(everything) == ["methods", "parts", "experiment"]
+    assert list(everything) == ["methods", "parts", "transforms", "experiment"]
     assert everything["methods"] == {
         name: {
             "idea": recipe.idea,
@@ -147,6 +147,7 @@ def test_json_is_complete(call):
             assert kind.named(name).__name__ == name
             assert fields == json.loads(json.dumps(kind.named(name)().to_json()))[name]
         assert set(known) == set(kind.known())
+    assert everything["transforms"]["Augment"] == {"pad": 4, "flip": True, "policy": None, "cutmix": 0.5}
     assert {"method", *everything["experiment"]} == set(Experiment.of("er").to_json())
     assert list(json.loads(call("methods", "er", "--json").out)["methods"]) == ["er"]
 
