@@ -104,20 +104,6 @@ def test_worker_processes_get_what_is_wrapped(tmp_path):
     assert [kept(result.folder) for result in results] == alone
 
 
-def test_a_step_with_such_a_transform_is_never_captured(monkeypatch):
-    from iblurry.engine.eager import Eager
-
-    class Capturing(Eager):
-        def compile(self, step, graph_key=lambda: None, meter=None):
-            assert step.__name__ != "_on_device", "this would become a CUDA graph"
-            return step
-
-    method = METHODS["er"]()
-    new_learner(method, augment=AUGMENTS["torch"], engine=Capturing())
-    with pytest.raises(AssertionError, match="CUDA graph"):
-        new_learner(method, augment=AUGMENTS["own"], engine=Capturing())
-
-
 # --------------------------------------------------------------------------------------------- the page
 
 

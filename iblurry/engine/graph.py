@@ -50,11 +50,11 @@ class Graph(Eager):
         """Compiles for batches of this size. Which code runs depends on the size alone, so resumed runs are equal."""
         if self.compiles and size not in network.compiled:
             network.fuse = self.fuse
-            body, train = self.fuse(network.body), self.fuse(pipeline.train)
-            network.compiled[size] = body if network.is_own else CompiledOrEager("The body", body, network.body)
+            body = self.fuse(network.body)
+            network.compiled[size] = body if network.is_own else CompiledOrEager(body, network.body)
             if pipeline.is_capturable:
-                is_own = isinstance(pipeline.augment, Augment)
-                pipeline.compiled[size] = train if is_own else CompiledOrEager("augment", train, pipeline.train)
+                train, is_own = self.fuse(pipeline.train), isinstance(pipeline.augment, Augment)
+                pipeline.compiled[size] = train if is_own else CompiledOrEager(train, pipeline.train, "augment")
 
     def fuse(self, function: Callable[P, R]) -> Callable[P, R]:
         if not self.compiles:
@@ -80,13 +80,13 @@ class CompiledOrEager(Generic[P, R]):
 
     Parameters
     ----------
-    what : str
-        What the sentence calls it.
     compiled, plain : callable
         The same function twice.
+    what : str
+        What the sentence calls it.
     """
 
-    def __init__(self, what: str, compiled: Callable[P, R], plain: Callable[P, R]) -> None:
+    def __init__(self, compiled: Callable[P, R], plain: Callable[P, R], what: str = "The body") -> None:
         self.what, self.compiled, self.plain = what, compiled, plain
 
     def __call__(self, *args: P.args, **keywords: P.kwargs) -> R:

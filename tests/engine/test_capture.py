@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch._dynamo.exc import TorchDynamoException
 
+from iblurry.augment import Augment, TorchTransform
+from iblurry.augment.pipeline import Pipeline
 from iblurry.compute import ComputeMeter
 from iblurry.engine import graph
 from iblurry.engine.eager import Eager
@@ -19,6 +21,7 @@ from iblurry.network.weights import seeded
 from iblurry.rng import Rng
 from tests.laws.lawful import HYPERPARAMETERS, assert_same_state, new_learner
 from tests.laws.user_module import Lion
+from tests.laws.user_transforms import Negative
 
 
 class FakeGraph:
@@ -145,3 +148,29 @@ def test_an_optimizer_with_numbers_on_the_host_is_not_captured(engine, samples):
     assert captured.context.updates > STEADY
     assert FakeGraph.replays == 0
     assert_same_state(captured.state_dict(), usual.state_dict())
+
+
+def test_a_transform_that_draws_on_the_host_is_not_captured(engine, samples):
+    augment = (Augment(pad=1), TorchTransform(nn.Dropout(0.1), works_on="floats"))
+    usual, captured = (new_learner(er(HYPERPARAMETERS), augment=augment, engine=one) for one in (None, engine))
+    for image, label in samples:
+        usual.observe(image, label)
+        captured.observe(image, label)
+    assert captured.context.updates > STEADY
+    assert FakeGraph.replays == 0
+    assert_same_state(captured.state_dict(), usual.state_dict())
+    with_numbers = new_learner(er(HYPERPARAMETERS), augment=(Augment(pad=1), Negative()), engine=engine)
+    for image, label in samples:
+        with_numbers.observe(image, label)
+    assert FakeGraph.replays > 0
+
+
+def test_pipelines_are_compiled_where_they_can_be_captured(engine, monkeypatch):
+    engine.compiles = True
+    monkeypatch.setattr(engine, "fuse", lambda function: function)
+    compiled = []
+    for augment in (Augment(), (Augment(), Negative()), TorchTransform(nn.Identity())):
+        pipeline = Pipeline(augment, (1, 8, 8), (0.5,), (0.25,))
+        engine.expect_batch_size(build("mlp", (1, 8, 8), 3, rng=Rng(1)), pipeline, 4)
+        compiled.append([type(one).__name__ for one in pipeline.compiled.values()])
+    assert compiled == [["method"], ["CompiledOrEager"], []]

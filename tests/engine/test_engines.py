@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from iblurry.engine.devices import default_device, make_engine
 from iblurry.engine.eager import Eager
-from iblurry.engine.graph import CompiledOrEager, _filled, _form
+from iblurry.engine.graph import _filled, _form
 from iblurry.engine.optimizer import SGD, Adam
 from iblurry.engine.optimizer_state import reset_state, restore, set_lr, state_of
 from iblurry.errors import InputError
@@ -203,15 +203,3 @@ def test_what_is_put_back_goes_where_the_buffers_are(spec):
 
 def places(optimizer):
     return {name: values.data_ptr() for name, values in state_of(optimizer).get("0", {}).items()}
-
-
-def test_what_cannot_be_compiled_runs_as_it_is_and_says_so_once():
-    from torch._dynamo.exc import Unsupported
-
-    def refuses(*args):
-        raise Unsupported("no such thing\nmore")
-
-    either = CompiledOrEager("augment", refuses, torch.add)
-    with pytest.warns(UserWarning, match="augment is not compiled.*: no such thing$"):
-        assert either(torch.ones(1), torch.ones(1)) == 2
-    assert either(torch.ones(1), torch.ones(1)) == 2
