@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -12,8 +14,9 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import QuantileTransformer
+from torch import nn
 
-from iblurry import Augment, ContinualClassifier, Hyperparameters, Learner, clib
+from iblurry import Augment, ContinualClassifier, Hyperparameters, Learner, clib, objects
 from iblurry.parts import Constant
 from iblurry.rng import Rng
 from tests.laws.lawful import assert_same_state
@@ -244,3 +247,12 @@ def test_digits_two_by_two_are_not_forgotten_as_a_linear_model_forgets_them():
     ours, theirs = model.score(X_test, y_test), linear.score(X_test, y_test)
     assert ours > 0.8
     assert ours > theirs + 0.3, f"{ours} beside {theirs}"
+
+
+def test_a_network_of_ones_own_travels_with_a_pickle(monkeypatch):
+    body = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.LayerNorm(8), nn.Dropout(0.2))
+    model = small(network=body).partial_fit(PICTURES, TENS)
+    pickled = pickle.dumps(model)
+    monkeypatch.setattr(objects, "_objects", {})  # as in another process
+    again = pickle.loads(pickled)
+    assert (again.predict_proba(PICTURES) == model.predict_proba(PICTURES)).all()

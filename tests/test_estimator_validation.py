@@ -164,7 +164,7 @@ def test_what_cannot_be_classes_begins_nothing():
             {"method": clib(pace=Pace(stream_batch=1, train_stream=False, updates_per_sample=0))},
             "nothing would be learnt",
         ),
-        ({"network": ["mlp"]}, "There is no network called"),
+        ({"network": ["mlp"]}, "network=.*mlp.* is neither a name"),
         ({"augment": 5}, "augment takes a Transform.* not 5"),
         ({"shape": 5}, "shape=5"),
         ({"shape": (1, "8", 8)}, "shape='8'"),

@@ -19,6 +19,7 @@ from iblurry.estimator.spec import LearnerSpec, Shape, check_shape, positive_int
 from iblurry.estimator.validation import as_images, as_table, check_targets, from_images, merge_classes, to_label
 from iblurry.learner import Learner
 from iblurry.method import Method
+from iblurry.network.registry import AnyNetwork, network_key
 from iblurry.network.table_mlp import TableMLP
 from iblurry.rng import Rng
 
@@ -32,8 +33,9 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     method : str or Method, default "clib"
         A name in METHODS or a Method; one that needs no task ends and does not train when queried.
-    network : str, optional
-        A name in NETWORKS; "mlp" for a table and "convnet" for images unless given.
+    network : str, callable or nn.Module, optional
+        A name, a factory or a body, as `Learner` takes them, for images; "mlp" for a table and "convnet" for images
+        unless given.
     memory : int, default 500
         Samples that may be kept.
     max_classes : int, default 100
@@ -76,7 +78,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         *,
         method: str | Method = "clib",
-        network: str | None = None,
+        network: AnyNetwork | None = None,
         memory: int = 500,
         max_classes: int = 100,
         updates_per_sample: float | str = 1,
@@ -219,6 +221,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "learner_" in state:
+            if self.network is not None:
+                network_key(self.network)  # an object is kept here from now on
             self.learner_ = self._spec.build()
             self.learner_.load_state_dict(_to_tensors(state["learner_"]))
 

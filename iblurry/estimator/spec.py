@@ -12,12 +12,12 @@ from iblurry.augment.augment import NO_AUGMENT
 from iblurry.augment.transform import Transforms, as_field, check_transforms
 from iblurry.engine.devices import make_engine
 from iblurry.engine.eager import Eager
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.errors import InputError
 from iblurry.learner import Learner
 from iblurry.method import Method, check_updates
 from iblurry.methods import METHODS, Hyperparameters
 from iblurry.methods import method as method_named
-from iblurry.network.registry import NETWORKS
+from iblurry.network.registry import network_key
 from iblurry.network.table_mlp import BYTES, TableMLP
 
 Shape = tuple[int, int, int]  # channels, height, width
@@ -38,7 +38,7 @@ class LearnerSpec:
     shape : tuple of int, optional
         (channels, height, width) of images; None: rows are numbers.
     network : str
-        A name in NETWORKS.
+        The key of a network; see `network_key`.
     augment : Transform or tuple of Transform, optional
         None: the learner's default for images.
     seed : int
@@ -150,15 +150,13 @@ def _unsuitable(method: Method) -> str | None:
 
 
 def _check_network(given: Any, shape: Shape | None) -> str:
-    name = given or ("mlp" if shape is None else "convnet")
-    if not isinstance(name, str) or name not in NETWORKS:
-        raise UnknownNameError("network", str(name), NETWORKS)
-    if shape is None and name != "mlp":
+    key = network_key(("mlp" if shape is None else "convnet") if given is None else given)
+    if shape is None and key != "mlp":
         raise InputError(
-            f"network={name!r} looks at images, but X is a table of numbers: give shape=(channels, height, width) if "
+            f"network={key!r} looks at images, but X is a table of numbers: give shape=(channels, height, width) if "
             "its rows are pixels, or leave the network out."
         )
-    return name
+    return key
 
 
 def _check_augment(given: Any, network: str, shape: Shape | None) -> Transforms | None:
