@@ -16,10 +16,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import QuantileTransformer
 from torch import nn
 
-from iblurry import Augment, ContinualClassifier, Hyperparameters, Learner, clib, objects
+from iblurry import Augment, ContinualClassifier, Hyperparameters, Learner, TorchTransform, clib, objects
 from iblurry.parts import Constant
 from iblurry.rng import Rng
 from tests.laws.lawful import assert_same_state
+from tests.laws.user_transforms import Negative
 
 RNG = np.random.default_rng(0)
 TABLE, WORDS = RNG.normal(size=(40, 3)), np.array(["b", "a", "c", "a"] * 10)
@@ -87,6 +88,17 @@ def test_a_table_is_neither_cropped_nor_mixed_and_images_are():
     assert augment(small().partial_fit(PICTURES, TENS)) == Augment(pad=1, flip=False)
     own = Augment(pad=2, flip=True, cutmix=0.1)
     assert augment(small(augment=own).partial_fit(PICTURES, TENS)) == own
+
+
+def test_several_transforms_are_cloned_and_pickled_with_the_estimator():
+    augment = (Augment(pad=1), Negative(), TorchTransform(nn.Dropout(0.1), works_on="floats"))
+    one = small(augment=augment)
+    other = clone(one)
+    assert (other.augment, one.augment) == (augment, augment)
+    one.partial_fit(PICTURES, TENS)
+    assert one.learner_.context.pipeline.augment == augment
+    again = pickle.loads(pickle.dumps(one))
+    assert_same_state(state(again.partial_fit(PICTURES, TENS)), state(one.partial_fit(PICTURES, TENS)))
 
 
 def test_a_method_put_together_is_used_as_it_is():

@@ -21,8 +21,8 @@ def upgraded(experiment: dict[str, Any]) -> dict[str, Any]:
     experiment : dict
         The value of `experiment` in a format 1 `experiment.json`.
 
-    >>> upgraded({"method": {"pace": {"gather": 8}}, "tasks": 5, "seed": 1})
-    {'method': {'pace': {'stream_batch': 8}}, 'seed': 1, 'stream': {'IBlurry': {'tasks': 5}}}
+    >>> upgraded({"method": {"pace": {"gather": 8}}, "tasks": 5, "augment": {"pad": 2}})
+    {'method': {'pace': {'stream_batch': 8}}, 'augment': {'Augment': {'pad': 2}}, 'stream': {'IBlurry': {'tasks': 5}}}
     """
     changed = {name: value for name, value in experiment.items() if name not in (*STREAM, "published")}
     if isinstance(changed.get("method"), dict):
