@@ -19,7 +19,7 @@ LINES = (  # with the markers, they carry it in black and white; the report draw
     *((0, (6, 2, 1.5, 2, 1.5, 2)), (0, (3, 3))),
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
-FILLS = ("full", "left", "right", "bottom", "top")  # of a marker; an empty one stands for the paper's numbers
+FILLS = ("left", "right", "bottom", "top")  # of a variant's marker; an empty one stands for the paper's numbers
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "|||", "ooo", "---", "++")
 FAMILIES: dict[str, tuple[str, ...]] = {  # by its place here a method has its colour; after it, its named variants
     "clib": ("clib-reservoir", "clib-stream", "clib-exponential", "clib-balanced"),
@@ -36,7 +36,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {  # by its place here a method has its c
 OWN_MARKERS = ("p", "h", "d", "H")  # of methods that are not the package's
 OWN_COLOURS = len(COLOURS) - len(FAMILIES)
 OWN = OWN_COLOURS * len(OWN_MARKERS)  # looks of such methods
-VARIANTS = len(LINES) * len(FILLS)  # looks of a method's variants, itself included
+VARIANTS = 1 + len(LINES) * len(FILLS)  # looks of a method's variants, itself included
 FIXED = 2 + 2 * max(map(len, FAMILIES.values()))  # of them, those kept for named variants and all of them as released
 
 
@@ -81,7 +81,8 @@ class MethodStyle:
 
     @property
     def fill(self) -> Any:
-        return FILLS[self.variant % len(FILLS)]
+        turn = self.variant - 1 + (self.variant - 1) // 12  # 12 pairs come by themselves, then the others
+        return FILLS[turn % len(FILLS)] if self.variant else "full"
 
     @property
     def hatch(self) -> str:

@@ -49,6 +49,7 @@ def test_variants_have_the_colour_and_the_marker_of_their_method():
     styles = method_styles(rows)
     assert {(style.colour, style.marker) for style in styles.values()} == {("#0072B2", "o")}
     assert len(set(looks(rows)[0].values())) == len(rows)
+    assert [row for row, style in styles.items() if style.fill == "full"] == ["clib"]
 
 
 def test_methods_of_ones_own_have_colours_of_their_own():
