@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iblurry.errors import DataError, FolderError, InputError
-from iblurry.experiment.format1 import upgraded
+from iblurry.experiment.format1 import upgraded, with_placeholders
 from iblurry.files import locked, write_file
 from iblurry.version import __version__
 
@@ -64,8 +64,11 @@ class RunFolder:
 
         about = self.about()
         try:
-            return Experiment.from_json(about["experiment"])
-        except (InputError, KeyError, TypeError) as error:
+            described = dict(about["experiment"])
+            if about.get("format") == 1:
+                described["method"] = with_placeholders(described["method"])
+            return Experiment.from_json(described)
+        except (InputError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{self.path / 'experiment.json'} holds no experiment that can be read: {error}") from error
 
     def write(self, name: str, content: dict[str, Any]) -> None:

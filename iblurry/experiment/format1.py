@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from iblurry.component import Component
 
 PACE = {"gather": "stream_batch", "store": "store_when", "counts": "count_waiting"}
 STREAM = ("tasks", "disjoint", "blur", "mode")
-UNKNOWN = "unknown"  # format 1 did not record what was in published files
+UNKNOWN = "unknown"  # format 1 recorded neither what was in published files nor users' code
 PARTS = {
     "schedule": {"rate": "initial_lr"},
     "readout": {"rate": "lr"},
@@ -35,6 +38,25 @@ def upgraded(experiment: dict[str, Any]) -> dict[str, Any]:
         changed["stream"] = {"Published": {"folder": experiment["published"], **fields, "content": UNKNOWN}}
     elif fields:
         changed["stream"] = {"IBlurry": fields}
+    return changed
+
+
+def with_placeholders(training: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of a method, with `@unknown` behind parts that are not known here: format 1 wrote no hashes of code."""
+    from iblurry.method import Method
+
+    def marked(kind: type[Component], part: Any) -> Any:
+        known = kind.known()
+        return {name if name in known or "@" in name else f"{name}@{UNKNOWN}": fields for name, fields in part.items()}
+
+    changed = dict(training)
+    for slot, kind in Method.slots.items():
+        if isinstance(changed.get(slot), list):
+            changed[slot] = [marked(kind, part) for part in changed[slot]]
+        elif slot in changed:
+            changed[slot] = marked(kind, changed[slot])
+    if isinstance(changed.get("refit"), dict):
+        changed["refit"] = with_placeholders(changed["refit"])
     return changed
 
 

@@ -63,6 +63,8 @@ class ComputeEstimate:
 
 def compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimate:
     """Of a whole run; questions are not counted, refits to answer them are."""
+    for component in experiment.components():
+        component.refuse()
     return _compute_estimate(replace(experiment, seed=0), of)  # the same for every seed
 
 
