@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from iblurry.method import Head, Method, Pace
     from iblurry.methods import METHODS, Hyperparameters, clib, er, released
     from iblurry.network.registry import register_network
+    from iblurry.rng import Rng
     from iblurry.streams.iterator import StreamItem, StreamIterator
     from iblurry.streams.order import Order, i_blurry
     from iblurry.streams.stream import IBlurry, Listed, Published, Stream
@@ -34,6 +35,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.augment": ("Augment", "TorchTransform", "Transform"),
     "iblurry.data.dataset": ("Dataset",),
     "iblurry.data.load": ("load", "register_source"),
+    "iblurry.rng": ("Rng",),
     "iblurry.streams.order": ("Order", "i_blurry"),
     "iblurry.streams.iterator": ("StreamItem", "StreamIterator"),
     "iblurry.streams.stream": ("IBlurry", "Listed", "Published", "Stream"),
@@ -82,6 +84,7 @@ __all__ = [
     "Pace",
     "Published",
     "Result",
+    "Rng",
     "Stream",
     "StreamItem",
     "StreamIterator",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import json
 import re
 import shlex
 from dataclasses import fields
@@ -81,6 +83,18 @@ def test_commands_of_the_gpu_page():
         else:
             assert words[0] == "-m"
             assert parsers[words[1]].parse_args(words[2:]).methods
+
+
+def test_the_streams_of_the_page_run_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, own = python(DOCS / "streams.md")
+    exec(compile(first, "streams.md", "exec"), {"__name__": "__main__"})
+    ends = {json.loads(path.read_text())["a_last"] is not None for path in tmp_path.glob("runs/*/summary.json")}
+    assert ends == {True}
+    (tmp_path / "seasons.py").write_text(own)
+    monkeypatch.syspath_prepend(tmp_path)
+    stream = importlib.import_module("seasons").Seasons(years=3)
+    assert len(stream.order(load("digits"), 1).tasks) == 3
 
 
 def test_the_part_of_the_gpu_page_runs_as_printed(tmp_path, monkeypatch, capsys):

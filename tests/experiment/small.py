@@ -23,7 +23,9 @@ def small(name: str = "er", dataset: str = DATA, **changes: Any) -> Experiment:
         chosen = dataclasses.replace(chosen, schedule=Adaptive(trial=2, ignore=2, history=3))
     if chosen.refit is not None:
         chosen = dataclasses.replace(chosen, readout=dataclasses.replace(chosen.readout, epochs=3))
-    options = {"tasks": 2, "memory": 24, "network": "mlp", "query_every": 7} | changes
+    options = (
+        {"memory": 24, "network": "mlp", "query_every": 7} | ({} if "stream" in changes else {"tasks": 2}) | changes
+    )
     return Experiment.of(chosen, dataset, **options)
 
 
