@@ -34,16 +34,20 @@ def little_to_collect() -> None:
 
 @pytest.fixture(autouse=True)
 def _own_components_leave():
-    """Components and networks that a test defines are known in that test only."""
+    """Components, networks and methods that a test defines are known in that test only."""
     from iblurry.component import Component
+    from iblurry.methods.recipe import _BUILDERS, METHODS
     from iblurry.network.registry import NETWORKS
 
-    known, networks = {kind: dict(classes) for kind, classes in Component._known.items()}, dict(NETWORKS)
+    registries = (NETWORKS, METHODS, _BUILDERS, *Component._known.values())
+    before = [dict(registry) for registry in registries]
+    kinds = set(Component._known)
     yield
-    Component._known.clear()
-    Component._known.update(known)
-    NETWORKS.clear()
-    NETWORKS.update(networks)
+    for registry, known in zip(registries, before, strict=True):
+        registry.clear()
+        registry.update(known)
+    for kind in set(Component._known) - kinds:
+        del Component._known[kind]
 
 
 @pytest.fixture(scope="session")

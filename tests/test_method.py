@@ -6,7 +6,8 @@ from iblurry.engine.optimizer import SGD
 from iblurry.errors import InputError
 from iblurry.experiment.settings import setting
 from iblurry.method import Head, Method, Pace
-from iblurry.methods import clib, gdumb, method
+from iblurry.methods import METHODS, clib, gdumb, method
+from iblurry.methods.recipe import recipe
 from iblurry.parts import Adaptive, Elastic, Nothing, Refit, Uniform
 from iblurry.training import Training
 
@@ -52,3 +53,13 @@ def test_what_only_a_recipe_knows_of_the_released_program():
     assert method("er-released").schedule.per == "update"
     assert method("rm-released").readout.frozen_norm
     assert not method("rm-released", setting("imagenet").hyperparameters).readout.frozen_norm
+
+
+def test_a_method_named_like_another_is_refused():
+    with pytest.raises(InputError, match="'er'"):
+
+        @recipe(paper="mine")
+        def er(hyperparameters):
+            """Not the ER one knows."""
+
+    assert METHODS["er"].paper != "mine"

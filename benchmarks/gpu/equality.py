@@ -78,8 +78,14 @@ def _equal_alone(method: str, *, setup: BenchmarkSetup, steps: int, modes: tuple
 
 def equal(method: str, setup: BenchmarkSetup, data: Dataset, *, steps: int, modes: tuple[Mode, ...]) -> dict[str, Any]:
     """A row: "equal", and the figures of each mode compared with the eager trajectory."""
-    experiment = setup.experiment(method, memory=MEMORY, samples=steps)
-    row: dict[str, Any] = {"method": method, "steps": steps}
+    return equal_experiment(method, setup.experiment(method, memory=MEMORY, samples=steps), setup, data, modes=modes)
+
+
+def equal_experiment(
+    name: str, experiment: Experiment, setup: BenchmarkSetup, data: Dataset, *, modes: tuple[Mode, ...]
+) -> dict[str, Any]:
+    """The same of any experiment, called by this name."""
+    row: dict[str, Any] = {"method": name, "steps": experiment.samples}
 
     def trajectory(mode: Mode) -> Trajectory:
         reset_device(setup.device)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypedDict, Unpack
 
+from iblurry.component import register
 from iblurry.engine.optimizer import Optimizer
 from iblurry.errors import UnknownNameError
 from iblurry.method import Head, Method, Pace
@@ -92,19 +93,24 @@ class Recipe:
 
 
 METHODS: dict[str, Recipe] = {}
+_BUILDERS: dict[str, Callable[[Hyperparameters], Method]] = {}  # the functions of the recipes, by their names
 
 
 def recipe(
     *, paper: str, as_released: Callable[[Method], Method] = lambda method: method
 ) -> Callable[[Callable[[Hyperparameters], Method]], Recipe]:
-    """Decorator that makes a recipe of a function and lists it; its docstring is the idea in one sentence."""
+    """Decorator that makes a recipe of a function and lists it; its docstring is the idea in one sentence.
 
-    def register(build: Callable[[Hyperparameters], Method]) -> Recipe:
+    A name that is taken is refused; a function that is defined again replaces itself.
+    """
+
+    def listed(build: Callable[[Hyperparameters], Method]) -> Recipe:
+        register(_BUILDERS, "method", build)
         name = build.__name__.replace("_", "-")
         METHODS[name] = Recipe(name, (build.__doc__ or "").strip().splitlines()[0], paper, build, as_released)
         return METHODS[name]
 
-    return register
+    return listed
 
 
 def method(name: str, hyperparameters: Hyperparameters | None = None) -> Method:

@@ -79,6 +79,11 @@ def network_key(network: AnyNetwork) -> str:
         factory = _registered(name)
         return _written(hashed_name(factory), _parsed(name, factory, text))
     if isinstance(network, nn.Module):
+        if any(isinstance(p, nn.parameter.UninitializedParameter) for p in network.parameters()):
+            raise InputError(
+                f"The module {type(network).__name__} has lazy layers without weights yet; pass an image through it "
+                "first, or give a function that makes it."
+            )
         kept = copy.deepcopy(network).cpu().train()  # the mode is no part of it
         trained = [parameter.requires_grad for parameter in kept.parameters()]
         return objects.keep(type(network).__name__, object_hash([kept, trained]), kept)
