@@ -306,3 +306,8 @@ def test_objects_that_are_kept_can_travel():
     key = network_key(pretrained())
     sent = objects.select([key, "mlp"])
     assert list(sent) == [key]
+
+
+def test_a_module_without_weights_yet_is_refused():
+    with pytest.raises(InputError, match="lazy"):
+        network_key(nn.Sequential(nn.Flatten(), nn.LazyLinear(4)))
