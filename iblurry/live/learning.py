@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from iblurry.archive import bytes_of
 from iblurry.errors import CheckpointError, DivergedError
 from iblurry.experiment import checkpoint
 from iblurry.live.log import LogEntry
@@ -31,7 +32,7 @@ class LiveLearner:
         self.saved: list[int] = []  # samples learnt by the last two checkpoints, the newest last
         weights = sum(values.nbytes for values in self.learner.context.network.parameters())
         moments = 2 * weights  # Adam's, which exist from the first update on
-        self.checkpoint_most = checkpoint.bytes_of(self.learner.state_dict()) + moments + EXTRA_BYTES
+        self.checkpoint_most = bytes_of(self.learner.state_dict()) + moments + EXTRA_BYTES
 
     def recover(self) -> list[str]:
         """Load the newest checkpoint that can be trusted; return a sentence for every newer one that cannot."""
