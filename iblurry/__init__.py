@@ -12,94 +12,213 @@ if TYPE_CHECKING:
     from iblurry.data.dataset import Dataset
     from iblurry.data.load import load, register_source
     from iblurry.engine.optimizer import SGD, Adam, AdamW, Optimizer
-    from iblurry.errors import IblurryError, InputError
+    from iblurry.errors import CheckpointError, DataError, IblurryError, InputError
     from iblurry.estimator import ContinualClassifier as ContinualClassifier
     from iblurry.experiment.callback import Callback
     from iblurry.experiment.checkpointer import CheckpointPolicy
     from iblurry.experiment.environment import Hardware
     from iblurry.experiment.experiment import Experiment
     from iblurry.experiment.result import Result
+    from iblurry.export import ExportedModel, load_exported
     from iblurry.launch.config import LaunchConfig
     from iblurry.launch.launch import run, run_all
     from iblurry.learner import Learner
     from iblurry.live.client import Client
     from iblurry.method import Head, Method, Pace
-    from iblurry.methods import METHODS, Hyperparameters, clib, er, released
+    from iblurry.methods import (
+        METHODS,
+        Hyperparameters,
+        Recipe,
+        agem,
+        bic,
+        clib,
+        clib_balanced,
+        clib_exponential,
+        clib_reservoir,
+        clib_stream,
+        er,
+        er_constant,
+        ewc,
+        gdumb,
+        gss,
+        joint,
+        mir,
+        recipe,
+        released,
+        rm,
+    )
     from iblurry.network.registry import register_network
+    from iblurry.parts import (
+        Adaptive,
+        Admission,
+        Balanced,
+        BiasCorrected,
+        Clip,
+        Constant,
+        Cosine,
+        CrossEntropy,
+        Distil,
+        Diverse,
+        Elastic,
+        Everything,
+        Exponential,
+        GradientRule,
+        Importance,
+        Interfered,
+        MultiStep,
+        Nothing,
+        Part,
+        Plain,
+        Project,
+        Readout,
+        Refit,
+        Rehearsal,
+        Reservoir,
+        Schedule,
+        Shuffled,
+        Term,
+        Uniform,
+        column,
+        scratch,
+        state,
+    )
     from iblurry.rng import Rng
     from iblurry.streams.iterator import StreamItem, StreamIterator
     from iblurry.streams.order import Order, i_blurry
     from iblurry.streams.stream import IBlurry, Listed, Published, Stream
+    from iblurry.training import Training
 
 _HOMES = {  # opened at the first use of a name: importing torch takes seconds, and `iblurry --help` should not
-    "iblurry.augment": ("Augment", "TorchTransform", "Transform"),
-    "iblurry.data.dataset": ("Dataset",),
-    "iblurry.data.load": ("load", "register_source"),
-    "iblurry.rng": ("Rng",),
-    "iblurry.streams.order": ("Order", "i_blurry"),
-    "iblurry.streams.iterator": ("StreamItem", "StreamIterator"),
-    "iblurry.streams.stream": ("IBlurry", "Listed", "Published", "Stream"),
-    "iblurry.engine.optimizer": ("SGD", "Adam", "AdamW", "Optimizer"),
-    "iblurry.errors": ("IblurryError", "InputError"),
-    "iblurry.estimator": ("ContinualClassifier",),
-    "iblurry.experiment.callback": ("Callback",),
-    "iblurry.experiment.checkpointer": ("CheckpointPolicy",),
-    "iblurry.experiment.environment": ("Hardware",),
-    "iblurry.experiment.experiment": ("Experiment",),
-    "iblurry.experiment.result": ("Result",),
-    "iblurry.launch.config": ("LaunchConfig",),
-    "iblurry.launch.launch": ("run", "run_all"),
-    "iblurry.learner": ("Learner",),
-    "iblurry.live.client": ("Client",),
-    "iblurry.method": ("Head", "Method", "Pace"),
-    "iblurry.network.registry": ("register_network",),
-    "iblurry.methods": ("METHODS", "Hyperparameters", "clib", "er", "released"),
+    "iblurry.augment": "Augment TorchTransform Transform",
+    "iblurry.data.dataset": "Dataset",
+    "iblurry.data.load": "load register_source",
+    "iblurry.engine.optimizer": "Adam AdamW Optimizer SGD",
+    "iblurry.errors": "CheckpointError DataError IblurryError InputError",
+    "iblurry.estimator": "ContinualClassifier",
+    "iblurry.experiment.callback": "Callback",
+    "iblurry.experiment.checkpointer": "CheckpointPolicy",
+    "iblurry.experiment.environment": "Hardware",
+    "iblurry.experiment.experiment": "Experiment",
+    "iblurry.experiment.result": "Result",
+    "iblurry.export": "ExportedModel load_exported",
+    "iblurry.launch.config": "LaunchConfig",
+    "iblurry.launch.launch": "run run_all",
+    "iblurry.learner": "Learner",
+    "iblurry.live.client": "Client",
+    "iblurry.method": "Head Method Pace",
+    "iblurry.methods": (
+        "agem bic clib clib_balanced clib_exponential clib_reservoir clib_stream er er_constant ewc gdumb gss "
+        "Hyperparameters joint METHODS mir Recipe recipe released rm"
+    ),
+    "iblurry.network.registry": "register_network",
+    "iblurry.parts": (
+        "Adaptive Admission Balanced BiasCorrected Clip column Constant Cosine CrossEntropy Distil Diverse Elastic "
+        "Everything Exponential GradientRule Importance Interfered MultiStep Nothing Part Plain Project Readout "
+        "Refit Rehearsal Reservoir Schedule scratch Shuffled state Term Uniform"
+    ),
+    "iblurry.rng": "Rng",
+    "iblurry.streams.iterator": "StreamItem StreamIterator",
+    "iblurry.streams.order": "i_blurry Order",
+    "iblurry.streams.stream": "IBlurry Listed Published Stream",
+    "iblurry.training": "Training",
 }
 _EXTRA = {"ContinualClassifier"}  # a star import must not need an extra
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "METHODS",
     "SGD",
     "Adam",
     "AdamW",
+    "Adaptive",
+    "Admission",
     "Augment",
+    "Balanced",
+    "BiasCorrected",
     "Callback",
+    "CheckpointError",
     "CheckpointPolicy",
     "Client",
+    "Clip",
+    "Constant",
+    "Cosine",
+    "CrossEntropy",
+    "DataError",
     "Dataset",
+    "Distil",
+    "Diverse",
+    "Elastic",
+    "Everything",
     "Experiment",
+    "Exponential",
+    "ExportedModel",
+    "GradientRule",
     "Hardware",
     "Head",
     "Hyperparameters",
     "IBlurry",
     "IblurryError",
+    "Importance",
     "InputError",
+    "Interfered",
     "LaunchConfig",
     "Learner",
     "Listed",
     "Method",
+    "MultiStep",
+    "Nothing",
     "Optimizer",
     "Order",
     "Pace",
+    "Part",
+    "Plain",
+    "Project",
     "Published",
+    "Readout",
+    "Recipe",
+    "Refit",
+    "Rehearsal",
+    "Reservoir",
     "Result",
     "Rng",
+    "Schedule",
+    "Shuffled",
     "Stream",
     "StreamItem",
     "StreamIterator",
+    "Term",
     "TorchTransform",
+    "Training",
     "Transform",
+    "Uniform",
     "__version__",
+    "agem",
+    "bic",
     "clib",
+    "clib_balanced",
+    "clib_exponential",
+    "clib_reservoir",
+    "clib_stream",
+    "column",
     "er",
+    "er_constant",
+    "ewc",
+    "gdumb",
+    "gss",
     "i_blurry",
+    "joint",
     "load",
+    "load_exported",
+    "mir",
+    "recipe",
     "register_network",
     "register_source",
     "released",
+    "rm",
     "run",
     "run_all",
+    "scratch",
+    "state",
 ]
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Callable, Sequence
-from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from iblurry import learner_file
 from iblurry.augment import Augment
 from iblurry.augment.pipeline import Pipeline
 from iblurry.augment.transform import Transforms
 from iblurry.compute import ComputeCounter
-from iblurry.engine.eager import Eager
+from iblurry.engine.eager import Eager, Precision
 from iblurry.errors import DivergedError, InputError, UnknownLabelError, check_type, whole_number
+from iblurry.export import export
+from iblurry.learner_arguments import Label, announced, as_engine, as_method, image_shape, per_channel, plain_label
 from iblurry.memory import Batch, Memory, Sample
 from iblurry.method import Method
 from iblurry.network.build import Initialise, build, fresh_bias, fresh_row, fresh_weight
@@ -27,7 +29,6 @@ from iblurry.refitter import Refitter
 from iblurry.rng import Rng
 from iblurry.trainer import Trainer
 
-Label = str | int
 Images = Tensor | NDArray[np.uint8]
 
 
@@ -36,8 +37,8 @@ class Learner:
 
     Parameters
     ----------
-    method : Method
-        What is learnt and how, such as `clib()`.
+    method : Method or str
+        What is learnt and how, such as `clib()`; a name means the method with the hyper-parameters of CIFAR-10.
     image : tuple of int
         Shape of the images: channels, height, width.
     classes : int or sequence of labels
@@ -61,11 +62,14 @@ class Learner:
         Decides all random numbers.
     boundaries : bool
         False says that nobody will call `end_task`, so a method that needs it is refused.
+    device : str, optional
+        "cpu", "cuda" or one of several GPUs, as "cuda:1". Default: the CPU.
+    precision : {"float32", "bfloat16"}, optional
+        Of convolutions and products. Default: float32 on the CPU, bfloat16 on a GPU.
     engine : Eager, optional
-        Device and precision; default: the CPU in float32.
+        Instead of device and precision, what steps run on.
 
-    >>> from iblurry.methods.er import er
-    >>> learner = Learner(er(), image=(1, 8, 8), classes=["cat", "dog"], memory=20, network="mlp")
+    >>> learner = Learner("er", image=(1, 8, 8), classes=["cat", "dog"], memory=20, network="mlp")
     >>> learner.observe(np.zeros((1, 8, 8), dtype=np.uint8), "cat")
     >>> learner.predict(np.zeros((2, 1, 8, 8), dtype=np.uint8))
     ['cat', 'cat']
@@ -73,7 +77,7 @@ class Learner:
 
     def __init__(
         self,
-        method: Method,
+        method: Method | str,
         *,
         image: tuple[int, int, int],
         classes: int | Sequence[Label] = 100,
@@ -86,14 +90,15 @@ class Learner:
         std: Sequence[float] | None = None,
         seed: int = 1,
         boundaries: bool = True,
+        device: str | None = None,
+        precision: Precision | None = None,
         engine: Eager | None = None,
     ) -> None:
-        if not isinstance(method, Method):
-            raise InputError(f"method={method!r} is no Method; give one, such as iblurry.METHODS['er']().")
-        image, memory, seed = _image_shape(image), whole_number("memory", memory, 1), whole_number("seed", seed, 0)
-        check_type("engine", engine, Eager | None)
+        method = as_method(method)
+        image, memory, seed = image_shape(image), whole_number("memory", memory, 1), whole_number("seed", seed, 0)
         check_type("boundaries", boundaries, bool)
-        self.announced, rows = _announced(classes)
+        labels, rows = announced(classes)
+        self.announced = frozenset(labels) if labels else None
         if not boundaries and not method.task_free:
             parts = ", ".join(type(part).__name__ for _, part in method.parts() if part.needs_boundaries)
             raise InputError(
@@ -101,9 +106,27 @@ class Learner:
                 "give it at least two tasks, or use a task-free method such as er or clib."
             )
         method.check_budget(memory)
-        self.engine = engine or Eager()
-        device, rng = self.engine.device, Rng(seed)
-        self.image = image
+        self.engine = as_engine(engine, device, precision)
+        on, rng, self.image = self.engine.device, Rng(seed), image
+        self.mean, self.std = per_channel("mean", mean, 0.5, image[0]), per_channel("std", std, 0.25, image[0])
+        if augment is None:
+            augment = Augment(pad=min(4, min(image[1:]) // 8), flip=False)
+        self.arguments = {  # a new learner with these is what this one was at the start
+            "method": method,
+            "image": image,
+            "classes": labels or rows,
+            "memory": memory,
+            "network": network,
+            "initialise": initialise,
+            "freeze": freeze,
+            "augment": augment,
+            "mean": self.mean,
+            "std": self.std,
+            "seed": seed,
+            "boundaries": boundaries,
+            "device": str(on),
+            "precision": self.engine.precision,
+        }
         self.on_refit: Callable[[int, int], None] = lambda done, total: None  # called after each update of a refit
         self.refitter = Refitter(method.refit, on_progress=lambda *progress: self.on_refit(*progress))
         built = build(network, image, rows, rng=rng, initialise=initialise, freeze=freeze)
@@ -111,14 +134,8 @@ class Learner:
             built.keep_initial()
         self.context = Context(
             network=self.engine.setup(built).eval(),
-            memory=Memory(method.capacity(memory), image, device),
-            pipeline=Pipeline(
-                Augment(pad=min(4, min(image[1:]) // 8), flip=False) if augment is None else augment,
-                shape=image,
-                mean=_per_channel("mean", mean, 0.5, image[0]),
-                std=_per_channel("std", std, 0.25, image[0]),
-                device=device,
-            ),
+            memory=Memory(method.capacity(memory), image, on),
+            pipeline=Pipeline(augment, shape=image, mean=self.mean, std=self.std, device=on),
             rng=rng,
             budget=memory - method.pace.samples_outside_memory,
             engine=self.engine,
@@ -134,7 +151,7 @@ class Learner:
         self.stream_batch: list[Sample] = []  # samples of the round to come
         self.credit = 0  # updates owed, in units of 1 / denominator of updates_per_sample
         self._prepared: tuple[int, int, int] | None = None  # samples, updates and tasks of the last `prepare`
-        self._head_rows = torch.arange(rows, device=device)
+        self._head_rows = torch.arange(rows, device=on)
 
     # ------------------------------------------------------------------------------------------------ learning
 
@@ -169,7 +186,7 @@ class Learner:
 
     def _sample(self, image: Images, label: Label) -> Sample:
         pixels = self._pixels(image, self.image, "observe").clone()  # the caller may use the same array again
-        name = _plain_label(label)
+        name = plain_label(label)
         row = self.context.network.row_of(name)
         if row is None:
             row = self._meet(name)
@@ -223,9 +240,16 @@ class Learner:
 
     def logits(self, images: Images) -> Tensor:
         """The answer to plain images (uint8, (B, C, H, W)), one column per head row; learning is not touched."""
+        pixels = self._pixels(images, (-1, *self.image), "predict")
+        self.prepare()
+        context = self.context
+        with context.network.meter.counting("queries", into=context.queries):
+            return self.method.readout.logits(pixels)
+
+    def prepare(self) -> None:
+        """Has the readout do what answers need, once at each moment of the stream; `logits` calls it."""
         if not self.context.network.known:
             raise InputError("Nothing was learnt yet, so there is nothing to answer; observe a sample first.")
-        pixels = self._pixels(images, (-1, *self.image), "predict")
         self.method.readout.finish_pending()
         context, queries, meter = self.context, self.context.queries, self.context.network.meter
         moment = (context.seen, context.updates, context.tasks)
@@ -234,8 +258,6 @@ class Learner:
             with meter.counting("queries", into=queries if is_first else ComputeCounter()):
                 self.method.readout.prepare()
             self._prepared = moment
-        with meter.counting("queries", into=queries):
-            return self.method.readout.logits(pixels)
 
     def probabilities(self, images: Images) -> Tensor:
         """(B, classes met so far), in the order of `labels`."""
@@ -244,6 +266,18 @@ class Learner:
     def predict(self, images: Images) -> list[Label]:
         """The most likely label of each image."""
         return [self.labels[row] for row in self.logits(images).argmax(1).tolist()]
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Writes the network that answers now to a file that needs no iblurry: pixels in, logits out, on a CPU.
+
+        Normalisation, the readout's correction and the class names are inside; the number of images is free.
+
+        Parameters
+        ----------
+        path : path
+            NAME.pt2 for torch.export, read by `iblurry.load_exported` or torch.export.load; or NAME.onnx.
+        """
+        export(self, path)
 
     @property
     def labels(self) -> list[Label]:
@@ -304,6 +338,45 @@ class Learner:
         self.credit, self._prepared = saved["credit"], None
         self.refitter.load_state_dict(state["refit"])
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes everything to one file, from which `load` makes a learner that goes on bit for bit.
+
+        Parameters
+        ----------
+        path : path
+            Usually NAME.safetensors; an interrupted write leaves what was there.
+        """
+        with self.engine.cuda_stream():
+            learner_file.write(path, self.arguments, self.state_dict(), initial=self.context.network.initial)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        network: AnyNetwork | None = None,
+        device: str | None = None,
+        precision: Precision | None = None,
+    ) -> Self:
+        """The learner that was saved; CheckpointError if the file is damaged or something else.
+
+        Parameters
+        ----------
+        path : path
+            What `save` wrote.
+        network : callable or nn.Module, optional
+            Again the object that the learner was given, in another process; its weights come from the file.
+        device, precision : str, optional
+            Default: what the learner had.
+        """
+        given = {"network": network, "device": device, "precision": precision}
+        arguments, state, initial = learner_file.read(path, **given)
+        learner = cls(**arguments)
+        with learner.engine.cuda_stream(), learner_file.fitting(path):
+            learner.load_state_dict(state)
+            learner.context.network.load_initial(initial)
+        return learner
+
     # ------------------------------------------------------------------------------------------------ checking
 
     def _together(self, samples: list[Sample]) -> Batch:
@@ -325,50 +398,3 @@ class Learner:
         if not isinstance(pixels, Tensor):  # torch shares only arrays that may be written to
             pixels = torch.from_numpy(pixels if pixels.flags.writeable and pixels.flags.c_contiguous else pixels.copy())
         return self.engine.to_device(pixels)
-
-
-def _image_shape(image: Any) -> tuple[int, int, int]:
-    try:
-        channels, height, width = (whole_number("image", size, 1) for size in image)
-    except (TypeError, ValueError) as error:  # InputError is a ValueError
-        raise InputError(
-            f"image={image!r} is no shape; give (channels, height, width), such as (3, 32, 32)."
-        ) from error
-    return channels, height, width
-
-
-def _announced(classes: Any) -> tuple[frozenset[Label] | None, int]:
-    """The labels that may come, if they were given, and the rows of the head."""
-    if isinstance(classes, Integral):
-        return None, whole_number("classes", classes, 1)
-    try:
-        labels = [_plain_label(label) for label in classes] if not isinstance(classes, str) else []
-    except TypeError:
-        labels = []
-    if not labels:
-        raise InputError(f"classes={classes!r}: give a number of classes, or a sequence of at least one label.")
-    if len(set(labels)) < len(labels):
-        twice = next(label for place, label in enumerate(labels) if label in labels[:place])
-        raise InputError(f"classes names {twice!r} more than once; name each once.")
-    return frozenset(labels), len(labels)
-
-
-def _plain_label(label: Any) -> Label:
-    """A label as Python's own type; True and False are refused, since they equal 1 and 0."""
-    is_scalar = isinstance(label, np.generic) or (isinstance(label, Tensor) and label.numel() == 1)
-    plain: Any = label.item() if is_scalar else label
-    if isinstance(plain, bool) or not isinstance(plain, str | int):
-        raise InputError(f"The label {label!r} is neither a string nor a whole number.")
-    return plain
-
-
-def _per_channel(name: str, values: Any, default: float, channels: int) -> tuple[float, ...]:
-    try:
-        found = tuple(map(float, [default] * channels if values is None else values))
-    except (TypeError, ValueError):
-        found = ()
-    is_positive = name != "std" or all(value > 0 for value in found)
-    if len(found) != channels or not all(map(math.isfinite, found)) or not is_positive:
-        above = " above 0" if name == "std" else ""
-        raise InputError(f"{name}={values!r} does not fit; give {channels} finite numbers{above}, one per channel.")
-    return found

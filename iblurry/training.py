@@ -19,7 +19,21 @@ SEVERAL = ("terms", "gradient")  # slots of any number of parts
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What a trainer needs: the parts of an update and the optimizer. A method is this and more; see `Method`."""
+    """What a trainer needs: the parts of an update and the optimizer. A method is this and more; see `Method`.
+
+    Parameters
+    ----------
+    rehearsal : Rehearsal
+        Which memory rows join a batch.
+    terms : tuple of Term, or Term
+        Summands of the loss.
+    gradient : tuple of GradientRule, or GradientRule
+        What is done to the gradient, in order.
+    schedule : Schedule
+        The learning rate.
+    optimizer : Optimizer
+        What takes the steps.
+    """
 
     slots: ClassVar[dict[str, type[Part]]] = {
         "rehearsal": Rehearsal,

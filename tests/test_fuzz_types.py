@@ -16,6 +16,7 @@ from iblurry.errors import IblurryError
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
+from iblurry.export import load_exported
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run, run_all
 from iblurry.learner import Learner
@@ -25,6 +26,7 @@ from iblurry.sources import is_own
 
 LEARNER = {"method": er(), "image": (1, 8, 8), "classes": 3, "memory": 20, "network": "mlp", "augment": None}
 LEARNER |= {"mean": None, "std": None, "seed": 1, "boundaries": True, "engine": None, "initialise": None}
+LEARNER |= {"device": None, "precision": None, "freeze": "none"}
 REQUIRED = {"Published": {"folder": "nowhere"}, "TorchTransform": {"transform": torch.nn.Identity()}}
 BLACK = np.zeros((1, 8, 8), np.uint8)
 PLAIN = st.one_of(
@@ -54,6 +56,8 @@ def targets():
     yield "observe.image", lambda value: observed.observe(value, 1)
     yield "observe.label", lambda value: make_learner().observe(BLACK, value)
     yield "predict", observed.predict
+    yield "Learner.load", Learner.load
+    yield "load_exported", load_exported
     yield "probabilities", observed.probabilities
     components = [one for known in Component._known.values() for one in known.values() if is_own(one)]
     for one in (Method, Pace, Head, Hyperparameters, LaunchConfig, Hardware, CheckpointPolicy, *components):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from iblurry.data.load import load
+from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
@@ -66,7 +67,6 @@ def test_a_method_refuses_what_does_not_fit_a_slot(slot, value):
 @pytest.mark.parametrize(
     "name, value",
     [
-        ("method", "er"),
         ("method", er),
         ("method", None),
         ("image", (8, 8)),
@@ -97,6 +97,12 @@ def test_a_method_refuses_what_does_not_fit_a_slot(slot, value):
         ("std", (0.0,)),
         ("std", ()),
         ("engine", "cpu"),
+        ("device", 0),
+        ("device", "cpu:x"),
+        ("device", "tpu"),
+        ("precision", "float16"),
+        ("precision", 32),
+        ("freeze", None),
     ],
 )
 def test_a_learner_refuses_what_does_not_fit(name, value):
@@ -104,9 +110,23 @@ def test_a_learner_refuses_what_does_not_fit(name, value):
         learner(**{name: value})
 
 
-def test_a_learner_says_how_to_get_a_method_by_its_name():
-    with pytest.raises(InputError, match=r"METHODS\['er'\]"):
-        learner(method="er")
+def test_a_learner_takes_a_method_by_its_name():
+    assert learner(method="clib-released").method.name == "clib-released"
+    with pytest.raises(InputError, match="'clip'"):
+        learner(method="clip")
+
+
+def test_a_learner_takes_a_device_or_an_engine():
+    made = learner(device="cpu", precision="bfloat16")
+    assert (made.engine.device.type, made.engine.precision) == ("cpu", "bfloat16")
+    with pytest.raises(InputError, match="engine"):
+        learner(device="cpu", engine=Eager())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_refused():
+    with pytest.raises(InputError, match="'cuda'"):
+        learner(device="cuda")
 
 
 @pytest.mark.parametrize("label", [True, False, np.True_, torch.tensor(True), 1.5, None, (1,), torch.zeros(2)])

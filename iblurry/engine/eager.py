@@ -33,11 +33,16 @@ class Eager:
     """
 
     def __init__(self, device: torch.device | str = "cpu", precision: Precision = "float32") -> None:
-        self.device = torch.device(device)
+        try:
+            self.device = torch.device(device)
+        except RuntimeError as error:
+            raise InputError(f"device={device!r} is no device; give 'cpu', 'cuda' or one as 'cuda:1'.") from error
         if precision not in ("float32", "bfloat16"):
             raise InputError(f"precision={precision!r} is neither 'float32' nor 'bfloat16'.")
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise InputError(f"device={str(device)!r}: no GPU can be used here; use 'cpu'.")
+        if self.device.type == "cuda" and (self.device.index or 0) >= torch.cuda.device_count():
+            raise InputError(f"device={str(device)!r}: there are {torch.cuda.device_count()} GPUs, counted from 0.")
         self.precision = precision
         self._stream: torch.cuda.Stream | None = None
         if self.device.type == "cuda":

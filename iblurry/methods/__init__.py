@@ -9,7 +9,7 @@ from iblurry.methods.gdumb import gdumb
 from iblurry.methods.gss import gss
 from iblurry.methods.joint import joint
 from iblurry.methods.mir import mir
-from iblurry.methods.recipe import METHODS, Hyperparameters, Recipe, method, released
+from iblurry.methods.recipe import METHODS, Hyperparameters, Recipe, method, recipe, released
 from iblurry.methods.rm import rm
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "joint",
     "method",
     "mir",
+    "recipe",
     "released",
     "rm",
 ]

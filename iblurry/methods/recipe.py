@@ -102,6 +102,13 @@ def recipe(
     """Decorator that makes a recipe of a function and lists it; its docstring is the idea in one sentence.
 
     A name that is taken is refused; a function that is defined again replaces itself.
+
+    Parameters
+    ----------
+    paper : str
+        The citation.
+    as_released : callable
+        What the released program does differently besides the variants of the parts themselves.
     """
 
     def listed(build: Callable[[Hyperparameters], Method]) -> Recipe:

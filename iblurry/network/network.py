@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from contextlib import nullcontext
+from contextvars import ContextVar
 from typing import Any, Self
 
 import torch
@@ -22,6 +23,7 @@ from iblurry.sources import is_own
 
 # The logit of a closed row: its exp is 0 beside any open row, and unlike -inf it survives a product with 0.
 FLOOR = -1e4
+EXPORTING: ContextVar[bool] = ContextVar("exporting", default=False)  # answers are traced: no chunks, no counting
 
 
 class Network(nn.Module):
@@ -77,6 +79,12 @@ class Network(nn.Module):
         body = self.compiled.get(len(images), self.body) if self.training else self.body
         with nullcontext() if self.hopper is None else self.hopper.rounded():
             return self._counted(self._precisely(body, images))
+
+    def float_logits(self, images: Tensor) -> Tensor:
+        """The logits in eval mode and float32, by operations that can be traced; nothing is counted."""
+        self.eval()
+        logits: Tensor = self.head(self.body(images))
+        return logits.masked_fill(~self.open, FLOOR)
 
     @torch.no_grad()
     def answering(self, normalise: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -144,6 +152,12 @@ class Network(nn.Module):
         """Remembers the body's weights, if refits are to start from them again."""
         if self.keeps_weights:
             self.initial = copy.deepcopy(self.body.state_dict())
+
+    def load_initial(self, initial: dict[str, Tensor] | None) -> None:
+        """Refits start from these weights of the body, if any."""
+        if initial is not None and self.initial is not None:
+            for name, value in self.initial.items():
+                value.copy_(initial[name])
 
     def restart_body(self, rng: Rng) -> None:
         """The body starts again, in place: with the weights it was made with, or drawn afresh."""

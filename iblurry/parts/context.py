@@ -15,7 +15,7 @@ from iblurry.augment.pipeline import AugmentParams, Pipeline
 from iblurry.compute import ComputeCounter, QueryCounter
 from iblurry.engine.eager import Eager
 from iblurry.memory import Memory
-from iblurry.network.network import Network
+from iblurry.network.network import EXPORTING, Network
 from iblurry.network.shadow import ShadowNetwork
 from iblurry.network.weights import seeded
 from iblurry.rng import Rng
@@ -224,6 +224,8 @@ class Context:
     @torch.no_grad()
     def logits(self, images: Tensor, network: Network | None = None) -> Tensor:
         """Answers to plain images (uint8) in eval mode, of the learner's network or of another; nothing is changed."""
+        if EXPORTING.get():
+            return (network or self.network).float_logits(self.pipeline.test(images))
         few = min(512, max(64, VALUES // math.prod(images.shape[1:])))
         chunk = max(64, POINTS // math.prod(images.shape[2:])) if images.is_cuda else few
         with self.engine.side_stream():

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from iblurry.engine.eager import Eager
 from iblurry.experiment import checkpoint
+from iblurry.learner import Learner
 from iblurry.method import Method
 from tests.laws.lawful import BUDGET, SAMPLES, assert_same_state, leaves, new_learner
 from tests.no_sync import NoSync
@@ -38,6 +39,18 @@ def test_resume(lawful, samples, tmp_path, stop):
     assert_same_state(second.state_dict(), first.state_dict())
     feed(second, samples, start=stop)
     assert_same_state(second.state_dict(), whole.state_dict())
+
+
+def test_saved_to_a_file(lawful, samples, questions, tmp_path):
+    whole, first = new_learner(lawful), new_learner(lawful)
+    feed(whole, samples)
+    feed(first, samples, stop=45)
+    first.save(tmp_path / "learner.safetensors")
+    second = Learner.load(tmp_path / "learner.safetensors")
+    assert_same_state(second.state_dict(), first.state_dict())
+    feed(second, samples, start=45)
+    assert_same_state(second.state_dict(), whole.state_dict())
+    assert torch.equal(second.logits(questions), whole.logits(questions))
 
 
 def test_purity(lawful, samples, questions):

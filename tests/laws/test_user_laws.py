@@ -14,6 +14,7 @@ from iblurry.cost import bytes_held
 from iblurry.experiment import checkpoint
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run, run_all
+from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.methods import METHODS
 from tests.experiment.small import kept, small
@@ -97,6 +98,18 @@ def test_resume(case, samples, questions, tmp_path):
     checkpoint.save(tmp_path, first.state_dict(), at=29)
     second.load_state_dict(checkpoint.load_latest(tmp_path).state)
     assert_same_state(second.state_dict(), first.state_dict())
+    feed(second, samples, start=29)
+    assert_same_state(second.state_dict(), whole.state_dict())
+    assert torch.equal(second.logits(questions), whole.logits(questions))
+
+
+def test_saved_to_a_file(case, samples, questions, tmp_path):
+    whole, first = case.learner(), case.learner()
+    feed(whole, samples)
+    feed(first, samples, stop=29)
+    torch.manual_seed(5)
+    first.save(tmp_path / "learner.safetensors")
+    second = Learner.load(tmp_path / "learner.safetensors")
     feed(second, samples, start=29)
     assert_same_state(second.state_dict(), whole.state_dict())
     assert torch.equal(second.logits(questions), whole.logits(questions))

@@ -1,0 +1,179 @@
+"""Export: the network that answers as a file that needs no iblurry, with normalisation and class names inside."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from iblurry.errors import DataError, IblurryError, InputError
+from iblurry.files import replacing
+from iblurry.learner_arguments import Label, as_path
+from iblurry.network.network import EXPORTING
+from iblurry.version import __version__
+
+if TYPE_CHECKING:
+    from iblurry.learner import Learner
+
+FORMAT = 1
+KEY = "iblurry.json"  # of the extra file in a .pt2, and of the metadata of an .onnx
+ENDINGS = (".pt2", ".onnx")
+LIBRARIES = ("onnx", "onnxscript")  # the extra `onnx`
+
+
+def export(learner: Learner, path: str | os.PathLike[str], *, columns: int | None = None) -> None:
+    """Writes what answers now; see `Learner.export`.
+
+    Parameters
+    ----------
+    learner : Learner
+        One that has learnt something.
+    path : path
+        NAME.pt2 or NAME.onnx.
+    columns : int, optional
+        Of a table: the input is (B, columns) float32 in place of pixels.
+    """
+    place = as_path(path)
+    check_ending(place)
+    with learner.engine.cuda_stream():
+        learner.prepare()
+        program = _traced(learner, columns)
+    about = {"format": FORMAT, "version": __version__, "method": learner.method.name, "seen": learner.context.seen}
+    form = {"image": learner.image} if columns is None else {"columns": columns}
+    text = json.dumps(about | form | {"mean": learner.mean, "std": learner.std, "labels": learner.labels})
+    with replacing(place) as temporary, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's own doings
+        if place.suffix == ".onnx":
+            _write_onnx(program, temporary, text)
+        else:
+            torch.export.save(program, temporary, extra_files={KEY: text})
+
+
+def check_ending(path: Path) -> None:
+    """InputError unless the file's name says which format is meant and its libraries are installed."""
+    if path.suffix not in ENDINGS:
+        raise InputError(f"{path} ends in {path.suffix!r}; end its name in .pt2 (torch.export) or .onnx.")
+    missing = [name for name in LIBRARIES if path.suffix == ".onnx" and find_spec(name) is None]
+    if missing:
+        raise InputError(f"{path} needs {' and '.join(missing)}; run: pip install 'iblurry[onnx]'; or export a .pt2.")
+
+
+class AnsweringModule(nn.Module):
+    """Pixels to logits of the classes met, as the readout answers.
+
+    Parameters
+    ----------
+    learner : Learner
+        Whose readout it is.
+    columns : int, optional
+        Of a table.
+    """
+
+    def __init__(self, learner: Learner, columns: int | None) -> None:
+        super().__init__()
+        self._readout, self._known, self._columns = learner.method.readout, len(learner.labels), columns
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) uint8, or (B, columns) float32, to (B, classes)."""
+        if self._columns is not None:
+            images = images.view(torch.uint8).reshape(-1, 1, self._columns, 4)  # the bytes of its numbers
+        return self._readout.logits(images)[:, : self._known]
+
+
+@torch.no_grad()
+def _traced(learner: Learner, columns: int | None) -> torch.export.ExportedProgram:
+    device, batch = learner.engine.device, 2  # torch.export takes a batch of 1 for a constant
+    if columns is None:
+        example = torch.zeros(batch, *learner.image, dtype=torch.uint8, device=device)
+    else:
+        example = torch.zeros(batch, columns, device=device)
+    module = AnsweringModule(learner, columns).eval()
+    shapes = {"images": {0: torch.export.Dim("batch", min=1)}}
+    token = EXPORTING.set(True)
+    try:
+        program = torch.export.export(module, (example,), dynamic_shapes=shapes, strict=False)
+    except IblurryError:
+        raise
+    except Exception as error:  # of the user's body or readout, or torch's: there is no common class
+        names = f"{type(learner.context.network.body).__name__} with {type(learner.method.readout).__name__}"
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"{names} cannot be exported ({why}); it must be tensor operations only, for any number of images."
+        ) from error
+    finally:
+        EXPORTING.reset(token)
+    if device.type != "cpu":
+        from torch.export.passes import move_to_device_pass
+
+        program = move_to_device_pass(program, "cpu")
+    return program
+
+
+def _write_onnx(program: torch.export.ExportedProgram, path: Path, text: str) -> None:
+    import onnx
+
+    names: dict[str, Any] = {"input_names": ["images"], "output_names": ["logits"]}
+    try:
+        made = torch.onnx.export(program, (), dynamo=True, verbose=False, **names)
+    except Exception as error:
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(f"ONNX has no words for this network ({why}); export a .pt2 instead.") from error
+    assert made is not None
+    model = made.model_proto
+    model.metadata_props.append(onnx.StringStringEntryProto(key=KEY, value=text))
+    onnx.save(model, os.fspath(path))
+
+
+class ExportedModel:
+    """A network that was exported to a .pt2, with its class names.
+
+    Parameters
+    ----------
+    program : ExportedProgram
+        What torch.export.load returned.
+    about : dict
+        The content of its extra file: "labels", "image", "mean", "std", "method", "seen", "version".
+    """
+
+    def __init__(self, program: torch.export.ExportedProgram, about: dict[str, Any]) -> None:
+        self.program, self.about = program, about
+        self.labels: list[Label] = about["labels"]
+        self._module = program.module()
+
+    @torch.no_grad()
+    def logits(self, images: Tensor | NDArray[np.generic]) -> Tensor:
+        """(B, C, H, W) uint8 to (B, classes), in the order of `labels`; a table's input is (B, columns) float32."""
+        answers: Tensor = self._module(torch.as_tensor(images))
+        return answers
+
+    def predict(self, images: Tensor | NDArray[np.generic]) -> list[Label]:
+        """The most likely label of each image."""
+        return [self.labels[row] for row in self.logits(images).argmax(1).tolist()]
+
+
+def load_exported(path: str | os.PathLike[str]) -> ExportedModel:
+    """A network that `Learner.export` or `iblurry export` wrote, with its class names; it runs on the CPU.
+
+    Parameters
+    ----------
+    path : path
+        NAME.pt2; DataError if it is damaged or something else.
+    """
+    place, extra = as_path(path), {KEY: ""}
+    if not place.is_file():
+        raise DataError(f"{place} is no file; give a .pt2 that Learner.export wrote.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.export.load(place, extra_files=extra)
+        return ExportedModel(program, json.loads(extra[KEY]))
+    except Exception as error:  # torch raises whatever its readers raise
+        raise DataError(f"{place} cannot be used ({error!s:.200}); give a .pt2 that Learner.export wrote.") from error

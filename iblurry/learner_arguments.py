@@ -1,0 +1,98 @@
+"""The arguments of a learner, checked: image shape, classes, labels, normalisation, device."""
+
+from __future__ import annotations
+
+import math
+import os
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from iblurry.engine.devices import make_engine
+from iblurry.engine.eager import Eager, Precision
+from iblurry.errors import InputError, check_type, whole_number
+from iblurry.method import Method
+from iblurry.methods import method as method_named
+
+Label = str | int
+
+
+def as_method(given: Any) -> Method:
+    """A method, or the one of this name with the hyper-parameters of CIFAR-10."""
+    if isinstance(given, str):
+        return method_named(given)
+    if not isinstance(given, Method):
+        raise InputError(f"method={given!r} is no Method; give one, such as iblurry.METHODS['er'](), or its name.")
+    return given
+
+
+def as_path(given: str | os.PathLike[str]) -> Path:
+    """The path of a file; InputError for what is none."""
+    try:
+        return Path(given)
+    except TypeError as error:
+        raise InputError(f"path={given!r:.80} is no path; give the name of a file.") from error
+
+
+def as_engine(engine: Eager | None, device: str | None, precision: Precision | None) -> Eager:
+    """The engine that was given, or one for this device and precision; never both."""
+    check_type("engine", engine, Eager | None)
+    check_type("device", device, str | None)
+    check_type("precision", precision, str | None)
+    if engine is None:
+        return make_engine(device or "cpu", precision) if device or precision else Eager()
+    if device or precision:
+        raise InputError(
+            f"engine={engine!r} has a device and a precision already; give it alone, or device and precision."
+        )
+    return engine
+
+
+def image_shape(image: Any) -> tuple[int, int, int]:
+    try:
+        channels, height, width = (whole_number("image", size, 1) for size in image)
+    except (TypeError, ValueError) as error:  # InputError is a ValueError
+        raise InputError(
+            f"image={image!r} is no shape; give (channels, height, width), such as (3, 32, 32)."
+        ) from error
+    return channels, height, width
+
+
+def announced(classes: Any) -> tuple[list[Label] | None, int]:
+    """The labels that may come, if they were given, and the rows of the head."""
+    if isinstance(classes, Integral):
+        return None, whole_number("classes", classes, 1)
+    try:
+        labels = [plain_label(label) for label in classes] if not isinstance(classes, str) else []
+    except TypeError:
+        labels = []
+    if not labels:
+        raise InputError(f"classes={classes!r}: give a number of classes, or a sequence of at least one label.")
+    if len(set(labels)) < len(labels):
+        twice = next(label for place, label in enumerate(labels) if label in labels[:place])
+        raise InputError(f"classes names {twice!r} more than once; name each once.")
+    return labels, len(labels)
+
+
+def plain_label(label: Any) -> Label:
+    """A label as Python's own type; True and False are refused, since they equal 1 and 0."""
+    is_scalar = isinstance(label, np.generic) or (isinstance(label, Tensor) and label.numel() == 1)
+    plain: Any = label.item() if is_scalar else label
+    if isinstance(plain, bool) or not isinstance(plain, str | int):
+        raise InputError(f"The label {label!r} is neither a string nor a whole number.")
+    return plain
+
+
+def per_channel(name: str, values: Any, default: float, channels: int) -> tuple[float, ...]:
+    try:
+        found = tuple(map(float, [default] * channels if values is None else values))
+    except (TypeError, ValueError):
+        found = ()
+    is_positive = name != "std" or all(value > 0 for value in found)
+    if len(found) != channels or not all(map(math.isfinite, found)) or not is_positive:
+        above = " above 0" if name == "std" else ""
+        raise InputError(f"{name}={values!r} does not fit; give {channels} finite numbers{above}, one per channel.")
+    return found
