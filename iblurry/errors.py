@@ -46,6 +46,7 @@ class UnknownNameError(InputError):
         meant = next((n for n in names if close and n.lower() == close[0]), None)
         hint = f" Did you mean {meant!r}?" if meant else ""
         super().__init__(f"There is no {kind} called {name!r}.{hint} Known: {', '.join(names) or 'none'}.")
+        self.kind = kind
         self._given = (kind, name, names)
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, list[str]]]:

@@ -32,6 +32,10 @@ VERBS = {
 }
 FAILED = 1  # of the runs, at least one
 INTERRUPTED = 130  # what a shell reports for SIGINT
+OWN = {  # kinds of things that users bring
+    *("admission", "rehearsal", "term", "gradient", "schedule", "readout", "optimizer", "transform", "stream"),
+    *("network", "method", "callback", "data source"),
+}
 
 
 class Verbs(click.Group):
@@ -86,8 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         click.echo(f"iblurry: {error}", err=True)
         sys.exit(FAILED)
     except IblurryError as error:
-        unknown = isinstance(error.__cause__, UnknownNameError)  # in an experiment that was read from its folder
-        _refuse(f"{error} Parts of your own are known after --import MODULE." if unknown else str(error))
+        may_be_own = isinstance(error, UnknownNameError) and error.kind in OWN and "--import" not in given
+        _refuse(f"{error} Your own are known after --import FILE.py." if may_be_own else str(error))
     except click.ClickException as error:
         _refuse(_usage(error, given))
     except (click.Abort, KeyboardInterrupt):
