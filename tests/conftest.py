@@ -38,16 +38,20 @@ def _own_components_leave():
     from iblurry.component import Component
     from iblurry.methods.recipe import _BUILDERS, METHODS
     from iblurry.network.registry import NETWORKS
+    from iblurry.sources import is_own
 
-    registries = (NETWORKS, METHODS, _BUILDERS, *Component._known.values())
-    before = [dict(registry) for registry in registries]
-    kinds = set(Component._known)
+    before = {id(registry): dict(registry) for registry in (NETWORKS, METHODS, _BUILDERS, *Component._known.values())}
     yield
-    for registry, known in zip(registries, before, strict=True):
-        registry.clear()
+    for registry in (NETWORKS, METHODS, _BUILDERS, *Component._known.values()):
+        known = before.get(id(registry), {})
+        for name in [name for name, thing in registry.items() if name not in known and not is_own(_code(thing))]:
+            del registry[name]  # modules of the package may have been imported meanwhile
         registry.update(known)
-    for kind in set(Component._known) - kinds:
-        del Component._known[kind]
+
+
+def _code(thing):
+    """The class or function behind an entry of a registry: a recipe's is what builds it."""
+    return getattr(thing, "build", thing) if not isinstance(thing, type) else thing
 
 
 @pytest.fixture(scope="session")
