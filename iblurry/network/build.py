@@ -81,7 +81,7 @@ def build(
     built.keeps_weights = initialise == "keep"
     built.freeze(freeze)
     if not is_own(type(body)):
-        built.draws = _draws(built, image)
+        _try_training(built, image)
     return built
 
 
@@ -112,8 +112,11 @@ def count_features(body: nn.Module, image: Image) -> int:
 
 
 @torch.no_grad()
-def _draws(network: Network, image: Image) -> bool:
-    """Whether a training pass draws random numbers, tried on a copy; InputError for what cannot be reproduced."""
+def _try_training(network: Network, image: Image) -> None:
+    """Finds out by a copy whether a training pass draws random numbers, and whether it can do with one image.
+
+    InputError for what cannot be reproduced.
+    """
     trial, name = network.twin(), type(network.body).__name__
     others = _other_generators()
     found = {}
@@ -122,6 +125,10 @@ def _draws(network: Network, image: Image) -> bool:
             before = torch.get_rng_state()
             trial.train(mode).body(torch.zeros(2, *image))
             found[mode] = not torch.equal(torch.get_rng_state(), before)
+        try:
+            trial.body(torch.zeros(1, *image))
+        except ValueError:  # of batch norm
+            network.norms_need_two = True
     if _other_generators() != others:
         raise InputError(
             f"The body {name} draws from Python's or NumPy's global generator, so a run could not be resumed exactly; "
@@ -132,7 +139,7 @@ def _draws(network: Network, image: Image) -> bool:
             f"The body {name} draws random numbers in eval mode, so one question would have several answers; draw only "
             "`if self.training`."
         )
-    return found[True]
+    network.draws = found[True]
 
 
 def _other_generators() -> list[object]:

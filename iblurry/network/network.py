@@ -58,6 +58,7 @@ class Network(nn.Module):
         self._mode_layers = [m for m in body.modules() if isinstance(m, _NormBase | _DropoutNd)]  # of an own body
         self._frozen: list[nn.Module] = []  # these stay in eval mode
         self.draws = False  # whether a training pass of the body draws random numbers
+        self.norms_need_two = False  # whether its batch norm cannot train on one image: where its maps are 1x1
         self.keeps_weights = False  # whether the body starts with the weights it was made with, at every refit
         self.initial: dict[str, Any] | None = None  # the body's state at the start, where refits need it
         if not self.is_own:
@@ -73,6 +74,8 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) float -> (B, rows) logits."""
+        if self.norms_need_two and self.training and len(images) == 1:
+            return self._forward_one(images)
         if self.precision is None and not self.compiled:  # the way of the CPU, where every call counts
             logits: Tensor = self.head(self.body(images))
             return self._counted(logits)
@@ -85,6 +88,17 @@ class Network(nn.Module):
         self.eval()
         logits: Tensor = self.head(self.body(images))
         return logits.masked_fill(~self.open, FLOOR)
+
+    def _forward_one(self, image: Tensor) -> Tensor:
+        """One training image, for which batch norm uses its running statistics."""
+        norms = [layer for layer in self.body.modules() if isinstance(layer, _NormBase) and layer.training]
+        try:
+            for norm in norms:
+                norm.training = False
+            return self._counted(self._precisely(self.body, image))
+        finally:
+            for norm in norms:
+                norm.training = True
 
     @torch.no_grad()
     def answering(self, normalise: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

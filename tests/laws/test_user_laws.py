@@ -49,7 +49,7 @@ QUICK = {
     "layer_norm": ["er", "gdumb"],
     "group_norm": ["agem"],
     "group_norm redrawn": ["gdumb"],
-    "bias_free": ["mir"],
+    "bias_free": ["mir", "clib"],
     "bias_free redrawn": ["er"],
     "dropout": ["er", "mir", "agem", "bic"],
     "stochastic_depth": ["clib", "gdumb"],

@@ -206,6 +206,18 @@ def test_random_numbers_are_noticed():
         made(Draws(lambda: torch.rand(()), always=True))
 
 
+def test_a_batch_of_one_image_trains_where_batch_norm_needs_two():
+    network = made("bias_free").train()
+    norm = network.body[2]
+    network(torch.rand(5, *IMAGE))
+    before = body_state(network)
+    network(torch.rand(1, *IMAGE)).sum().backward()
+    assert same(body_state(network), before)
+    assert norm.training
+    assert network.body[1].weight.grad is not None
+    assert not made(pretrained()).norms_need_two
+
+
 # ------------------------------------------------------------------------------------------------ weights
 
 
