@@ -314,7 +314,7 @@ def _users_classes(base: type[torch.optim.Optimizer]) -> list[type[torch.optim.O
     while waiting:
         for cls in waiting.pop(0).__subclasses__():
             waiting.append(cls)
-            if is_users(cls):
+            if not cls.__module__.startswith("torch.") and is_users(cls):
                 found[cls.__name__] = cls
     return list(found.values())
 
