@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iblurry.cli.connect import token_option
-from iblurry.cli.options import GroupedCommand, OutputFolder, Shape
+from iblurry.cli.options import GroupedCommand, OutputFolder, Shape, import_option
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ LIBRARIES = ("fastapi", "uvicorn", "httptools", "prometheus_client")  # the extr
 GROUPS = {
     "Learning (a folder keeps what it began with)": (
         *("method", "network", "memory", "image", "max_classes", "seed", "updates_per_sample", "batch"),
-        "measure_every",
+        *("measure_every", "modules"),
     ),
     "Places": ("data_dir", "host", "port", "token", "as_json"),
     "Machine": ("device", "threads", "queue"),
@@ -37,7 +37,7 @@ Examples:
 
 @click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @click.option("--method", metavar="NAME", help="See `iblurry methods`.  [default: clib]")
-@click.option("--network", metavar="NAME", help="convnet, mlp, resnet18, resnet34.  [default: convnet]")
+@click.option("--network", metavar="NAME", help="convnet, mlp, resnet18, resnet34 or your own.  [default: convnet]")
 @click.option("--memory", metavar="K", type=POSITIVE, help="Samples that may be kept.  [default: 500]")
 @click.option("--image", metavar="CxHxW", type=Shape(), help="Channels, height, width.  [default: 3x32x32]")
 @click.option("--max-classes", metavar="N", type=POSITIVE, help="Labels there may be.  [default: 100]")
@@ -50,6 +50,7 @@ Examples:
     type=POSITIVE,
     help="Updates between two looks at the whole memory.  [default: 10]",
 )
+@import_option
 @click.option(
     "--data-dir",
     type=OutputFolder(),

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from iblurry import objects
 from iblurry.errors import DiskFullError, FolderError, IblurryError
 from iblurry.experiment.periodic import Periodic
 from iblurry.files import locked
@@ -99,7 +100,7 @@ class LearnerProcess:
         messages, its_messages = context.Pipe(duplex=False)
         its_commands, commands = context.Pipe(duplex=False)
         os.set_blocking(commands.fileno(), False)
-        args = (its_messages, its_commands, self.folder, self.settings)
+        args = (its_messages, its_commands, self.folder, self.settings, self.settings.user_objects())
         process = context.Process(target=learn, args=args, name="learning", daemon=True)
         process.start()
         self._process, self.pid = process, process.pid
@@ -130,8 +131,11 @@ class LearnerProcess:
         return saved, "stalled" if stalled else f"exit code {process.exitcode}"
 
 
-def learn(messages: Connection, commands: Connection, folder: Path, settings: Settings) -> None:
+def learn(
+    messages: Connection, commands: Connection, folder: Path, settings: Settings, user_objects: dict[str, Any]
+) -> None:
     """The process's main function. All it knows is in the log and the checkpoints, so it may be killed at any time."""
+    objects.receive(user_objects)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which sends Command.STOP
     import torch
 

@@ -31,7 +31,7 @@ class Settings:
     method : str
         Name of a method that learns as it goes and needs no task boundaries, such as "clib" or "er".
     network : str
-        "convnet", "mlp", "resnet18" or "resnet34".
+        "convnet", "mlp", "resnet18", "resnet34", or the key of a registered one; see `network_key`.
     memory : int
         Samples the memory can hold.
     image : (int, int, int)
@@ -75,6 +75,10 @@ class Settings:
     def of(cls, folder: Path, **given: Any) -> Self:
         """Those a folder was begun with, or the defaults for a new one; FolderError where `given` differs from them."""
         saved = cls.load(folder)
+        if "network" in given:
+            from iblurry.network.registry import network_key
+
+            given["network"] = network_key(given["network"])
         if given.get("device") == "auto":  # decided once: another device changes the last bits
             from iblurry.engine.devices import default_device
 
@@ -167,6 +171,13 @@ class Settings:
             budget=1,
             engine=runner,
         )
+
+    def user_objects(self) -> dict[str, Any]:
+        """What a process of its own needs to build the same network: a user's factory or module, by its key."""
+        from iblurry.network.registry import find_network
+
+        name = self.network.partition(":")[0]
+        return {name: find_network(self.network).make} if "@" in name else {}
 
     def build_learner(self) -> Learner:
         """A learner that has learnt nothing yet."""
