@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -52,6 +52,7 @@ class Trainer:
         self.measures = any(part.needs_losses for part in self.parts.values())
         body, head = context.network.body_parameters(), context.network.head_parameters()
         self.optimizer = training.optimizer.start([body, head] if training.schedule.separate_head_lr else [body + head])
+        self.on_update: Callable[[], None] | None = None  # called after each update
         self.loss = torch.zeros((), device=self.engine.device)  # of the last update, written by the step
         self._begin()
         self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=self.engine.device), None)
@@ -125,6 +126,8 @@ class Trainer:
         measure = self.measures and counters.updates % self.measure_every == 0
         rows, losses = self._step(stream, drawn, params, measure)
         training.schedule.step(Update(rows, losses, last_of_round))
+        if self.on_update is not None:
+            self.on_update()
 
     def _draw(self, name: str, part: Part, streamed: int) -> Drawn:
         """Rows for one part, and random crops and flips of its own where it needs them."""

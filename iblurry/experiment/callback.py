@@ -1,18 +1,59 @@
-"""Callbacks: how a program follows a run."""
+"""Callbacks: how a program follows a run, logs metrics of its own and stops a run early."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
-class Callback:
+from iblurry.component import Component
+from iblurry.errors import InputError
+
+if TYPE_CHECKING:
+    from iblurry.experiment.journal import Query, TaskEnd
+    from iblurry.experiment.run_callbacks import RunState
+    from iblurry.streams.iterator import StreamItem
+
+RUN_HOOKS = (  # called where the run is, with the learner
+    *("on_train_start", "on_new_class", "on_update", "on_sample"),
+    *("on_query", "on_task_end", "on_train_end"),
+)
+
+
+class Callback(Component):
     """Base class of callbacks; every method does nothing until a subclass overrides it.
 
-    Methods are called in the process that called `run` or `run_all`, also for runs of worker processes. An exception
-    that a method raises stops the run.
+    `on_run_start`, `on_progress`, `on_refit_progress` and `on_message` are called in the process that called `run` or
+    `run_all`, also for runs of worker processes: they watch. All others get the run as a `RunState`; they are called
+    where the run is, on a copy of the callback of its own, and read the learner, log numbers and stop the run. A
+    callback with such a method takes part in the run: its settings are annotated fields, its code and settings are kept
+    with the run, and what it sets on itself is saved with it. An exception that a method raises stops the run.
 
     >>> class Printer(Callback):
     ...     def on_progress(self, position, accuracy, lr):
     ...         print(position, accuracy)
+    >>> class Loss(Callback):
+    ...     def on_query(self, run, answer):
+    ...         run.log("loss", run.loss)
     """
+
+    kind: ClassVar[str] = "callback"
+    is_frozen: ClassVar[bool] = False
+
+    def __init_subclass__(cls, *, is_known: bool = True) -> None:
+        if (hooks := cls.run_hooks()) and "__init__" in vars(cls):
+            raise InputError(
+                f"The callback {cls.__name__} has an __init__ and takes part in runs ({', '.join(hooks)}); declare its "
+                "settings as annotated fields, such as `patience: int = 3`, so that runs are known by them."
+            )
+        super().__init_subclass__(is_known=is_known and bool(hooks))
+
+    @classmethod
+    def run_hooks(cls) -> tuple[str, ...]:
+        """Which methods it overrides of those that take part in a run."""
+        return tuple(hook for hook in RUN_HOOKS if getattr(cls, hook) is not getattr(Callback, hook))
+
+    # ------------------------------------------------------------------------------------ in the calling process
 
     def on_run_start(self, name: str, position: int, samples: int) -> None:
         """A run starts or continues.
@@ -57,3 +98,141 @@ class Callback:
         text : str
             A sentence.
         """
+
+    # ----------------------------------------------------------------------------------------- where the run is
+
+    def on_train_start(self, run: RunState) -> None:
+        """Before the first sample, and again each time the run continues after an interruption; it cannot log.
+
+        Parameters
+        ----------
+        run : RunState
+            The run, for reading.
+        """
+
+    def on_new_class(self, run: RunState, label: str) -> None:
+        """The first sample of a class was learned.
+
+        Parameters
+        ----------
+        run : RunState
+            The run.
+        label : str
+            The class.
+        """
+
+    def on_update(self, run: RunState) -> None:
+        """After each update of the online learner, of which a sample may take none, one or several; not in refits.
+
+        Parameters
+        ----------
+        run : RunState
+            The run.
+        """
+
+    def on_sample(self, run: RunState, sample: StreamItem) -> None:
+        """After each sample, before the queries that are due then.
+
+        Parameters
+        ----------
+        run : RunState
+            The run.
+        sample : StreamItem
+            What was learned: image, label, index in the data set, task.
+        """
+
+    def on_query(self, run: RunState, answer: Query) -> None:
+        """After each point of the accuracy curve.
+
+        Parameters
+        ----------
+        run : RunState
+            The run.
+        answer : Query
+            The journal's record: `accuracy`, and `correct` and `total` for each class in the order they came.
+        """
+
+    def on_task_end(self, run: RunState, answer: TaskEnd | None) -> None:
+        """After the last sample of a task and the query that belongs to it.
+
+        Parameters
+        ----------
+        run : RunState
+            The run.
+        answer : TaskEnd or None
+            As in `on_query`; None for a method that is asked only at the end (joint).
+        """
+
+    def on_train_end(self, run: RunState) -> None:
+        """After the last sample, or after the one at which the run was stopped.
+
+        Parameters
+        ----------
+        run : RunState
+            The run.
+        """
+
+    # -------------------------------------------------------------------------------------------------- its state
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it: everything it set on itself, fields aside; tensors and plain values."""
+        settings = {field.name for field in fields(self) if field.init}
+        return {name: value for name, value in vars(self).items() if name not in settings}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from where `state_dict` was taken.
+
+        Parameters
+        ----------
+        state : dict
+            What `state_dict` returned.
+        """
+        vars(self).update(state)
+
+
+Callbacks = Callback | Sequence[Callback] | None
+
+
+class CallbackList(Callback):
+    """Several callbacks that watch as one.
+
+    Parameters
+    ----------
+    callbacks : sequence of Callback
+        Called in this order.
+    """
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self.callbacks = tuple(callbacks)
+
+    def on_run_start(self, name: str, position: int, samples: int) -> None:
+        for callback in self.callbacks:
+            callback.on_run_start(name, position, samples)
+
+    def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
+        for callback in self.callbacks:
+            callback.on_progress(position, accuracy, lr)
+
+    def on_refit_progress(self, done: int, total: int) -> None:
+        for callback in self.callbacks:
+            callback.on_refit_progress(done, total)
+
+    def on_message(self, text: str) -> None:
+        for callback in self.callbacks:
+            callback.on_message(text)
+
+    def taking_part(self) -> tuple[Callback, ...]:
+        """Those with methods that are called where the run is."""
+        return tuple(callback for callback in self.callbacks if callback.run_hooks())
+
+
+def as_list(given: Any) -> CallbackList:
+    """None, one callback or several; InputError for anything else."""
+    several = (
+        () if given is None else (given,) if isinstance(given, Callback) or not isinstance(given, Iterable) else given
+    )
+    for one in several:
+        if not isinstance(one, Callback):
+            call = f"; write {one.__name__}()" if isinstance(one, type) else ""
+            raise InputError(f"{one!r:.80} is no callback{call}; give a Callback, or a list of them.")
+    return CallbackList(tuple(several))

@@ -13,6 +13,7 @@ from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start
 from iblurry.experiment.journal_writer import JournalWriter
 from iblurry.experiment.periodic import TIME_SHARE, Periodic
+from iblurry.experiment.run_callbacks import RunCallbacks
 from iblurry.learner import Learner
 from iblurry.streams.iterator import StreamIterator
 
@@ -59,6 +60,8 @@ class Checkpointer:
         Flushed before each checkpoint.
     policy : CheckpointPolicy
         How often to save.
+    callbacks : RunCallbacks, optional
+        What is saved of callbacks that take part in the run, if there are any.
     """
 
     def __init__(
@@ -69,9 +72,10 @@ class Checkpointer:
         learner: Learner,
         writer: JournalWriter,
         policy: CheckpointPolicy,
+        callbacks: RunCallbacks | None = None,
     ) -> None:
         self.start, self.folder, self.stream, self.learner = start, folder, stream, learner
-        self.writer, self.policy = writer, policy
+        self.writer, self.policy, self.callbacks = writer, policy, callbacks
         self.last: Progress = (0, 0, 0)
         self._trusted: set[int] = set()  # checkpoints, by their samples
         self._periodic = Periodic(self._save, policy.seconds, share=policy.share)
@@ -98,6 +102,8 @@ class Checkpointer:
             on_message(text)
         self.learner.load_state_dict(loaded.state["learner"])
         self.learner.context.queries.load_state_dict(loaded.state["queries"])
+        if self.callbacks:
+            self.callbacks.load_state_dict(loaded.state["callbacks"])
         self.writer.journal.truncate(loaded.state["journal"]["bytes"])
         self.stream.seek(loaded.at)
         self._trusted.add(loaded.at)
@@ -126,7 +132,7 @@ class Checkpointer:
                 "learner": self.learner.state_dict(),
                 "queries": self.learner.context.queries.state_dict(),
                 "journal": digest,
-            }
+            } | ({"callbacks": self.callbacks.state_dict()} if self.callbacks else {})
             checkpoint.save(self.folder.path, state, at=self.stream.position, trusted=self._trusted)
             self._trusted.add(self.stream.position)
             self.last = progress

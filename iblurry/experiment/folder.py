@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iblurry.errors import DataError, FolderError, InputError
+from iblurry.experiment.callback import Callback
 from iblurry.experiment.format1 import upgraded, with_placeholders
 from iblurry.files import locked, write_file
 from iblurry.version import __version__
@@ -110,6 +111,26 @@ class RunFolder:
                 "it anew with --again (again=True), which deletes the old run; or keep both, with another --out."
             )
 
+    def check_callbacks(self, callbacks: Sequence[Callback]) -> None:
+        """FolderError unless these callbacks are those the run was begun with; of a whole run, some of them will do.
+
+        Parameters
+        ----------
+        callbacks : sequence of Callback
+            Those that take part in the run.
+        """
+        summary, now = self.summary(), describe_callbacks(callbacks)
+        if summary is None and not any(self.path.glob("checkpoint-*")):
+            return  # nothing that they did is kept
+        before: list[Any] = (self.environment() or {}).get("callbacks", [])
+        is_whole = summary is not None and "stopped" not in summary
+        if not (all(one in before for one in now) if is_whole else now == before):
+            had, have = (", ".join(name for one in some for name in one) or "none" for some in (before, now))
+            raise FolderError(
+                f"{self.path} was run with other callbacks: {had}; now {have}. Give it those; or run it anew with "
+                "--again (again=True), which deletes the old run; or keep both, with another --out."
+            )
+
     def clear(self) -> None:
         """Delete what the run has written, so that it starts again."""
         if not self.path.exists():
@@ -143,3 +164,18 @@ class RunFolder:
         except (ValueError, TypeError) as error:
             raise DataError(f"{path} is damaged: {error}. Put back a good copy, or delete {self.path}.") from error
         return content
+
+
+def describe_callbacks(callbacks: Sequence[Callback]) -> list[dict[str, Any]]:
+    """Name, hash of the code and settings of each, as environment.json keeps them."""
+    described: list[dict[str, Any]] = []
+    for callback in callbacks:
+        try:
+            described.append(json.loads(json.dumps(callback.to_json(), allow_nan=False)))
+        except (TypeError, ValueError) as error:
+            name = type(callback).__name__
+            raise InputError(
+                f"A field of the callback {name} is no setting: {error}. Use numbers, strings, booleans, None and "
+                "tuples of these; what it needs besides it makes in on_train_start."
+            ) from error
+    return described

@@ -141,8 +141,29 @@ class Spent(_Record):
     bytes: dict[str, int]  # by kind
 
 
-Record = Start | NewClass | Query | TaskEnd | Held | Spent
-KINDS: dict[str, type[Record]] = {kind.kind: kind for kind in (Start, NewClass, Query, TaskEnd, Held, Spent)}
+@dataclass(frozen=True)
+class Logged(_Record):
+    """A number that a callback logged."""
+
+    kind: ClassVar[str] = "metric"
+    at: int  # samples seen
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Stopped(_Record):
+    """The last line of a run that a callback ended before its stream."""
+
+    kind: ClassVar[str] = "stop"
+    at: int  # samples seen
+    reason: str
+
+
+Record = Start | NewClass | Query | TaskEnd | Held | Spent | Logged | Stopped
+KINDS: dict[str, type[Record]] = {
+    kind.kind: kind for kind in (Start, NewClass, Query, TaskEnd, Held, Spent, Logged, Stopped)
+}
 
 
 class Journal:

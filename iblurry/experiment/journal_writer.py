@@ -42,6 +42,7 @@ class JournalWriter:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.accuracy: float | None = None  # of the last evaluation written
+        self.kept: list[Record] | None = None  # what was written, where callbacks want to read it
         self._waiting: deque[Record | PendingQuery | PendingHeld] = deque()
 
     def put(self, record: Record | PendingQuery | PendingHeld) -> None:
@@ -65,6 +66,8 @@ class JournalWriter:
         if isinstance(record, Evaluation):
             self.accuracy = record.accuracy
         self.journal.append(record)
+        if self.kept is not None:
+            self.kept.append(record)
 
 
 def _is_ready(record: Record | PendingQuery | PendingHeld) -> bool:

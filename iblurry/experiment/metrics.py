@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.experiment.journal import Evaluation, Query, Record, TaskEnd
+from iblurry.experiment.journal import Evaluation, Logged, Query, Record, Stopped, TaskEnd
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,9 @@ class Metrics:
     samples: int
     updates: int
     queries: int
+
+
+RESERVED = (*(field.name for field in fields(Metrics)), "compute", "per_compute")  # names of metrics of the package
 
 
 def metrics(records: Sequence[Record]) -> Metrics:
@@ -112,6 +115,21 @@ def class_accuracy(records: Sequence[Record]) -> NDArray[np.float64]:
         known = len(end.total)
         row[:known] = np.array(end.correct) / np.maximum(end.total, 1)  # a class without test images was never right
     return table
+
+
+def logged(records: Sequence[Record]) -> dict[str, list[tuple[int, float]]]:
+    """What callbacks logged, by name: samples seen and the value, in the order it was logged."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for record in records:
+        if isinstance(record, Logged):
+            found.setdefault(record.name, []).append((record.at, record.value))
+    return found
+
+
+def stopped(records: Sequence[Record]) -> Stopped | None:
+    """Where and why a callback ended the run before its stream; None: none did."""
+    last = records[-1] if records else None
+    return last if isinstance(last, Stopped) else None
 
 
 def _task_accuracy(records: Sequence[Record]) -> NDArray[np.float64]:

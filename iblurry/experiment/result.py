@@ -9,8 +9,8 @@ from typing import Any
 
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Record, read
-from iblurry.experiment.metrics import Metrics, metrics
+from iblurry.experiment.journal import Record, Stopped, read
+from iblurry.experiment.metrics import Metrics, logged, metrics, stopped
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,16 @@ class Result:
     def environment(self) -> dict[str, Any]:
         """The content of environment.json: versions, device, seconds spent; empty if it was not kept."""
         return RunFolder(self.folder).environment() or {}
+
+    @cached_property
+    def logged(self) -> dict[str, list[tuple[int, float]]]:
+        """What callbacks logged, by name: samples seen and the value, in the order it was logged."""
+        return logged(self.records)
+
+    @property
+    def stopped(self) -> Stopped | None:
+        """Where (`at`) and why (`reason`) a callback ended the run before its stream; None: none did."""
+        return stopped(self.records)
 
 
 def read_result(folder: RunFolder, experiment: Experiment | None = None) -> Result:

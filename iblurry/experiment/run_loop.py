@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,10 +23,11 @@ from iblurry.experiment.device_images import device_images
 from iblurry.experiment.environment import Hardware, describe_changes, environment
 from iblurry.experiment.evaluator import Evaluator
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Journal, NewClass, Query, Record, Spent, Start, TaskEnd, read
+from iblurry.experiment.folder import RunFolder, describe_callbacks
+from iblurry.experiment.journal import Journal, NewClass, Query, Record, Spent, Start, Stopped, TaskEnd, read
 from iblurry.experiment.journal_writer import JournalWriter, PendingQuery
-from iblurry.experiment.metrics import metrics
+from iblurry.experiment.metrics import logged, metrics, stopped
+from iblurry.experiment.run_callbacks import RunCallbacks, RunState
 from iblurry.network.flops import flops
 from iblurry.streams.iterator import StreamItem, StreamIterator
 
@@ -40,6 +42,7 @@ def open_run(
     *,
     load: Callable[[str], Dataset],
     callback: Callback,
+    callbacks: Sequence[Callback] = (),
     checkpoints: CheckpointPolicy,
     hardware: Hardware,
     decoders: int | None = None,
@@ -57,6 +60,8 @@ def open_run(
         Loads the data set of this name.
     callback : Callback
         Follows the run.
+    callbacks : sequence of Callback
+        Take part in it.
     checkpoints : CheckpointPolicy
         How often the run is saved.
     hardware : Hardware
@@ -71,17 +76,26 @@ def open_run(
     chosen = make_engine(hardware.device, hardware.precision) if folder.summary() is None else None
     with folder.locked(timeout):
         if chosen is None or folder.summary() is not None:
-            check_finished(folder, experiment, fingerprints(load))
+            check_finished(folder, experiment, fingerprints(load), callbacks)
             yield None
         else:
             folder.claim(experiment)
+            folder.check_callbacks(callbacks)
             dataset = load(experiment.dataset)
-            yield RunLoop(experiment, folder, dataset, callback, checkpoints, chosen, hardware.threads, decoders)
+            yield RunLoop(
+                experiment, folder, dataset, callback, callbacks, checkpoints, chosen, hardware.threads, decoders
+            )
 
 
-def check_finished(folder: RunFolder, experiment: Experiment, fingerprint: Callable[[str], str | None]) -> None:
-    """FolderError if a finished run is another experiment's, or of other data than its data set has now."""
+def check_finished(
+    folder: RunFolder,
+    experiment: Experiment,
+    fingerprint: Callable[[str], str | None],
+    callbacks: Sequence[Callback] = (),
+) -> None:
+    """FolderError if a finished run is another experiment's, or had other data or callbacks than there are now."""
     folder.claim(experiment)
+    folder.check_callbacks(callbacks)
     if (now := fingerprint(experiment.dataset)) is not None:
         folder.check_data(experiment.dataset, now)
 
@@ -107,13 +121,14 @@ class RunLoop:
         folder: RunFolder,
         dataset: Dataset,
         callback: Callback,
+        callbacks: Sequence[Callback],
         checkpoints: CheckpointPolicy,
         engine: Eager,
         threads: int | None,
         decoders: int | None,
     ) -> None:
         self.experiment, self.folder, self.dataset, self.callback = experiment, folder, dataset, callback
-        self.checkpoints, self.engine = checkpoints, engine
+        self.given, self.checkpoints, self.engine = callbacks, checkpoints, engine
         self.stream = StreamIterator(dataset, experiment.order(dataset), workers=decoders)
         self.old_environment = folder.environment() or {}
         self.threads: int = self.old_environment.get("threads", threads or torch.get_num_threads())
@@ -135,11 +150,13 @@ class RunLoop:
             self._build()
             with Journal(self.folder.journal) as journal:
                 self.writer = JournalWriter(journal)
+                self._build_callbacks()
                 self.checkpointer = self._checkpointer()
                 self.checkpointer.resume(self.callback.on_message)
                 self._read_recorded()
                 title = f"{self.experiment.method.name} seed {self.experiment.seed}"
                 self.callback.on_run_start(title, self.stream.position, len(self.stream))
+                self.callbacks.start()
                 try:
                     is_complete = yield from self._learn_stream()
                     self._save()
@@ -159,8 +176,16 @@ class RunLoop:
         self.images = device_images(self.dataset, device) if self.has_remote_tensors else None  # None: the stream's
         self.environment = environment(self.stream, threads=self.threads, engine=self.engine)
         self._check_same_data()
+        if described := describe_callbacks(self.given):
+            self.environment["callbacks"] = described
         self.earlier_seconds, self.start_time = float(self.old_environment.get("seconds", 0.0)), time.monotonic()
         self.folder.write("environment.json", self.environment | {"seconds": self.earlier_seconds})
+
+    def _build_callbacks(self) -> None:
+        run = RunState(self.experiment, self.dataset, self.learner, self.stream, self.writer)
+        self.callbacks = RunCallbacks(self.given, run)
+        if self.callbacks.has("on_update"):
+            self.learner.trainer.on_update = functools.partial(self.callbacks.call, "on_update")
 
     def _check_same_data(self) -> None:
         self.folder.check_data(self.experiment.dataset, self.environment["data"])
@@ -175,10 +200,15 @@ class RunLoop:
     def _checkpointer(self) -> Checkpointer:
         ends = tuple(self.stream.order.ends)
         start = Start(self.experiment.digest, len(self.stream), ends, self.experiment.query_every)
-        return Checkpointer(start, self.folder, self.stream, self.learner, self.writer, self.checkpoints)
+        return Checkpointer(
+            start, self.folder, self.stream, self.learner, self.writer, self.checkpoints, self.callbacks
+        )
 
     def _read_recorded(self) -> None:
-        for record in read(self.folder.journal):
+        records = read(self.folder.journal)
+        if self.callbacks:
+            self.writer.kept = records
+        for record in records:
             if isinstance(record, Query | Spent):
                 self.recorded[type(record)] = record.at
 
@@ -187,19 +217,21 @@ class RunLoop:
         self.reported_at = self.checked_at = time.monotonic()
         if self.stream.position:
             self._evaluate(self.stream.last)  # a checkpoint inside a refit comes before the query it is for
+        if self.callbacks.has_ended:
+            return True
         for sample in self.stream:
             self._observe(sample)
             self._evaluate(sample)
             position, now = self.stream.position, time.monotonic()
-            is_last = position == len(self.stream)
+            is_last = self.callbacks.has_ended
             if position % PROGRESS_EVERY == 0 or is_last or now - self.reported_at > 1:
                 self._report_progress(now, is_last=is_last)
             yield position
-            if self.should_stop():
+            if is_last or self.should_stop():
                 return is_last
             if self.checkpointer.is_due(now) or self.checkpointer.is_due_at(position):
                 self._save()
-        return True
+        return True  # nothing was left
 
     def _observe(self, sample: StreamItem) -> None:
         known = len(self.learner.labels)
@@ -207,6 +239,8 @@ class RunLoop:
         self.learner.observe(image, sample.label)
         if len(self.learner.labels) > known:
             self.writer.put(NewClass(self.stream.position, sample.label))
+            self.callbacks.call("on_new_class", sample.label)
+        self.callbacks.call("on_sample", sample)
 
     def _evaluate(self, sample: StreamItem) -> None:
         """Queries and records due after a sample, in the journal's order; those recorded already are left out."""
@@ -216,15 +250,41 @@ class RunLoop:
             self._query(Query, sample.task)
             if position % (HELD_EVERY * self.experiment.query_every) == 0 and not sample.last_of_task:
                 self.writer.put(PendingHeld(learner))
+            self._call_with_answer("on_query", Query)
         if sample.last_of_task and self.recorded[Spent] < position:
             if learner.context.tasks == sample.task:
                 learner.end_task()
             if not only_at_end or position == len(self.stream):
                 self._query(TaskEnd, sample.task)
-            image_flops = flops(self.experiment.network, self.dataset.shape, len(self.dataset.classes))
-            self.writer.put(PendingHeld(learner))
-            self.writer.put(spent(learner, image_flops))
-            self.recorded[Spent] = position
+            self._put_spent()
+            self._call_with_answer("on_task_end", TaskEnd)
+        if not self.callbacks.has_ended and (position == len(self.stream) or self.callbacks.stop_reason is not None):
+            self._end()
+
+    def _end(self) -> None:
+        """After the last sample: the stream's, or that at which a callback stopped the run."""
+        self.callbacks.call("on_train_end")
+        self.callbacks.has_ended = True
+        position, reason = self.stream.position, self.callbacks.stop_reason
+        if position < len(self.stream) and reason is not None:
+            if self.recorded[Spent] < position:
+                self._put_spent()
+            self.writer.put(Stopped(position, reason))
+            self.callback.on_message(f"stopped early after {position:,} of {len(self.stream):,} samples: {reason}")
+
+    def _put_spent(self) -> None:
+        self.writer.put(PendingHeld(self.learner))
+        self.writer.put(
+            spent(self.learner, flops(self.experiment.network, self.dataset.shape, len(self.dataset.classes)))
+        )
+        self.recorded[Spent] = self.stream.position
+
+    def _call_with_answer(self, hook: str, kind: type[Query | TaskEnd]) -> None:
+        """Wait for the answer only where a callback wants it."""
+        if self.callbacks.has(hook):
+            records = reversed(self.callbacks.run.records)
+            found = next((record for record in records if isinstance(record, kind)), None)
+            self.callbacks.call(hook, found if found is not None and found.at == self.stream.position else None)
 
     def _query(self, kind: type[Query | TaskEnd], task: int) -> None:
         if not self.has_remote_tensors:
@@ -243,7 +303,9 @@ class RunLoop:
         self.reported_at = now
 
     def _on_refit_update(self, done: int, total: int) -> None:
-        """Between two updates of a refit: report, save or stop."""
+        """Between two updates of a refit: report, save or stop; not where a callback asked, to which it belongs."""
+        if self.callbacks.is_calling:
+            return
         now = time.monotonic()
         if (should_stop := self.should_stop()) or self.checkpointer.is_due(now):
             self._save()
@@ -271,13 +333,18 @@ class RunLoop:
         numbers = asdict(metrics(records))
         compute = asdict(next(record for record in reversed(records) if isinstance(record, Spent)))
         del compute["at"]
-        speed = {"seconds": seconds, "samples_per_second": numbers["samples"] / seconds}
+        speed = {"seconds": seconds, "samples_per_second": self.stream.position / seconds}
         about = {
             "method": self.experiment.method.name,
             "dataset": self.experiment.dataset,
             "seed": self.experiment.seed,
         }
-        self.folder.write("summary.json", about | numbers | speed | {"compute": compute})
+        own: dict[str, Any] = {}
+        if last := {name: values[-1][1] for name, values in logged(records).items()}:
+            own["logged"] = last
+        if (stop := stopped(records)) is not None:
+            own["stopped"] = asdict(stop)
+        self.folder.write("summary.json", about | numbers | own | speed | {"compute": compute})
 
     def _seconds(self) -> float:
         """Spent on this run, including earlier calls and the turns of other runs in the pack."""

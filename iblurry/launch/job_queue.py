@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections import Counter, deque
 from collections.abc import Hashable
 from typing import Any
 
 from iblurry import objects
-from iblurry.errors import IblurryError, StoppedError
-from iblurry.experiment.callback import Callback
+from iblurry.errors import IblurryError, InputError, StoppedError
+from iblurry.experiment.callback import Callback, Callbacks, as_list
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 from iblurry.launch.messages import (
@@ -51,15 +52,27 @@ class JobQueue:
         self.failures: dict[str, IblurryError] = {}  # of a tolerant queue, by the experiment's name
         self.error: IblurryError | None = None  # what ends all
 
-    def add(self, experiment: Experiment, hardware: Hardware, callback: Callback) -> None:
+    def add(self, experiment: Experiment, hardware: Hardware, callback: Callbacks = None) -> None:
         """Append a job."""
+        callbacks = as_list(callback)
         self.waiting.append(len(self.jobs))
-        self.jobs.append(Job(len(self.jobs), experiment, hardware))
-        self.callbacks.append(callback)
+        self.jobs.append(Job(len(self.jobs), experiment, hardware, callbacks.taking_part()))
+        self.callbacks.append(callbacks)
 
     def objects(self) -> dict[str, Any]:
         """What the program brought for the jobs: every worker needs it."""
         return objects.select(set().union(*(job.experiment.object_keys() for job in self.jobs)))
+
+    def check_travel(self) -> None:
+        """InputError if a callback cannot be sent to worker processes."""
+        for callback in {id(one): one for job in self.jobs for one in job.callbacks}.values():
+            try:
+                pickle.dumps(callback)
+            except Exception as error:  # whatever the user's own objects raise
+                raise InputError(
+                    f"The callback {type(callback).__name__} cannot be sent to worker processes: {error}. Define it at "
+                    "the top of a module, with plain settings; or run with jobs=1."
+                ) from error
 
     def close(self) -> None:
         """Hand out nothing more."""

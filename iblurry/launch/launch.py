@@ -13,7 +13,7 @@ from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.engine.devices import visible_gpus
 from iblurry.errors import IblurryError, InputError, RunFailedError, check_type
-from iblurry.experiment.callback import Callback
+from iblurry.experiment.callback import Callback, Callbacks, as_list
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
@@ -36,7 +36,7 @@ def run(
     *,
     dataset: Dataset | None = None,
     data_home: Path | None = None,
-    callback: Callback | None = None,
+    callback: Callbacks = None,
     checkpoints: CheckpointPolicy = CheckpointPolicy(),  # noqa: B008  frozen
     hardware: Hardware = Hardware(),  # noqa: B008  frozen
     again: bool = False,
@@ -54,8 +54,8 @@ def run(
         The data, if they are loaded already; None: `experiment.dataset` is loaded.
     data_home : Path, optional
         Folder of imported data sets; None: the usual one.
-    callback : Callback, optional
-        Follows the run.
+    callback : Callback or sequence of Callback, optional
+        Follow the run, log metrics of their own, stop it early.
     checkpoints : CheckpointPolicy
         How often the run is saved.
     hardware : Hardware
@@ -71,10 +71,9 @@ def run(
     _refuse_while_importing()
     check_type("dataset", dataset, Dataset | None)
     experiment = _as_experiment(experiment, "digits" if dataset is None else dataset)
-    check_type("callback", callback, Callback | None)
     check_type("hardware", hardware, Hardware)
     queue = JobQueue()
-    queue.add(experiment, hardware, callback or Callback())
+    queue.add(experiment, hardware, callback)
     place = Path(out) if isinstance(out, str) else out
     config = LaunchConfig(out=place, data_home=data_home, checkpoints=checkpoints)
     if again:
@@ -93,7 +92,7 @@ def run(
 def run_all(
     experiments: Sequence[Experiment | Method | str],
     config: LaunchConfig = LaunchConfig(),  # noqa: B008  frozen
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callbacks] | None = None,
     *,
     failures: dict[str, IblurryError] | None = None,
 ) -> list[Result]:
@@ -105,8 +104,8 @@ def run_all(
         All different; methods and their names as in `run`.
     config : LaunchConfig
         Where and how they are run.
-    callbacks : sequence of Callback, optional
-        One for each experiment.
+    callbacks : Callback or sequence, optional
+        One for all experiments; or for each a callback, a sequence of them, or None.
     failures : dict, optional
         None: a run that fails stops the others, which are saved, and its error is raised (RunFailedError where it is
         none of iblurry's, such as one of a part of your own). A dict: the others go on,
@@ -123,9 +122,11 @@ def run_all(
         raise InputError(f"run_all takes a list of experiments, not {experiments!r:.80}; write run_all([...]).")
     check_type("config", config, LaunchConfig)
     chosen = [_as_experiment(experiment) for experiment in experiments]
-    callbacks = callbacks or [Callback() for _ in chosen]
-    if len(callbacks) != len(chosen):
-        raise InputError(f"There are {len(chosen)} experiments and {len(callbacks)} callbacks; give one for each.")
+    if callbacks is None or isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
+        callbacks = [callbacks] * len(chosen)
+    several = [as_list(one) for one in callbacks]
+    if len(several) != len(chosen):
+        raise InputError(f"There are {len(chosen)} experiments and {len(several)} callbacks; give one for each.")
     folders = [RunFolder(config.out / experiment.name) for experiment in chosen]
     _check_different(chosen)
     if config.again:
@@ -134,11 +135,11 @@ def run_all(
     fingerprint = fingerprints(lambda spec: load(spec, config.data_home))
     workers = config.worker_count(chosen)  # finished ones too: threads depend on it, and last bits on threads
     queue = JobQueue(tolerant=failures is not None or config.on == "ray")
-    for experiment, folder, callback in zip(chosen, folders, callbacks, strict=True):
+    for experiment, folder, callback in zip(chosen, folders, several, strict=True):
         if folder.summary() is None:
-            queue.add(experiment, config.hardware_for(experiment, workers), callback)
+            queue.add(experiment, config.hardware_for(experiment, workers), callback.callbacks)
         else:
-            check_finished(folder, experiment, fingerprint)
+            check_finished(folder, experiment, fingerprint, callback.taking_part())
     if queue.jobs:
         with stop_on_signals() as stop:
             _run_queue(queue, config, min(workers, len(queue.jobs)), stop)

@@ -23,6 +23,7 @@ class Job:
     number: int
     experiment: Experiment
     hardware: Hardware
+    callbacks: tuple[Callback, ...] = ()  # that take part in the run
 
 
 @dataclass(frozen=True)

@@ -181,6 +181,7 @@ class _OpenRun:
                     pack.config.out,
                     load=pack.load,
                     callback=ReportingCallback(job.number, pack.report),
+                    callbacks=job.callbacks,
                     checkpoints=replace(checkpoints, share=checkpoints.share / pack.config.pack),
                     hardware=job.hardware,
                     decoders=pack.decoders,

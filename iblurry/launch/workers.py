@@ -93,6 +93,7 @@ class LocalWorkers(Workers):
         self, queue: JobQueue, config: LaunchConfig, stop: StopRequest, *, places: int, gpus: Sequence[str] = ()
     ) -> None:
         super().__init__(queue, config, stop, places=places)
+        queue.check_travel()
         self.workers: dict[Connection, BaseProcess] = {}
         self.place_of: dict[Connection, int] = {}
         self.gpus = gpus

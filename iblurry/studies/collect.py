@@ -54,6 +54,7 @@ def read_run(folder: Path) -> Result:
     digest = json.loads((folder / "experiment.json").read_bytes()).get("digest")
     start = found.records[0]
     ended = [record.at for record in found.records if isinstance(record, TaskEnd)]
-    if not isinstance(start, Start) or start.experiment != digest or start.samples not in ended:
+    is_whole = isinstance(start, Start) and (start.samples in ended or found.stopped is not None)
+    if not isinstance(start, Start) or start.experiment != digest or not is_whole:
         raise DataError(f"The journal in {folder} is not that of the whole experiment {digest}; collect the run again.")
     return found

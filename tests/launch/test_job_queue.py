@@ -93,7 +93,7 @@ def test_a_callback_hears_what_is_reported():
     ]  # fmt: skip
     for message in messages:
         queue.report(message)
-    (recorder,) = queue.callbacks
+    ((recorder,),) = (several.callbacks for several in queue.callbacks)
     assert (recorder.starts, recorder.position, recorder.refits, recorder.messages) == ([3], 20, (1, 2), ["text"])
 
 

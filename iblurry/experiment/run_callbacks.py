@@ -1,0 +1,221 @@
+"""Callbacks where the run is: what they see of it, when they are called, and what a checkpoint keeps of them."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from iblurry import archive
+from iblurry.compute import ComputeCounter
+from iblurry.data.dataset import Dataset
+from iblurry.errors import InputError
+from iblurry.experiment.callback import RUN_HOOKS, Callback
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.journal import Logged, Record
+from iblurry.experiment.journal_writer import JournalWriter
+from iblurry.experiment.metrics import RESERVED, Metrics, metrics
+from iblurry.learner import Learner
+from iblurry.streams.iterator import StreamIterator
+
+NAME = re.compile(r"[A-Za-z][\w./-]*")  # of a metric: no comma or colon, which the command line uses itself
+
+
+class RunState:
+    """What a callback sees of a run, for reading; `log` and `stop` are all that it can do.
+
+    Answers of the learner (`predict`, `probabilities`, `logits`) are welcome at any moment: they leave no trace.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        What is run.
+    dataset : Dataset
+        Its data.
+    learner : Learner
+        Learns the stream.
+    stream : StreamIterator
+        Where the run has come to.
+    writer : JournalWriter
+        Keeps the records.
+    """
+
+    def __init__(
+        self, experiment: Experiment, dataset: Dataset, learner: Learner, stream: StreamIterator, writer: JournalWriter
+    ) -> None:
+        self.experiment, self.dataset, self.learner = experiment, dataset, learner
+        self._stream, self._writer = stream, writer
+        self._stop_reason: str | None = None
+        self._may_act = False
+
+    @property
+    def position(self) -> int:
+        """Samples learned."""
+        return self._stream.position
+
+    @property
+    def samples(self) -> int:
+        """Samples in the whole stream."""
+        return len(self._stream)
+
+    @property
+    def task(self) -> int:
+        """Of the last sample, from 0."""
+        return self._stream.last.task if self.position else 0
+
+    @property
+    def loss(self) -> float:
+        """Of the last update; 0 before the first. On a GPU this waits for the device."""
+        return float(self.learner.trainer.loss)
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The journal so far; on a GPU this waits for answers that are on their way."""
+        self._writer.flush()
+        return self._writer.kept or ()
+
+    @property
+    def metrics(self) -> Metrics:
+        """A_AUC, A_avg, A_last and F_last so far."""
+        return metrics(self.records)
+
+    def log(self, name: str, value: float) -> None:
+        """Write a number into the journal, at this sample.
+
+        Parameters
+        ----------
+        name : str
+            Of the metric, as `--metric` takes it: letters, digits and `_ . / -`.
+        value : float
+            A finite number, or a tensor or array of one.
+        """
+        if not isinstance(name, str) or not NAME.fullmatch(name) or name in RESERVED:
+            why = "it is the name of another one" if name in RESERVED else "use letters, digits and _ . / -"
+            raise InputError(f"No metric can be called {name!r}: {why}.")
+        try:
+            number = float(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"The metric {name!r} is {value!r:.80} at sample {self.position}; log a number."
+            ) from error
+        if not math.isfinite(number):
+            raise InputError(f"The metric {name!r} is {number} at sample {self.position}; log finite numbers only.")
+        self._check_may_act("log")
+        self._writer.put(Logged(self.position, name, number))
+
+    def stop(self, reason: str) -> None:
+        """End the run after this sample and the queries that are due then; it counts as finished.
+
+        Parameters
+        ----------
+        reason : str
+            Kept in the journal and the summary, and shown with tables; the first one counts.
+        """
+        if not isinstance(reason, str) or not reason:
+            raise InputError(f"run.stop({reason!r}): say why in a few words, such as run.stop('no progress').")
+        self._check_may_act("stop")
+        self._stop_reason = self._stop_reason or reason
+
+    def _check_may_act(self, verb: str) -> None:
+        if not self._may_act:
+            raise InputError(
+                f"run.{verb} was called in on_train_start, which is called again whenever the run continues, or after "
+                "the run; call it in another method of the callback."
+            )
+
+
+class RunCallbacks:
+    """The callbacks that take part in one run, each a copy of its own.
+
+    Parameters
+    ----------
+    callbacks : sequence of Callback
+        As they were given; they are not changed.
+    run : RunState
+        What they see.
+    """
+
+    def __init__(self, callbacks: Sequence[Callback], run: RunState) -> None:
+        self.run, self.has_ended, self.is_calling = run, False, False
+        self.callbacks = [_copy(callback) for callback in callbacks]
+        self._by_hook = {hook: [one for one in self.callbacks if hook in one.run_hooks()] for hook in RUN_HOOKS}
+
+    def __bool__(self) -> bool:
+        return bool(self.callbacks)
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why a callback wants the run to end; None: it goes on."""
+        return self.run._stop_reason
+
+    def has(self, hook: str) -> bool:
+        """Whether one of them overrides this method."""
+        return bool(self._by_hook[hook])
+
+    def call(self, hook: str, *given: Any) -> None:
+        """Call this method of all that override it; the learner is as before, or InputError."""
+        for callback in self._by_hook[hook]:
+            context = self.run.learner.context
+            before = context.seen, context.updates, context.tasks
+            with self._calling(hook), without_trace(self.run.learner):
+                getattr(callback, hook)(self.run, *given)
+            if before != (context.seen, context.updates, context.tasks):
+                raise InputError(
+                    f"The callback {type(callback).__name__} has taught the learner in {hook}; a callback may only ask."
+                )
+
+    def start(self) -> None:
+        """Call `on_train_start`, and raise now what would prevent the first checkpoint."""
+        self.call("on_train_start")
+        try:
+            archive.bytes_of(self.state_dict())
+        except TypeError as error:
+            raise InputError(f"A callback holds what cannot be saved. {error} Or give it a state_dict.") from error
+
+    def state_dict(self) -> dict[str, Any]:
+        states = [callback.state_dict() for callback in self.callbacks]
+        loss = self.run.learner.trainer.loss  # which the learner itself does not need
+        return {"callbacks": states, "loss": loss, "stop": self.run._stop_reason, "ended": self.has_ended}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for callback, one in zip(self.callbacks, state["callbacks"], strict=True):
+            callback.load_state_dict(one)
+        self.run.learner.trainer.loss.copy_(state["loss"])
+        self.run._stop_reason, self.has_ended = state["stop"], state["ended"]
+
+    @contextmanager
+    def _calling(self, hook: str) -> Iterator[None]:
+        self.is_calling, self.run._may_act = True, hook != "on_train_start"
+        try:
+            yield
+        finally:
+            self.is_calling = self.run._may_act = False
+
+
+@contextmanager
+def without_trace(learner: Learner) -> Iterator[None]:
+    """Inside, answers are not counted, and what the readout prepares for them is forgotten."""
+    queries, readout, prepared = learner.context.queries, learner.method.readout, learner._prepared
+    before = queries.state_dict()
+    try:
+        with learner.context.network.meter.counting("queries", into=ComputeCounter()):
+            yield
+    finally:
+        is_prepared_anew = queries.state_dict()["counted"] != before["counted"] or learner._prepared != prepared
+        queries.load_state_dict(before)
+        if is_prepared_anew:  # the next answer of the run prepares itself again, as after a resume
+            readout.load_state_dict(readout.state_dict())
+            learner._prepared = None
+
+
+def _copy(callback: Callback) -> Callback:
+    try:
+        return copy.deepcopy(callback)
+    except Exception as error:  # whatever the user's own objects raise
+        raise InputError(
+            f"The callback {type(callback).__name__} cannot be copied, and each run needs a copy of its own: {error}. "
+            "Give it plain settings, and open files or connections in on_train_start."
+        ) from error

@@ -1,0 +1,260 @@
+"""Callbacks in runs: they read without a trace, log and stop exactly, resume exactly, and results are never stale."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from iblurry import Callback, CheckpointPolicy, LaunchConfig, run, run_all
+from iblurry.errors import FolderError, InputError
+from iblurry.experiment import checkpoint
+from iblurry.experiment.journal import Logged, Spent, Stopped, decode, encode, read
+from iblurry.experiment.run_callbacks import RunState
+from iblurry.studies.collect import read_run
+from tests.experiment.small import At, CrashError, crash, kept, small
+from tests.experiment.user_callbacks import Mine, ReadEverything, StopAt, Watching
+from tests.laws.lawful import assert_same_state
+
+OFTEN = CheckpointPolicy(samples=3)
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("clib", "bic", "gdumb", "joint")]
+KINDS = ["er", "rm", *SLOW]
+
+
+def without_own(folder):
+    lines = (folder / "journal.jsonl").read_bytes().splitlines()
+    return [line for line in lines if not isinstance(decode(line), Logged)]
+
+
+def newest(folder):
+    state = checkpoint.load_latest(folder).state
+    return {name: value for name, value in state.items() if name not in ("callbacks", "journal")}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_callback_that_reads_everything_leaves_no_trace(name, tmp_path):
+    experiment = small(name)
+    plain = run(experiment, tmp_path / "plain")
+    read_all = run(experiment, tmp_path / "read", callback=ReadEverything())
+    assert without_own(read_all.folder) == without_own(plain.folder)
+    assert_same_state(newest(read_all.folder), newest(plain.folder))
+    assert {"new_class.seen", "sample.loss", "task_end.seen", "train_end.rows"} <= read_all.logged.keys()
+    assert len(read_all.logged["sample.seen"]) == 80
+    assert ("query.accuracy" in read_all.logged) == (name != "joint")
+    same = {key: value for key, value in plain.summary.items() if "second" not in key}
+    assert {key: read_all.summary[key] for key in same} == same
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("sample", [20, 40, 60])
+def test_killed_and_resumed_with_a_callback_it_has_the_same_bytes(name, sample, tmp_path):
+    experiment = small(name)
+    whole = run(experiment, tmp_path / "whole", callback=ReadEverything(), checkpoints=OFTEN)
+    with pytest.raises(CrashError):
+        run(experiment, tmp_path / "cut", callback=[ReadEverything(), At(sample, crash)], checkpoints=OFTEN)
+    resumed = run(experiment, tmp_path / "cut", callback=ReadEverything(), checkpoints=OFTEN)
+    assert kept(resumed.folder) == kept(whole.folder)
+
+
+@pytest.mark.parametrize("name", ["rm", *SLOW[-2:]])
+def test_killed_between_two_updates_of_a_refit(name, tmp_path):
+    class InRefit(Callback):
+        calls = 0
+
+        def on_refit_progress(self, done, total):
+            self.calls += 1
+            if self.calls == 2:
+                raise CrashError
+
+    experiment, always = small(name), CheckpointPolicy(seconds=0, share=1)
+    whole = run(experiment, tmp_path / "whole", callback=ReadEverything())
+    with pytest.raises(CrashError):
+        run(experiment, tmp_path / "cut", callback=[ReadEverything(), InRefit()], checkpoints=always)
+    resumed = run(experiment, tmp_path / "cut", callback=ReadEverything())
+    assert kept(resumed.folder) == kept(whole.folder)
+
+
+@pytest.mark.parametrize("name", ["er", *SLOW[-2:]])
+@pytest.mark.parametrize("sample", [1, 37, 40, 79])
+def test_stopping_early_is_a_finished_run_that_says_so(name, sample, tmp_path):
+    experiment = small(name)
+    whole = run(experiment, tmp_path / "whole")
+    result = run(experiment, tmp_path, callback=StopAt(sample=sample))
+    assert result.stopped == Stopped(sample, f"after {sample}") == result.records[-1]
+    assert result.summary["stopped"] == {"at": sample, "reason": f"after {sample}"}
+    assert [record for record in result.records if isinstance(record, Spent)][-1].at == sample
+    before = [record for record in whole.records[1:] if record.at <= sample]
+    assert [one for one in result.records[1:] if not isinstance(one, Stopped)][: len(before)] == before
+    assert result.metrics.queries == (0 if name == "joint" else sample // 7)
+    assert read_run(result.folder).stopped
+    again = run(experiment, tmp_path, callback=StopAt(sample=sample))
+    assert again.records == result.records
+
+
+def test_a_stop_at_the_last_sample_is_the_end(tmp_path):
+    assert run(small(), tmp_path / "a", callback=StopAt(sample=80)).stopped is None
+    both = [run(small(), tmp_path / place).folder / "journal.jsonl" for place in ("a", "b")]
+    assert read(both[0]) == read(both[1])
+
+
+def test_a_stopped_run_that_was_interrupted_has_the_same_bytes(tmp_path):
+    class LateStop(StopAt):
+        def on_train_end(self, run):
+            run.log("end", run.position)
+
+    whole = run(small("rm"), tmp_path / "whole", callback=LateStop(sample=41))
+    for at in (20, 40):
+        place = tmp_path / str(at)
+        with pytest.raises(CrashError):
+            run(small("rm"), place, callback=[LateStop(sample=41), At(at, crash)], checkpoints=OFTEN)
+        assert kept(run(small("rm"), place, callback=LateStop(sample=41)).folder) == kept(whole.folder)
+    (whole.folder / "summary.json").unlink()  # killed right before it was written
+    assert run(small("rm"), tmp_path / "whole", callback=LateStop(sample=41)).records == whole.records
+
+
+def test_logged_numbers_are_records_and_in_the_summary(tmp_path):
+    result = run(small(), tmp_path, callback=Mine(scale=2.0))
+    assert [at for at, _ in result.logged["mine"]] == list(range(7, 80, 7))
+    assert result.summary["logged"] == {"mine": result.logged["mine"][-1][1]}
+    assert encode(Logged(7, "mine", 0.5)) == b'{"kind":"metric","at":7,"name":"mine","value":0.5}\n'
+    assert encode(Stopped(7, "why")) == b'{"kind":"stop","at":7,"reason":"why"}\n'
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [("a_auc", 1.0), ("with,comma", 1.0), (" ", 1.0), (3, 1.0), ("mine", float("nan")), ("mine", "x")],
+)
+def test_what_cannot_be_logged_is_refused_by_name(name, value, tmp_path):
+    class Wrong(Callback):
+        def on_sample(self, run, sample):
+            run.log(name, value)
+
+    with pytest.raises(InputError, match=str(name)):
+        run(small(), tmp_path, callback=Wrong())
+
+
+@pytest.mark.parametrize("verb", ["log", "stop"])
+def test_nothing_is_logged_or_stopped_at_the_start(verb, tmp_path):
+    class Early(Callback):
+        def on_train_start(self, run):
+            run.log("mine", 1) if verb == "log" else run.stop("now")
+
+    with pytest.raises(InputError, match=verb):
+        run(small(), tmp_path, callback=Early())
+
+
+def test_teaching_the_learner_is_refused(tmp_path):
+    class Teaching(Callback):
+        def on_sample(self, run, sample):
+            run.learner.observe(sample.image, sample.label)
+
+    with pytest.raises(InputError, match="Teaching"):
+        run(small(), tmp_path, callback=Teaching())
+
+
+def test_state_that_cannot_be_saved_is_refused_before_the_first_sample(tmp_path):
+    class Unsaved(Callback):
+        def on_train_start(self, run):
+            self.what = object()
+
+    with pytest.raises(InputError, match="what"):
+        run(small(), tmp_path, callback=Unsaved())
+
+
+def test_a_callback_that_takes_part_declares_fields():
+    with pytest.raises(InputError, match="Private"):
+
+        class Private(Callback):
+            def __init__(self, scale):
+                self.scale = scale
+
+            def on_query(self, run, answer):
+                run.log("mine", self.scale)
+
+
+@pytest.mark.parametrize("given", [Mine, "Mine", 3, [Mine(), "Mine"]])
+def test_wrong_types_are_refused(given, tmp_path):
+    with pytest.raises(InputError, match="callback"):
+        run(small(), tmp_path, callback=given)
+    with pytest.raises(InputError, match="callback"):
+        run_all([small()], LaunchConfig(out=tmp_path), given if not isinstance(given, list) else [given])
+
+
+def test_each_run_has_a_copy_of_its_own(tmp_path):
+    given = ReadEverything()
+    results = run_all([small(), small(seed=2)], LaunchConfig(out=tmp_path, jobs=1, pack=2), given)
+    assert given.seen == 0
+    assert kept(results[1].folder) == kept(run(small(seed=2), tmp_path / "alone", callback=ReadEverything()).folder)
+
+
+def test_other_callbacks_are_refused_with_the_remedy(tmp_path):
+    run(small(), tmp_path, callback=Mine())
+    run(small(), tmp_path, callback=Watching())  # only watches
+    run(small(), tmp_path)  # all that was learned is there
+    for other in (Mine(scale=3.0), ReadEverything(), [Mine(), StopAt()]):
+        with pytest.raises(FolderError, match="--again"):
+            run(small(), tmp_path, callback=other)
+        with pytest.raises(FolderError, match="--again"):
+            run_all([small()], LaunchConfig(out=tmp_path), [other])
+    before = run(small(), tmp_path, callback=Mine()).summary["logged"]["mine"]
+    after = run(small(), tmp_path, callback=Mine(scale=3.0), again=True).summary["logged"]["mine"]
+    assert after == pytest.approx(3 * before)
+
+
+def test_an_early_stopped_run_is_not_taken_for_a_whole_one(tmp_path):
+    run(small(), tmp_path, callback=StopAt())
+    with pytest.raises(FolderError, match="StopAt"):
+        run(small(), tmp_path)
+    assert run(small(), tmp_path, again=True).stopped is None
+
+
+def test_an_unfinished_run_goes_on_with_its_callbacks_only(tmp_path):
+    with pytest.raises(CrashError):
+        run(small(), tmp_path, callback=[Mine(), At(40, crash)], checkpoints=OFTEN)
+    for other in (None, Mine(scale=2.0)):
+        with pytest.raises(FolderError, match="Mine"):
+            run(small(), tmp_path, callback=other)
+    assert run(small(), tmp_path, callback=Mine()).summary["logged"]
+
+
+def test_edited_code_is_refused(tmp_path, monkeypatch):
+    module = tmp_path / "edited_callback.py"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    head = "from iblurry import Callback\n\nclass Edited(Callback):\n"
+    text = head + "    def on_query(self, run, answer):\n        run.log('edited', 1)\n"
+    namespaces = []
+    for changed in (text, text.replace("1)", "22)")):
+        module.write_text(changed)
+        namespace = {"__name__": "edited_callback"}
+        exec(compile(changed, str(module), "exec"), namespace)
+        namespaces.append(namespace["Edited"])
+        if len(namespaces) == 1:
+            run(small(), tmp_path, callback=namespaces[0]())
+    with pytest.raises(FolderError, match="Edited@"):
+        run(small(), tmp_path, callback=namespaces[1]())
+
+
+def test_nothing_is_kept_of_a_callback_that_failed_before_the_first_checkpoint(tmp_path):
+    class Failing(Callback):
+        def on_query(self, run, answer):
+            raise CrashError
+
+    with pytest.raises(CrashError):
+        run(small(), tmp_path, callback=Failing())
+    assert run(small(), tmp_path, callback=Mine()).logged["mine"]
+
+
+def test_no_callback_leaves_files_as_they_were(tmp_path):
+    result = run(small(), tmp_path)
+    assert "callbacks" not in json.loads((result.folder / "environment.json").read_bytes())
+    assert not {"logged", "stopped"} & result.summary.keys()
+    assert "callbacks" not in checkpoint.load_latest(result.folder).state
+
+
+def test_hooks_that_nobody_overrides_cost_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("iblurry.experiment.run_callbacks.without_trace", None)  # would fail if it was used
+    assert run(small(), tmp_path, callback=Watching()).summary
+
+
+def test_the_state_is_documented():
+    assert all(value.__doc__ for name, value in vars(RunState).items() if not name.startswith("_"))
