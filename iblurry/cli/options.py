@@ -177,7 +177,7 @@ def machine_options(*, jobs: str, pack: str) -> Decorator:
             metavar="NAME",
             default="auto",
             show_default=False,
-            help="cpu, cuda.  [default: a GPU for a ResNet if there is one]",
+            help="cpu, cuda.  [default: a GPU, if there is one; not for mlp, convnet]",
         ),
         option("--precision", metavar="NAME", help="float32 or bfloat16.  [default: float32; bfloat16 on a GPU]"),
         option("--jobs", metavar="J", type=positive, help=f"Runs at a time, a process each.  [default: {jobs}]"),

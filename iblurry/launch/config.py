@@ -36,11 +36,11 @@ class LaunchConfig:
     pack : int
         Runs side by side in one process, which pays on a GPU. Locally it excludes `jobs` > 1.
     threads : int, optional
-        Torch threads of each run; None: its share of the cores for a ResNet, 1 for a small network.
+        Torch threads of each run; None: 1 for "mlp" and "convnet", its share of the cores for others.
     on : {"local", "ray"}
         Worker processes of this machine, or of a Ray cluster.
     device : str
-        "cpu", "cuda", "cuda:1" or "auto": a GPU for a ResNet if there is one.
+        "cpu", "cuda", "cuda:1" or "auto": a GPU if there is one, except for "mlp" and "convnet".
     precision : {"float32", "bfloat16"}, optional
         Of convolutions and products; None: float32 on a CPU, bfloat16 on a GPU.
     again : bool
