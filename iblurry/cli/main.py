@@ -15,6 +15,7 @@ from iblurry.version import __version__
 
 VERBS = {
     "run": "Run methods on a stream, or go on with them; table and figure.",
+    "tune": "Search for the best fields of a method, with Optuna.",
     "show": "The table and the figure again, from journals alone.",
     "study": "Run every experiment behind a table or figure of the paper.",
     "table": "The table of a study beside the paper's, also for LaTeX.",

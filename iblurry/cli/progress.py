@@ -76,11 +76,16 @@ class RunBar(Callback):
         """It was before, or will not be."""
         self.display.count(self, 1.0)
 
+    def remove(self) -> None:
+        """Take its bar away, of a run that will not go on."""
+        if self.bar is not None:
+            self.display.bars.remove_task(self.bar)
+            self.bar = None
+
     def on_run_start(self, name: str, position: int, samples: int) -> None:
         self.start, self.position, self.samples, self.accuracy = position, position, samples, ""
         self.began = self.spoke = time.monotonic()
-        if self.bar is not None:  # its worker was lost
-            self.display.bars.remove_task(self.bar)
+        self.remove()  # its worker was lost
         self.bar = self.display.bars.add_task(self.name, total=samples, completed=position, about="")
         if position:
             self.on_message(f"goes on from sample {position:,} of {samples:,}")
@@ -93,8 +98,7 @@ class RunBar(Callback):
         self.display.bars.update(self.bar, completed=position, about=f"{percent} lr {lr:.0e}  {speed:,.0f}/s")
         self.display.count(self, position / self.samples)
         if position >= self.samples:
-            self.display.bars.remove_task(self.bar)
-            self.bar = None
+            self.remove()
             self.on_message(f"{percent}after {position:,} samples, {speed:,.0f} a second")
         elif now - self.spoke > PAUSE and not self.display.console.is_terminal:
             self.spoke = now

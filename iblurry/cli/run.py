@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iblurry.cli.experiment_options import LEARNING, STREAM, experiment_options, make_experiments
 from iblurry.cli.options import (
     FIGURE,
     MACHINE,
-    PERCENT,
     PLACE,
     GroupedCommand,
-    NumberRange,
     OutputFolder,
-    Seeds,
     import_option,
     launch_config,
     machine_options,
-    parse_stream,
 )
 from iblurry.errors import InputError
 
@@ -33,24 +30,9 @@ if TYPE_CHECKING:
 
 DEFAULT_METHODS = ("clib", "er")
 DEFAULT_SEEDS = (1, 2, 3)
-ELSEWHERE = {"dataset": "--dataset", "seed": "--seeds", "method": "the METHOD argument"}  # what --set cannot change
 GROUPS = {
-    "Stream": (
-        *(
-            "dataset",
-            "seeds",
-            "stream",
-            "disjoint",
-            "blur",
-            "tasks",
-            "mode",
-            "samples",
-            "share",
-            "validate",
-            "published",
-        ),
-    ),
-    "Learning (defaults are the paper's for the data set)": ("memory", "network", "query_every", "changes", "modules"),
+    "Stream": STREAM,
+    "Learning (defaults are the paper's for the data set)": (*LEARNING, "grids", "modules"),
     "Places": ("out", "figure", "data_home", "as_json"),
     "Machine (nothing here is part of the experiment)": MACHINE,
 }
@@ -60,32 +42,20 @@ Examples:
   iblurry run clib er --disjoint 50 --blur 30 --memory 200 --seeds 1-5
   iblurry run clib --set admission=Balanced --set schedule.initial_lr=0.001
   iblurry run er "er schedule.initial_lr=0.001" "er memory=50"
+  iblurry run clib --grid schedule.initial_lr=1e-4,3e-4 --grid memory=50,100
   iblurry run clib --import mine.py --set admission=Mine
 """
 
 
 @click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @click.argument("methods", nargs=-1, metavar="[METHOD]...")
-@click.option("--dataset", metavar="SPEC", default="digits", help="See `iblurry data`.")
-@click.option("--seeds", type=Seeds(), default="1-3", help="One run for each, as 1,2,3 or 1-3.")
-@click.option("--stream", metavar="NAME", help="IBlurry, Listed or your own, as NAME:field=value.  [default: IBlurry]")
-@click.option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]")
-@click.option("--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples that stray.  [default: 10]")
-@click.option("--tasks", metavar="T", type=click.IntRange(1), help="How many tasks.  [default: the paper's]")
-@click.option("--mode", metavar="NAME", help="strict, uneven, compatible: if N does not fit.")
-@click.option("--samples", metavar="S", type=click.IntRange(1), help="Stop after so many samples.  [default: all]")
-@click.option("--share", metavar="P", type=NumberRange(0, 1), help="Part of each class's images, as 0.1.  [default: 1]")
-@click.option("--validate", metavar="P", type=NumberRange(0, 1), help="Ask about held-out training images, as 0.1.")
-@click.option("--published", metavar="FOLDER", type=PLACE, help="Take the order from published split files.")
-@click.option("--memory", metavar="K", type=click.IntRange(1), help="Samples that may be kept.")
-@click.option("--network", metavar="NAME", help="convnet, mlp, resnet18, resnet34 or your own, as NAME:option=value.")
-@click.option("--query-every", metavar="S", type=click.IntRange(1), help="Samples between two queries.")
+@experiment_options(validate="0.1 with --grid")
 @click.option(
-    "--set",
-    "changes",
+    "--grid",
+    "grids",
     multiple=True,
-    metavar="PATH=VALUE",
-    help="Any field: pace.stream_batch=4, admission=Balanced. `iblurry methods --json` lists them. Repeatable.",
+    metavar="PATH=V1,V2,...",
+    help="Run every value, of several grids every combination, and name the best on held-out training images.",
 )
 @import_option
 @click.option("--out", type=OutputFolder(), default="runs", help="Where runs live.")
@@ -95,29 +65,25 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def run(
     methods: tuple[str, ...],
-    dataset: str,
-    seeds: tuple[int, ...],
-    changes: tuple[str, ...],
+    about: dict[str, Any],
+    grids: tuple[str, ...],
     out: Path,
     figure: Path | None,
     data_home: Path | None,
     as_json: bool,
-    stream: str | None,
-    published: Path | None,
     machine: dict[str, Any],
-    **fields: Any,
 ) -> int:
     """Run METHODs (default: clib er) on a stream; print the table, draw the figure.
 
     A METHOD with changes of its own, as --set writes them, is one word in quotes. The same command goes on with what
     was interrupted and keeps what is done.
     """
-    given = {name: value for name, value in fields.items() if value is not None}
-    if published is not None:
-        given["published"] = str(published)
-    if stream is not None:
-        given["stream"] = parse_stream(stream)
-    named = _experiments(methods or DEFAULT_METHODS, dataset, seeds, given, changes)
+    rows = methods or DEFAULT_METHODS
+    if grids:
+        from iblurry.cli.search import run_grid
+
+        return run_grid(rows, about, grids, machine, out=out, figure=figure, data_home=data_home, as_json=as_json)
+    named = make_experiments(rows, about)
     experiments = list(named.values())
 
     from iblurry.cli.main import INTERRUPTED
@@ -127,7 +93,7 @@ def run(
     from iblurry.launch.launch import run_all
     from iblurry.studies.describe import name_figure
 
-    check_all(experiments, load(dataset, data_home))
+    check_all(experiments, load(about["dataset"], data_home))
     config = launch_config(machine, out, data_home)
     with ProgressDisplay() as display:
         callbacks = [display.callback(f"{row} seed {seed}") for row, seed in named]
@@ -139,34 +105,6 @@ def run(
     figures = [figure] if figure else [out / f"{stem}.png", out / f"{stem}.svg"]
     show_results(results, figures, as_json=as_json)
     return 0
-
-
-def _experiments(
-    rows: Sequence[str], dataset: str, seeds: Sequence[int], given: dict[str, Any], changes: Sequence[str]
-) -> dict[tuple[str, int], Experiment]:
-    """By row and seed; a row is a method, or a method and changes of its own, which come after those of --set."""
-    from iblurry.experiment.edit import edit
-    from iblurry.experiment.experiment import Experiment
-
-    experiments = {}
-    for row in rows:
-        if rows.count(row) > 1:
-            raise InputError(f"The method {row} is named {rows.count(row)} times; name each once.")
-        method, *own = row.split() or [""]
-        if "=" in method:
-            raise InputError(f"{row!r} is a change and no method; write both as one word: 'er {row}', with quotes.")
-        for change in (*changes, *own):
-            name = change.partition("=")[0].strip()
-            if name in ELSEWHERE:
-                raise InputError(f"{change}: {name} is not set this way; use {ELSEWHERE[name]}.")
-        for seed in seeds:
-            experiment = Experiment.of(method, dataset, seed=seed, **given)
-            for change in (*changes, *own):
-                experiment = edit(experiment, change)
-            experiments[row, seed] = experiment
-    if len({experiment.digest for experiment in experiments.values()}) < len(experiments):
-        raise InputError(f"With these changes, {' and '.join(rows)} become the same experiment; name one of them.")
-    return experiments
 
 
 def check_all(experiments: Sequence[Experiment], data: Dataset) -> None:

@@ -86,7 +86,17 @@ def describe_settings(experiments: Sequence[Experiment]) -> str:
     words += titles if len(titles) == 1 else []
     words += [f"{common['tasks']} tasks"] if "tasks" in common else []
     words += [f"memory {common['memory']:,}"] if "memory" in common else []
+    words += [describe_held_out(common["validate"])] if common.get("validate") else []
     return ", ".join(words)
+
+
+def describe_held_out(validate: float) -> str:
+    """What an experiment was asked about that held out this share of the training images.
+
+    >>> describe_held_out(0.1)
+    'on held-out training images (10 %)'
+    """
+    return f"on held-out training images ({100 * validate:g} %)"
 
 
 def find_departures(experiment: Experiment, reference: Experiment) -> Fields:

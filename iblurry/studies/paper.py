@@ -13,6 +13,7 @@ from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import plain
 from iblurry.streams.stream import IBlurry, Published
+from iblurry.studies.describe import describe_held_out
 
 JOINT = "joint"  # trained on everything at once: neither the order of the stream nor the memory matters
 PAPER_METRICS = {"A_AUC": "a_auc", "A_avg": "a_avg", "F_last": "f_last", "final_accuracy": "a_last"}  # ours: Metrics
@@ -51,6 +52,9 @@ class Configuration:
     memory: int  # K, samples
     tasks: int
     other: str = ""  # the title of a stream that is not i-Blurry
+    validate: float = (
+        0.0  # share of the training images that were asked about; 0: the test images were, as in the paper
+    )
 
     def __post_init__(self) -> None:
         if self.disjoint == 100:  # the published split files say m0
@@ -58,7 +62,8 @@ class Configuration:
 
     def __str__(self) -> str:
         stream = self.other or f"i-Blurry-{self.disjoint:g}-{self.blur:g}"
-        return f"{self.dataset}, {stream}, {self.tasks} tasks, memory {self.memory:,}"
+        words = [self.dataset, stream, f"{self.tasks} tasks", f"memory {self.memory:,}"]
+        return ", ".join(words + ([describe_held_out(self.validate)] if self.validate else []))
 
 
 @dataclass(frozen=True)
@@ -103,10 +108,10 @@ def paper_rows(configuration: Configuration) -> list[str]:
 def configuration_of(experiment: Experiment) -> Configuration:
     """The column of the tables that an experiment belongs to."""
     dataset = plain(experiment.dataset)
-    stream = experiment.stream
+    stream, memory, validate = experiment.stream, experiment.memory, experiment.validate
     if not isinstance(stream, IBlurry | Published):
-        return Configuration(dataset, 0, 0, experiment.memory, getattr(stream, "tasks", 1), stream.title)
-    return Configuration(dataset, stream.disjoint, stream.blur, experiment.memory, stream.tasks)
+        return Configuration(dataset, 0, 0, memory, getattr(stream, "tasks", 1), stream.title, validate)
+    return Configuration(dataset, stream.disjoint, stream.blur, memory, stream.tasks, validate=validate)
 
 
 def find_counterpart(experiment: Experiment) -> str | None:

@@ -20,6 +20,14 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry run": [
         "[METHOD]...",
         *("--dataset", "--seeds", "--stream", "--disjoint", "--blur", "--tasks", "--mode", "--samples", "--share"),
+        *("--validate", "--published", "--memory", "--network", "--query-every", "--set", "--grid"),
+        "--import",
+        *("--out", "--figure", "--data-home", "--device", "--precision", "--jobs", "--pack", "--threads"),
+        *("--save-seconds", "--save-samples", "--again", "--json"),
+    ],
+    "iblurry tune": [
+        *("METHOD", "--space", "--trials", "--pruner"),
+        *("--dataset", "--seeds", "--stream", "--disjoint", "--blur", "--tasks", "--mode", "--samples", "--share"),
         *("--validate", "--published", "--memory", "--network", "--query-every", "--set", "--import"),
         *("--out", "--figure", "--data-home", "--device", "--precision", "--jobs", "--pack", "--threads"),
         *("--save-seconds", "--save-samples", "--again", "--json"),

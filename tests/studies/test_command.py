@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from iblurry.cli.options import parse_stream
-from iblurry.cli.run import _experiments, run
+from iblurry.cli.experiment_options import LEARNING, STREAM, make_experiments
+from iblurry.cli.run import run
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.parts import Elastic
@@ -29,11 +29,7 @@ def parsed(text):
     program, verb, *words = shlex.split(text)
     assert (program, verb) == ("iblurry", "run")
     values = run.make_context("run", words).params
-    fields = ("disjoint", "blur", "tasks", "mode", "samples", "share", "memory", "network", "query_every", "validate")
-    given = {name: v for name in fields if (v := values[name]) is not None}
-    if values["stream"] is not None:
-        given["stream"] = parse_stream(values["stream"])
-    made = _experiments(values["methods"], values["dataset"], values["seeds"], given, values["changes"])
+    made = make_experiments(values["methods"], {name: values[name] for name in (*STREAM, *LEARNING)})
     return list(made.values())
 
 

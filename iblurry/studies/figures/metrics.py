@@ -77,7 +77,7 @@ def draw_sweep(
                 _draw_points(axes, styles[method], left + step, published, linestyle="none", **EMPTY)
         if any(theirs.values()):
             axes.errorbar([], [], fmt="o", color="0.4", markerfacecolor="white", markersize=4.5, label="the paper's")
-        _label_columns(axes, columns, at, scale)
+        label_columns(axes, columns, at, scale)
         axes.set_xlim(-0.04 - step * len(methods), 1.04 + step * len(methods))
         axes.set_ylabel(name)
         if title is not None:
@@ -92,7 +92,7 @@ def place_columns(columns: Sequence[str]) -> tuple[NDArray[np.float64], str]:
     'log scale'
     """
     even = np.linspace(0, 1, len(columns)) if len(columns) > 1 else np.array([0.5])
-    values = _values(columns)
+    values = column_numbers(columns)
     if values is None or len(columns) == 1:
         return even, ""
     scales: dict[str, Any] = {"": values} | ({"log scale": np.log(values)} if (values > 0).all() else {})
@@ -113,8 +113,8 @@ def _draw_points(
     axes.errorbar(at[order], mean[order], yerr=std[order], **usual | bars | changes)
 
 
-def _label_columns(axes: Axes, columns: Sequence[str], at: NDArray[np.float64], scale: str) -> None:
-    numeric = _values(columns) is not None
+def label_columns(axes: Axes, columns: Sequence[str], at: NDArray[np.float64], scale: str) -> None:
+    numeric = column_numbers(columns) is not None
     room = max(6, int(LETTERS * min(_nearest(at), 1)))
     names = [f"{float(column.partition('=')[2]):,g}" if numeric else column for column in columns]
     long = max(map(len, " ".join(names).split() or [""])) > room
@@ -127,7 +127,7 @@ def _label_columns(axes: Axes, columns: Sequence[str], at: NDArray[np.float64], 
     add_grid(axes)
 
 
-def _values(columns: Sequence[str]) -> NDArray[np.float64] | None:
+def column_numbers(columns: Sequence[str]) -> NDArray[np.float64] | None:
     """The numbers of columns that vary one thing; None where they are names."""
     what = {column.partition("=")[0] for column in columns}
     try:

@@ -32,7 +32,7 @@ Cells = Sequence[tuple[str, bool]]  # text, and whether it is the best of its co
 def runs_to_terminal(table: ResultTable) -> str:
     """A table of runs for the terminal: the best mean of each column in bold, by escape codes, and its caption."""
     heads = ["method", "n", *(metric.heading for metric in table.metrics)]
-    grid = _rich_grid(heads, _run_lines(table), shutil.get_terminal_size().columns, sides="l" + "r" * (len(heads) - 1))
+    grid = rich_grid(heads, _run_lines(table), shutil.get_terminal_size().columns, sides="l" + "r" * (len(heads) - 1))
     return f"{grid}\n{describe_seeds(table)}"
 
 
@@ -61,7 +61,7 @@ def to_terminal(table: StudyTable, pairs: Sequence[PairedComparison] | None = No
     parts = [table_title(table)]
     for block in split_blocks(table):
         for piece in _fit_width(table, block, width):
-            grid = _rich_grid(_heads(table, piece), _study_lines(table, piece), width, bold=bold)
+            grid = rich_grid(_heads(table, piece), _study_lines(table, piece), width, bold=bold)
             parts.append((f"{piece.title}\n" if piece.title else "") + grid)
     parts += filter(None, ["\n".join(_wrap(note, width) for note in table_notes(table, bold=bold))])
     if table.missing:
@@ -126,7 +126,7 @@ def _in_stars(line: Cells) -> list[str]:
     return [f"**{text}**" if is_best else text for text, is_best in line]
 
 
-def _rich_grid(heads: Sequence[str], lines: Iterator[Cells], width: int, *, sides: str = "", bold: bool = True) -> str:
+def rich_grid(heads: Sequence[str], lines: Iterator[Cells], width: int, *, sides: str = "", bold: bool = True) -> str:
     """No wider than the terminal: no borders, and long names folded, never cut; without `bold` no escape codes."""
     from rich import box
     from rich.console import Console

@@ -1,0 +1,137 @@
+"""What searches do on the command line: `iblurry run --grid`, and the end of it that `iblurry tune` has as well."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iblurry.cli.experiment_options import make_experiments
+from iblurry.cli.options import launch_config
+
+if TYPE_CHECKING:
+    from iblurry.errors import IblurryError
+    from iblurry.studies.search.point import PointResult
+
+USUAL = Path("runs")
+
+
+def run_grid(
+    rows: Sequence[str],
+    about: Mapping[str, Any],
+    grids: Sequence[str],
+    machine: Mapping[str, Any],
+    *,
+    out: Path,
+    figure: Path | None,
+    data_home: Path | None,
+    as_json: bool,
+) -> int:
+    """Every point of a grid; a point whose run fails does not stop the others."""
+    from iblurry.cli.main import FAILED, INTERRUPTED
+    from iblurry.cli.progress import ProgressDisplay
+    from iblurry.cli.run import check_all
+    from iblurry.data.load import load
+    from iblurry.launch.launch import run_all
+    from iblurry.studies.figures.search import draw_search
+    from iblurry.studies.search.grid import expand_grid, grid_results, parse_grid
+
+    axes = parse_grid(grids, taken_paths(rows, about))
+    points = expand_grid(make_experiments(rows, with_validation(about)), axes)
+    experiments = [experiment for point in points for experiment in point.experiments]
+    check_all(experiments, load(about["dataset"], data_home))
+    failures: dict[str, IblurryError] = {}
+    with ProgressDisplay(f"grid on {about['dataset']}", runs=len(experiments)) as display:
+        callbacks = []
+        for point in points:
+            for experiment in point.experiments:
+                callbacks.append(display.callback(f"{point.row} {point} seed {experiment.seed}"))
+                if (out / experiment.name / "summary.json").exists():
+                    callbacks[-1].is_done()
+        results = run_all(experiments, launch_config(machine, out, data_home), callbacks, failures=failures)
+    if any(run.summary is None and run.experiment.name not in failures for run in results):
+        click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)
+        return INTERRUPTED
+    digest = zlib.crc32(" ".join(experiment.digest for experiment in experiments).encode())
+    stem = f"grid-{experiments[0].name.rsplit('-', 2)[0]}-{digest:08x}"
+    show_search(
+        grid_results(points, results, failures),
+        [figure] if figure else [out / f"{stem}.png", out / f"{stem}.svg"],
+        draw_search,
+        places=search_places(out, data_home),
+        as_json=as_json,
+    )
+    return FAILED if failures else 0
+
+
+def with_validation(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What is told about the experiments of a search: without --validate, the usual share is held out."""
+    from iblurry.studies.search.point import VALIDATE
+
+    return {**about, "validate": VALIDATE if about["validate"] is None else about["validate"]}
+
+
+def taken_paths(rows: Sequence[str], about: Mapping[str, Any]) -> list[str]:
+    """Paths that options, --set or a row's own changes set."""
+    own = [word for row in rows for word in row.split()[1:]]
+    given = [name for name, value in about.items() if value is not None and name != "changes"]
+    return [*given, *(change.partition("=")[0].strip() for change in (*about["changes"], *own))]
+
+
+def show_search(
+    results: Sequence[PointResult],
+    figures: Sequence[Path],
+    draw: Callable[..., None],
+    *,
+    places: Sequence[str],
+    as_json: bool,
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """The figure into its files; the table and the commands of the best points to standard output.
+
+    `places` are words for those commands, `more` entries for the JSON.
+    """
+    from iblurry.files import replacing
+    from iblurry.studies.describe import describe_settings
+    from iblurry.studies.search.point import best_points
+    from iblurry.studies.search.table import describe_failures, search_to_json, search_to_terminal
+
+    title = describe_settings([one for result in results for one in result.point.experiments])
+    best = best_points(results)
+    drawn = list(figures) if best else []
+    for path in drawn:
+        with replacing(path) as part:
+            draw(results, part, title=title)
+    commands = {row: _with_places(one.point.test_command(), places) for row, one in best.items()}
+    for name, note in describe_failures(results).items():
+        click.echo(f"iblurry: {name}: {note}", err=True)
+    if as_json:
+        chosen = [
+            {"method": row, "fields": dict(one.point.changes), "command": commands[row]} for row, one in best.items()
+        ]
+        about = {"title": title, "metric": "a_auc", "unit": "percent", "points": search_to_json(results)}
+        click.echo(json.dumps(about | {"best": chosen, "figures": list(map(str, drawn))} | dict(more or {}), indent=2))
+        return
+    click.echo(title)
+    click.echo(search_to_terminal(results, width=shutil.get_terminal_size().columns, bold=sys.stdout.isatty()))
+    if drawn:
+        click.echo("Figure: " + "\n        ".join(map(str, drawn)))
+    for row, one in best.items():
+        click.echo(f"Best{f' of {row}' if len(best) > 1 else ''}: {one.point}; on the test images:")
+        click.echo(f"  {commands[row]}")
+
+
+def search_places(out: Path, data_home: Path | None) -> list[str]:
+    """Words for a command that works on the same folders."""
+    return [*(["--out", str(out)] if out != USUAL else []), *(["--data-home", str(data_home)] if data_home else [])]
+
+
+def _with_places(command: str, places: Sequence[str]) -> str:
+    return command if command.startswith("#") or not places else f"{command} {shlex.join(places)}"

@@ -1,0 +1,231 @@
+"""Figures of searches: A_AUC over one field, over two as a map, over more as sorted points, and trial by trial."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from iblurry.errors import InputError
+from iblurry.studies.figures.metrics import column_numbers, label_columns, metric_label, place_columns
+from iblurry.studies.figures.style import (
+    add_grid,
+    add_legend_below,
+    add_panels,
+    describe_spread,
+    draw_line,
+    escape_math,
+    label_panels,
+    legend_columns,
+    legend_names,
+    open_figure,
+)
+from iblurry.studies.method_style import COLOURS, method_styles
+from iblurry.studies.paper import display_name
+from iblurry.studies.search.point import FINISHED, PRUNED, PointResult, best_points
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST = 40  # points that a figure lists one by one
+SPREAD = "mean ± std"
+STAR: dict[str, Any] = {"marker": "*", "markersize": 13, "markeredgecolor": "black", "markeredgewidth": 0.7}
+
+
+def draw_search(results: Sequence[PointResult], path: Path, *, title: str) -> None:
+    """Draw the finished points of a grid, each row's best marked: by how many fields they vary."""
+    finished = [result for result in results if result.score is not None]
+    if not finished:
+        raise InputError("No point of the grid is finished, so there is nothing to draw.")
+    draw = {1: _draw_field, 2: _draw_map}.get(len(finished[0].point.changes), _draw_sorted)
+    draw(finished, path, title)
+
+
+def draw_history(results: Sequence[PointResult], path: Path, *, title: str) -> None:
+    """Draw trials in their order: finished ones, pruned ones where they stood, and the best mean so far."""
+    finished = [result for result in results if result.score is not None]
+    if not finished:
+        raise InputError("No trial is finished, so there is nothing to draw.")
+    from matplotlib.ticker import MaxNLocator
+
+    row = finished[0].point.row
+    style = method_styles([row])[row]
+    stopped = [result for result in results if result.state == PRUNED and result.steps]
+    pruned = {result.number or 0: result.steps[max(result.steps)] for result in stopped}
+    with open_figure(path, 3.8) as figure:
+        axes = figure.add_subplot()
+        numbers, means = [one.number or 0 for one in finished], [one.score.mean for one in finished if one.score]
+        spreads = [one.score.std or 0.0 for one in finished if one.score]
+        looks: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markersize": 5, "linestyle": "none"}
+        axes.errorbar(numbers, means, yerr=spreads if any(spreads) else None, elinewidth=0.8, label="finished", **looks)
+        if pruned:
+            label = "pruned: A_AUC until then"
+            axes.plot(list(pruned), list(pruned.values()), "x", color="0.5", markersize=5, label=label)
+        best = np.maximum.accumulate(means)
+        last = max(result.number or 0 for result in results)
+        steps = ([*numbers, last], [*best, best[-1]])
+        axes.step(*steps, where="post", color="0.25", linewidth=1.0, linestyle="--", label="best so far", zorder=1)
+        axes.plot(
+            numbers[int(np.argmax(means))], max(means), color=style.colour, linestyle="none", label="best", **STAR
+        )
+        axes.set_xlabel("trial")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_ylabel(metric_label("a_auc"))
+        axes.set_title(textwrap.fill(title, 90), fontsize=10, parse_math=False)
+        add_grid(axes)
+        add_legend_below(figure, 4, describe_spread({row: [len(one.values) for one in finished]}, SPREAD))
+
+
+def _draw_field(results: Sequence[PointResult], path: Path, title: str) -> None:
+    """A line with a band over a field of numbers, to scale; points over names."""
+    ((field, _),) = results[0].point.changes.items()
+    values = list(dict.fromkeys(result.point.changes[field] for result in results))
+    columns = [f"{field}={value}" for value in values]
+    (at, scale), numeric = place_columns(columns), column_numbers(columns) is not None
+    rows = _by_row(results)
+    styles, names = method_styles(rows), legend_names(_counts(rows))
+    below = legend_columns(12 + max(map(len, names.values())))
+    with open_figure(path, 3.58 + 0.18 * -(-(len(rows) + 1) // below)) as figure:
+        axes = figure.add_subplot()
+        for row, own in rows.items():
+            style = styles[row]
+            places = np.array([at[values.index(one.point.changes[field])] for one in own])
+            order = np.argsort(places)
+            mean, std = (np.array(numbers)[order] for numbers in _numbers(own))
+            band = (None, None) if np.isnan(std).all() else (mean - np.nan_to_num(std), mean + np.nan_to_num(std))
+            if numeric:
+                draw_line(axes, style, places[order], mean, *band, label=names[row], markers=len(own))
+            else:
+                looks: dict[str, Any] = {"color": style.colour, "marker": style.marker, "linestyle": "none"}
+                axes.errorbar(places[order], mean, yerr=std, capsize=2, label=names[row], **looks)
+        for row, one in best_points(results).items():
+            label = "best" + (" of each method" if len(rows) > 1 else "")
+            place = at[values.index(one.point.changes[field])]
+            axes.plot(
+                place, _numbers([one])[0][0], color=styles[row].colour, linestyle="none", zorder=6, label=label, **STAR
+            )
+        label_columns(axes, columns if numeric else values, at, scale)
+        if not numeric:
+            axes.set_xlabel(escape_math(field))
+        axes.set_xlim(-0.06, 1.06)
+        axes.set_ylabel(metric_label("a_auc"))
+        axes.set_title(textwrap.fill(title, 90), fontsize=10, parse_math=False)
+        shown = "band: mean ± std" if numeric else SPREAD
+        add_legend_below(figure, below, describe_spread(_counts(rows), shown))
+
+
+def _draw_map(results: Sequence[PointResult], path: Path, title: str) -> None:
+    """A map for each row: darker is better, the best is framed."""
+    across, down = reversed(list(results[0].point.changes))
+    x, y = (list(dict.fromkeys(result.point.changes[field] for result in results)) for field in (across, down))
+    rows, best = _by_row(results), best_points(results)
+    means = _numbers(results)[0]
+    columns = min(2 if len(x) < 6 else 1, len(rows))
+    lines = -(-len(rows) // columns)
+    with open_figure(path, 1.1 + lines * (0.75 + 0.42 * len(y))) as figure:
+        panels = add_panels(figure, len(rows), columns=columns)
+        for axes, (row, own) in zip(panels, rows.items(), strict=True):
+            table = np.full((len(y), len(x)), np.nan)
+            for one in own:
+                table[y.index(one.point.changes[down]), x.index(one.point.changes[across])] = _numbers([one])[0][0]
+            low, high = min(means), max(means)
+            image = axes.imshow(table, cmap="Blues", aspect="auto", vmin=low - 0.15 * (high - low) - 1e-9, vmax=high)
+            for one in own:
+                _write_cell(axes, one, x.index(one.point.changes[across]), y.index(one.point.changes[down]), image)
+            if row in best:
+                changes = best[row].point.changes
+                _frame_cell(axes, x.index(changes[across]), y.index(changes[down]))
+            axes.set_xticks(range(len(x)), x, fontsize=8, parse_math=False)
+            axes.set_yticks(range(len(y)), y, fontsize=8, parse_math=False)
+            axes.tick_params(length=0)
+            axes.spines[:].set_visible(False)
+            axes.set_title(display_name(row) if len(rows) > 1 else "", fontsize=9, parse_math=False)
+        label_panels(
+            figure, panels, columns, x=escape_math(across), y=escape_math(down), title=textwrap.fill(title, 90)
+        )
+        bar = figure.colorbar(image, ax=panels, shrink=0.85, pad=0.02)
+        bar.outline.set_visible(False)
+        bar.set_label(metric_label("a_auc"), fontsize=8)
+        bar.ax.tick_params(labelsize=8)
+        framed = "framed: best" + (" of each method" if len(rows) > 1 else "")
+        note = f"{describe_spread(_counts(rows), SPREAD)}; {framed}"
+        figure.supxlabel(note, fontsize=8)
+
+
+def _draw_sorted(results: Sequence[PointResult], path: Path, title: str) -> None:
+    """The best points from the top, a line each: mean, spread and every seed."""
+    ranked = sorted(results, key=lambda one: -_numbers([one])[0][0])
+    shown, rows = ranked[:MOST], _by_row(results)
+    styles = method_styles(rows)
+    several = len(rows) > 1
+    labels = [f"{display_name(one.point.row)}  {_describe(one)}" if several else _describe(one) for one in shown]
+    labels = [textwrap.fill(label, 60, break_long_words=False) for label in labels]
+    tall = sum(0.2 + 0.11 * label.count("\n") for label in labels)
+    with open_figure(path, 1.3 + tall) as figure:
+        axes = figure.add_subplot()
+        for place, one in enumerate(shown):
+            style = styles[one.point.row]
+            (mean,), (std,) = _numbers([one])
+            axes.plot(
+                list(one.values.values()), [place] * len(one.values), "|", color="0.55", markersize=6, label="a seed"
+            )
+            looks: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markersize": 5}
+            name = display_name(one.point.row) if several else "mean"
+            axes.errorbar(
+                mean, place, xerr=None if np.isnan(std) else std, elinewidth=1.0, label=name, linestyle="none", **looks
+            )
+        for one in (one for one in best_points(results).values() if one in shown):
+            label, place = "best" + (" of each method" if several else ""), shown.index(one)
+            colour = styles[one.point.row].colour
+            axes.plot(_numbers([one])[0][0], place, color=colour, linestyle="none", zorder=6, label=label, **STAR)
+        axes.set_yticks(range(len(shown)), labels, fontsize=7, parse_math=False)
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel(metric_label("a_auc"))
+        figure.suptitle(textwrap.fill(title, 90), fontsize=10, parse_math=False)
+        add_grid(axes, "x")
+        cut = f"; the best {MOST} of {len(results)} points" if len(results) > MOST else ""
+        add_legend_below(figure, 4, describe_spread(_counts(rows), SPREAD) + cut)
+
+
+def _describe(result: PointResult) -> str:
+    """Its fields by the last words of their paths, where those tell them apart."""
+    short = {path.rsplit(".", 1)[-1]: value for path, value in result.point.changes.items()}
+    whole = result.point.changes
+    return " ".join(f"{name}={value}" for name, value in (short if len(short) == len(whole) else whole).items())
+
+
+def _write_cell(axes: Axes, one: PointResult, x: int, y: int, image: Any) -> None:
+    assert one.score is not None
+    dark = image.norm(one.score.mean) > 0.6
+    spread = f"\n± {one.score.std:.1f}" if one.score.std is not None else ""
+    colour = "white" if dark else "black"
+    axes.text(x, y, f"{one.score.mean:.1f}{spread}", ha="center", va="center", fontsize=7.5, color=colour)
+
+
+def _frame_cell(axes: Axes, x: int, y: int) -> None:
+    from matplotlib.patches import Rectangle
+
+    frame = Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, fill=False, edgecolor=COLOURS[1], linewidth=2.0, zorder=4)
+    axes.add_patch(frame)
+
+
+def _by_row(results: Sequence[PointResult]) -> dict[str, list[PointResult]]:
+    rows: dict[str, list[PointResult]] = {}
+    for result in results:
+        rows.setdefault(result.point.row, []).append(result)
+    return rows
+
+
+def _counts(rows: dict[str, list[PointResult]]) -> dict[str, list[int]]:
+    """By row, how many seeds each point has."""
+    return {row: [len(one.values) for one in own] for row, own in rows.items()}
+
+
+def _numbers(results: Sequence[PointResult]) -> tuple[list[float], list[float]]:
+    """Means, and spreads that are not a number for a single seed."""
+    scores = [one.score for one in results if one.score is not None and one.state == FINISHED]
+    return [one.mean for one in scores], [float("nan") if one.std is None else one.std for one in scores]

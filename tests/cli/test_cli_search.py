@@ -1,0 +1,248 @@
+"""`iblurry run --grid` and `iblurry tune`: chosen on held-out training images, resumed exactly, refused early."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from iblurry.data.load import load
+from iblurry.launch.pack import Pack
+from tests.cli.conftest import QUICK
+
+GRID = ("--grid", "schedule.initial_lr=1e-4,1e-2", "--grid", "memory=16,20")
+SMALL = [*QUICK[: QUICK.index("--memory")], *QUICK[QUICK.index("--memory") + 2 :]]
+SPACE = ("--space", "schedule.initial_lr=1e-5..1e-1:log", "--space", "memory=16,18,20")
+
+
+class InThisProcess:
+    """Stands in for worker processes, which take seconds to start."""
+
+    def __init__(self, queue, config, stop, **_):
+        self.pack = Pack(config, queue.take, queue.report, stop, tolerant=True)
+
+    def run(self):
+        self.pack.run()
+
+
+@pytest.fixture
+def at_once(call, monkeypatch):
+    """`call` without worker processes."""
+    monkeypatch.setattr("iblurry.launch.launch.LocalWorkers", InThisProcess)
+    return call
+
+
+@pytest.fixture(scope="module")
+def poisoned(tmp_path_factory):
+    """A data set, and the same with wrong labels and noise for test images."""
+    place = tmp_path_factory.mktemp("data")
+    data = load("shapes:classes=4,train=20,test=10,size=8,channels=1")
+    noise = np.random.default_rng(1).integers(0, 256, data.test.images.shape, dtype=np.uint8)
+    images, labels = np.asarray(data.train.images[:]), np.asarray(data.train.labels)
+    for name, test, answers in (
+        ("honest", np.asarray(data.test.images[:]), np.asarray(data.test.labels)),
+        ("poisoned", noise, (np.asarray(data.test.labels) + 1) % 4),
+    ):
+        (place / name).mkdir()
+        np.savez(place / name / "data.npz", x_train=images, y_train=labels, x_test=test, y_test=answers)
+    return place
+
+
+def on(place, words):
+    return [str(place / "data.npz") if word.startswith("shapes:") else word for word in words]
+
+
+def test_the_grid_is_chosen_without_the_test_images(at_once, here, poisoned):
+    said = []
+    for name in ("honest", "poisoned"):
+        answer = at_once(
+            "run", "er", *on(poisoned / name, SMALL), *GRID[:2], "--seeds", "1", "--out", here / name, "--json"
+        )
+        assert answer.code == 0, answer.err
+        said.append(json.loads(answer.out))
+    honest, wrong = said
+    assert len(honest["points"]) == 2
+    for one, other in zip(honest["points"], wrong["points"], strict=True):
+        assert (one["fields"], one["a_auc"], one["seeds"]) == (other["fields"], other["a_auc"], other["seeds"])
+    assert honest["best"][0]["fields"] == wrong["best"][0]["fields"]
+    assert "on held-out training images (10 %)" in honest["title"]
+    means = [point["a_auc"]["mean"] for point in honest["points"]]
+    assert [point["best"] for point in honest["points"]].index(True) == means.index(max(means))
+    for path in honest["figures"]:
+        assert (here / path).stat().st_size > 0
+    for point in honest["points"]:
+        for run in point["runs"]:
+            journal = (here / "honest" / run / "journal.jsonl").read_text()
+            assert all(sum(json.loads(line)["total"]) <= 8 for line in journal.splitlines() if '"query"' in line)
+
+
+def test_table_figure_and_command_of_a_grid(at_once, here):
+    said = at_once("run", "er", *SMALL, *GRID, "--seeds", "1")
+    assert said.code == 0, said.err
+    lines = said.out.splitlines()
+    assert lines[0].endswith("on held-out training images (10 %)")
+    assert max(map(len, lines[1:12])) <= 80
+    (best,) = [line for line in lines if line.endswith(" best")]
+    (figure,) = (here / "runs").glob("grid-er-shapes-*.png")
+    with Image.open(figure) as picture:
+        assert picture.format == "PNG"
+    command = shlex.split(lines[-1])
+    lr, memory = best.split()[:2]
+    assert command[:3] == ["iblurry", "run", "er"]
+    assert "--validate" not in command
+    finished = at_once(*command[1:], "--json")
+    assert finished.code == 0, finished.err
+    (run,) = json.loads(finished.out)["runs"]
+    written = json.loads((here / run["folder"] / "experiment.json").read_text())["experiment"]
+    assert written["validate"] == 0
+    assert written["memory"] == int(memory)
+    assert written["method"]["schedule"]["Exponential"]["initial_lr"] == float(lr)
+    runs = sorted((here / "runs").glob("*/summary.json"))
+    times = [path.stat().st_mtime_ns for path in runs]
+    again = at_once("run", "er", *SMALL, *GRID, "--seeds", "1")
+    assert (again.code, again.out) == (0, said.out)
+    assert [path.stat().st_mtime_ns for path in runs] == times  # nothing was run again
+
+
+@pytest.mark.slow
+def test_a_point_that_diverges_does_not_stop_the_others(call):
+    said = call("run", "er", *SMALL, "--grid", "schedule.initial_lr=1e-3,1e38", "--seeds", "1", "--json")
+    assert said.code == 1
+    fine, diverged = json.loads(said.out)["points"]
+    assert (fine["state"], fine["best"]) == ("finished", True)
+    assert (diverged["state"], diverged["best"], diverged["a_auc"]) == ("failed", False, None)
+
+
+@pytest.mark.parametrize(
+    "words, named",
+    [
+        (("--grid", "memory=20,50", "--validate", "0"), "validate=0"),
+        (("--grid", "memory=20,50", "--set", "validate=0"), "validate=0"),
+        (("--grid", "memory=20"), "varies nothing"),
+        (("--grid", "memory=20,50,20"), "same experiment"),
+        (("--grid", "memroy=20,50"), "memroy"),
+        (("--grid", "memory=20,"), "empty value"),
+        (("--grid", "memory=20,50", "--memory", "20"), "memory"),
+        (("--grid", "schedule.gamma=0.9,0.99", "--set", "schedule.gamma=1"), "schedule.gamma"),
+        (("--grid", "seed=1,2"), "--seeds"),
+        (("--grid", "memory=2,20"), "memory=2"),
+    ],
+)
+def test_grids_that_are_refused(refused, words, named):
+    assert named in refused("run", "er", *SMALL, *words)
+
+
+@pytest.mark.parametrize(
+    "words, named",
+    [
+        (("--space", "memory=20..50", "--validate", "0"), "validate=0"),
+        (("--space", "memory=20"), "varies nothing"),
+        (("--space", "memory=50..20"), "memory=50..20"),
+        (("--space", "memroy=20..50"), "memroy"),
+        (("--space", "memory=2..50"), "memory=2"),
+        (("--space", "memory=20..50", "--memory", "20"), "memory"),
+        (("--space", "memory=20..50", "--pruner", "mdian"), "mdian"),
+        ((), "--space"),
+    ],
+)
+def test_searches_that_are_refused(refused, words, named):
+    pytest.importorskip("optuna")
+    assert named in refused("tune", "er", *SMALL, *words)
+
+
+def test_without_optuna(refused, monkeypatch):
+    monkeypatch.setattr("iblurry.studies.search.tune.find_spec", lambda name: None)
+    assert "iblurry[tune]" in refused("tune", "er", *SMALL, *SPACE)
+
+
+def trials(said):
+    """What was proposed and found, without the times."""
+    assert said.code == 0, said.err
+    return [
+        {name: point[name] for name in ("number", "fields", "state", "seeds", "best")}
+        for point in json.loads(said.out)["points"]
+    ]
+
+
+def pruned_runs(said):
+    """The folders of each trial that was pruned."""
+    return [point["runs"] for point in json.loads(said.out)["points"] if point["state"] == "pruned"]
+
+
+@pytest.mark.slow
+def test_the_search_is_led_by_held_out_training_images(call, here, poisoned):
+    pytest.importorskip("optuna")
+    found = [
+        trials(
+            call(
+                "tune",
+                "er",
+                *on(poisoned / name, SMALL),
+                *SPACE,
+                "--trials",
+                4,
+                "--seeds",
+                "1,2",
+                "--out",
+                name,
+                "--json",
+            )
+        )
+        for name in ("honest", "poisoned")
+    ]
+    assert found[0] == found[1]
+    assert [trial["number"] for trial in found[0]] == [0, 1, 2, 3]
+
+
+@pytest.mark.slow
+def test_a_search_goes_on_as_if_it_had_not_been_interrupted(call, here, program):
+    pytest.importorskip("optuna")
+    words = ["tune", "er", *SMALL, *SPACE, "--seeds", "1,2", "--json"]
+    words = [word.replace("train=20", "train=60").replace("40", "120") for word in words]
+    whole = trials(call(*words, "--trials", 8, "--out", "whole"))
+    assert {trial["state"] for trial in whole} == {"finished", "pruned"}
+    first = trials(call(*words, "--trials", 3, "--out", "parts"))
+    assert [trial | {"best": None} for trial in first] == [trial | {"best": None} for trial in whole[:3]]
+    command = [*program, *map(str, words), "--trials", "8", "--out", "parts", "--save-samples", "5"]
+    begun = len(list((here / "parts").glob("*/experiment.json")))
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while len(list((here / "parts").glob("*/journal.jsonl"))) <= begun and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (journal,) = (here / "parts").glob("tune-*.log")
+    with journal.open("ab") as file:
+        file.write(b'{"op_code": 4, "tor')  # as a power failure leaves it
+    assert trials(call(*words, "--trials", 8, "--out", "parts")) == whole
+    kept = [here / "parts" / run for trial in pruned_runs(call(*words, "--trials", 8, "--out", "parts")) for run in trial]
+    assert all((run / "journal.jsonl").exists() for run in kept)
+    assert not all((run / "summary.json").exists() for run in kept)  # pruned runs stay as they were stopped
+
+
+def test_table_figure_and_command_of_a_search(call, here):
+    pytest.importorskip("optuna")
+    words = ("tune", "er", *SMALL, "--space", "memory=16..20", "--trials", 2, "--seeds", "1")
+    said = call(*words)
+    assert said.code == 0, said.err
+    lines = said.out.splitlines()
+    assert [line.split()[0] for line in lines[3:5]] == ["0", "1"]
+    assert shlex.split(lines[-1])[:3] == ["iblurry", "run", "er"]
+    assert "--validate" not in lines[-1]
+    (figure,) = (here / "runs").glob("tune-er-shapes-*.png")
+    with Image.open(figure) as picture:
+        assert picture.format == "PNG"
+    assert call(*words).out == said.out
+
+
+def test_a_trial_that_diverges_is_a_trial(call):
+    pytest.importorskip("optuna")
+    said = call("tune", "er", *SMALL, "--space", "schedule.initial_lr=1e-3,1e38", "--trials", 4, "--seeds", 1, "--json")
+    assert said.code == 0, said.err
+    states = {point["fields"]["schedule.initial_lr"]: point["state"] for point in json.loads(said.out)["points"]}
+    assert states == {"1e-3": "finished", "1e38": "failed"}
