@@ -220,7 +220,9 @@ def test_a_search_goes_on_as_if_it_had_not_been_interrupted(call, here, program)
     with journal.open("ab") as file:
         file.write(b'{"op_code": 4, "tor')  # as a power failure leaves it
     assert trials(call(*words, "--trials", 8, "--out", "parts")) == whole
-    kept = [here / "parts" / run for trial in pruned_runs(call(*words, "--trials", 8, "--out", "parts")) for run in trial]
+    kept = [
+        here / "parts" / run for trial in pruned_runs(call(*words, "--trials", 8, "--out", "parts")) for run in trial
+    ]
     assert all((run / "journal.jsonl").exists() for run in kept)
     assert not all((run / "summary.json").exists() for run in kept)  # pruned runs stay as they were stopped
 
