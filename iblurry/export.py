@@ -43,9 +43,8 @@ def export(learner: Learner, path: str | os.PathLike[str], *, columns: int | Non
     """
     place = as_path(path)
     check_ending(place)
-    with learner.engine.cuda_stream():
-        learner.prepare()
-        program = _traced(learner, columns)
+    learner.prepare()
+    program = _traced(learner, columns)
     about = {"format": FORMAT, "version": __version__, "method": learner.method.name, "seen": learner.context.seen}
     form = {"image": learner.image} if columns is None else {"columns": columns}
     text = json.dumps(about | form | {"mean": learner.mean, "std": learner.std, "labels": learner.labels})

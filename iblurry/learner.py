@@ -346,8 +346,7 @@ class Learner:
         path : path
             Usually NAME.safetensors; an interrupted write leaves what was there.
         """
-        with self.engine.cuda_stream():
-            learner_file.write(path, self.arguments, self.state_dict(), initial=self.context.network.initial)
+        learner_file.write(path, self.arguments, self.state_dict(), initial=self.context.network.initial)
 
     @classmethod
     def load(
@@ -372,7 +371,7 @@ class Learner:
         given = {"network": network, "device": device, "precision": precision}
         arguments, state, initial = learner_file.read(path, **given)
         learner = cls(**arguments)
-        with learner.engine.cuda_stream(), learner_file.fitting(path):
+        with learner_file.fitting(path):
             learner.load_state_dict(state)
             learner.context.network.load_initial(initial)
         return learner

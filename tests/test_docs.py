@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import re
 import shlex
@@ -16,7 +17,7 @@ from PIL import Image
 
 from benchmarks.gpu import __main__ as context
 from benchmarks.gpu import resume
-from iblurry import ContinualClassifier, load
+from iblurry import ContinualClassifier, Learner, load
 from iblurry.component import hyperparameters
 from iblurry.data.load import SOURCES
 from iblurry.methods import METHODS
@@ -153,6 +154,20 @@ def test_the_estimator_page_runs_as_printed_and_lists_every_parameter(capsys):
     for name, default in ContinualClassifier().get_params().items():
         row = next(line for line in page.splitlines() if line.startswith("| `") and f"`{name}`" in line)
         assert (f'"{default}"' if isinstance(default, str) else str(default)) in row.split("|")[2], name
+
+
+def test_the_page_on_learners_runs_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = python(DOCS / "learner.md")
+    for block in blocks:
+        assert block.count("\n") <= 15
+        exec(compile(block, "learner.md", "exec"), {"__name__": "__main__"})
+    said = capsys.readouterr().out.splitlines()
+    assert said[1:4] == ["torch.Size([5, 10]) 10", "['zero', 'one']", "True"]
+    assert said[4] in load("digits").classes
+    page = (DOCS / "learner.md").read_text()
+    for name in inspect.signature(Learner).parameters:
+        assert f"`{name}`" in page or name == "engine"
 
 
 def test_the_data_page_runs_as_printed(tmp_path, monkeypatch, capsys):
