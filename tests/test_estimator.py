@@ -16,7 +16,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import QuantileTransformer
 from torch import nn
 
-from iblurry import Augment, ContinualClassifier, Hyperparameters, Learner, TorchTransform, clib, objects
+from iblurry import Augment, ContinualClassifier, Hyperparameters, Learner, TorchTransform, clib, load_exported, objects
+from iblurry.errors import InputError
 from iblurry.parts import Constant
 from iblurry.rng import Rng
 from tests.laws.lawful import assert_same_state
@@ -268,3 +269,34 @@ def test_a_network_of_ones_own_travels_with_a_pickle(monkeypatch):
     monkeypatch.setattr(objects, "_objects", {})  # as in another process
     again = pickle.loads(pickled)
     assert (again.predict_proba(PICTURES) == model.predict_proba(PICTURES)).all()
+
+
+def test_initial_weights_and_frozen_parts_of_a_network():
+    body = nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.ReLU())
+    model = small(network=body, freeze="1")
+    other = clone(model)
+    assert other.network is not body
+    assert other.set_params(initialise="redraw").get_params()["initialise"] == "redraw"
+    for one in (model, other):
+        one.partial_fit(PICTURES, TENS)
+    assert torch.equal(model.learner_.context.network.body[1].weight, body[1].weight)
+    assert not torch.equal(other.learner_.context.network.body[1].weight, body[1].weight)
+    with pytest.raises(InputError, match="'2x'"):
+        small(network=body, freeze="2x").fit(PICTURES, TENS)
+    with pytest.raises(InputError, match="initialise"):
+        small(network=body, initialise="zero").fit(PICTURES, TENS)
+
+
+def test_an_mlp_with_options_is_not_given_cropped_images():
+    assert small(network="mlp:width=6").partial_fit(PICTURES, TENS).learner_.arguments["augment"].pad == 0
+
+
+@pytest.mark.parametrize("rows, y", [(TABLE.astype(np.float32), WORDS), (PICTURES, TENS)], ids=["table", "images"])
+def test_exported(rows, y, tmp_path):
+    model = small(method="er").partial_fit(rows, y)
+    model.export(tmp_path / "model.pt2")
+    exported = load_exported(tmp_path / "model.pt2")
+    order = [model.classes_.tolist().index(label) for label in exported.labels]
+    np.testing.assert_allclose(exported.logits(rows).softmax(1), model.predict_proba(rows)[:, order], atol=1e-5)
+    with pytest.raises(NotFittedError):
+        small().export(tmp_path / "model.pt2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self, cast
@@ -17,8 +18,10 @@ from iblurry.augment.transform import Transforms
 from iblurry.errors import InputError
 from iblurry.estimator.spec import LearnerSpec, Shape, check_shape, positive_int
 from iblurry.estimator.validation import as_images, as_table, check_targets, from_images, merge_classes, to_label
+from iblurry.export import export
 from iblurry.learner import Learner
 from iblurry.method import Method
+from iblurry.network.build import Initialise
 from iblurry.network.registry import AnyNetwork, network_key
 from iblurry.network.table_mlp import TableMLP
 from iblurry.rng import Rng
@@ -36,6 +39,11 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     network : str, callable or nn.Module, optional
         A name, a factory or a body, as `Learner` takes them, for images; "mlp" for a table and "convnet" for images
         unless given.
+    initialise : {"redraw", "keep"}, optional
+        Whether the network's weights are drawn by the package's rules or stay as they are made; unless given, drawn for
+        the built-in networks, kept for a user's.
+    freeze : str, default "none"
+        "body", or names of its submodules and parameters, separated by commas, that are not trained.
     memory : int, default 500
         Samples that may be kept.
     max_classes : int, default 100
@@ -79,6 +87,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         method: str | Method = "clib",
         network: AnyNetwork | None = None,
+        initialise: Initialise | None = None,
+        freeze: str = "none",
         memory: int = 500,
         max_classes: int = 100,
         updates_per_sample: float | str = 1,
@@ -91,6 +101,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.method = method
         self.network = network
+        self.initialise = initialise
+        self.freeze = freeze
         self.memory = memory
         self.max_classes = max_classes
         self.updates_per_sample = updates_per_sample
@@ -191,6 +203,21 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The share of rows whose class is predicted; y in any form that `fit` takes."""
         return float(super().score(X, check_targets(column_or_1d(y), "y"), sample_weight))
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Writes the network that answers now to NAME.pt2 or NAME.onnx, as `Learner.export` does.
+
+        The input is uint8 pixels (B, C, H, W), or a table's rows, float32 (B, columns); the outputs are in the order of
+        `learner_.labels`, which is in the file.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        """
+        check_is_fitted(self)
+        with self.learner_.engine.cuda_stream():
+            export(self.learner_, path, columns=self._spec.columns if self._is_table else None)
 
     @property
     def memory_(self) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -17,6 +17,7 @@ from iblurry.learner import Learner
 from iblurry.method import Method, check_updates
 from iblurry.methods import METHODS, Hyperparameters
 from iblurry.methods import method as method_named
+from iblurry.network.build import Initialise
 from iblurry.network.registry import network_key
 from iblurry.network.table_mlp import BYTES, TableMLP
 
@@ -39,6 +40,8 @@ class LearnerSpec:
         (channels, height, width) of images; None: rows are numbers.
     network : str
         The key of a network; see `network_key`.
+    initialise, freeze : str
+        As `Learner` takes them.
     augment : Transform or tuple of Transform, optional
         None: the learner's default for images.
     seed : int
@@ -51,6 +54,8 @@ class LearnerSpec:
     columns: int
     shape: Shape | None
     network: str
+    initialise: Initialise | None
+    freeze: str
     augment: Transforms | None
     seed: int
     device: str
@@ -71,6 +76,8 @@ class LearnerSpec:
             columns=columns,
             shape=shape,
             network=network,
+            initialise=params["initialise"],
+            freeze=params["freeze"],
             augment=_check_augment(params["augment"], network, shape),
             seed=seed,
             device=_check_device(params["device"]),
@@ -85,6 +92,8 @@ class LearnerSpec:
             classes=self.classes,
             memory=self.memory,
             network=TableMLP if is_table else self.network,
+            initialise=self.initialise,
+            freeze=self.freeze,
             augment=self.augment,
             mean=[0.0] if is_table else None,  # bytes stay the numbers they are
             std=[1 / 255] if is_table else None,
@@ -163,7 +172,7 @@ def _check_augment(given: Any, network: str, shape: Shape | None) -> Transforms 
     transforms = None if given is None else as_field(check_transforms(given))
     if shape is None and given is not None:
         raise InputError(f"augment={given!r} varies images, but X is a table of numbers; leave it out.")
-    if given is None and (shape is None or network == "mlp"):
+    if given is None and (shape is None or network.partition(":")[0] == "mlp"):
         return NO_AUGMENT  # an mlp does not know which pixels are neighbours
     return transforms
 
