@@ -21,7 +21,7 @@ LIBRARIES = ("fastapi", "uvicorn", "httptools", "prometheus_client")  # the extr
 GROUPS = {
     "Learning (a folder keeps what it began with)": (
         *("method", "network", "memory", "image", "max_classes", "seed", "updates_per_sample", "batch"),
-        *("measure_every", "modules"),
+        *("measure_every", "initialise", "freeze", "augment", "modules"),
     ),
     "Places": ("data_dir", "host", "port", "token", "as_json"),
     "Machine": ("device", "threads", "queue"),
@@ -32,12 +32,13 @@ Examples:
   iblurry serve
   iblurry serve --data-dir pets --network resnet18 --image 3x64x64
   iblurry serve --data-dir pets
+  iblurry serve --data-dir mine --import mine.py --network my_net
 """
 
 
 @click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @click.option("--method", metavar="NAME", help="See `iblurry methods`.  [default: clib]")
-@click.option("--network", metavar="NAME", help="convnet, mlp, resnet18, resnet34 or your own.  [default: convnet]")
+@click.option("--network", metavar="NAME", help="convnet, mlp, resnet18, resnet34, or your own.  [default: convnet]")
 @click.option("--memory", metavar="K", type=POSITIVE, help="Samples that may be kept.  [default: 500]")
 @click.option("--image", metavar="CxHxW", type=Shape(), help="Channels, height, width.  [default: 3x32x32]")
 @click.option("--max-classes", metavar="N", type=POSITIVE, help="Labels there may be.  [default: 100]")
@@ -49,6 +50,15 @@ Examples:
     metavar="N",
     type=POSITIVE,
     help="Updates between two looks at the whole memory.  [default: 10]",
+)
+@click.option("--initialise", type=click.Choice(["redraw", "keep"]), help="The network's weights: drawn, or as made.")
+@click.option("--freeze", metavar="NAMES", help="body, or parts of it, that are not trained.  [default: none]")
+@click.option(
+    "--augment",
+    metavar="NAME",
+    multiple=True,
+    callback=lambda context, option, given: given or None,
+    help="Transform of training images, NAME:field=value,...; repeatable; or none.  [default: random crops]",
 )
 @import_option
 @click.option(
@@ -80,6 +90,8 @@ def serve(
     from iblurry.live.settings import Settings
 
     given = {name: value for name, value in settings.items() if value is not None}
+    if "augment" in given:
+        given["augment"] = [] if given["augment"] == ("none",) else list(map(_transform, given["augment"]))
     chosen = Settings.of(data_dir, **given)
     limits = Limits() if queue is None else Limits(queue=queue)
     service = Service(data_dir, chosen, limits)
@@ -88,6 +100,15 @@ def serve(
         click.echo(json.dumps({"url": url, "pid": os.getpid()}) if as_json else _greeting(url, data_dir, chosen))
 
     listen(service, host=host, port=port, token=token, on_ready=announce)
+
+
+def _transform(text: str) -> dict[str, Any]:
+    from iblurry.augment import Transform
+    from iblurry.experiment.edit import component
+
+    kind: Any = Transform
+    made: dict[str, Any] = json.loads(json.dumps(component(kind, text).to_json()))  # tuples as lists, as they are read
+    return made
 
 
 def _check_installed() -> None:

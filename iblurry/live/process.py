@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import multiprocessing
 import os
@@ -10,7 +11,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,8 @@ class LearnerProcess:
         messages, its_messages = context.Pipe(duplex=False)
         its_commands, commands = context.Pipe(duplex=False)
         os.set_blocking(commands.fileno(), False)
-        args = (its_messages, its_commands, self.folder, self.settings, self.settings.user_objects())
+        own = self.settings.user_modules(), self.settings.user_objects()
+        args = (its_messages, its_commands, self.folder, self.settings, *own)
         process = context.Process(target=learn, args=args, name="learning", daemon=True)
         process.start()
         self._process, self.pid = process, process.pid
@@ -132,14 +134,24 @@ class LearnerProcess:
 
 
 def learn(
-    messages: Connection, commands: Connection, folder: Path, settings: Settings, user_objects: dict[str, Any]
+    messages: Connection,
+    commands: Connection,
+    folder: Path,
+    settings: Settings,
+    modules: Sequence[str],
+    user_objects: dict[str, Any],
 ) -> None:
-    """The process's main function. All it knows is in the log and the checkpoints, so it may be killed at any time."""
-    objects.receive(user_objects)
+    """The process's main function. All it knows is in the log and the checkpoints, so it may be killed at any time.
+
+    `modules` and `user_objects` are the user's own code in the settings.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which sends Command.STOP
     import torch
 
     torch.set_num_threads(settings.threads)
+    for module in modules:
+        importlib.import_module(module)
+    objects.receive(user_objects)
     try:
         with locked(folder / LOCK, timeout=LOCK_SECONDS, remedy="choose another --data-dir"):
             LearnerLoop(messages, commands, folder, settings).run()

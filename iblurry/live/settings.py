@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from iblurry.errors import DataError, FolderError, InputError
 from iblurry.files import write_file
+from iblurry.sources import SCRIPTS, code_hash, is_own
 
 if TYPE_CHECKING:  # importing torch takes two seconds, which a command that refuses its options need not wait
+    from iblurry.augment.transform import Transform
     from iblurry.learner import Learner
     from iblurry.method import Method
+    from iblurry.network.build import Initialise
     from iblurry.parts.context import Context
 
 FILE = "service.json"
@@ -29,9 +32,10 @@ class Settings:
     Parameters
     ----------
     method : str
-        Name of a method that learns as it goes and needs no task boundaries, such as "clib" or "er".
+        Name of a method that learns as it goes and needs no task boundaries, such as "clib" or "er"; of a user's own
+        with the hash of its code, `mine@0123456789ab`.
     network : str
-        "convnet", "mlp", "resnet18", "resnet34", or the key of a registered one; see `network_key`.
+        "convnet", "mlp", "resnet18", "resnet34", or the key of a registered one: see `iblurry.network.registry`.
     memory : int
         Samples the memory can hold.
     image : (int, int, int)
@@ -50,6 +54,12 @@ class Settings:
         "cpu" or "cuda".
     threads : int
         Torch's; another number changes the last bits.
+    initialise : str, optional
+        "redraw" or "keep" the network's weights; None: drawn for the built-in networks, kept for a user's.
+    freeze : str
+        "none", "body", or names of what is not trained.
+    augment : list of dict, optional
+        Transforms as their `to_json` writes them; None: the learner's usual.
     """
 
     method: str = "clib"
@@ -63,6 +73,9 @@ class Settings:
     measure_every: int = 10
     device: str = "cpu"
     threads: int = 1
+    initialise: Initialise | None = None
+    freeze: str = "none"
+    augment: list[dict[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         if len(self.image) != 3 or min(self.image) < 1 or self.image[0] not in (1, 3):
@@ -75,10 +88,7 @@ class Settings:
     def of(cls, folder: Path, **given: Any) -> Self:
         """Those a folder was begun with, or the defaults for a new one; FolderError where `given` differs from them."""
         saved = cls.load(folder)
-        if "network" in given:
-            from iblurry.network.registry import network_key
-
-            given["network"] = network_key(given["network"])
+        given |= {name: _written(name, given[name]) for name in ("method", "network") if name in given}
         if given.get("device") == "auto":  # decided once: another device changes the last bits
             from iblurry.engine.devices import default_device
 
@@ -116,7 +126,31 @@ class Settings:
         return {"mean": (0.5,) * self.image[0], "std": (0.25,) * self.image[0]}
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self) | {"image": list(self.image)}
+        """Plain values; of what came later than the first services only what is not the usual."""
+        later = {f.name: f.default for f in dataclasses.fields(self) if f.name in ("initialise", "freeze", "augment")}
+        values = dataclasses.asdict(self) | {"image": list(self.image)}
+        return {name: value for name, value in values.items() if name not in later or value != later[name]}
+
+    def user_modules(self) -> list[str]:
+        """Modules with a method or transforms of the user's own, which a process of its own imports first."""
+        from iblurry.methods.recipe import METHODS
+
+        name = self.method.partition("@")[0].removesuffix("-released")
+        code: list[Any] = [METHODS[name].build] if name in METHODS else []
+        code += [type(transform) for transform in self._transforms() or ()]
+        return sorted({thing.__module__ for thing in code if not is_own(thing)} - set(SCRIPTS))
+
+    def user_objects(self) -> dict[str, Any]:
+        """What a process of its own needs to build the same network: a user's factory or module, by its key."""
+        from iblurry.network.registry import find_network
+
+        name = self.network.partition(":")[0]
+        return {name: find_network(self.network).make} if "@" in name else {}
+
+    def _transforms(self) -> tuple[Transform, ...] | None:
+        from iblurry.augment.transform import Transform
+
+        return None if self.augment is None else tuple(Transform.from_json(one) for one in self.augment)
 
     def check(self) -> None:
         """InputError where a service could not start with these.
@@ -145,7 +179,13 @@ class Settings:
         hyperparameters = Hyperparameters(
             batch=self.batch, updates_per_sample=self.updates_per_sample, measure_every=self.measure_every
         )
-        built = method(self.method, hyperparameters)
+        name, _, code = self.method.partition("@")
+        if code and _written("method", name) != self.method:
+            raise InputError(
+                f"The method {name!r} was begun with code that is not here, {code}. Import that version (--import "
+                "FILE.py), or choose another --data-dir."
+            )
+        built = method(name, hyperparameters)
         if not built.task_free or not isinstance(built.readout, Plain):
             why = "trains anew before it answers" if built.task_free else "must be told where tasks end"
             raise InputError(f"{self.method} cannot serve: it {why}. Choose one that learns as it goes, as clib or er.")
@@ -163,21 +203,16 @@ class Settings:
 
         self.build_method()
         rng, runner = Rng(self.seed), make_engine(self.device)
+        weights: dict[str, Any] = {"initialise": self.initialise, "freeze": self.freeze}
+        built = build(self.network, self.image, self.max_classes, rng=rng, **weights)
         return Context(
-            network=runner.setup(build(self.network, self.image, self.max_classes, rng=rng)).eval(),
+            network=runner.setup(built).eval(),
             memory=Memory(1, self.image, runner.device),
-            pipeline=Pipeline((), shape=self.image, device=runner.device, **self.normalization),
+            pipeline=Pipeline(self._transforms() or (), shape=self.image, device=runner.device, **self.normalization),
             rng=rng,
             budget=1,
             engine=runner,
         )
-
-    def user_objects(self) -> dict[str, Any]:
-        """What a process of its own needs to build the same network: a user's factory or module, by its key."""
-        from iblurry.network.registry import find_network
-
-        name = self.network.partition(":")[0]
-        return {name: find_network(self.network).make} if "@" in name else {}
 
     def build_learner(self) -> Learner:
         """A learner that has learnt nothing yet."""
@@ -190,8 +225,25 @@ class Settings:
             classes=self.max_classes,
             memory=self.memory,
             network=self.network,
+            initialise=self.initialise,
+            freeze=self.freeze,
+            augment=self._transforms(),
             seed=self.seed,
             boundaries=False,
             engine=make_engine(self.device),
             **self.normalization,
         )
+
+
+def _written(field: str, name: str) -> str:
+    """The name of a method or network, with the hash of its code if it is a user's."""
+    if field == "network":
+        from iblurry.network.registry import network_key
+
+        return network_key(name)
+    from iblurry.methods.recipe import METHODS
+
+    plain = name.removesuffix("-released")
+    if plain not in METHODS or is_own(METHODS[plain].build):  # an unknown one is refused when it is built
+        return name
+    return f"{name}@{code_hash(METHODS[plain].build)}"

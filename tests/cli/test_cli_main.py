@@ -55,7 +55,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry methods": ["[METHOD]...", "--import", "--json"],
     "iblurry serve": [
         *("--method", "--network", "--memory", "--image", "--max-classes", "--seed", "--updates-per-sample", "--batch"),
-        *("--measure-every", "--import"),
+        *("--measure-every", "--initialise", "--freeze", "--augment", "--import"),
         *("--data-dir", "--host", "--port", "--token", "--json", "--device", "--threads", "--queue"),
     ],
     "iblurry send": [

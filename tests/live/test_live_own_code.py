@@ -1,0 +1,145 @@
+"""A service with a network, a method and a transform of the user's own: imported by its process, refused if edited."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from iblurry.data.load import load
+from iblurry.errors import FolderError, InputError
+from iblurry.experiment.edit import component
+from iblurry.live.messages import IncomingSample
+from iblurry.live.service import Service
+from iblurry.live.settings import FILE, Settings
+from iblurry.methods import METHODS
+from iblurry.network.registry import NETWORKS
+
+MODULE = """
+from torch import nn
+from iblurry import CrossEntropy, Reservoir, Transform, er, recipe, register_network
+
+@register_network
+def service_net(image, width: int = 8):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.LayerNorm(width), nn.ReLU())
+
+class Patient(Reservoir):
+    def choose_row(self, sample):
+        return super().choose_row(sample)
+
+@recipe(paper="none")
+def patient(hyperparameters):
+    "ER with a reservoir of one's own."
+    return er(hyperparameters, name="patient", admission=Patient())
+
+class Dark(Transform):
+    share: float = 0.5
+    def __call__(self, images, uniforms):
+        return (images * self.share).to(images.dtype)
+"""
+PROGRAM = """
+import json, sys
+from pathlib import Path
+import service_code
+from iblurry.live.settings import Settings
+given = json.loads(sys.argv[2])
+chosen = Settings.of(Path(sys.argv[1]), **given)
+chosen.check()
+print(json.dumps(chosen.to_json()))
+"""
+GIVEN = {"network": "service_net:width=6", "method": "patient", "freeze": "1.bias", "image": (1, 8, 8), "memory": 20}
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    (tmp_path / "service_code.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "service_code", raising=False)
+    import service_code
+
+    yield service_code
+    monkeypatch.delitem(sys.modules, "service_code", raising=False)
+
+
+def settings(folder, module):
+    dark = component(module.Transform, "Dark:share=0.25")
+    return Settings.of(folder, **GIVEN, augment=[dark.to_json()], batch=4, max_classes=10)
+
+
+def test_the_names_in_its_folder_have_hashes(module, tmp_path):
+    chosen = settings(tmp_path / "live", module)
+    assert chosen.network.startswith("service_net@")
+    assert chosen.network.endswith(":width=6")
+    assert chosen.method.startswith("patient@")
+    assert next(iter(chosen.augment[0])).startswith("Dark@")
+    assert chosen.user_modules() == ["service_code"]
+    (tmp_path / "live").mkdir()
+    chosen.save(tmp_path / "live")
+    assert Settings.of(tmp_path / "live", network="service_net:width=6", method="patient") == chosen
+    learner = chosen.build_learner()
+    assert (learner.context.network.features, learner.method.name) == (6, "patient")
+    assert not learner.context.network.body[1].bias.requires_grad
+    assert learner.arguments["augment"] == (module.Dark(share=0.25),)
+
+
+def test_the_first_services_are_as_they_were(tmp_path):
+    assert not {"initialise", "freeze", "augment"} & set(Settings().to_json())
+    Settings().save(tmp_path)
+    assert Settings.load(tmp_path) == Settings()
+    assert json.loads((tmp_path / FILE).read_text())["settings"]["network"] == "convnet"
+    with pytest.raises(FolderError, match="freeze"):
+        Settings.of(tmp_path, freeze="body")
+
+
+@pytest.mark.slow
+def test_it_learns_and_answers(module, tmp_path):
+    digits = load("digits")
+
+    async def life():
+        service = Service(tmp_path / "live", settings(tmp_path / "live", module))
+        await service.start()
+        pairs = zip(digits.train.images[:30], digits.train.labels[:30], strict=True)
+        await service.learn([IncomingSample(digits.classes[label], image) for image, label in pairs])
+        async with asyncio.timeout(60):
+            while service.status()["model"] < 30:
+                await asyncio.sleep(0.02)
+        answers = await service.predict(digits.test.images[:4])
+        await service.close()
+        return answers.probabilities
+
+    first = asyncio.run(life())
+    assert first.shape[0] == 4
+    assert np.isfinite(first).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("old, new", [("LayerNorm", "BatchNorm1d"), ("return super()", "return  super()")])
+def test_edited_code_is_refused(module, tmp_path, old, new):
+    folder = tmp_path / "live"
+    folder.mkdir()
+    chosen = settings(folder, module)
+    chosen.save(folder)
+
+    def again(given):
+        words = [sys.executable, "-c", PROGRAM, folder, json.dumps(given)]
+        return subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    assert json.loads(again({}).stdout) == json.loads(json.dumps(chosen.to_json()))
+    (tmp_path / "service_code.py").write_text(MODULE.replace(old, new))
+    names = {"network": "service_net:width=6", "method": "patient"}
+    assert "InputError" in again({}).stderr
+    assert "FolderError" in again(names).stderr
+
+
+def test_without_the_code_it_is_refused(module, tmp_path, monkeypatch):
+    chosen = settings(tmp_path, module)
+    monkeypatch.delitem(NETWORKS, "service_net")
+    with pytest.raises(InputError, match="service_net@"):
+        chosen.check()
+    monkeypatch.delitem(METHODS, "patient")
+    with pytest.raises(InputError, match="patient"):
+        chosen.check()
