@@ -35,7 +35,6 @@ def little_to_collect() -> None:
 @pytest.fixture(autouse=True)
 def _own_components_leave():
     """Components, networks and methods that a test defines are known in that test only."""
-    import iblurry.experiment.experiment  # noqa: F401  knows every kind of component; what is known now, stays
     from iblurry.component import Component
     from iblurry.methods.recipe import _BUILDERS, METHODS
     from iblurry.network.registry import NETWORKS

@@ -66,7 +66,7 @@ class Verbs(click.Group):
     invoke_without_command=True,
     options_metavar="[--version]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80, "show_default": True},
-    epilog="All have --help (-h) and --json. Exit: 0 done, 1 failed, 2 refused, 130 interrupted.",
+    epilog="All have -h and --json. Exit: 0 done, 1 failed, 2 refused, 130 interrupted.",
 )
 @click.version_option(__version__, prog_name="iblurry")
 @click.pass_context
