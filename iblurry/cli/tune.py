@@ -119,6 +119,6 @@ def tune(
         draw_history,
         places=search_places(out, data_home),
         as_json=as_json,
-        more={"trials": str(search.journal)},
+        more={"storage": str(search.journal)},
     )
     return 0

@@ -248,3 +248,31 @@ def test_a_trial_that_diverges_is_a_trial(call):
     assert said.code == 0, said.err
     states = {point["fields"]["schedule.initial_lr"]: point["state"] for point in json.loads(said.out)["points"]}
     assert states == {"1e-3": "finished", "1e38": "failed"}
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_the_trial_and_the_same_command_goes_on(here, program):
+    pytest.importorskip("optuna")
+    words = ["tune", "er", *SMALL, *SPACE, "--seeds", "1", "--trials", "3"]
+    process = subprocess.Popen([*program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not list(here.glob("runs/*/journal.jsonl")) and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (130, ""), err
+    assert "The same command goes on" in err or "the same command goes on" in err
+    done = subprocess.run([*program, *words], capture_output=True, text=True, check=True)
+    assert done.stdout.count(" best\n") == 1
+
+
+def test_two_programs_do_not_search_in_one_folder(call, here):
+    pytest.importorskip("optuna")
+    from iblurry.files import locked
+
+    words = ("tune", "er", *SMALL, "--space", "memory=16..20", "--trials", 1, "--seeds", "1")
+    assert call(*words).code == 0
+    (journal,) = (here / "runs").glob("tune-*.log")
+    with locked(journal.with_suffix(".lock"), timeout=1, remedy=""):
+        said = call(*words)
+    assert said.code == 2
+    assert "Another process" in said.err

@@ -57,7 +57,7 @@ def test_a_grid_that_varies_nothing_is_refused(texts):
         parse_grid(texts)
 
 
-@pytest.mark.parametrize("path", ["dataset", "seed", "method", "validate"])
+@pytest.mark.parametrize("path", ["dataset", "seed", "method", "name", "validate"])
 def test_what_no_search_varies(path):
     with pytest.raises(InputError, match=path):
         parse_grid([f"{path}=0.1,0.2"])
@@ -95,6 +95,12 @@ def test_no_choice_by_the_test_images_nor_without_a_curve():
         expand_grid(base("joint"), axes)
     with pytest.raises(InputError, match="validate=0"):
         check_spaces(Experiment.of("er"), parse_spaces(["memory=20..50"]))
+
+
+def test_a_grid_of_endless_runs_is_refused():
+    axes = {f"terms.{n}.strength": tuple("0123456789") for n in range(6)}
+    with pytest.raises(InputError, match="1,000,000"):
+        expand_grid(base("er"), axes)
 
 
 def scored(*means, row="er", **more):

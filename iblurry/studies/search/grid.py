@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
@@ -21,6 +22,7 @@ from iblurry.studies.search.point import (
     split_values,
 )
 
+MOST = 10_000  # runs of a grid
 Axes = Mapping[str, tuple[str, ...]]  # values by path, as --set writes them
 
 
@@ -52,6 +54,8 @@ def expand_grid(base: Mapping[tuple[str, int], Experiment], axes: Axes) -> list[
         Values by path.
     """
     check_selectable(base.values())
+    if (count := len(base) * math.prod(map(len, axes.values()))) > MOST:
+        raise InputError(f"This grid has {count:,} runs, and more than {MOST:,} are a slip; leave out values.")
     points = []
     for row in dict.fromkeys(row for row, _ in base):
         seeds = [experiment for (name, _), experiment in base.items() if name == row]

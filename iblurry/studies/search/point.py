@@ -17,6 +17,7 @@ FIXED = {  # fields that no search varies, and how they are chosen
     "dataset": "--dataset",
     "seed": "--seeds",
     "method": "METHOD arguments",
+    "name": "METHOD arguments",
     "validate": "--validate",
 }
 FINISHED, PRUNED, FAILED = "finished", "pruned", "failed"
