@@ -276,3 +276,7 @@ def test_two_programs_do_not_search_in_one_folder(call, here):
         said = call(*words)
     assert said.code == 2
     assert "Another process" in said.err
+
+
+def test_a_plain_run_says_that_it_was_asked_about_held_out_images(quick):
+    assert quick("er", "--seeds", "1", "--validate", "0.2").out.splitlines()[0].endswith("training images (20 %)")
