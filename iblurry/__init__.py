@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from iblurry.experiment.environment import Hardware
     from iblurry.experiment.experiment import Experiment
     from iblurry.experiment.result import Result
+    from iblurry.experiment.run_callbacks import RunState
     from iblurry.export import ExportedModel, load_exported
     from iblurry.launch.config import LaunchConfig
     from iblurry.launch.launch import run, run_all
@@ -100,6 +101,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.experiment.environment": "Hardware",
     "iblurry.experiment.experiment": "Experiment",
     "iblurry.experiment.result": "Result",
+    "iblurry.experiment.run_callbacks": "RunState",
     "iblurry.export": "ExportedModel load_exported",
     "iblurry.launch.config": "LaunchConfig",
     "iblurry.launch.launch": "run run_all",
@@ -181,6 +183,7 @@ __all__ = [
     "Reservoir",
     "Result",
     "Rng",
+    "RunState",
     "Schedule",
     "Shuffled",
     "Stream",

@@ -17,7 +17,7 @@ from PIL import Image
 
 from benchmarks.gpu import __main__ as context
 from benchmarks.gpu import resume
-from iblurry import ContinualClassifier, Learner, load
+from iblurry import Callback, ContinualClassifier, Learner, RunState, load
 from iblurry.component import hyperparameters
 from iblurry.data.load import SOURCES
 from iblurry.methods import METHODS
@@ -128,6 +128,22 @@ def test_the_compute_page_foresees_what_is_spent(tmp_path, monkeypatch, capsys):
     assert clib[0] == clib[1]
     assert plain[0] == plain[1]
     assert float(equal[1]) == pytest.approx(float(clib[1]), rel=0.005)
+
+
+def test_the_callbacks_page_runs_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    page = (DOCS / "callbacks.md").read_text()
+    saved, used = python(DOCS / "callbacks.md")
+    assert max(saved.count("\n"), used.count("\n")) <= 15
+    Path("worst.py").write_text(saved)
+    exec(compile(used, "callbacks.md", "exec"), {"__name__": "__main__"})
+    assert re.match(r"\(\d+, 0\.\d+\) Stopped\(at=\d+, reason='no progress since 2 queries'\)", capsys.readouterr().out)
+    for hook in (name for name in vars(Callback) if name.startswith("on_")):
+        parameters = [name for name in inspect.signature(getattr(Callback, hook)).parameters if name != "self"]
+        assert f"| `{hook}({', '.join(parameters)})` |" in page
+    for name in (name for name in dir(RunState) if not name.startswith("_")):
+        assert f"`{name}" in page
 
 
 def test_the_contact_sheet_is_made_as_printed(tmp_path, monkeypatch):

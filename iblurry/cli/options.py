@@ -19,6 +19,7 @@ from iblurry.errors import InputError
 from iblurry.sources import IMPORTING
 
 if TYPE_CHECKING:
+    from iblurry.experiment.callback import Callback
     from iblurry.launch.config import LaunchConfig
     from iblurry.streams.stream import Stream
 
@@ -219,6 +220,30 @@ def import_option(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="MODULE",
         help="Import a module, or a file like mine.py, with parts, methods or data of your own first. Repeatable.",
     )(command)
+
+
+def callback_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a verb `--callback`; its function gets `callbacks`, for `parse_callbacks`."""
+    return click.option(
+        "--callback",
+        "callbacks",
+        multiple=True,
+        metavar="NAME",
+        help="Your own, of --import, as NAME:field=value. Repeatable.",
+    )(command)
+
+
+def metric_option(words: str, default: str) -> Decorator:
+    """Gives a verb `--metric`; its function gets `metric`, for `split_names`."""
+    return click.option("--metric", multiple=True, metavar="LIST", help=f"{words}  [default: {default}]")
+
+
+def parse_callbacks(texts: Sequence[str]) -> list[Callback]:
+    """What --callback says: `NAME` or `NAME:field=value,field=value`."""
+    from iblurry.experiment.callback import Callback
+    from iblurry.experiment.edit import component
+
+    return [component(Callback, text) for text in texts]
 
 
 def parse_stream(text: str) -> Stream:

@@ -18,10 +18,14 @@ from iblurry.cli.options import (
     PLACE,
     GroupedCommand,
     OutputFolder,
+    callback_option,
     import_option,
     launch_config,
     machine_options,
+    metric_option,
+    parse_callbacks,
 )
+from iblurry.cli.study_options import split_names
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,6 +37,7 @@ DEFAULT_SEEDS = (1, 2, 3)
 GROUPS = {
     "Stream": STREAM,
     "Learning (defaults are the paper's for the data set)": (*LEARNING, "grids", "modules"),
+    "Table": ("callbacks", "metric"),
     "Places": ("out", "figure", "data_home", "as_json"),
     "Machine (nothing here is part of the experiment)": MACHINE,
 }
@@ -44,6 +49,7 @@ Examples:
   iblurry run er "er schedule.initial_lr=0.001" "er memory=50"
   iblurry run clib --grid schedule.initial_lr=1e-4,3e-4 --grid memory=50,100
   iblurry run clib --import mine.py --set admission=Mine
+  iblurry run clib --import worst.py --callback Worst --metric a_auc,worst
 """
 
 
@@ -58,6 +64,8 @@ Examples:
     help="Run every value, of several grids every combination, and name the best on held-out training images.",
 )
 @import_option
+@callback_option
+@metric_option("a_auc, a_last, or what callbacks log: mine, mine:mean.", "accuracies, all that was logged")
 @click.option("--out", type=OutputFolder(), default="runs", help="Where runs live.")
 @click.option("--figure", type=FIGURE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
@@ -67,6 +75,8 @@ def run(
     methods: tuple[str, ...],
     about: dict[str, Any],
     grids: tuple[str, ...],
+    callbacks: tuple[str, ...],
+    metric: tuple[str, ...],
     out: Path,
     figure: Path | None,
     data_home: Path | None,
@@ -80,6 +90,10 @@ def run(
     """
     rows = methods or DEFAULT_METHODS
     if grids:
+        if callbacks or metric:
+            raise InputError(
+                "--grid ranks by A_AUC on held-out images; run the chosen values by --set with --callback or --metric."
+            )
         from iblurry.cli.search import run_grid
 
         return run_grid(rows, about, grids, machine, out=out, figure=figure, data_home=data_home, as_json=as_json)
@@ -93,17 +107,18 @@ def run(
     from iblurry.launch.launch import run_all
     from iblurry.studies.describe import name_figure
 
+    own = parse_callbacks(callbacks)
     check_all(experiments, load(about["dataset"], data_home))
     config = launch_config(machine, out, data_home)
     with ProgressDisplay() as display:
-        callbacks = [display.callback(f"{row} seed {seed}") for row, seed in named]
-        results = run_all(experiments, config, callbacks)
+        watching = [display.callback(f"{row} seed {seed}") for row, seed in named]
+        results = run_all(experiments, config, [[bar, *own] for bar in watching])
     if len(results) < len(experiments) or any(result.summary is None for result in results):
         click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)
         return INTERRUPTED
     stem = name_figure(experiments, DEFAULT_METHODS, DEFAULT_SEEDS)
     figures = [figure] if figure else [out / f"{stem}.png", out / f"{stem}.svg"]
-    show_results(results, figures, as_json=as_json)
+    show_results(results, figures, metrics=split_names(metric), as_json=as_json)
     return 0
 
 

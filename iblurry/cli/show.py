@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.options import FIGURE, import_option, run_folders, runs_argument
+from iblurry.cli.options import FIGURE, import_option, metric_option, run_folders, runs_argument
+from iblurry.cli.study_options import split_names
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ FEW = 8  # run folders are named one by one up to so many
     help="Draw into this .png, .svg or .pdf.  [default: a .png and .svg beside the first run]",
 )
 @import_option
+@metric_option("a_auc, a_last, or what callbacks log: mine, mine:mean.", "accuracies, all that was logged")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
-def show(runs: tuple[Path, ...], figure: Path | None, as_json: bool) -> None:
+def show(runs: tuple[Path, ...], figure: Path | None, metric: tuple[str, ...], as_json: bool) -> None:
     """Print the table and draw the figure of RUNs: run folders, or folders of them (default: runs).
 
     Runs that differ only in their seed make one row. Unfinished ones count as far as they got.
@@ -52,22 +54,26 @@ def show(runs: tuple[Path, ...], figure: Path | None, as_json: bool) -> None:
     if not results:
         searched = ", ".join(map(str, runs))
         raise InputError(f"No run in {searched} has come to a query yet; let `iblurry run` go on first.")
-    show_results(results, figures, as_json=as_json)
+    show_results(results, figures, metrics=split_names(metric), as_json=as_json)
 
 
-def show_results(results: Sequence[Result], figures: Sequence[Path], *, as_json: bool) -> None:
+def show_results(
+    results: Sequence[Result], figures: Sequence[Path], *, metrics: Sequence[str] | None = None, as_json: bool
+) -> None:
     """The figure into its files; the table, the names of the figures and of the runs to standard output."""
     from iblurry.files import replacing
     from iblurry.studies.describe import describe_settings, group_runs
     from iblurry.studies.figures.curves import draw_curves
     from iblurry.studies.tables.data import runs_to_json
-    from iblurry.studies.tables.table import tabulate_runs
+    from iblurry.studies.tables.table import ACCURACY_METRICS, own_names, tabulate_runs
     from iblurry.studies.tables.text import runs_to_terminal
 
     groups = group_runs(results)
     title = describe_settings([result.experiment for result in results])
-    table = tabulate_runs(groups)
-    lines = {name: [result.records for result in group] for name, group in groups.items()}
+    table = tabulate_runs(groups, metrics or [*ACCURACY_METRICS, *own_names(results)])
+    asked = {name: [run.records for run in group if run.metrics.queries] for name, group in groups.items()}
+    lines = {name: runs for name, runs in asked.items() if runs}  # a callback may have stopped one before its first
+    figures = figures if lines else ()
     for path in figures:
         with replacing(path) as part:
             draw_curves({"": lines}, part, title=title)
@@ -92,7 +98,8 @@ def show_results(results: Sequence[Result], figures: Sequence[Path], *, as_json:
     click.echo(title)
     click.echo(runs_to_terminal(table))
     between = ", " if sum(len(str(path)) for path in figures) < WIDE else "\n        "
-    click.echo("Figure: " + between.join(map(str, figures)))
+    if figures:
+        click.echo("Figure: " + between.join(map(str, figures)))
     _name_folders(results)
 
 

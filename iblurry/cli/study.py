@@ -10,18 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.options import MACHINE, GroupedCommand, OutputFolder, import_option, launch_config, machine_options
+from iblurry.cli.options import (
+    MACHINE,
+    GroupedCommand,
+    OutputFolder,
+    callback_option,
+    import_option,
+    launch_config,
+    machine_options,
+    parse_callbacks,
+)
 from iblurry.cli.study_options import OPTIONS, selection_of, study_options
 from iblurry.errors import IblurryError
 
 if TYPE_CHECKING:
+    from iblurry.experiment.callback import Callback
     from iblurry.studies.selection import Selection
 
 LIST = "list"
 USUAL = Path("runs")
 PACK = 3  # runs side by side on a GPU unless told
 GROUPS = {
-    "What": (*OPTIONS, "modules"),
+    "What": (*OPTIONS, "modules", "callbacks"),
     "Places": ("out", "as_json"),
     "Machine (nothing here is part of the experiments)": ("on", *MACHINE),
 }
@@ -37,11 +47,19 @@ Examples:
 @click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @study_options(default="digits")
 @import_option
+@callback_option
 @click.option("--out", type=OutputFolder(), default=USUAL, help="Where runs live.")
 @click.option("--on", metavar="PLACE", default="local", help="local, or ray: a cluster.")
 @machine_options(jobs="one per core; a pack per GPU", pack=f"{PACK}; 1 with --jobs")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
-def study(selected: dict[str, Any], out: Path, on: str, as_json: bool, machine: dict[str, Any]) -> int:
+def study(
+    selected: dict[str, Any],
+    callbacks: tuple[str, ...],
+    out: Path,
+    on: str,
+    as_json: bool,
+    machine: dict[str, Any],
+) -> int:
     """Run what is missing of a STUDY, keep what is done, and print its table; `list` names them all.
 
     A run that fails does not stop the others. The same command goes on with what was interrupted.
@@ -50,11 +68,13 @@ def study(selected: dict[str, Any], out: Path, on: str, as_json: bool, machine: 
         _list(as_json=as_json)
         return 0
     chosen = selection_of(selected, None if out == USUAL else out)
-    finished, failures = _run(chosen, out, machine | {"on": on})
+    finished, failures = _run(chosen, out, machine | {"on": on}, parse_callbacks(callbacks))
     return _tell(chosen, finished, failures, out, as_json=as_json)
 
 
-def _run(selection: Selection, out: Path, machine: dict[str, Any]) -> tuple[set[str], dict[str, IblurryError]]:
+def _run(
+    selection: Selection, out: Path, machine: dict[str, Any], own: Sequence[Callback]
+) -> tuple[set[str], dict[str, IblurryError]]:
     """Each experiment once, whatever its columns; the names of finished ones, and failures by theirs."""
     from iblurry.cli.progress import ProgressDisplay
     from iblurry.cli.run import check_all
@@ -67,14 +87,12 @@ def _run(selection: Selection, out: Path, machine: dict[str, Any]) -> tuple[set[
     config = launch_config(_packed(machine, experiments), out, selection.data_home)
     failures: dict[str, IblurryError] = {}
     with ProgressDisplay(f"{selection.study.name} on {selection.dataset}", runs=len(once)) as display:
-        callbacks = []
+        bars = []
         for one in once.values():
-            callbacks.append(
-                display.callback(" ".join(filter(None, [one.row, one.column, f"seed {one.experiment.seed}"])))
-            )
+            bars.append(display.callback(" ".join(filter(None, [one.row, one.column, f"seed {one.experiment.seed}"]))))
             if (out / one.experiment.name / "summary.json").exists():
-                callbacks[-1].is_done()
-        results = run_all(experiments, config, callbacks, failures=failures)
+                bars[-1].is_done()
+        results = run_all(experiments, config, [[bar, *own] for bar in bars], failures=failures)
     return {one.experiment.name for one in results if one.summary is not None}, failures
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from iblurry.cli.options import GroupedCommand, OutputFile, import_option
+from iblurry.cli.options import GroupedCommand, OutputFile, import_option, metric_option
 from iblurry.cli.study_options import OPTIONS, run_places, runs_option, selection_of, split_names, study_options
 from iblurry.errors import InputError
 
@@ -30,11 +30,8 @@ Examples:
 @click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @study_options(default=None)
 @runs_option
-@click.option(
-    "--metric",
-    multiple=True,
-    metavar="LIST",
-    help="a_auc, a_avg, a_last, f_last, compute, per_compute.  [default: the study's]",
+@metric_option(
+    "a_auc, a_avg, a_last, f_last, compute, per_compute, or your callbacks': mine, mine:mean.", "the study's"
 )
 @click.option("--paper/--no-paper", default=True, help="The paper's numbers beside ours.")
 @click.option("--pairs", is_flag=True, help="Compare the best row with each other, seed by seed.")

@@ -12,8 +12,8 @@ import pytest
 
 from iblurry.errors import DataError, FolderError, InputError
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Query, Start, encode
-from iblurry.studies.loggers.follow import JournalFeed, JournalUpdate, RunFollower
+from iblurry.experiment.journal import Logged, Query, Start, Stopped, encode
+from iblurry.studies.loggers.follow import JournalFeed, JournalUpdate, RunFollower, record_events
 from iblurry.studies.loggers.logger import describe_run
 from tests.studies.told import (
     ENVIRONMENT,
@@ -137,6 +137,12 @@ def test_a_finished_run_with_a_shorter_journal_is_told_anew(folder):
     news = reader.poll()
     assert news.restarted
     assert numbers(news.events) == [*SCALARS[:4], FINAL]
+
+
+def test_what_callbacks_logged():
+    records = [Logged(25, "mine", 0.5), Stopped(30, "far enough")]
+    told = [(event.step, event.values) for record in records for event in record_events(record, [])]
+    assert told == [(25, {"own/mine": 0.5}), (30, {"stopped": "far enough"})]
 
 
 def test_a_run_that_has_not_begun(tmp_path):

@@ -1,12 +1,14 @@
 """The table of `iblurry run` and `iblurry show`."""
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from iblurry.experiment.metrics import Metrics
+from iblurry.experiment.result import Result
 from iblurry.studies.tables.data import runs_to_json
 from iblurry.studies.tables.table import MeanStd, tabulate_runs
 from iblurry.studies.tables.text import runs_to_markdown, runs_to_terminal
@@ -18,11 +20,10 @@ def run(a_auc, a_avg=0.5, a_last=0.5, f_last=0.1):
 
 def table(groups):
     """Of runs that have metrics and seeds alone."""
+    experiments = [SimpleNamespace(seed=seed) for seed in range(max(map(len, groups.values())))]
+    runs = {row: zip(experiments, some, strict=False) for row, some in groups.items()}
     return tabulate_runs(
-        {
-            row: [SimpleNamespace(metrics=one, experiment=SimpleNamespace(seed=seed)) for seed, one in enumerate(runs)]
-            for row, runs in groups.items()
-        }
+        {row: [Result(Path(), experiment, [], one, None) for experiment, one in some] for row, some in runs.items()}
     )
 
 

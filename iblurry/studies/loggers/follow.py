@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from iblurry.errors import InputError
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Evaluation, NewClass, Record, TaskEnd, decode_lines, read_bytes
+from iblurry.experiment.journal import Evaluation, Logged, NewClass, Record, Stopped, TaskEnd, decode_lines, read_bytes
 from iblurry.studies.loggers.logger import ExperimentLogger, describe_run
 
 FINAL = {  # of summary.json
@@ -155,6 +155,10 @@ def record_events(record: Record, classes: list[str]) -> Iterator[LogEvent]:
         classes.append(record.label)
         yield LogEvent(record.at, {"classes": float(len(classes))})
         yield LogEvent(record.at, {"new_class": record.label})
+    elif isinstance(record, Logged):
+        yield LogEvent(record.at, {f"own/{record.name}": record.value})
+    elif isinstance(record, Stopped):
+        yield LogEvent(record.at, {"stopped": record.reason})
     elif isinstance(record, Evaluation):
         values = {"accuracy": record.accuracy, "learning_rate": record.rate, "updates": float(record.updates)}
         for label, correct, total in zip(classes, record.correct, record.total, strict=True):

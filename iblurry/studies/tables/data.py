@@ -26,6 +26,8 @@ def runs_to_json(table: ResultTable) -> dict[str, Any]:
     """A table of runs for `json.dumps`."""
     return {
         "unit": "percent",
+        "units": {metric.name: metric.unit for metric in table.metrics},
+        "stopped": _stopped(table),
         "std": "sample standard deviation (n - 1)",
         "rows": [_run_row(row, table) for row in table.rows],
     }
@@ -81,12 +83,19 @@ def to_json(table: StudyTable, pairs: Sequence[PairedComparison] | None = None) 
             {"row": run.row, "column": run.column, "seed": run.experiment.seed, "run": run.experiment.name}
             for run in table.missing
         ],
+        "stopped": _stopped(table),
         "commands": missing_commands(table),
     }
     if pairs is not None:
         content["pairs"] = [_pair(pair) for pair in pairs]
         content["caveats"] = caveats(pairs)
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def _stopped(table: ResultTable) -> list[dict[str, Any]]:
+    """Runs that a callback ended before their stream."""
+    runs = table.stopped().items()
+    return [{"run": name, "at": run.stopped.at, "reason": run.stopped.reason} for name, run in runs if run.stopped]
 
 
 def _cell(table: StudyTable, cell: TableCell) -> dict[str, Any]:

@@ -85,6 +85,11 @@ def cell_text(cell: TableCell, kind: str) -> str:
     return " ± ".join(format_mean_std(cell.metric, number)) + mark
 
 
+def own_text(cell: TableCell) -> str:
+    """70.26 ± 1.28, in the metric's unit."""
+    return NOTHING if cell.ours is None else " ± ".join(format_mean_std(cell.metric, cell.ours))
+
+
 def format_value(number: MeanStd | PaperNumber | None) -> str:
     """70.26 ± 1.28, in percent."""
     return NOTHING if number is None else str(MeanStd(number.mean, number.std))
@@ -107,12 +112,23 @@ def table_notes(table: StudyTable, *, bold: bool = True) -> list[str]:
             "Difference: ours minus the paper's; within: our mean lies in the paper's mean ± its spread; else above or "
             "below; not judged: it prints no spread, or the number is warned of (⚠)."
         )
+    notes += describe_stopped(table)
     if has_paper(table):
         notes.append(f"The paper's numbers: {load_paper()['units']}.")
     return notes + [f"⚠ {warning}." for warning in paper_warnings(table)]
 
 
-def describe_units(table: StudyTable, over: str) -> str:
+def describe_stopped(table: ResultTable) -> list[str]:
+    """A sentence on runs that a callback ended before their stream, if there are any."""
+    said = [
+        f"{name} at sample {run.stopped.at:,} ({run.stopped.reason})"
+        for name, run in table.stopped().items()
+        if run.stopped
+    ]
+    return [f"Stopped early, so of a part of the stream: {'; '.join(said)}."] if said else []
+
+
+def describe_units(table: ResultTable, over: str) -> str:
     """Percent, mean over so many seeds; headings of other numbers name their units."""
     in_percent = {metric.unit == "percent" for metric in table.metrics}
     if in_percent == {True}:

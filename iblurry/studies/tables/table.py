@@ -87,6 +87,45 @@ TABLE_METRICS = ACCURACY_METRICS | {
     ),
 }
 
+REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {  # of what a callback logged in a run to one number
+    "last": lambda values: values[-1],
+    "mean": lambda values: sum(values) / len(values),
+    "min": min,
+    "max": max,
+}
+LOGGED = "as logged"  # the unit of numbers that callbacks logged
+
+
+def _own_metric(name: str, reduction: str) -> TableMetric:
+    def value(result: Result) -> float | None:
+        values = [value for _, value in result.logged.get(name, ())]
+        return REDUCTIONS[reduction](values) if values else None
+
+    words = name if reduction == "last" else f"{name}:{reduction}"
+    return TableMetric(name=words, heading=words, value=value, digits=None, unit=LOGGED)
+
+
+def own_names(results: Iterable[Result]) -> list[str]:
+    """What callbacks logged in any of these runs, by name."""
+    return sorted({name for result in results for name in result.logged})
+
+
+def find_metrics(
+    names: Sequence[str], results: Sequence[Result], known: Mapping[str, TableMetric] = TABLE_METRICS
+) -> tuple[TableMetric, ...]:
+    """Those in `known`, and what callbacks logged in these runs: `mine` (its last value), `mine:mean`, min or max."""
+    found = []
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{name} is named {names.count(name)} times; name each once.")
+        word, _, reduction = name.partition(":")
+        if name not in known and word not in (own := own_names(results)):
+            raise UnknownNameError("metric", name, [*known, *own])
+        if name not in known and reduction and reduction not in REDUCTIONS:
+            raise UnknownNameError(f"way to take {word}", reduction, REDUCTIONS)
+        found.append(known[name] if name in known else _own_metric(word, reduction or "last"))
+    return tuple(found)
+
 
 @dataclass(frozen=True)
 class TableCell:
@@ -97,6 +136,16 @@ class TableCell:
     metric: TableMetric
     runs: Mapping[int, Result]  # by seed
     paper: PaperNumber | None = None  # what the paper prints there
+
+    def __post_init__(self) -> None:
+        """InputError if callbacks with other code or settings logged the numbers: their mean would be of nothing."""
+        runs = list(self.runs.values()) if self.metric.unit == LOGGED else []
+        for run in runs:
+            if run.environment.get("callbacks") != runs[0].environment.get("callbacks"):
+                raise InputError(
+                    f"{runs[0].folder} and {run.folder} were run with different callbacks, so their {self.metric.name} "
+                    "cannot be set beside each other; run one of them anew with --again."
+                )
 
     @property
     def values(self) -> dict[int, float]:
@@ -142,6 +191,15 @@ class ResultTable:
         """Every column of numbers, from left to right."""
         return ((column, metric) for column in self.columns for metric in self.metrics)
 
+    def stopped(self) -> dict[str, Result]:
+        """Runs that a callback ended before their stream, by row, column and seed."""
+        return {
+            " ".join(filter(None, [cell.row, cell.column, f"seed {seed}"])): run
+            for cell in self.cells.values()
+            for seed, run in cell.runs.items()
+            if run.stopped is not None
+        }
+
     def is_best(self, cell: TableCell) -> bool:
         """Of our means in its column, ties as printed; a lone one is not, nor is joint training, which is a bound."""
         metric, ours = cell.metric, cell.ours
@@ -165,15 +223,12 @@ class StudyTable(ResultTable):
         return self.selection.study
 
 
-def tabulate_runs(groups: Mapping[str, Sequence[Result]]) -> ResultTable:
-    """The table of `iblurry run` and `iblurry show`: one row per group of runs, the four accuracy metrics."""
+def tabulate_runs(groups: Mapping[str, Sequence[Result]], metrics: Sequence[str] | None = None) -> ResultTable:
+    """The table of `iblurry run` and `iblurry show`: a row per group of runs; by default the accuracies."""
+    chosen = find_metrics(metrics or list(ACCURACY_METRICS), [result for group in groups.values() for result in group])
     runs = {row: {result.experiment.seed: result for result in results} for row, results in groups.items()}
-    cells = {
-        (row, "", name): TableCell(row, "", metric, runs[row])
-        for row in groups
-        for name, metric in ACCURACY_METRICS.items()
-    }
-    return ResultTable(rows=tuple(groups), columns=("",), metrics=tuple(ACCURACY_METRICS.values()), cells=cells)
+    cells = {(row, "", metric.name): TableCell(row, "", metric, runs[row]) for row in groups for metric in chosen}
+    return ResultTable(rows=tuple(groups), columns=("",), metrics=chosen, cells=cells)
 
 
 def tabulate_study(
@@ -186,15 +241,11 @@ def tabulate_study(
 ) -> StudyTable:
     """The table of a study, or of a part of it, from finished runs in the first of `folders` that has each.
 
-    `metrics` are names in `known`, the study's unless given; `paper` says whether to look up the paper's numbers.
+    `metrics` are names in `known` or of what callbacks logged, the study's unless given; `paper` says whether to look
+    up the paper's numbers.
     """
-    names = tuple(metrics or selection.study.metrics)
-    for name in names:
-        if name not in known:
-            raise UnknownNameError("metric", name, known)
-        if names.count(name) > 1:
-            raise InputError(f"{name} is named {names.count(name)} times; name each once.")
     finished = find_finished(selection.planned, folders)
+    chosen = find_metrics(tuple(metrics or selection.study.metrics), list(finished.values()), known)
     if not finished:
         parse_spec(selection.dataset)  # raises if the name of the data set was mistyped
     groups: dict[tuple[str, str], list[PlannedRun]] = {}
@@ -205,7 +256,7 @@ def tabulate_study(
         experiment = group[0].experiment
         runs = {planned.experiment.seed: finished[planned] for planned in group if planned in finished}
         method = find_counterpart(experiment) if paper else None
-        for metric in (known[name] for name in names):
+        for metric in chosen:
             number = (
                 paper_number(method, metric.paper, configuration_of(experiment)) if method and metric.paper else None
             )
@@ -214,7 +265,7 @@ def tabulate_study(
     return StudyTable(
         rows=selection.row_names,
         columns=tuple(dict.fromkeys(planned.column for planned in selection.planned)),
-        metrics=tuple(known[name] for name in names),
+        metrics=chosen,
         cells=cells,
         selection=selection,
         settings=", ".join(filter(None, [describe_settings([one.experiment for one in selection.planned]), equal])),

@@ -15,10 +15,12 @@ from iblurry.studies.tables.layout import (
     TableLine,
     cell_text,
     describe_missing,
-    format_value,
+    describe_stopped,
+    describe_units,
     group_pairs,
     has_paper,
     missing_commands,
+    own_text,
     split_blocks,
     table_lines,
     table_notes,
@@ -33,23 +35,22 @@ def runs_to_terminal(table: ResultTable) -> str:
     """A table of runs for the terminal: the best mean of each column in bold, by escape codes, and its caption."""
     heads = ["method", "n", *(metric.heading for metric in table.metrics)]
     grid = rich_grid(heads, _run_lines(table), shutil.get_terminal_size().columns, sides="l" + "r" * (len(heads) - 1))
-    return f"{grid}\n{describe_seeds(table)}"
+    return "\n".join([grid, describe_seeds(table), *describe_stopped(table)])
 
 
 def runs_to_markdown(table: ResultTable) -> str:
     """A table of runs in Markdown: the best mean of each column in bold."""
     heads = ["method", "n", *(metric.heading for metric in table.metrics)]
     grid = markdown_grid(heads, map(_in_stars, _run_lines(table)), sides="l" + "r" * (len(heads) - 1))
-    return f"{grid}\n\n{describe_seeds(table)}\n"
+    return "\n\n".join([grid, describe_seeds(table), *describe_stopped(table)]) + "\n"
 
 
 def describe_seeds(table: ResultTable) -> str:
     """What the numbers of a table of runs are."""
     counts = {len(cell.runs) for cell in table.cells.values()}
-    if counts == {1}:
-        return "Percent, one seed each."
-    seeds = f"{counts.pop()}" if len(counts) == 1 else "n"
-    return f"Percent, mean ± sample standard deviation (n - 1) over {seeds} seeds."
+    seeds = f"{max(counts)}" if len(counts) == 1 else "n"
+    over = "one seed each" if counts == {1} else f"mean ± sample standard deviation (n - 1) over {seeds} seeds"
+    return f"{describe_units(table, over)}."
 
 
 def to_terminal(table: StudyTable, pairs: Sequence[PairedComparison] | None = None, *, bold: bool = True) -> str:
@@ -104,7 +105,7 @@ def markdown_grid(heads: Sequence[str], lines: Iterator[Sequence[str]] | Sequenc
 def _run_lines(table: ResultTable) -> Iterator[Cells]:
     for row in table.rows:
         cells = [table.cells[row, "", metric.name] for metric in table.metrics]
-        numbers = [(format_value(cell.ours), table.is_best(cell)) for cell in cells]
+        numbers = [(own_text(cell), table.is_best(cell)) for cell in cells]
         yield [(row, False), (str(len(cells[0].runs)), False), *numbers]
 
 
