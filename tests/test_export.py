@@ -15,6 +15,8 @@ from iblurry.errors import DataError, InputError
 from iblurry.export import KEY, load_exported
 from iblurry.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters, er
+from iblurry.network.bodies import ConvUnit
+from iblurry.network.fused import HopperConvolutions
 from iblurry.parts import Readout
 
 RNG = np.random.default_rng(1)
@@ -109,6 +111,22 @@ assert "iblurry" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == learner.predict(IMAGES[:3])
+
+
+def test_kernels_of_a_gpu_are_left_out(tmp_path):
+    """Own kernels exist on one kind of GPU only; whatever they are, torch's convolutions take their place."""
+
+    def convolve(maps, unit):
+        raise AssertionError("a kernel was traced")
+
+    learner = taught("er")
+    wanted = learner.logits(IMAGES)[:, :4]
+    network = learner.context.network
+    network.hopper = HopperConvolutions([m for m in network.modules() if isinstance(m, ConvUnit)], convolve)
+    learner.export(tmp_path / "model.pt2")
+    torch.testing.assert_close(load_exported(tmp_path / "model.pt2").logits(IMAGES), wanted, atol=1e-4, rtol=1e-4)
+    assert len(network.hopper.units) > 1
+    assert all(unit.convolve is convolve for unit in network.hopper.units)
 
 
 class OneByOne(nn.Module):

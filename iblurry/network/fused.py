@@ -167,9 +167,20 @@ class HopperConvolutions:
     """The units of a body whose convolutions train by own kernels."""
 
     def __init__(self, units: Sequence[ConvUnit], convolve: Callable[[Tensor, ConvUnit], Tensor]) -> None:
-        self.units = units
+        self.units, self.convolve = units, convolve
         for unit in units:
             unit.convolve = convolve
+
+    @contextmanager
+    def left_out(self) -> Iterator[None]:
+        """For a forward pass inside: torch's own convolutions, which every device has."""
+        try:
+            for unit in self.units:
+                unit.convolve = None
+            yield
+        finally:
+            for unit in self.units:
+                unit.convolve = self.convolve
 
     @contextmanager
     def rounded(self) -> Iterator[None]:

@@ -86,7 +86,8 @@ class Network(nn.Module):
     def float_logits(self, images: Tensor) -> Tensor:
         """The logits in eval mode and float32, by operations that can be traced; nothing is counted."""
         self.eval()
-        logits: Tensor = self.head(self.body(images))
+        with nullcontext() if self.hopper is None else self.hopper.left_out():
+            logits: Tensor = self.head(self.body(images))
         return logits.masked_fill(~self.open, FLOOR)
 
     def _forward_one(self, image: Tensor) -> Tensor:
