@@ -157,7 +157,7 @@ def check_fields(owner: Any, ranges: Mapping[str, str]) -> None:
             continue
         value = getattr(owner, field.name)
         plain = value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 else value
-        is_endless = plain == math.inf and ranges.get(field.name, "").endswith("inf]")
+        is_endless = type(plain) is float and plain == math.inf and ranges.get(field.name, "").endswith("inf]")
         if not _fits(plain, hint) and not is_endless:
             allowed = _words(hint)
             raise InputError(f"{type(owner).__name__}({field.name}={value!r:.80}): {field.name} must be {allowed}.")
