@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import iblurry
-from iblurry import parts
+from iblurry import METHODS, parts
 
 ROOT = Path(iblurry.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -151,6 +151,10 @@ def test_public_names_are_exactly_what_the_package_exports():
         assert getattr(iblurry, name) is not None
     with pytest.raises(AttributeError, match="nothing"):
         _ = iblurry.nothing
+
+
+def test_every_recipe_and_part_is_at_the_front_door():
+    assert {*METHODS, *parts.__all__} <= {name.replace("_", "-") for name in iblurry.__all__} | set(iblurry.__all__)
 
 
 def test_the_package_and_its_command_line_open_without_torch():
