@@ -7,14 +7,29 @@ import shlex
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from iblurry.cli.experiment_options import LEARNING, STREAM, make_experiments
+from iblurry.cli.run import check_all, run
+from iblurry.cli.search import with_validation
+from iblurry.cli.tune import PRUNERS as OFFERED
+from iblurry.cli.tune import tune
 from iblurry.data.load import load
+from iblurry.experiment.experiment import Experiment
+from iblurry.launch.config import LaunchConfig
 from iblurry.launch.pack import Pack
+from iblurry.studies.search.grid import expand_grid, parse_grid
+from iblurry.studies.search.space import check_spaces, parse_spaces
+from iblurry.studies.search.tune import PRUNERS, Tuner
 from tests.cli.conftest import QUICK
+from tests.printed import commands
+
+PAGE = Path(__file__).parents[2] / "docs" / "search.md"
+TEST = {"x_test": np.zeros((4, 4, 4), np.uint8), "y_test": [0, 1] * 2}
 
 GRID = ("--grid", "schedule.initial_lr=1e-4,1e-2", "--grid", "memory=16,20")
 SMALL = [*QUICK[: QUICK.index("--memory")], *QUICK[QUICK.index("--memory") + 2 :]]
@@ -77,8 +92,8 @@ def test_the_grid_is_chosen_without_the_test_images(at_once, here, poisoned):
     for path in honest["figures"]:
         assert (here / path).stat().st_size > 0
     for point in honest["points"]:
-        for run in point["runs"]:
-            journal = (here / "honest" / run / "journal.jsonl").read_text()
+        for name in point["runs"]:
+            journal = (here / "honest" / name / "journal.jsonl").read_text()
             assert all(sum(json.loads(line)["total"]) <= 8 for line in journal.splitlines() if '"query"' in line)
 
 
@@ -280,3 +295,38 @@ def test_two_programs_do_not_search_in_one_folder(call, here):
 
 def test_a_plain_run_says_that_it_was_asked_about_held_out_images(quick):
     assert quick("er", "--seeds", "1", "--validate", "0.2").out.splitlines()[0].endswith("training images (20 %)")
+
+
+@pytest.mark.parametrize("command", [c for c in commands(PAGE) if c.startswith("iblurry")])
+def test_searches_of_the_page_can_be_run(command):
+    _, verb, *words = shlex.split(command)
+    given = {"run": run, "tune": tune}[verb].make_context(verb, words).params
+    about = with_validation({name: given[name] for name in (*STREAM, *LEARNING)})
+    if verb == "run":
+        points = expand_grid(make_experiments(given["methods"], about), parse_grid(given["grids"]))
+        found = [point.experiments[0] for point in points]
+    else:
+        (first, *_) = make_experiments([given["method"]], about).values()
+        found = check_spaces(first, parse_spaces(given["spaces"]))
+    check_all(found, load("digits"))
+    assert len(found) > 1
+
+
+def test_a_search_is_named_by_what_its_trials_depend_on(tmp_path):
+    def name(lr="1e-4..1e-2:log", seeds=(1, 2), data="digits", pruner="median", **fields):
+        experiments = [Experiment.of("er", data, seed=seed, **{"validate": 0.1} | fields) for seed in seeds]
+        spaces = parse_spaces([f"schedule.initial_lr={lr}"])
+        config = LaunchConfig(out=tmp_path)
+        return Tuner("er", experiments, spaces, dataset=load(data), config=config, pruner=pruner).name
+
+    np.savez(tmp_path / "a.npz", x_train=np.zeros((8, 4, 4), np.uint8), y_train=[0, 1] * 4, **TEST)
+    before = name(data=str(tmp_path / "a.npz"), query_every=2, tasks=1)
+    np.savez(tmp_path / "a.npz", x_train=np.ones((8, 4, 4), np.uint8), y_train=[0, 1] * 4, **TEST)
+    after = name(data=str(tmp_path / "a.npz"), query_every=2, tasks=1)
+    names = [name(), name(lr="1e-4..1e-2"), name(seeds=(1,)), name(pruner="none"), name(memory=50), name(validate=0.2)]
+    assert len({*names, before, after}) == len(names) + 2
+    assert name() == names[0]
+
+
+def test_both_lists_of_pruners_are_the_same():
+    assert OFFERED == PRUNERS
