@@ -209,7 +209,7 @@ class _TrialWatch:
         if self.reported and self.trial.should_prune():  # it was interrupted at that moment
             raise _PrunedError
         callbacks = [
-            _WatchedCallback(self, callback(self.trial.number, experiment, str(self.point)), experiment.query_every)
+            [callback(self.trial.number, experiment, str(self.point)), _WatchCallback(self, experiment.query_every)]
             for experiment in self.point.experiments
         ]
         results = run_all(self.point.experiments, config, callbacks)
@@ -237,26 +237,16 @@ class _TrialWatch:
                 raise _PrunedError
 
 
-class _WatchedCallback(Callback):
-    """Passes everything on, and has the trial watched where a query may have come."""
+class _WatchCallback(Callback):
+    """Has the trial watched where a query of a run may have come."""
 
-    def __init__(self, watch: _TrialWatch, inner: Callback, every: int) -> None:
-        self.watch, self.inner, self.every, self.queries = watch, inner, every, 0
-
-    def on_run_start(self, name: str, position: int, samples: int) -> None:
-        self.inner.on_run_start(name, position, samples)
+    def __init__(self, watch: _TrialWatch, every: int) -> None:
+        self.watch, self.every, self.queries = watch, every, 0
 
     def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
-        self.inner.on_progress(position, accuracy, lr)
         if position // self.every != self.queries:
             self.queries = position // self.every
             self.watch.update()
-
-    def on_refit_progress(self, done: int, total: int) -> None:
-        self.inner.on_refit_progress(done, total)
-
-    def on_message(self, text: str) -> None:
-        self.inner.on_message(text)
 
 
 class _PrunedError(StoppedError):
