@@ -25,7 +25,7 @@ class Callback(Component):
 
     `on_run_start`, `on_progress`, `on_refit_progress` and `on_message` are called in the process that called `run` or
     `run_all`, also for runs of worker processes: they watch. All others get the run as a `RunState`; they are called
-    where the run is, on a copy of the callback of its own, and read the learner, log numbers and stop the run. A
+    where the run is, on one made anew from its settings, and read the learner, log numbers and stop the run. A
     callback with such a method takes part in the run: its settings are annotated fields, its code and settings are kept
     with the run, and what it sets on itself is saved with it. An exception that a method raises stops the run.
 
@@ -39,9 +39,15 @@ class Callback(Component):
 
     kind: ClassVar[str] = "callback"
     is_frozen: ClassVar[bool] = False
+    has_init: ClassVar[bool] = False  # whether it, or a class it builds on, has an __init__ of its own
 
     def __init_subclass__(cls, *, is_known: bool = True) -> None:
-        if (hooks := cls.run_hooks()) and "__init__" in vars(cls):
+        cls.has_init = cls.has_init or "__init__" in vars(cls)
+        hooks = cls.run_hooks()
+        if cls.has_init and not hooks:
+            super(Component, cls).__init_subclass__()  # a plain class; a dataclass would replace the inherited __init__
+            return
+        if cls.has_init:
             raise InputError(
                 f"The callback {cls.__name__} has an __init__ and takes part in runs ({', '.join(hooks)}); declare its "
                 "settings as annotated fields, such as `patience: int = 3`, so that runs are known by them."

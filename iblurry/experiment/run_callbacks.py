@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from iblurry import archive
+from iblurry.component import hyperparameters
 from iblurry.compute import ComputeCounter
 from iblurry.data.dataset import Dataset
 from iblurry.errors import InputError
@@ -128,7 +128,7 @@ class RunState:
 
 
 class RunCallbacks:
-    """The callbacks that take part in one run, each a copy of its own.
+    """The callbacks that take part in one run, each made anew from its settings.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class RunCallbacks:
 
     def __init__(self, callbacks: Sequence[Callback], run: RunState) -> None:
         self.run, self.has_ended, self.is_calling = run, False, False
-        self.callbacks = [_copy(callback) for callback in callbacks]
+        self.callbacks = [type(callback)(**hyperparameters(callback)) for callback in callbacks]
         self._by_hook = {hook: [one for one in self.callbacks if hook in one.run_hooks()] for hook in RUN_HOOKS}
 
     def __bool__(self) -> bool:
@@ -209,13 +209,3 @@ def without_trace(learner: Learner) -> Iterator[None]:
         if is_prepared_anew:  # the next answer of the run prepares itself again, as after a resume
             readout.load_state_dict(readout.state_dict())
             learner._prepared = None
-
-
-def _copy(callback: Callback) -> Callback:
-    try:
-        return copy.deepcopy(callback)
-    except Exception as error:  # whatever the user's own objects raise
-        raise InputError(
-            f"The callback {type(callback).__name__} cannot be copied, and each run needs a copy of its own: {error}. "
-            "Give it plain settings, and open files or connections in on_train_start."
-        ) from error

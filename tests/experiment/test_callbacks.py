@@ -180,8 +180,29 @@ def test_wrong_types_are_refused(given, tmp_path):
         run_all([small()], LaunchConfig(out=tmp_path), given if not isinstance(given, list) else [given])
 
 
+def test_a_callback_that_only_watches_may_have_an_init_and_children(tmp_path):
+    class Named(Callback):
+        def __init__(self, name):
+            self.name, self.seen = name, 0
+
+    class Child(Named):
+        def on_progress(self, position, accuracy, lr):
+            self.seen = position
+
+    child = Child("child")
+    assert child.name == "child"
+    run(small(), tmp_path, callback=child)
+    assert child.seen == 80
+    with pytest.raises(InputError, match="Grandchild"):
+
+        class Grandchild(Child):
+            def on_sample(self, run, sample):
+                pass
+
+
 def test_each_run_has_a_copy_of_its_own(tmp_path):
     given = ReadEverything()
+    given.best = object()  # is no setting, and stays here
     results = run_all([small(), small(seed=2)], LaunchConfig(out=tmp_path, jobs=1, pack=2), given)
     assert given.seen == 0
     assert kept(results[1].folder) == kept(run(small(seed=2), tmp_path / "alone", callback=ReadEverything()).folder)

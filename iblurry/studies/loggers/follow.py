@@ -171,4 +171,5 @@ def record_events(record: Record, classes: list[str]) -> Iterator[LogEvent]:
 def final_event(summary: Mapping[str, Any]) -> LogEvent:
     """The numbers of a finished run; one that is not defined for it is left out."""
     known = {name: float(summary[key]) for key, name in FINAL.items() if summary.get(key) is not None}
-    return LogEvent(int(summary["samples"]), known)
+    end = max(summary["samples"], summary.get("stopped", {}).get("at", 0))  # a stop may come after the last query
+    return LogEvent(int(end), known)
