@@ -23,7 +23,7 @@ from iblurry.learner_arguments import Label, announced, as_engine, as_method, im
 from iblurry.memory import Batch, Memory, Sample
 from iblurry.method import Method
 from iblurry.network.build import Initialise, build, fresh_bias, fresh_row, fresh_weight
-from iblurry.network.registry import AnyNetwork
+from iblurry.network.registry import AnyNetwork, network_key
 from iblurry.parts.context import Context
 from iblurry.refitter import Refitter
 from iblurry.rng import Rng
@@ -95,6 +95,7 @@ class Learner:
         engine: Eager | None = None,
     ) -> None:
         method = as_method(method)
+        network = network_key(network) if isinstance(network, str) else network  # with the hash of a user's code
         image, memory, seed = image_shape(image), whole_number("memory", memory, 1), whole_number("seed", seed, 0)
         check_type("boundaries", boundaries, bool)
         labels, rows = announced(classes)

@@ -146,5 +146,5 @@ def test_code_that_is_not_here_is_refused(path, tmp_path):
     assert program("save", "0.5").returncode == 0
     assert program("load", "0.5").stdout == "['a']\n"
     assert "InputError: The readout 'Halved'" in program("load", "0.25").stderr
-    with pytest.raises(InputError, match="Halved@"):
+    with pytest.raises(InputError, match="tiny@"):
         Learner.load(path)
