@@ -104,6 +104,12 @@ class RunBar(Callback):
             self.spoke = now
             self.on_message(f"{percent}after {position:,} of {self.samples:,} samples, {speed:,.0f} a second")
 
+    def on_run_end(self) -> None:
+        if self.bar is not None:  # a callback stopped it early
+            self.display.bars.remove_task(self.bar)
+            self.bar = None
+        self.is_done()
+
     def on_refit_progress(self, done: int, total: int) -> None:
         now, share = time.monotonic(), 100 * done / total
         assert self.bar is not None

@@ -23,11 +23,12 @@ RUN_HOOKS = (  # called where the run is, with the learner
 class Callback(Component):
     """Base class of callbacks; every method does nothing until a subclass overrides it.
 
-    `on_run_start`, `on_progress`, `on_refit_progress` and `on_message` are called in the process that called `run` or
-    `run_all`, also for runs of worker processes: they watch. All others get the run as a `RunState`; they are called
-    where the run is, on one made anew from its settings, and read the learner, log numbers and stop the run. A
-    callback with such a method takes part in the run: its settings are annotated fields, its code and settings are kept
-    with the run, and what it sets on itself is saved with it. An exception that a method raises stops the run.
+    `on_run_start`, `on_progress`, `on_refit_progress`, `on_message` and `on_run_end` are called in the process that
+    called `run` or `run_all`, also for runs of worker processes: they watch. All others get the run as a `RunState`;
+    they are called where the run is, on a callback made anew from its settings, and read the learner, log numbers and
+    stop the run. A callback with such a method takes part in the run: its settings are annotated fields, its code and
+    settings are kept with the run, and what it sets on itself is saved with it. An exception that a method raises stops
+    the run.
 
     >>> class Printer(Callback):
     ...     def on_progress(self, position, accuracy, lr):
@@ -104,6 +105,9 @@ class Callback(Component):
         text : str
             A sentence.
         """
+
+    def on_run_end(self) -> None:
+        """The run is finished: its result can be read. Not called for one that failed or was told to stop."""
 
     # ----------------------------------------------------------------------------------------- where the run is
 
@@ -226,6 +230,10 @@ class CallbackList(Callback):
     def on_message(self, text: str) -> None:
         for callback in self.callbacks:
             callback.on_message(text)
+
+    def on_run_end(self) -> None:
+        for callback in self.callbacks:
+            callback.on_run_end()
 
     def taking_part(self) -> tuple[Callback, ...]:
         """Those with methods that are called where the run is."""

@@ -18,6 +18,7 @@ from iblurry.launch.messages import (
     JobBusy,
     JobEnded,
     JobFailed,
+    JobFinished,
     JobMessage,
     JobStopped,
     NoJob,
@@ -113,6 +114,8 @@ class JobQueue:
                 callback.on_refit_progress(done, total)
             case RunRemark(_, text):
                 callback.on_message(text)
+            case JobFinished():
+                callback.on_run_end()
             case JobFailed(job, error):
                 self._fail(job, error)
             case JobBusy(job):

@@ -180,6 +180,22 @@ def test_wrong_types_are_refused(given, tmp_path):
         run_all([small()], LaunchConfig(out=tmp_path), given if not isinstance(given, list) else [given])
 
 
+def test_the_end_is_told_where_the_run_was_called_from(tmp_path):
+    class Ended(Callback):
+        times = 0
+
+        def on_run_end(self):
+            self.times += 1
+
+    first, stopped, crashed, workers = (Ended() for _ in range(4))
+    run(small(), tmp_path / "a", callback=first)
+    run(small(), tmp_path / "b", callback=[StopAt(), stopped])
+    with pytest.raises(CrashError):
+        run(small(), tmp_path / "c", callback=[At(40, crash), crashed])
+    run_all([small(), small(seed=2)], LaunchConfig(out=tmp_path, jobs=2), workers)
+    assert (first.times, stopped.times, crashed.times, workers.times) == (1, 1, 0, 2)
+
+
 def test_a_callback_that_only_watches_may_have_an_init_and_children(tmp_path):
     class Named(Callback):
         def __init__(self, name):

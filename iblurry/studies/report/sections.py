@@ -223,7 +223,7 @@ def _noted(run: Result, name: str) -> str:
 
 def _run(block: ReportBlock, name: str, run: Result, differ: Sequence[str], folder: Path) -> list[Html]:
     samples, seconds = run.metrics.samples, run.environment.get("seconds")
-    state = "finished"
+    state = "finished" if run.stopped is None else f"stopped early at {run.stopped.at:,}: {run.stopped.reason}"
     if run.summary is None:
         state = f"unfinished, {samples:,} of {stream_length(run):,}" if run.records else "not begun"
     return [
