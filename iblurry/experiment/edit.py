@@ -43,6 +43,7 @@ def edit(experiment: Experiment, change: str) -> Experiment:
 def component(kind: type[C], text: str) -> C:
     """`Name` or `Name:field=value,field=value`, of the components of a kind.
 
+    >>> from iblurry.streams.stream import Stream
     >>> component(Stream, "IBlurry:tasks=4,blur=30").blur
     30.0
     """
