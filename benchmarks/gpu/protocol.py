@@ -22,19 +22,27 @@ from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run, run_all
 
 PACKS = {"clib": 3, "er": 4}  # seeds that are packed
+WARM_UP = 1500  # samples of the run before the timed one
 SELDOM = CheckpointPolicy(seconds=24 * 3600)  # no checkpoint falls into one window and not into the other
 
 
 def run_full(
     method: str, setup: BenchmarkSetup, data: Dataset, out: Path, *, samples: int | None = None
 ) -> dict[str, Any]:
-    """The protocol from the first sample to the last query, compilation and capture included."""
+    """The protocol from the first sample to the last query, capture included.
+
+    A short run comes first: what a process does once (compiling or loading its kernels) is not a part of the protocol,
+    and would count for whichever method is the first.
+    """
+    before = setup.protocol(method, samples=min(WARM_UP, samples or WARM_UP))
+    warmed = run(before, out / "warm-up", dataset=data, hardware=setup.hardware)
     reset_device(setup.device)
     experiment = setup.protocol(method, samples=samples)
     done = run(experiment, out / "full", dataset=data, hardware=setup.hardware)
-    assert done.summary is not None
+    assert warmed.summary is not None and done.summary is not None
     return {
         "method": method,
+        "warm-up seconds": warmed.summary["seconds"],
         "samples": done.summary["samples"],
         "queries": sum(isinstance(record, Query) for record in done.records),
         "seconds": done.summary["seconds"],
