@@ -98,7 +98,8 @@ def _traced(learner: Learner, columns: int | None) -> torch.export.ExportedProgr
     shapes = {"images": {0: torch.export.Dim("batch", min=1)}}
     token = EXPORTING.set(True)
     try:
-        program = torch.export.export(module, (example,), dynamic_shapes=shapes, strict=False)
+        with torch.backends.cudnn.flags(enabled=False):  # its batch norm takes at most 65,535 images
+            program = torch.export.export(module, (example,), dynamic_shapes=shapes, strict=False)
     except IblurryError:
         raise
     except Exception as error:  # of the user's body or readout, or torch's: there is no common class
