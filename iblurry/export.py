@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 KEY = "iblurry.json"  # of the extra file in a .pt2, and of the metadata of an .onnx
 ENDINGS = (".pt2", ".onnx")
+MOST_IMAGES = 65_535  # of one call; cuDNN's batch norm, where a learner is traced on a GPU, takes no more
 LIBRARIES = ("onnx", "onnxscript")  # the extra `onnx`
 
 
@@ -95,11 +96,10 @@ def _traced(learner: Learner, columns: int | None) -> torch.export.ExportedProgr
     else:
         example = torch.zeros(batch, columns, device=device)
     module = AnsweringModule(learner, columns).eval()
-    shapes = {"images": {0: torch.export.Dim("batch", min=1)}}
+    shapes = {"images": {0: torch.export.Dim("batch", min=1, max=MOST_IMAGES)}}
     token = EXPORTING.set(True)
     try:
-        with torch.backends.cudnn.flags(enabled=False):  # its batch norm takes at most 65,535 images
-            program = torch.export.export(module, (example,), dynamic_shapes=shapes, strict=False)
+        program = torch.export.export(module, (example,), dynamic_shapes=shapes, strict=False)
     except IblurryError:
         raise
     except Exception as error:  # of the user's body or readout, or torch's: there is no common class

@@ -271,7 +271,7 @@ class Learner:
     def export(self, path: str | os.PathLike[str]) -> None:
         """Writes the network that answers now to a file that needs no iblurry: pixels in, logits out, on a CPU.
 
-        Normalisation, the readout's correction and the class names are inside; the number of images is free.
+        Normalisation, the readout's correction and the class names are inside; a call takes up to 65,535 images.
 
         Parameters
         ----------
