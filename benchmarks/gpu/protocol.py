@@ -39,7 +39,8 @@ def run_full(
     reset_device(setup.device)
     experiment = setup.protocol(method, samples=samples)
     done = run(experiment, out / "full", dataset=data, hardware=setup.hardware)
-    assert warmed.summary is not None and done.summary is not None
+    assert warmed.summary is not None
+    assert done.summary is not None
     return {
         "method": method,
         "warm-up seconds": warmed.summary["seconds"],

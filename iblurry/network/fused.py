@@ -48,7 +48,7 @@ class FoldedBody:
         self.convolutions = [
             FirstConvolution(unit, dtype)
             if i == 0 and FirstConvolution.fits(unit, dtype)
-            else FusedConvolution(unit, dtype)
+            else FusedConvolution(unit, dtype, pad=i == 0)
             for i, unit in enumerate(self.units)
         ]
         self.refresh: Callable[[], None] = fuse(self._refresh) if fuse else self._refresh  # after weights changed
@@ -97,12 +97,12 @@ class FoldedBody:
 
 
 class FusedConvolution:
-    """relu(weight * maps + bias) + plus, on a GPU; the weight's input channels are padded with zeros."""
+    """relu(weight * maps + bias) + plus, on a GPU; with `pad`, the input channels are padded with zeros."""
 
-    def __init__(self, unit: ConvUnit, dtype: torch.dtype) -> None:
+    def __init__(self, unit: ConvUnit, dtype: torch.dtype, *, pad: bool = False) -> None:
         conv = unit.convolution
-        aligned = -(-conv.in_channels // ALIGNED) * ALIGNED
-        weight = conv.weight.new_zeros(conv.out_channels, aligned, *conv.kernel_size, dtype=dtype)
+        channels = -(-conv.in_channels // ALIGNED) * ALIGNED if pad else conv.in_channels
+        weight = conv.weight.new_zeros(conv.out_channels, channels, *conv.kernel_size, dtype=dtype)
         self.weight, self.bias = weight.contiguous(memory_format=torch.channels_last), weight[:, 0, 0, 0].clone()
         assert not isinstance(conv.padding, str)
         self.stride, self.padding, self.dilation = conv.stride, conv.padding, conv.dilation
@@ -141,7 +141,7 @@ class FirstConvolution(FusedConvolution):
     """A convolution of few channels by own kernels: the patch under each pixel becomes channels of a 1x1 one."""
 
     def __init__(self, unit: ConvUnit, dtype: torch.dtype) -> None:
-        super().__init__(unit, dtype)
+        super().__init__(unit, dtype, pad=True)
         self.side = unit.convolution.kernel_size[0]
         self.weight = self.weight[:, :ALIGNED, :1, :1].contiguous(memory_format=torch.channels_last)
         self.padding = (0, 0)

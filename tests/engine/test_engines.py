@@ -94,12 +94,13 @@ def test_the_graph_key_of_a_step_changes_when_the_teacher_begins(samples):
     assert learner.trainer._graph_key() != before
 
 
-def test_folded_answers_are_the_body_s(monkeypatch):
+@pytest.mark.parametrize("name", ["resnet18", "convnet"])
+def test_folded_answers_are_the_body_s(name, monkeypatch):
     """The arithmetic, with a stand-in for the kernel that only a GPU has."""
     fused = torch.cudnn_convolution_relu
     monkeypatch.setattr(torch, "cudnn_convolution_relu", lambda x, w, b, *rest: F.relu(F.conv2d(x, w, b, *rest)))
     assert torch.cudnn_convolution_relu is not fused
-    network = build("resnet18", (3, 16, 16), 4, rng=Rng(1)).eval()
+    network = build(name, (3, 16, 16), 4, rng=Rng(1)).eval()
     generator = torch.Generator().manual_seed(1)
     for norm in network.body.modules():
         if isinstance(norm, torch.nn.BatchNorm2d):

@@ -20,6 +20,8 @@ def convolve(maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None = N
     size = (channels, len(weight), high, wide, weight.shape[2], stride)
     if conv3x3.count_tiles(count, high, wide) > MANY and conv3x3.fits(*size):
         return conv3x3.convolve(maps, weight, bias, plus)
+    if high % stride or wide % stride:
+        return None
     tile = convolution.choose_tile(count, channels, len(weight), high // stride, wide // stride)
     return None if tile is None else convolution.convolve(maps, weight, tile, stride=stride, bias=bias, plus=plus)
 
