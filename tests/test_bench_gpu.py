@@ -193,6 +193,7 @@ def test_the_whole_program(tmp_path, capsys):
     assert (clib["questions"], gdumb["fractions"]["sample"]) == (60, None)
     assert clib["fractions"]["sample"] == pytest.approx(clib["floor ms"]["sample"] / clib["ms a sample"])
     assert [(row["method"], row["samples"]) for row in report["protocol"]] == [("clib", 40)]
+    assert report["protocol"][0]["warm-up seconds"] > 0
     assert {figure["verdict"] for figure in report["figures"]} == {"not measured"}  # 40 samples are no protocol
     assert "fwd+bwd" in printed
     assert "four ER seeds packed / alone" in printed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -31,11 +32,12 @@ def run_full(
 ) -> dict[str, Any]:
     """The protocol from the first sample to the last query, capture included.
 
-    A short run comes first: what a process does once (compiling or loading its kernels) is not a part of the protocol,
-    and would count for whichever method is the first.
+    A short run comes first, in the row as "warm-up seconds": what a process does once (compiling or loading its
+    kernels) would else count for whichever method is the first.
     """
     before = setup.protocol(method, samples=min(WARM_UP, samples or WARM_UP))
-    warmed = run(before, out / "warm-up", dataset=data, hardware=setup.hardware)
+    with tempfile.TemporaryDirectory() as folder:  # never one that holds this run finished, which would warm nothing
+        warmed = run(before, folder, dataset=data, hardware=setup.hardware)
     reset_device(setup.device)
     experiment = setup.protocol(method, samples=samples)
     done = run(experiment, out / "full", dataset=data, hardware=setup.hardware)
