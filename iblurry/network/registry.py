@@ -210,7 +210,7 @@ def mlp(image: Image, *, width: int = 256) -> nn.Module:
 
 
 def resnet18(image: Image, *, stem: Stem | None = None) -> nn.Module:
-    """11 million weights; the stem follows the image side unless given: cifar up to 32, imagenet above."""
+    """11 million weights; the stem follows the image side unless given: imagenet from 64 pixels, else cifar."""
     return _resnet("resnet18", image, (2, 2, 2, 2), stem)
 
 
@@ -223,7 +223,7 @@ NETWORKS: dict[str, Factory] = {factory.__name__: factory for factory in (convne
 
 
 def _resnet(name: str, image: Image, blocks: tuple[int, ...], stem: Stem | None) -> nn.Module:
-    stem = stem or ("cifar" if min(image[1:]) <= 32 else "imagenet")
+    stem = stem or ("cifar" if min(image[1:]) < SMALLEST_RESNET["imagenet"] else "imagenet")
     if stem not in SMALLEST_RESNET:
         raise UnknownNameError("stem", str(stem), SMALLEST_RESNET)
     other = "the network 'convnet'" if stem == "cifar" else "stem='cifar'"
