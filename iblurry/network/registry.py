@@ -77,7 +77,10 @@ def network_key(network: AnyNetwork) -> str:
         if "@" in name:  # it may have been run where other code was; `build` refuses what is not here
             return network
         factory = _registered(name)
-        return _written(hashed_name(factory), _parsed(name, factory, text))
+        key, options = hashed_name(factory), _parsed(name, factory, text)
+        if "@" in key:
+            objects.keep(*key.split("@"), factory)  # so that worker processes get it
+        return _written(key, options)
     if isinstance(network, nn.Module):
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in network.parameters()):
             raise InputError(
