@@ -82,7 +82,7 @@ def test_the_stem_follows_the_side():
         with torch.device("meta"):
             return NETWORKS["resnet18"]((3, side, side), **options).layers[0][0].kernel_size[0]
 
-    assert [kernel(16), kernel(32), kernel(64), kernel(64, stem="cifar")] == [3, 3, 7, 3]
+    assert [kernel(16), kernel(32), kernel(63), kernel(64), kernel(64, stem="cifar")] == [3, 3, 3, 7, 3]
 
 
 def test_options_reach_the_body():
@@ -99,7 +99,7 @@ def test_options_reach_the_body():
         ("convnet", (1, 8, 8), 2, {"witdh": 3}, UnknownNameError, "'witdh'. Did you mean 'width'"),
         ("resnet18", (3, 32, 32), 2, {"stem": "cifer"}, UnknownNameError, "'cifer'. Did you mean 'cifar'"),
         ("resnet18", (3, 15, 20), 2, {}, InputError, "15x20 .* at least 16x16; use the network 'convnet'"),
-        ("resnet34", (3, 48, 48), 2, {}, InputError, "48x48 .* at least 64x64; use stem='cifar'"),
+        ("resnet34", (3, 48, 48), 2, {"stem": "imagenet"}, InputError, "48x48 .* at least 64x64; use stem='cifar'"),
         ("convnet", (1, 8, 7), 2, {}, InputError, "8x7 .* at least 8x8; use the network 'mlp'"),
         ("convnet", (1, 8, 8), 0, {}, InputError, "number of rows is 0"),
         ("convnet", (0, 8, 8), 2, {}, InputError, "number of channels is 0"),
