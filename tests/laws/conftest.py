@@ -11,7 +11,7 @@ from iblurry.parts import Adaptive, Diverse, Refit
 from tests.laws.lawful import LAWFUL
 
 # Every law for these in each run of the tests, one of each mechanism; for all others in the slow ones.
-QUICK = ("er", "clib", "bic", "mir", "agem", "gss", "gdumb", "rm", "mir-transforms")
+QUICK = ("er", "clib", "bic", "agem", "gss", "gdumb", "rm", "mir-transforms")
 PARAMS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LAWFUL]
 
 

@@ -18,6 +18,7 @@ from tests.laws.lawful import BUDGET, SAMPLES, assert_same_state, leaves, new_le
 from tests.no_sync import NoSync
 
 TASK_ENDS = (20, 40)
+WHOLE: dict[Method, Learner] = {}
 
 
 def feed(learner, samples, start=0, stop=SAMPLES):
@@ -27,23 +28,30 @@ def feed(learner, samples, start=0, stop=SAMPLES):
             learner.end_task()
 
 
-@pytest.mark.parametrize("stop", [1, 13, 30, 45])  # 13 and 45 lie inside a round of ER, 30 right after a new class
-def test_resume(lawful, samples, tmp_path, stop):
-    whole = new_learner(lawful)
-    feed(whole, samples)
+@pytest.fixture
+def whole(lawful, samples) -> Learner:
+    """It was fed everything without a disturbance; shared by the laws, so nobody may feed it more."""
+    if lawful not in WHOLE:
+        WHOLE[lawful] = new_learner(lawful)
+        feed(WHOLE[lawful], samples)
+    return WHOLE[lawful]
+
+
+def test_resume(lawful, samples, tmp_path):
+    """Again and again: 13 and 45 lie inside a round of ER, 30 right after a new class."""
+    whole, resumed = new_learner(lawful), new_learner(lawful)
+    for start, stop in itertools.pairwise([0, 1, 13, 30, 45, SAMPLES]):
+        for learner in (whole, resumed):
+            feed(learner, samples, start, stop)
+        assert_same_state(resumed.state_dict(), whole.state_dict())
+        checkpoint.save(tmp_path, resumed.state_dict(), at=stop)
+        resumed = new_learner(lawful)
+        resumed.load_state_dict(checkpoint.load_latest(tmp_path).state)
+        assert_same_state(resumed.state_dict(), whole.state_dict())
+
+
+def test_saved_to_a_file(lawful, whole, samples, questions, tmp_path):
     first = new_learner(lawful)
-    feed(first, samples, stop=stop)
-    checkpoint.save(tmp_path, first.state_dict(), at=stop)
-    second = new_learner(lawful)
-    second.load_state_dict(checkpoint.load_latest(tmp_path).state)
-    assert_same_state(second.state_dict(), first.state_dict())
-    feed(second, samples, start=stop)
-    assert_same_state(second.state_dict(), whole.state_dict())
-
-
-def test_saved_to_a_file(lawful, samples, questions, tmp_path):
-    whole, first = new_learner(lawful), new_learner(lawful)
-    feed(whole, samples)
     feed(first, samples, stop=45)
     first.save(tmp_path / "learner.safetensors")
     second = Learner.load(tmp_path / "learner.safetensors")
@@ -53,41 +61,31 @@ def test_saved_to_a_file(lawful, samples, questions, tmp_path):
     assert torch.equal(second.logits(questions), whole.logits(questions))
 
 
-def test_purity(lawful, samples, questions):
-    quiet, asked = new_learner(lawful), new_learner(lawful)
-    for at, (image, label) in enumerate(samples, start=1):
-        quiet.observe(image, label)
-        asked.observe(image, label)
-        if at % 7 == 0:
+def test_purity(lawful, whole, samples, questions):
+    asked = new_learner(lawful)
+    for at in range(SAMPLES):
+        feed(asked, samples, at, at + 1)
+        if at % 7 == 6:
             asked.method.readout.prepare()
             first = asked.logits(questions)
             assert torch.equal(first, asked.logits(questions))
             asked.predict(questions[:3])
-    assert_same_state(asked.state_dict(), quiet.state_dict())
+    assert_same_state(asked.state_dict(), whole.state_dict())
 
 
-def test_spec(lawful, samples):
+def test_spec(lawful, whole, samples):
     again = Method.from_json(json.loads(json.dumps(lawful.to_json())))
     assert again == lawful
-    one, other = new_learner(lawful), new_learner(again)
-    feed(one, samples)
+    other = new_learner(again)
     feed(other, samples)
-    assert_same_state(one.state_dict(), other.state_dict())
+    assert_same_state(other.state_dict(), whole.state_dict())
 
 
-def test_clone(lawful, samples):
-    one, other = new_learner(lawful), new_learner(lawful)
-    shared = storages(one) & storages(other)
-    assert not shared
+def test_clone_and_addresses(lawful, samples):
+    """Learners of one method share nothing; and everything of a learner stays where it is."""
+    learner, other = new_learner(lawful), new_learner(lawful)
+    assert not storages(learner) & storages(other)
     untouched = copy.deepcopy(other.state_dict())
-    feed(one, samples)
-    assert_same_state(other.state_dict(), untouched)
-    for _, part in lawful.parts():
-        assert "bench" not in vars(part)  # the description was not put to work itself
-
-
-def test_addresses(lawful, samples):
-    learner = new_learner(lawful)
     feed(learner, samples, stop=2)
     while lawful.pace.updates_per_sample and not learner.context.updates:
         learner.observe(*samples[0])  # the optimizer makes its state at the first step
@@ -96,6 +94,9 @@ def test_addresses(lawful, samples):
     assert len(learner.labels) == 5
     after = addresses(learner)
     assert {path: after[path] for path in before} == before
+    assert_same_state(other.state_dict(), untouched)
+    for _, part in lawful.parts():
+        assert "context" not in vars(part)  # the description was not put to work itself
 
 
 def test_no_hidden_sync(lawful, samples, questions):
@@ -154,14 +155,13 @@ def test_what_a_step_returns_is_good_until_the_next(lawful, samples, questions):
     assert len(steps) > SAMPLES / 8
 
 
-def test_nothing_depends_on_when_numbers_arrive(lawful, samples, monkeypatch):
+def test_nothing_depends_on_when_numbers_arrive(lawful, whole, samples, monkeypatch):
     """Rows drawn one update at a time and values read as late as can be: the course of a device that is far behind."""
-    usual, late = new_learner(lawful), new_learner(lawful)
-    feed(usual, samples)
+    late = new_learner(lawful)
     monkeypatch.setattr("iblurry.trainer.AHEAD", 1)
     monkeypatch.setattr("iblurry.engine.eager.AsyncRead.ready", lambda self: False)
     feed(late, samples)
-    assert_same_state(late.state_dict(), usual.state_dict())
+    assert_same_state(late.state_dict(), whole.state_dict())
 
 
 def test_budget(lawful, samples):
@@ -185,11 +185,10 @@ def test_budget(lawful, samples):
     assert most > BUDGET - max(1, lawful.samples_outside_memory(BUDGET))  # the budget is used, too
 
 
-def test_seeds_matter(lawful, samples):
-    one, other = new_learner(lawful, seed=1), new_learner(lawful, seed=2)
-    feed(one, samples)
+def test_seeds_matter(lawful, whole, samples):
+    other = new_learner(lawful, seed=2)
     feed(other, samples)
-    assert not torch.equal(one.context.network.head.weight, other.context.network.head.weight)
+    assert not torch.equal(whole.context.network.head.weight, other.context.network.head.weight)
 
 
 @pytest.mark.slow

@@ -44,21 +44,21 @@ OPTIMIZERS = {
     "Adagrad": torch.optim.Adagrad,
     "Rprop": torch.optim.Rprop,
 }
-# For each case the methods of which something could go wrong with it: parts that ask for gradients, copies or refits.
+# For each case the methods of which most could go wrong with it: parts that ask for gradients, copies or refits.
 QUICK = {
-    "layer_norm": ["er", "gdumb"],
+    "layer_norm": ["gdumb"],
     "group_norm": ["agem"],
     "group_norm redrawn": ["gdumb"],
-    "bias_free": ["mir", "clib"],
+    "bias_free": ["mir"],
     "bias_free redrawn": ["er"],
-    "dropout": ["er", "mir", "agem", "bic"],
+    "dropout": ["mir", "bic"],
     "stochastic_depth": ["clib", "gdumb"],
-    "pretrained": ["er", "rm", "gdumb"],
-    "frozen body": ["ewc", "clib", "gss"],
-    "frozen layers": ["ewc", "mir", "agem", "gss", "bic"],
+    "pretrained": ["rm"],
+    "frozen body": ["ewc"],
+    "frozen layers": ["ewc", "gss"],
     "frozen layers of our own": ["er"],
-    "Lion": ["er", "rm"],
-    "Nesterov": ["er", "clib", "gdumb"],
+    "Lion": ["rm"],
+    "Nesterov": ["clib", "gdumb"],
     "Adagrad": ["er"],
     "Rprop": ["er"],
 }
@@ -69,11 +69,14 @@ CASES = [
     for name in MAIN
 ]
 
+WHOLE: dict[Case, Learner] = {}
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:
+    name: str
     method: Method
-    options: dict
+    options: dict = dataclasses.field(hash=False)
 
     def learner(self, **changes):
         return new_learner(self.method, **{"network": "mlp:width=12"} | self.options | changes)
@@ -86,58 +89,54 @@ def case(request) -> Case:
     if name in OPTIMIZERS:
         refit = chosen.refit and dataclasses.replace(chosen.refit, optimizer=OPTIMIZERS[name])
         chosen = dataclasses.replace(chosen, optimizer=OPTIMIZERS[name], refit=refit)
-    return Case(chosen, NETWORKS.get(name, {}))
+    return Case(name, chosen, NETWORKS.get(name, {}))
 
 
-def test_resume(case, samples, questions, tmp_path):
-    """From a checkpoint, in a program whose own generators stand elsewhere; after a moment between two rounds."""
-    whole, first, second = (case.learner() for _ in range(3))
-    feed(whole, samples)
-    feed(first, samples, stop=29)
-    torch.manual_seed(5)
-    checkpoint.save(tmp_path, first.state_dict(), at=29)
-    second.load_state_dict(checkpoint.load_latest(tmp_path).state)
-    assert_same_state(second.state_dict(), first.state_dict())
-    feed(second, samples, start=29)
-    assert_same_state(second.state_dict(), whole.state_dict())
-    assert torch.equal(second.logits(questions), whole.logits(questions))
+@pytest.fixture
+def whole(case, samples) -> Learner:
+    """It was fed everything without a disturbance; shared by the laws, so nobody may feed it more."""
+    if case not in WHOLE:
+        WHOLE[case] = case.learner()
+        feed(WHOLE[case], samples)
+    return WHOLE[case]
 
 
-def test_saved_to_a_file(case, samples, questions, tmp_path):
-    whole, first = case.learner(), case.learner()
-    feed(whole, samples)
+def test_resume_and_save(case, whole, samples, questions, tmp_path):
+    """From a checkpoint and a file, in a program whose own generators stand elsewhere; between two rounds."""
+    first, second = case.learner(), case.learner()
     feed(first, samples, stop=29)
     torch.manual_seed(5)
     first.save(tmp_path / "learner.safetensors")
-    second = Learner.load(tmp_path / "learner.safetensors")
-    feed(second, samples, start=29)
-    assert_same_state(second.state_dict(), whole.state_dict())
-    assert torch.equal(second.logits(questions), whole.logits(questions))
+    checkpoint.save(tmp_path, first.state_dict(), at=29)
+    second.load_state_dict(checkpoint.load_latest(tmp_path).state)
+    assert_same_state(second.state_dict(), first.state_dict())
+    for learner in (second, Learner.load(tmp_path / "learner.safetensors")):
+        feed(learner, samples, start=29)
+        assert_same_state(learner.state_dict(), whole.state_dict())
+        assert torch.equal(learner.logits(questions), whole.logits(questions))
 
 
-def test_purity(case, samples, questions):
-    quiet, asked = case.learner(), case.learner()
+def test_purity(case, whole, samples, questions):
+    asked = case.learner()
     before = torch.get_rng_state()
-    for at, (image, label) in enumerate(samples[:40], start=1):
-        quiet.observe(image, label)
-        asked.observe(image, label)
-        if at % 11 == 0:
+    for at in range(SAMPLES):
+        feed(asked, samples, at, at + 1)
+        if at % 11 == 10:
             first = asked.logits(questions)
             assert torch.equal(first, asked.logits(questions))
-    assert_same_state(asked.state_dict(), quiet.state_dict())
+    assert_same_state(asked.state_dict(), whole.state_dict())
     assert torch.equal(torch.get_rng_state(), before)  # the user's program has its generator for itself
 
 
-def test_spec_and_clone(case, samples):
+def test_spec_and_clone(case, whole, samples):
     again = Method.from_json(json.loads(json.dumps(case.method.to_json())))
     assert again == case.method
     one, other = case.learner(), dataclasses.replace(case, method=again).learner()
     assert not storages(one) & storages(other)
-    untouched = copy.deepcopy(other.state_dict())
-    feed(one, samples)
-    assert_same_state(other.state_dict(), untouched)
+    untouched = copy.deepcopy(one.state_dict())
     feed(other, samples)
-    assert_same_state(one.state_dict(), other.state_dict())
+    assert_same_state(one.state_dict(), untouched)
+    assert_same_state(other.state_dict(), whole.state_dict())
 
 
 def test_what_is_counted_is_what_was_made(case, meter, samples, questions):
@@ -152,22 +151,17 @@ def test_what_is_counted_is_what_was_made(case, meter, samples, questions):
         assert totals(spent, queries) == (meter["forward"], meter["backward"])
 
 
-def test_learning_takes_place_where_it_may(case, samples):
+def test_learning_takes_place_where_it_may(case, whole):
     """Frozen weights and statistics stand still, others move; the optimizer keeps what was foreseen."""
-    learner = case.learner()
-    network = learner.context.network
-    before = {name: values.clone() for name, values in network.body.state_dict().items()}
-    feed(learner, samples)
+    network, before = whole.context.network, case.learner().context.network.body.state_dict()
     moved = {name for name, values in network.body.state_dict().items() if not torch.equal(values, before[name])}
     trained = {name for name, p in network.body.named_parameters() if p.requires_grad}
     if case.method.pace.updates_per_sample:
         assert trained <= moved
-        buffers = [
-            v for s in learner.trainer.optimizer.state.values() for v in s.values() if isinstance(v, torch.Tensor)
-        ]
+        buffers = [v for s in whole.trainer.optimizer.state.values() for v in s.values() if isinstance(v, torch.Tensor)]
         held = sum(v.nbytes for v in buffers if v.dim())
         if case.method.refit is None:
-            assert bytes_held(learner)["optimizer"] == held
+            assert bytes_held(whole)["optimizer"] == held
     frozen = case.options.get("freeze", "none")
     assert {"none": set(), "body": moved}.get(frozen, {m for m in moved if m.startswith(frozen.split(",")[0])}) == set()
 
