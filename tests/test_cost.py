@@ -17,14 +17,16 @@ from iblurry.method import KINDS, Pace
 from iblurry.methods import METHODS, Hyperparameters, bic, clib, er, mir
 from iblurry.network.network import Network
 from iblurry.network.shadow import ShadowNetwork
-from iblurry.parts import BiasCorrected, Importance, Interfered, Uniform
+from iblurry.parts import BiasCorrected, Diverse, Importance, Interfered, Uniform
 from tests.laws.lawful import HYPERPARAMETERS, LAWFUL, new_learner
 
 BUDGET = 54  # 4 wait outside ER's memory; a tenth of the other 50 is one validation sample for each of 5 classes
 
 
 def _quick(method):
-    """Three epochs are as good to count as hundreds."""
+    """Three epochs are as good to count as hundreds, and two batches of gradients as many."""
+    if isinstance(method.admission, Diverse):
+        method = dataclasses.replace(method, admission=Diverse(batches=2, size=4))
     if method.refit is None:
         return method
     return dataclasses.replace(method, readout=dataclasses.replace(method.readout, epochs=3))
@@ -38,6 +40,8 @@ METERED = {
     "clib-all-rows": clib(HYPERPARAMETERS, rehearsal=Uniform(count=BUDGET)),
     "bic-more-aside": bic(HYPERPARAMETERS, readout=BiasCorrected(share=0.3)),
 }
+SLOW = {name for name in METERED if name.startswith("clib-") or name.endswith(("-transforms", "-released"))}
+SLOW -= {"clib-running", "clib-seldom", "clib-all-rows", "mir-transforms", "bic-released"}  # one of each cost is seen
 PERIOD = 24  # samples: whole rounds and whole spans between two measures for all of the above
 
 
@@ -63,11 +67,11 @@ def meter(monkeypatch):
     return since_last
 
 
-@pytest.mark.parametrize("name", METERED)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in METERED])
 def test_declared_is_counted(name, meter, samples, questions):
     method = METERED[name]
     budget = 96 + PERIOD if method.admission.keeps_all else BUDGET
-    learner = new_learner(method, network="mlp", memory=budget)
+    learner = new_learner(method, network="mlp:width=12", memory=budget)
     endless = itertools.cycle(samples)
     for at in range(1, 97):  # memory full, five classes met, one of them in the third task
         learner.observe(*next(endless))

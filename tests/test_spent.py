@@ -82,7 +82,7 @@ def totals(*tallies):
 
 @pytest.mark.parametrize("name", COUNTED)
 def test_what_is_counted_is_what_was_made(name, meter, samples, questions):
-    learner = new_learner(COUNTED[name], network="mlp")
+    learner = new_learner(COUNTED[name], network="mlp:width=12")
     spent, queries = learner.context.spent, learner.context.queries
     refits: list[int] = []
     learner.on_refit = lambda done, total: refits.append(done)
@@ -115,7 +115,7 @@ def test_what_is_counted_is_what_was_made(name, meter, samples, questions):
 
 def test_by_hand(samples, questions):
     """ER in rounds of four: the memory holds 0, 4, 8, ... rows, of which four join once there are any."""
-    learner = new_learner(er(HYPERPARAMETERS), network="mlp")
+    learner = new_learner(er(HYPERPARAMETERS), network="mlp:width=12")
     for image, label in samples[:11]:
         learner.observe(image, label)
     learner.predict(questions)
@@ -129,7 +129,7 @@ def test_by_hand(samples, questions):
 
 @pytest.mark.parametrize("name", ["bic-more-aside", "gdumb", "er-refitted"])
 def test_who_resumes_counts_no_preparation_twice(name, samples, questions):
-    whole, first, second = (new_learner(COUNTED[name], network="mlp") for _ in range(3))
+    whole, first, second = (new_learner(COUNTED[name], network="mlp:width=12") for _ in range(3))
     for learner in (whole, first):
         feed(learner, samples, stop=33)  # in the second task, a class is new
         learner.predict(questions)
@@ -162,7 +162,7 @@ def test_a_users_part_is_counted_without_a_word(samples):
             self.context.losses(memory.images[:3], memory.labels[:3].clamp(min=0))
             return drawn.rows
 
-    learner = new_learner(er(HYPERPARAMETERS, rehearsal=Curious(count=4)), network="mlp")
+    learner = new_learner(er(HYPERPARAMETERS, rehearsal=Curious(count=4)), network="mlp:width=12")
     for image, label in samples[:8]:  # two rounds of four updates on four streamed samples
         learner.observe(image, label)
     spent = learner.context.spent
@@ -191,7 +191,7 @@ SAMPLE, COLUMN = 64 + 8, 8  # bytes: an image of 1x8x8 with its label
 
 @pytest.mark.parametrize("name", MAIN)
 def test_bytes(name, samples):
-    chosen = method(name, HYPERPARAMETERS)
+    chosen = COUNTED[name]
     learner = new_learner(chosen, network="mlp")
     held = bytes_held(learner)
     assert tuple(held) == HOLDINGS

@@ -99,8 +99,8 @@ class Stream:
 
 @functools.cache  # most pairs share one side
 def weights(method, samples, augment=Augment(pad=1)):  # noqa: B008  frozen
-    learner = new_learner(method, network="mlp", augment=augment)
-    for at, (image, label) in enumerate(samples.samples * 3, start=1):
+    learner = new_learner(method, network="mlp:width=12", augment=augment)
+    for at, (image, label) in enumerate(samples.samples * 2, start=1):
         learner.observe(image, label)
         if at in (30, 90):
             learner.end_task()
@@ -137,7 +137,7 @@ ANSWERS = {
 def test_the_readout_makes_a_difference(pair, samples, questions):
     answers = []
     for one in ANSWERS[pair]:
-        learner = new_learner(one, network="mlp")
+        learner = new_learner(one, network="mlp:width=12")
         for image, label in samples:
             learner.observe(image, label)
         answers.append(learner.logits(questions))
