@@ -70,7 +70,7 @@ def apart(here):
 
 
 @pytest.fixture
-def own(here):
+def own(here, monkeypatch):
     """mine.py: an admission and a method that no other test should know."""
     (here / "mine.py").write_text(
         "from iblurry.methods.clib import clib\n"
@@ -87,7 +87,10 @@ def own(here):
         '    return clib(hyperparameters, name="clib-oldest", admission=Oldest())\n'
     )
     (here / "beside.py").write_text("THREE = 3\n")
-    return here / "mine.py"
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield here / "mine.py"
+    for module in ("mine", "beside"):
+        sys.modules.pop(module, None)
 
 
 @pytest.fixture

@@ -254,8 +254,8 @@ def test_packed(quick, here):
 OWN = " ".join(["run", "clib", *QUICK, "--import mine.py --set admission=Oldest --set admission.patience=5 --json"])
 
 
-def test_ones_own_parts_in_every_verb(apart, own, here):
-    made, shown, _, tabled, listed, everything = said = apart(
+def test_ones_own_parts_in_every_verb(call, apart, own, here):
+    commands = (
         f"{OWN} --seeds 1",
         "show --import mine --json",
         "report --import mine.py",
@@ -263,6 +263,7 @@ def test_ones_own_parts_in_every_verb(apart, own, here):
         "methods --import mine.py",
         "methods --import mine --json",
     )
+    made, shown, _, tabled, listed, everything = said = [call(*command.split()) for command in commands]
     assert [each.code for each in said] == [0] * len(said), made.err
     (folder,) = folders(here / "runs")
     (written,) = experiment(folder)["method"]["admission"]

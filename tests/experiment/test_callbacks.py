@@ -187,13 +187,13 @@ def test_the_end_is_told_where_the_run_was_called_from(tmp_path):
         def on_run_end(self):
             self.times += 1
 
-    first, stopped, crashed, workers = (Ended() for _ in range(4))
+    first, stopped, crashed, packed = (Ended() for _ in range(4))  # in workers: test_sweep
     run(small(), tmp_path / "a", callback=first)
     run(small(), tmp_path / "b", callback=[StopAt(), stopped])
     with pytest.raises(CrashError):
         run(small(), tmp_path / "c", callback=[At(40, crash), crashed])
-    run_all([small(), small(seed=2)], LaunchConfig(out=tmp_path, jobs=2), workers)
-    assert (first.times, stopped.times, crashed.times, workers.times) == (1, 1, 0, 2)
+    run_all([small(), small(seed=2)], LaunchConfig(out=tmp_path, jobs=1, pack=2), packed)
+    assert (first.times, stopped.times, crashed.times, packed.times) == (1, 1, 0, 2)
 
 
 def test_a_callback_that_only_watches_may_have_an_init_and_children(tmp_path):

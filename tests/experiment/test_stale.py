@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 import textwrap
@@ -18,7 +19,6 @@ from iblurry.studies.describe import group_runs
 from tests.experiment.small import small
 
 OLDEST = """
-    import sys
     from iblurry import Experiment, clib, run
     from iblurry.parts import Admission
 
@@ -28,30 +28,22 @@ OLDEST = """
 
     if __name__ == "__main__":
         method = clib(admission=Oldest())
-        result = run(Experiment.of(method, "digits", samples=int(sys.argv[1]), memory=30, query_every=50))
+        result = run(Experiment.of(method, "digits", samples=60, memory=20, query_every=30))
         print(result.metrics.a_auc, result.folder)
 """
 
 
-@pytest.fixture
-def script(tmp_path):
-    """Runs oldest.py in a folder of its own, with some of its text replaced."""
-
-    def call(old="", new="", samples=150):
-        text = textwrap.dedent(OLDEST)
-        assert old in text
-        (tmp_path / "oldest.py").write_text(text.replace(old, new) if old else text)
-        command = [sys.executable, "oldest.py", str(samples)]
-        said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        a_auc, folder = said.stdout.split()
-        return float(a_auc), folder
-
-    return call
-
-
-def test_an_edited_part_is_another_run(script, tmp_path):
-    first, again, edited = script(), script(), script("argmin", "argmax")
-    assert first == again
+def test_an_edited_part_is_another_run(tmp_path, monkeypatch, capsys):
+    script = tmp_path / "oldest.py"
+    script.write_text(textwrap.dedent(OLDEST))
+    command = [sys.executable, script.name]  # a process of its own
+    first = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(script.name, run_name="__main__")
+    assert capsys.readouterr().out.split() == first
+    script.write_text(textwrap.dedent(OLDEST).replace("argmin", "argmax"))
+    runpy.run_path(script.name, run_name="__main__")
+    edited = capsys.readouterr().out.split()
     assert edited[1] != first[1]
     assert edited[0] != first[0]
     about = json.loads((tmp_path / first[1] / "experiment.json").read_bytes())

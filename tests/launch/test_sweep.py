@@ -63,14 +63,22 @@ def swept(experiments, out, callbacks=None, **more):
 
 
 def test_a_failing_run_stops_nobody(alone, tmp_path):
-    callbacks = [Recorder() for _ in range(4)]
+    class Ended(Recorder):
+        times = 0
+
+        def on_run_end(self):
+            self.times += 1
+
+    callbacks = [Ended() for _ in range(4)]
     results, failures = swept([EXPLODING, *SOME], tmp_path, callbacks, jobs=2)
+    assert [one.experiment for one in results] == [EXPLODING, *SOME]
     assert [kept(one.folder) for one in results[1:]] == alone
     assert results[0].summary is None
     assert list(failures) == [EXPLODING.name]
     assert isinstance(failures[EXPLODING.name], DivergedError)
     assert any("failed: " in text for text in callbacks[0].messages)
     assert [callback.position for callback in callbacks[1:]] == [80, 80, 80]
+    assert [callback.times for callback in callbacks] == [0, 1, 1, 1]
 
 
 @pytest.mark.slow

@@ -54,6 +54,7 @@ class Acting(Recorder):
         self.act()
 
 
+@pytest.mark.slow  # test_sweep has one that is not
 def test_two_at_a_time_write_the_same_bytes(alone, tmp_path):
     callbacks = [Recorder() for _ in SOME]
     results = run_all(SOME, LaunchConfig(out=tmp_path, jobs=2), callbacks)
