@@ -195,10 +195,10 @@ def left_after(learner, samples, questions, updates):
 @pytest.mark.parametrize(
     "name, updates",
     [
-        ("gdumb", 1),
+        pytest.param("gdumb", 1, marks=pytest.mark.slow),
         ("gdumb with adam", 4),
         ("rm", 1),
-        ("rm-released", 4),
+        pytest.param("rm-released", 4, marks=pytest.mark.slow),
         ("joint", 4),
         ("rm with a part of one's own", 4),
     ],

@@ -12,7 +12,20 @@ from iblurry.cli.main import main
 
 QUICK = [  # a run of a moment
     *("--dataset", "shapes:classes=4,train=20,test=10,size=8,channels=1"),
-    *("--tasks", "2", "--memory", "20", "--network", "mlp", "--samples", "40", "--query-every", "10", "--jobs", "1"),
+    *(
+        "--tasks",
+        "2",
+        "--memory",
+        "20",
+        "--network",
+        "mlp:width=16",
+        "--samples",
+        "40",
+        "--query-every",
+        "10",
+        "--jobs",
+        "1",
+    ),
 ]
 
 

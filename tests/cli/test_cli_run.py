@@ -153,7 +153,7 @@ def test_options_reach_the_experiment(quick, here):
     assert made["stream"] == {"IBlurry": {"tasks": 3, "disjoint": 0, "blur": 30, "mode": "uneven"}}
     assert {name: made[name] for name in values} == values
     assert made["samples"] == 30
-    assert made["network"] == "mlp"
+    assert made["network"] == "mlp:width=16"
     assert made["method"]["admission"] == {"Balanced": {}}
     assert made["method"]["schedule"]["Exponential"]["initial_lr"] == 0.001
     assert made["method"]["pace"]["stream_batch"] == 4

@@ -24,7 +24,9 @@ def small(name: str = "er", dataset: str = DATA, **changes: Any) -> Experiment:
     if chosen.refit is not None:
         chosen = dataclasses.replace(chosen, readout=dataclasses.replace(chosen.readout, epochs=3))
     options = (
-        {"memory": 24, "network": "mlp", "query_every": 7} | ({} if "stream" in changes else {"tasks": 2}) | changes
+        {"memory": 24, "network": "mlp:width=16", "query_every": 7}
+        | ({} if "stream" in changes else {"tasks": 2})
+        | changes
     )
     return Experiment.of(chosen, dataset, **options)
 

@@ -98,6 +98,8 @@ def test_classes_are_met_where_the_published_set_has_them(learner, tmp_path):
         learner.observe(sample.image, sample.label)
         if len(learner.labels) > len(first):
             first[learner.labels[-1]] = stream.position
+            if len(first) == 10:
+                break
     assert first == {
         "deer": 1, "ship": 2, "horse": 25, "airplane": 62, "automobile": 100, "frog": 111,
         "cat": 10002, "dog": 20002, "truck": 30001, "bird": 40001,

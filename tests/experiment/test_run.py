@@ -28,7 +28,7 @@ from iblurry.learner import Learner
 from iblurry.parts import Constant
 from tests.experiment.small import DATA, At, CrashError, Recorder, checkpoints, crash, kept, small
 
-FLOPS = 2 * (64 * 256 + 256 * 256 + 256 * 4)  # of the mlp for 1x8x8 and four classes
+FLOPS = 2 * (64 * 16 + 16 * 16 + 16 * 4)  # of the mlp for 1x8x8 and four classes
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_equal_when_run(name, tmp_path):
     reference = small("clib")
     given = with_compute(quick(name), reference, dataset_size(DATA))
     wanted, got = spent(reference, tmp_path), spent(given, tmp_path)
-    image = flops("mlp", (1, 8, 8), 4)
+    image = flops(reference.network, (1, 8, 8), 4)
     one = compute_estimate(given, dataset_size(DATA))
     if given.method.refit is not None:
         assert abs(got - wanted) <= one.study * image / 2

@@ -10,6 +10,8 @@ from iblurry.studies.report.page import render_page
 from tests.studies.test_report_data import rewrite, stop
 from tests.studies.written import spend, usual, write_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):

@@ -30,7 +30,7 @@ def data():
 def test_it_runs(name, column, row, data, tmp_path):
     study = STUDIES[name]
     columns = [column] if column else None
-    (one,) = study.plan(SHAPES, rows=[row], columns=columns, seeds=[1], network="mlp", query_every=15)
+    (one,) = study.plan(SHAPES, rows=[row], columns=columns, seeds=[1], network="mlp:width=16", query_every=15)
     experiment = one.experiment
     if experiment.method.refit is not None:
         experiment = edit(experiment, "readout.epochs=1")

@@ -135,7 +135,7 @@ SOME = [
     ("sweep", "png"),
     ("composition", "png"),
     ("bars", "pdf"),
-    ("forgetting", "pdf"),
+    pytest.param("forgetting", "pdf", marks=pytest.mark.slow),
 ]
 
 
