@@ -29,13 +29,13 @@ class Hardware:
     threads : int, optional
         Torch threads; None: as many as torch has. A run that is continued keeps the number it began with.
     device : str
-        "cpu", "cuda" or one of several GPUs, as "cuda:1".
+        "cpu", "cuda", one of several GPUs, as "cuda:1", or "auto": a GPU if there is one, except for small networks.
     precision : {"float32", "bfloat16"}, optional
         Of convolutions and products; None: float32 on a CPU, bfloat16 on a GPU.
     """
 
     threads: int | None = None
-    device: str = "cpu"
+    device: str = "auto"
     precision: Precision | None = None
 
     def __post_init__(self) -> None:

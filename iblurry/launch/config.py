@@ -54,7 +54,7 @@ class LaunchConfig:
     pack: int = 1
     threads: int | None = None
     on: str = "local"
-    device: str = "cpu"
+    device: str = "auto"
     precision: Precision | None = None
     again: bool = False
 

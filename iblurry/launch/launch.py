@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import sys
 from collections.abc import Iterable, Sequence
@@ -59,7 +60,7 @@ def run(
     checkpoints : CheckpointPolicy
         How often the run is saved.
     hardware : Hardware
-        Device, precision and threads.
+        Device, precision and threads; a GPU is used if there is one, except by "mlp" and "convnet".
     again : bool
         Whether to delete what was run before and start anew, for example on data that have changed.
 
@@ -72,10 +73,10 @@ def run(
     check_type("dataset", dataset, Dataset | None)
     experiment = _as_experiment(experiment, "digits" if dataset is None else dataset)
     check_type("hardware", hardware, Hardware)
-    queue = JobQueue()
-    queue.add(experiment, hardware, callback)
     place = Path(out) if isinstance(out, str) else out
-    config = LaunchConfig(out=place, data_home=data_home, checkpoints=checkpoints)
+    config = LaunchConfig(out=place, data_home=data_home, checkpoints=checkpoints, device=hardware.device)
+    queue = JobQueue()
+    queue.add(experiment, dataclasses.replace(hardware, device=config.device_for(experiment)), callback)
     if again:
         RunFolder(config.out / experiment.name).clear()
     failure: BaseException | None = None

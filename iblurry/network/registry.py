@@ -78,8 +78,9 @@ def network_key(network: AnyNetwork) -> str:
             return network
         factory = _registered(name)
         key, options = hashed_name(factory), _parsed(name, factory, text)
-        if "@" in key:
-            objects.keep(*key.split("@"), factory)  # so that worker processes get it
+        plain, _, code = key.partition("@")
+        if code:
+            objects.keep(plain, code, factory)  # so that worker processes get it
         return _written(key, options)
     if isinstance(network, nn.Module):
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in network.parameters()):

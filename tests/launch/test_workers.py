@@ -18,9 +18,10 @@ from iblurry.data.prefetch import usable_cores
 from iblurry.errors import DivergedError, FolderError, InputError, StoppedError
 from iblurry.experiment import folder as folder_module
 from iblurry.experiment.checkpointer import CheckpointPolicy
+from iblurry.experiment.environment import Hardware
 from iblurry.launch import launch, pack
 from iblurry.launch.config import LaunchConfig
-from iblurry.launch.launch import run_all
+from iblurry.launch.launch import run, run_all
 from iblurry.launch.workers import LocalWorkers
 from iblurry.parts import Constant
 from tests.experiment.small import At, Recorder, checkpoints, kept, small
@@ -114,7 +115,7 @@ import sys
 from pathlib import Path
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.launch.config import LaunchConfig
-from iblurry.launch.launch import run_all
+from iblurry.launch.launch import run, run_all
 from tests.experiment.small import small
 
 if __name__ == "__main__":
@@ -220,6 +221,17 @@ def test_threads_do_not_depend_on_what_is_left_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "read_result", lambda *_: None)
     run_all(heavy[:2], config)
     assert given == [4]  # as if both were still to run
+
+
+def test_a_gpu_is_used_where_there_is_one_and_pays(tmp_path, monkeypatch):
+    monkeypatch.setattr("iblurry.engine.devices.torch.cuda.is_available", lambda: True)
+    given = []
+    monkeypatch.setattr(pack.Pack, "run", lambda self: given.append(self.take().hardware.device))
+    monkeypatch.setattr(launch, "read_result", lambda *_: None)
+    for network in ("resnet18", "mlp"):
+        run(dataclasses.replace(SOME[0], network=network), tmp_path)
+    run(dataclasses.replace(SOME[0], network="resnet18"), tmp_path, hardware=Hardware(device="cpu"))
+    assert given == ["cuda", "cpu", "cpu"]
 
 
 @pytest.mark.parametrize("bad", [{"jobs": 0}, {"pack": 0}, {"threads": -1}])
