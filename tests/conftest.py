@@ -17,17 +17,11 @@ os.environ["OMP_NUM_THREADS"] = "1"  # thread count changes last bits; also for 
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    import torch
+def _one_thread_and_little_to_collect() -> None:
+    """A collection looks at what tests made and not at all of torch, which is 5 % of their time."""
+    import torch._dynamo  # an optimizer does it at its first step
 
     torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session")
-def little_to_collect() -> None:
-    """From here on a collection looks at what tests made and not at all of torch: for tests that collect often."""
-    import torch._dynamo  # noqa: F401  an optimizer does it at its first step
-
     gc.collect()
     gc.freeze()
 

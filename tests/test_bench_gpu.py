@@ -19,8 +19,6 @@ from benchmarks.gpu.tables import check_goals, goals_table, methods_table, table
 from iblurry.errors import InputError
 from iblurry.network.flops import flops
 
-pytestmark = pytest.mark.usefixtures("little_to_collect")
-
 DATA = "shapes:classes=10,train=80,test=6,size=8,channels=3"
 SETUP = BenchmarkSetup(dataset=DATA, network="mlp", memory=32, device="cpu", precision="float32", epochs=1)
 WORDS = ["--device", "cpu", "--precision", "float32", "--network", "mlp", "--dataset", DATA, "--memory", "32"]

@@ -11,8 +11,6 @@ from benchmarks.gpu import resume
 from iblurry.errors import InputError
 from iblurry.experiment import run_loop as running
 
-pytestmark = pytest.mark.usefixtures("little_to_collect")
-
 ON_THE_CPU = ["--device", "cpu", "--precision", "float32", "--network", "mlp"]
 SMALL = ["--dataset", "shapes:classes=10,train=12,test=6,size=8,channels=3", "--samples", "60", "--query-every", "20"]
 RESUME = [*ON_THE_CPU, *SMALL, "--memory", "32", "--epochs", "2", "--save-samples", "7", "--threads", "1"]

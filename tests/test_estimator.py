@@ -239,7 +239,7 @@ def test_parameters_set_later_count_from_the_next_beginning():
     [
         (lambda: make_blobs(300, centers=4, cluster_std=0.8, random_state=1), 1, 0.95),
         (lambda: load_iris(return_X_y=True), 3, 0.9),
-        (lambda: load_breast_cancer(return_X_y=True), 1, 0.93),
+        pytest.param(lambda: load_breast_cancer(return_X_y=True), 1, 0.93, marks=pytest.mark.slow),
     ],
     ids=["blobs", "iris", "breast cancer"],
 )

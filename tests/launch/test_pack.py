@@ -29,8 +29,6 @@ from iblurry.learner import Learner
 from iblurry.parts import Constant
 from tests.experiment.small import DATA, At, Recorder, checkpoints, crash, kept, small
 
-pytestmark = pytest.mark.usefixtures("little_to_collect")  # a pack collects before each run
-
 SHORT = {"dataset": DATA.replace("train=20", "train=10"), "memory": 12}  # forty samples in two tasks
 MIXED = [
     small("er", **SHORT),

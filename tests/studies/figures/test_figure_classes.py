@@ -99,7 +99,10 @@ def test_tiles_are_accuracies_and_bars_are_what_was_lost(drawn, tmp_path, record
     assert scale.get_xlabel() == "accuracy of a class (%)"
 
 
-@pytest.mark.parametrize("classes, tasks, methods", [(100, 10, 3), (100, 20, 1), (10, 5, 10)])
+MANY = [(100, 10, 3), (100, 20, 1), pytest.param(10, 5, 10, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("classes, tasks, methods", MANY)
 def test_heat_maps_of_many_classes_tasks_and_methods(drawn, tmp_path, records, classes, tasks, methods):
     runs = {
         f"{method}, seed 1": class_accuracies(records(n, classes=classes, tasks=tasks, samples=4000, every=100))
