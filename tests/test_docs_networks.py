@@ -48,13 +48,14 @@ def test_a_function_that_makes_a_body(tmp_path, monkeypatch, capsys):
     assert re.search(r"a_auc=0\.\d", capsys.readouterr().out)
 
 
-def test_on_the_command_line(tmp_path, monkeypatch, capsys):  # two runs: worker processes find the network, too
+@pytest.mark.parametrize("seeds", ["1", pytest.param("1,2", marks=pytest.mark.slow)])  # worker processes find it, too
+def test_on_the_command_line(seeds, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (block,) = blocks("networks.md", "def my_net")
     (tmp_path / "mine.py").write_text(block)
-    words = "run er --import mine.py --network my_net:width=16 --samples 30 --seeds 1,2 --json --set optimizer=NAdam"
+    words = "run er --import mine.py --network my_net:width=16 --samples 30 --json --set optimizer=NAdam --seeds"
     with pytest.raises(SystemExit) as ended:
-        main(words.split())
+        main([*words.split(), seeds])
     assert not ended.value.code
     assert "a_auc" in capsys.readouterr().out
 

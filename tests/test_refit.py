@@ -50,7 +50,9 @@ def leave_after(learner, updates):
 
 
 @pytest.mark.parametrize("name", REFITS)
-@pytest.mark.parametrize("updates", [1, 3, 8, None])  # in an epoch, at its end, later, at the very end
+@pytest.mark.parametrize(
+    "updates", [1, pytest.param(3, marks=pytest.mark.slow), 8, None]
+)  # in an epoch, at its end, later, the end
 def test_resume_inside_a_refit(name, updates, samples, questions, tmp_path):
     updates = updates or LAST[name]
     whole = fed(REFITS[name], samples)

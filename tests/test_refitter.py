@@ -84,7 +84,11 @@ def answered(learner, questions):
     return learner.logits(questions)
 
 
-@pytest.mark.parametrize("name", METHODS)
+QUICK = ("gdumb", "rm", "joint", "gdumb with a part of one's own")
+MARKED = [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in METHODS]
+
+
+@pytest.mark.parametrize("name", MARKED)
 def test_a_kept_trainer_learns_what_a_new_one_does(name, samples, questions):
     kept, new = new_learner(METHODS[name]), new_learner(METHODS[name])
     one, other = refits(kept, samples, questions), refits(new, samples, questions, before=anew)
@@ -127,7 +131,7 @@ def test_refits_of_another_kind_have_a_trainer_of_their_own(samples):
     assert [b.network is learner.context.network for b in benches] == [not fresh for fresh, _ in 2 * kinds]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", MARKED)
 def test_what_a_step_refers_to_stays_where_it_is(name, samples, questions):
     learner = new_learner(METHODS[name], network="mlp")
     seen = []

@@ -106,8 +106,13 @@ def test_runs_in_workers_have_decoders_of_their_own(place: Path, tmp_path: Path)
     assert first.records[1:] == second.records[1:]
 
 
-@pytest.mark.parametrize("budget", [None, 40 * 64, 40 * 64 - 1, 0])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    "budget, workers",
+    [
+        *[(None, 0), (40 * 64, 2), (40 * 64 - 1, 0), (0, 2)],
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in [(None, 2), (40 * 64, 0), (40 * 64 - 1, 2), (0, 0)]),
+    ],
+)
 def test_answers_are_counted_the_same(budget: int | None, workers: int, place: Path, monkeypatch) -> None:
     monkeypatch.setattr("iblurry.experiment.evaluator.CHUNK", 7)
     one, data, there = small("clib"), whole(place), lazy(place)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from iblurry import Dataset, Experiment, LaunchConfig, run, run_all
+from iblurry.cli.main import main
 from iblurry.errors import FolderError, InputError
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.result import read_result
@@ -124,12 +125,14 @@ def test_a_data_set_of_ones_own_runs_here_and_in_workers(tmp_path):
     assert [result.records for result in here] == [result.records for result in apart]
 
 
-def test_a_script_is_not_run_again_when_it_is_imported(tmp_path):
+def test_a_script_is_not_run_again_when_it_is_imported(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "loose.py").write_text(
         "from iblurry import Experiment, run\nrun(Experiment.of('er', 'digits', samples=10, query_every=5))\n"
     )
-    command = [sys.executable, "-m", "iblurry", "run", "er", "--import", "loose.py", "--samples", "10", "--seeds", "1"]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert said.returncode == 2
-    assert "__main__" in said.stderr
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "er", "--import", "loose.py", "--samples", "10", "--seeds", "1"])
+    assert ended.value.code == 2
+    assert "__main__" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()

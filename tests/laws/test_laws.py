@@ -37,17 +37,16 @@ def whole(lawful, samples) -> Learner:
     return WHOLE[lawful]
 
 
-def test_resume(lawful, samples, tmp_path):
+def test_resume(lawful, whole, samples, tmp_path):
     """Again and again: 13 and 45 lie inside a round of ER, 30 right after a new class."""
-    whole, resumed = new_learner(lawful), new_learner(lawful)
+    resumed = new_learner(lawful)
     for start, stop in itertools.pairwise([0, 1, 13, 30, 45, SAMPLES]):
-        for learner in (whole, resumed):
-            feed(learner, samples, start, stop)
-        assert_same_state(resumed.state_dict(), whole.state_dict())
+        feed(resumed, samples, start, stop)
         checkpoint.save(tmp_path, resumed.state_dict(), at=stop)
-        resumed = new_learner(lawful)
+        before, resumed = resumed, new_learner(lawful)
         resumed.load_state_dict(checkpoint.load_latest(tmp_path).state)
-        assert_same_state(resumed.state_dict(), whole.state_dict())
+        assert_same_state(resumed.state_dict(), before.state_dict())
+    assert_same_state(resumed.state_dict(), whole.state_dict())
 
 
 def test_saved_to_a_file(lawful, whole, samples, questions, tmp_path):

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from iblurry import objects
 from iblurry.data.load import load
 from iblurry.errors import FolderError, InputError
 from iblurry.live.service import Service
@@ -17,7 +18,7 @@ from tests.live.test_live_service import some, until
 GIVEN = {"image": (1, 8, 8), "memory": 20, "max_classes": 12, "batch": 4}
 
 
-def test_a_registered_network_learns_in_the_service(tmp_path):
+def test_a_registered_network_learns_in_the_service(tmp_path, monkeypatch):
     digits, folder = load("digits"), tmp_path / "live"
     settings = Settings.of(folder, network="dropout:width=10", **GIVEN)
     assert settings.network.startswith("dropout@")
@@ -35,7 +36,8 @@ def test_a_registered_network_learns_in_the_service(tmp_path):
     assert Settings.of(folder).network == settings.network
     with pytest.raises(FolderError, match="dropout@"):
         Settings.of(folder, network="layer_norm")
-    del NETWORKS["dropout"]  # as without --import
+    del NETWORKS["dropout"]  # as in another process, without --import
+    monkeypatch.setattr(objects, "_objects", {})
     with pytest.raises(InputError, match="dropout@"):
         Settings.of(folder).build_context()
     assert user_module.dropout.__name__ == "dropout"

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+from iblurry import objects
 from iblurry.data.load import load
 from iblurry.errors import FolderError, InputError
 from iblurry.experiment.edit import component
@@ -138,6 +139,7 @@ def test_edited_code_is_refused(module, tmp_path, old, new):
 def test_without_the_code_it_is_refused(module, tmp_path, monkeypatch):
     chosen = settings(tmp_path, module)
     monkeypatch.delitem(NETWORKS, "service_net")
+    monkeypatch.setattr(objects, "_objects", {})  # as in another process
     with pytest.raises(InputError, match="service_net@"):
         chosen.check()
     monkeypatch.delitem(METHODS, "patient")

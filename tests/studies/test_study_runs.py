@@ -14,10 +14,10 @@ from iblurry.studies.tables.table import TABLE_METRICS
 
 SHAPES = "shapes:classes=10,train=6,test=4,size=8,channels=1"
 CELLS = [  # another row each time, so that most methods have their turn
-    (study.name, column, study.rows[next(turn) % len(study.rows)])
+    pytest.param(study.name, column, study.rows[next(turn) % len(study.rows)], marks=[pytest.mark.slow] * (nth > 0))
     for turn in (count(),)
     for study in STUDIES.values()
-    for column in study.columns(SHAPES)
+    for nth, column in enumerate(study.columns(SHAPES))
 ]
 
 
