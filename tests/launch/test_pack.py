@@ -177,7 +177,7 @@ def test_steps_that_are_not_resumed_end_as_if_they_had_been_killed(alone, tmp_pa
         "load": load,
         "callback": Recorder(),
         "checkpoints": CheckpointPolicy(samples=5),
-        "hardware": Hardware(threads=1),
+        "hardware": Hardware(device="cpu", threads=1),
     }
     with open_run(MIXED[0], tmp_path, **options) as begun, closing(begun.steps(lambda: False)) as steps:
         assert [next(steps) for _ in range(17)] == list(range(1, 18))
