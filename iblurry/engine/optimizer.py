@@ -89,6 +89,7 @@ class Adam(Optimizer):
     """
 
     is_capturable: ClassVar[bool] = True
+    torch_class: ClassVar[type[torch.optim.Adam]] = torch.optim.Adam
     ranges: ClassVar = {"beta1": "[0, 1)", "beta2": "[0, 1)", "eps": "(0, inf)", "weight_decay": "[0, inf)"}
 
     beta1: float = 0.9
@@ -99,12 +100,12 @@ class Adam(Optimizer):
     def build(self, groups: Groups) -> torch.optim.Optimizer:
         """One parameter group per sequence: several only where learning rates differ."""
         betas, on_gpu = (self.beta1, self.beta2), self._is_captured(groups)
-        return torch.optim.Adam(
+        return self.torch_class(
             param_groups(groups), 0.0, betas, self.eps, self.weight_decay, fused=True, capturable=on_gpu
         )
 
 
-class AdamW(Optimizer):
+class AdamW(Adam):
     """Adam with a weight decay apart from the gradient; the learning rate comes from the schedule.
 
     Parameters
@@ -119,19 +120,9 @@ class AdamW(Optimizer):
     Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
     """
 
-    is_capturable: ClassVar[bool] = True
-    ranges: ClassVar = Adam.ranges
+    torch_class: ClassVar[type[torch.optim.Adam]] = torch.optim.AdamW
 
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
     weight_decay: float = 0.01
-
-    def build(self, groups: Groups) -> torch.optim.Optimizer:
-        betas, on_gpu = (self.beta1, self.beta2), self._is_captured(groups)
-        return torch.optim.AdamW(
-            param_groups(groups), 0.0, betas, self.eps, self.weight_decay, fused=True, capturable=on_gpu
-        )
 
 
 class SGD(Optimizer):

@@ -138,27 +138,27 @@ def test_only_the_packages_own_bodies_take_the_fast_ways(engine, monkeypatch):
     assert isinstance(users.compiled[4], CompiledOrEager)
 
 
-def test_an_optimizer_with_numbers_on_the_host_is_not_captured(engine, samples):
-    """Its step is not, though the engine captures; and weights go the way of an engine that never does."""
-    method = er(HYPERPARAMETERS, optimizer=Lion)
-    usual, captured = new_learner(method, network="mlp"), new_learner(method, network="mlp", engine=engine)
+def assert_never_captured(captured, usual, samples):
+    """Though the engine of the first captures; and both come to the same state."""
     for image, label in samples:
         usual.observe(image, label)
         captured.observe(image, label)
     assert captured.context.updates > STEADY
     assert FakeGraph.replays == 0
     assert_same_state(captured.state_dict(), usual.state_dict())
+
+
+def test_an_optimizer_with_numbers_on_the_host_is_not_captured(engine, samples):
+    """Its step is not, though the engine captures; and weights go the way of an engine that never does."""
+    method = er(HYPERPARAMETERS, optimizer=Lion)
+    usual, captured = new_learner(method, network="mlp"), new_learner(method, network="mlp", engine=engine)
+    assert_never_captured(captured, usual, samples)
 
 
 def test_a_transform_that_draws_on_the_host_is_not_captured(engine, samples):
     augment = (Augment(pad=1), TorchTransform(nn.Dropout(0.1), works_on="floats"))
     usual, captured = (new_learner(er(HYPERPARAMETERS), augment=augment, engine=one) for one in (None, engine))
-    for image, label in samples:
-        usual.observe(image, label)
-        captured.observe(image, label)
-    assert captured.context.updates > STEADY
-    assert FakeGraph.replays == 0
-    assert_same_state(captured.state_dict(), usual.state_dict())
+    assert_never_captured(captured, usual, samples)
     with_numbers = new_learner(er(HYPERPARAMETERS), augment=(Augment(pad=1), Negative()), engine=engine)
     for image, label in samples:
         with_numbers.observe(image, label)
