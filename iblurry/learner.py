@@ -25,6 +25,7 @@ from iblurry.method import Method
 from iblurry.network.build import Initialise, build, fresh_bias, fresh_row, fresh_weight
 from iblurry.network.registry import AnyNetwork, network_key
 from iblurry.parts.context import Context
+from iblurry.parts.part import Part
 from iblurry.refitter import Refitter
 from iblurry.rng import Rng
 from iblurry.trainer import Trainer
@@ -145,6 +146,11 @@ class Learner:
         self.context.network.meter.counter = self.context.spent
         self.method = method.attach(self.context)
         self.parts = dict(self.method.parts())
+        self._on_stored = [  # of the parts that want to know
+            part.on_stored
+            for part in self.parts.values()
+            if type(part).on_stored is not Part.on_stored and part is not self.method.admission
+        ]
         pace = method.pace
         streamed = pace.stream_batch if pace.train_stream else 0
         self.trainer = Trainer(self.method, self.context, streamed=streamed, measure_every=pace.measure_every)
@@ -223,7 +229,9 @@ class Learner:
     def _store(self, sample: Sample) -> None:
         self.context.memory.offered += 1
         self.method.admission.on_offered(sample)
-        self.method.admission.admit(sample)
+        row = self.method.admission.admit(sample)  # which hears of it first
+        for on_stored in self._on_stored:
+            on_stored(row, sample)
 
     def _round(self) -> None:
         """Takes the updates owed, on the stream batch and the memory; then the next stream batch begins."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -90,10 +91,15 @@ class Memory:
         """Which rows were written after the clock showed `mark`, (capacity,) bool."""
         return self.written_at[:-1] > mark
 
-    def column(self, name: str, *, fill: float = 0.0, dtype: torch.dtype = torch.float64) -> Tensor:
-        """One number per row, made when first asked for, (capacity + 1,); writing a sample leaves it as it is."""
+    def column(
+        self, name: str, *, fill: float = 0.0, dtype: torch.dtype = torch.float64, shape: Sequence[int] = ()
+    ) -> Tensor:
+        """A number per row, or an array of this shape, made when first asked for, (capacity + 1, *shape).
+
+        Writing a sample leaves it as it is.
+        """
         if name not in self._columns:
-            self._columns[name] = torch.full((self.capacity + 1,), fill, dtype=dtype, device=self.device)
+            self._columns[name] = torch.full((self.capacity + 1, *shape), fill, dtype=dtype, device=self.device)
         return self._columns[name]
 
     def state_dict(self) -> dict[str, object]:
@@ -115,7 +121,8 @@ class Memory:
             values.copy_(_tensor(state[name]))
         self.clock.copy_(_tensor(state["clock"]))
         for name, values in columns.items():
-            self.column(name, dtype=_tensor(values).dtype).copy_(_tensor(values))
+            saved = _tensor(values)
+            self.column(name, dtype=saved.dtype, shape=saved.shape[1:]).copy_(saved)
 
 
 def _whole(value: object) -> int:

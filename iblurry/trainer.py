@@ -153,8 +153,10 @@ class Trainer:
         partners = batch.labels.index_select(0, params.partner) if params.mixes else None
         network.train(not self.frozen_norm)
         with network.meter.counting("training", has_backward=True):
-            logits = network(images)
-        forward = Forward(images, logits, batch.labels, partners, params.lam, len(stream.labels), rows)
+            features, logits = network.forward_both(images)
+        forward = Forward(
+            images, logits, batch.labels, partners, params.lam, len(stream.labels), rows, features, batch.images
+        )
         loss = functools.reduce(torch.add, [term.loss(forward) for term in training.terms])
         self.optimizer.zero_grad()
         loss.backward()
@@ -164,7 +166,9 @@ class Trainer:
         with torch.no_grad():
             losses = context.memory_losses() if measure else None
             for part in self.parts.values():
-                part.on_update(Update(rows, losses))
+                part.on_update(Update(rows, losses, forward=forward))
+            for shared in context.shared.values():
+                shared.on_update()
             self.loss.copy_(loss)
         return rows, losses
 

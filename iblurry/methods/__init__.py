@@ -1,9 +1,10 @@
 """Methods: one recipe each, the paper cited."""
 
 from iblurry.methods.agem import agem
+from iblurry.methods.balm import balm
 from iblurry.methods.bic import bic
-from iblurry.methods.clib import clib, clib_balanced, clib_exponential, clib_reservoir, clib_stream
-from iblurry.methods.er import er, er_constant
+from iblurry.methods.clib import clib, clib_averaged, clib_balanced, clib_exponential, clib_reservoir, clib_stream
+from iblurry.methods.er import er, er_averaged, er_constant
 from iblurry.methods.ewc import ewc
 from iblurry.methods.gdumb import gdumb
 from iblurry.methods.gss import gss
@@ -17,13 +18,16 @@ __all__ = [
     "Hyperparameters",
     "Recipe",
     "agem",
+    "balm",
     "bic",
     "clib",
+    "clib_averaged",
     "clib_balanced",
     "clib_exponential",
     "clib_reservoir",
     "clib_stream",
     "er",
+    "er_averaged",
     "er_constant",
     "ewc",
     "gdumb",

@@ -7,7 +7,7 @@ import dataclasses
 from iblurry.method import Head, Method, Pace, exact
 from iblurry.methods.er import er
 from iblurry.methods.recipe import Hyperparameters, recipe
-from iblurry.parts import Adaptive, Balanced, Exponential, Importance, Reservoir, Uniform
+from iblurry.parts import Adaptive, Averaged, Balanced, Exponential, Importance, Reservoir, Uniform
 
 PAPER = (
     "Koh et al., Online Continual Learning on Class Incremental Blurry Task Configuration with Anytime Inference, "
@@ -67,3 +67,9 @@ def clib_exponential(hyperparameters: Hyperparameters) -> Method:
 def clib_balanced(hyperparameters: Hyperparameters) -> Method:
     """CLIB with class balance but no importance: tells what each of the two is worth."""
     return clib(hyperparameters, name="clib-balanced", admission=Balanced())
+
+
+@recipe(paper=f"{PAPER}; answers of Soutif-Cormerais et al., Temporal ensembles, CoLLAs 2023")
+def clib_averaged(hyperparameters: Hyperparameters) -> Method:
+    """CLIB, answered by a moving average of its weights."""
+    return clib(hyperparameters, name="clib-averaged", readout=Averaged())

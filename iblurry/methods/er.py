@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from iblurry.method import Method, Pace, exact
 from iblurry.methods.recipe import Hyperparameters, recipe
-from iblurry.parts import Constant, Exponential, Reservoir, Uniform
+from iblurry.parts import Averaged, Constant, Exponential, Reservoir, Uniform
 
 PAPER = "Rolnick et al., Experience replay for continual learning, NeurIPS 2019; Baseline-ER of Koh et al., ICLR 2022"
 
@@ -31,3 +31,9 @@ def er(hyperparameters: Hyperparameters) -> Method:
 def er_constant(hyperparameters: Hyperparameters) -> Method:
     """ER at a rate that never moves (a row of the paper's table of schedules)."""
     return er(hyperparameters, name="er-constant", schedule=Constant())
+
+
+@recipe(paper=f"{PAPER}; answers of Soutif-Cormerais et al., Temporal ensembles, CoLLAs 2023")
+def er_averaged(hyperparameters: Hyperparameters) -> Method:
+    """ER, answered by a moving average of its weights."""
+    return er(hyperparameters, name="er-averaged", readout=Averaged())

@@ -74,14 +74,18 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) float -> (B, rows) logits."""
+        return self.forward_both(images)[1]
+
+    def forward_both(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, C, H, W) float -> features (B, features), in the body's precision, and logits (B, rows)."""
         if self.norms_need_two and self.training and len(images) == 1:
             return self._forward_one(images)
         if self.precision is None and not self.compiled:  # the way of the CPU, where every call counts
-            logits: Tensor = self.head(self.body(images))
-            return self._counted(logits)
+            features: Tensor = self.body(images)
+            return features, self._counted(self.head(features))
         body = self.compiled.get(len(images), self.body) if self.training else self.body
         with nullcontext() if self.hopper is None else self.hopper.rounded():
-            return self._counted(self._precisely(body, images))
+            return self._precisely(body, images)
 
     def float_logits(self, images: Tensor) -> Tensor:
         """The logits in eval mode and float32, by operations that can be traced; nothing is counted."""
@@ -90,13 +94,13 @@ class Network(nn.Module):
             logits: Tensor = self.head(self.body(images))
         return logits.masked_fill(~self.open, FLOOR)
 
-    def _forward_one(self, image: Tensor) -> Tensor:
+    def _forward_one(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """One training image, for which batch norm uses its running statistics."""
         norms = [layer for layer in self.body.modules() if isinstance(layer, _NormBase) and layer.training]
         try:
             for norm in norms:
                 norm.training = False
-            return self._counted(self._precisely(self.body, image))
+            return self._precisely(self.body, image)
         finally:
             for norm in norms:
                 norm.training = True
@@ -111,17 +115,18 @@ class Network(nn.Module):
             self.folded = FoldedBody(self.body, self.precision, normalise, fuse=self.fuse)
         self.folded.refresh()
         body = self.folded
-        return lambda pixels: self._counted(self._precisely(body, pixels))
+        return lambda pixels: self._precisely(body, pixels)[1]
 
-    def _precisely(self, body: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    def _precisely(self, body: Callable[[Tensor], Tensor], images: Tensor) -> tuple[Tensor, Tensor]:
         if self.precision is None:
-            logits: Tensor = self.head(body(images))
-            return logits
+            features = body(images)
+            return features, self._counted(self.head(features))
         if images.is_floating_point():
             images = images.contiguous(memory_format=self.layout)
         with torch.autocast(images.device.type, self.precision, cache_enabled=False):
-            logits = self.head(body(images))
-        return logits.float()
+            features = body(images)
+            logits: Tensor = self.head(features)
+        return features, self._counted(logits.float())
 
     def _counted(self, logits: Tensor) -> Tensor:
         """Logits with closed rows at FLOOR; their images are counted, and once more when a gradient comes back."""

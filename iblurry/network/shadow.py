@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -62,6 +64,9 @@ class ShadowNetwork:
             answers: Tensor = self.network(images)
         return answers
 
+    def on_update(self) -> None:
+        """The network has taken an update; a part decides what that means here."""
+
     def reset(self) -> None:
         """Starts again as a copy of the network."""
         self.copy_()
@@ -72,3 +77,67 @@ class ShadowNetwork:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for name, value in self.network.state_dict().items():
             value.copy_(state[name])
+
+
+class AveragedNetwork(ShadowNetwork):
+    """An exponential moving average of the weights and of batch norm's statistics, moved by each update.
+
+    A head row starts with the network's fresh weights when its class is met.
+
+    Parameters
+    ----------
+    network : Network
+        The network that is followed.
+    decay : float
+        What is kept of the average at each update, in [0, 1).
+    warm_up : bool
+        Whether the decay starts lower: min(decay, (1 + n) / (10 + n)) at the n-th update, of a head row at the n-th
+        since it opened.
+    """
+
+    def __init__(self, network: Network, *, decay: float, warm_up: bool) -> None:
+        super().__init__(network)
+        self.decay, self.warm_up = decay, warm_up
+        self.updates = torch.zeros((), device=network.open.device)  # n
+        self.row_updates = torch.zeros(network.rows, device=network.open.device)  # n of each head row, (rows,)
+        followed = network.state_dict()
+        own = {name: value for name, value in self.network.state_dict().items() if not name.startswith("head.")}
+        averaged = [name for name, value in own.items() if value.is_floating_point()]
+        self._averages, self._values = [own[name] for name in averaged], [followed[name] for name in averaged]
+        self._copied = [(value, followed[name]) for name, value in own.items() if name not in averaged]  # whole numbers
+
+    @torch.no_grad()
+    def on_update(self) -> None:
+        each: Any = torch  # its _foreach functions are one kernel for many tensors
+        head, followed = self.network.head, self.followed.head
+        self.updates += 1
+        self.row_updates += self.network.open
+        if self.warm_up:
+            differences = each._foreach_sub(self._values, self._averages)
+            each._foreach_mul_(differences, self._weight(self.updates))
+            each._foreach_add_(self._averages, differences)
+            rows = self._weight(self.row_updates)
+            head.weight.lerp_(followed.weight, rows[:, None])
+            head.bias.lerp_(followed.bias, rows)
+        else:
+            values = [*self._values, followed.weight, followed.bias]
+            each._foreach_lerp_([*self._averages, head.weight, head.bias], values, 1 - self.decay)
+        for value, new in self._copied:
+            value.copy_(new)
+
+    def _weight(self, updates: Tensor) -> Tensor:
+        """1 - the decay of the n-th update."""
+        return torch.clamp(9 / (10 + updates), min=1 - self.decay)
+
+    def reset(self) -> None:
+        super().reset()
+        self.updates.zero_()
+        self.row_updates.zero_()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return super().state_dict() | {"updates": self.updates, "row updates": self.row_updates}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        super().load_state_dict(state)
+        self.updates.copy_(state["updates"])
+        self.row_updates.copy_(state["row updates"])

@@ -6,6 +6,7 @@ from iblurry.parts.admission.diverse import Diverse
 from iblurry.parts.admission.importance import Importance
 from iblurry.parts.gradient.gradient import Clip, GradientRule, Project
 from iblurry.parts.part import Part, column, scratch, state
+from iblurry.parts.readout.averaged import Averaged
 from iblurry.parts.readout.bias_corrected import BiasCorrected
 from iblurry.parts.readout.readout import Plain, Readout
 from iblurry.parts.readout.refit import Refit
@@ -14,13 +15,18 @@ from iblurry.parts.rehearsal.rehearsal import Nothing, Rehearsal, Shuffled, Unif
 from iblurry.parts.schedule.adaptive import Adaptive
 from iblurry.parts.schedule.by_epoch import Cosine, MultiStep
 from iblurry.parts.schedule.schedule import Constant, Exponential, Schedule
+from iblurry.parts.terms.adjusted import AdjustedCrossEntropy
 from iblurry.parts.terms.distil import Distil
 from iblurry.parts.terms.elastic import Elastic
+from iblurry.parts.terms.teacher import AverageTeacher
 from iblurry.parts.terms.term import CrossEntropy, Term
 
 __all__ = [
     "Adaptive",
+    "AdjustedCrossEntropy",
     "Admission",
+    "AverageTeacher",
+    "Averaged",
     "Balanced",
     "BiasCorrected",
     "Clip",

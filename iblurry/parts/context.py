@@ -16,7 +16,7 @@ from iblurry.compute import ComputeCounter, QueryCounter
 from iblurry.engine.eager import Eager
 from iblurry.memory import Memory
 from iblurry.network.network import EXPORTING, Network
-from iblurry.network.shadow import ShadowNetwork
+from iblurry.network.shadow import AveragedNetwork, ShadowNetwork
 from iblurry.network.weights import seeded
 from iblurry.rng import Rng
 
@@ -37,6 +37,8 @@ class Forward(NamedTuple):
     lam: Tensor  # (1,) share of the own label
     streamed: int  # how many of the batch come from the stream
     rows: Tensor  # (B - streamed,) memory rows of the others
+    features: Tensor  # (B, features) what the head was given, in the precision of the body
+    pixels: Tensor  # (B, C, H, W) uint8, before augmentation
 
 
 class Drawn(NamedTuple):
@@ -52,6 +54,7 @@ class Update(NamedTuple):
     rows: Tensor  # memory rows that were in the batch
     losses: Tensor | None  # (capacity,) loss of every memory row after it, where it was measured; empty rows are 0
     last_of_round: bool = False  # known to the schedule, which runs on the host
+    forward: Forward | None = None  # the pass that it was taken on, in `on_update`
 
 
 class Refitting(Protocol):
@@ -89,6 +92,7 @@ class Shared(Protocol):
     def load_state_dict(self, state: dict[str, Tensor]) -> None: ...
     def reset(self) -> None: ...
     def on_row_opened(self) -> None: ...
+    def on_update(self) -> None: ...
 
 
 class LogitCorrection:
@@ -120,6 +124,9 @@ class LogitCorrection:
 
     def on_row_opened(self) -> None:
         """A new class has its pair already."""
+
+    def on_update(self) -> None:
+        """It changes at task ends only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +192,11 @@ class Context:
     def shadow(self, name: str, *, opens_rows: bool = True) -> ShadowNetwork:
         """The shadow network of this name, made when first asked for; parts that name the same one share it."""
         return self._shared(f"shadow {name}", ShadowNetwork, lambda: ShadowNetwork(self.network, opens_rows=opens_rows))
+
+    def average(self, decay: float, *, warm_up: bool = False) -> AveragedNetwork:
+        """The moving average of the network with this decay, made when first asked for; parts share it."""
+        name = f"average {decay}{' with warm-up' if warm_up else ''}"
+        return self._shared(name, AveragedNetwork, lambda: AveragedNetwork(self.network, decay=decay, warm_up=warm_up))
 
     @property
     def correction(self) -> LogitCorrection:

@@ -8,10 +8,12 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
+import torch
 from torch import Tensor
 
 from iblurry.component import Component
 from iblurry.compute import Cost, Workload
+from iblurry.memory import Sample
 from iblurry.parts.context import Context, Update
 
 T = TypeVar("T")
@@ -43,8 +45,15 @@ def scratch(make: Callable[[Any], T], *, init: Literal[False] = False) -> T:
     return field
 
 
-def column(name: str, *, fill: float = 0.0, init: Literal[False] = False) -> Tensor:
-    """Declares a column of the memory: one number per row, (capacity + 1,) float64, saved with the memory.
+def column(
+    name: str,
+    *,
+    fill: float = 0.0,
+    shape: Callable[[Any], tuple[int, ...]] = lambda part: (),
+    dtype: torch.dtype = torch.float64,
+    init: Literal[False] = False,
+) -> Tensor:
+    """Declares a column of the memory, (capacity + 1, *shape): saved with it, its bytes counted as the memory's.
 
     Parameters
     ----------
@@ -52,12 +61,16 @@ def column(name: str, *, fill: float = 0.0, init: Literal[False] = False) -> Ten
         Parts that name the same column share it.
     fill : float
         Start value of every row.
+    shape : callable
+        What a row holds, given the attached part; a number unless given.
+    dtype : torch.dtype
+        Of the values.
     """
     field: Tensor = dataclasses.field(
         init=False,
         repr=False,
         compare=False,
-        metadata={"column": lambda part: part.context.memory.column(name, fill=fill)},
+        metadata={"column": lambda part: part.context.memory.column(name, fill=fill, shape=shape(part), dtype=dtype)},
     )
     return field
 
@@ -113,6 +126,9 @@ class Part(Component):
 
     def on_class(self, label: int) -> None:
         """A class is met for the first time; its head row opens right after this."""
+
+    def on_stored(self, row: Tensor, sample: Sample) -> None:
+        """The sample was written to this row of the memory, (1,): a free one, another's, or the discard row."""
 
     def on_update(self, update: Update) -> None:
         """An update was taken. Tensors only."""

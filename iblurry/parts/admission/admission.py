@@ -25,9 +25,6 @@ class Admission(Part):
     def choose_row(self, sample: Sample) -> Tensor:
         """The row this sample takes in a full memory, shape (1,); `memory.discard` turns it away."""
 
-    def on_stored(self, row: Tensor, sample: Sample) -> None:
-        """The sample was written to this row, (1,): a free one, another's, or the discard row."""
-
     def admit(self, sample: Sample) -> Tensor:
         """Stores the sample in a free row or where `choose_row` says; the row, shape (1,)."""
         memory = self.context.memory

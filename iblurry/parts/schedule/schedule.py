@@ -61,7 +61,7 @@ class Constant(Schedule):
 
 
 class Exponential(Schedule):
-    """initial_lr * gamma^k, with k the updates since the last new class ("exp with reset").
+    """initial_lr * gamma^k, with k the updates, rounds or samples since the last new class ("exp with reset").
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Exponential(Schedule):
         Decay for each update, in (0, 1]; 0.99995 on TinyImageNet and ImageNet.
     restart_on_class : bool
         Whether a new class sets k to 0.
-    per : {"update", "round"}
+    per : {"update", "round", "sample"}
         What k counts; released CLIB counts training calls (rounds), which may hold several updates.
     """
 
@@ -79,9 +79,10 @@ class Exponential(Schedule):
 
     gamma: float = 0.9999
     restart_on_class: bool = True
-    per: Literal["update", "round"] = "update"
+    per: Literal["update", "round", "sample"] = "update"
 
     decays: int = state(lambda part: 0)  # k
+    seen: int = state(lambda part: 0)  # samples at the last step
 
     @property
     def lr(self) -> float:
@@ -89,8 +90,11 @@ class Exponential(Schedule):
 
     def on_class(self, label: int) -> None:
         if self.restart_on_class:
-            self.decays = 0
+            self.decays, self.seen = 0, self.context.seen
 
     def step(self, update: Update) -> None:
-        if self.per == "update" or update.last_of_round:
+        if self.per == "sample":
+            self.decays += self.context.seen - self.seen
+            self.seen = self.context.seen
+        elif self.per == "update" or update.last_of_round:
             self.decays += 1

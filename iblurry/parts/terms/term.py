@@ -30,7 +30,12 @@ class CrossEntropy(Term):
     """
 
     def loss(self, forward: Forward) -> Tensor:
-        own = F.cross_entropy(forward.logits, forward.labels)
-        if forward.partners is None:
-            return own
-        return torch.lerp(F.cross_entropy(forward.logits, forward.partners), own, forward.lam[0])
+        return cross_entropy(forward, forward.logits)
+
+
+def cross_entropy(forward: Forward, logits: Tensor) -> Tensor:
+    """Of these logits for the batch's labels, mixed as its images are; the batch mean."""
+    own = F.cross_entropy(logits, forward.labels)
+    if forward.partners is None:
+        return own
+    return torch.lerp(F.cross_entropy(logits, forward.partners), own, forward.lam[0])

@@ -1,0 +1,41 @@
+"""Averaged: answers come from a moving average of the network's weights."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from iblurry.network.shadow import AveragedNetwork
+from iblurry.parts.part import scratch
+from iblurry.parts.readout.readout import Readout
+
+
+class Averaged(Readout):
+    """The exponential moving average of weights and batch-norm statistics answers; training never sees it.
+
+    Parameters
+    ----------
+    decay : float
+        What is kept of the average at each update; 0.99 is the paper's.
+    warm_up : bool
+        Whether the decay starts lower, min(decay, (1 + n) / (10 + n)) at the n-th update.
+
+    Notes
+    -----
+    A head row starts with the network's own fresh weights, when its class is met.
+
+    Soutif-Cormerais et al., "Improving online continual learning performance and stability with temporal ensembles",
+    CoLLAs 2023.
+    """
+
+    ranges: ClassVar[dict[str, str]] = {"decay": "[0, 1)"}
+    stores: ClassVar[str] = "an average of the weights, decay {decay}"
+
+    decay: float = 0.99
+    warm_up: bool = False
+
+    average: AveragedNetwork = scratch(lambda part: part.context.average(part.decay, warm_up=part.warm_up))
+
+    def logits(self, images: Tensor) -> Tensor:
+        return self.context.logits(images, self.average.network)
