@@ -49,21 +49,21 @@ PERIOD = 24  # samples: whole rounds and whole spans between two measures for al
 def meter(monkeypatch):
     """Counts the images through any network: forwards, and backwards where a gradient comes back to the answer."""
     count = SimpleNamespace(forward=0, backward=0)
-    forward = Network.forward
+    forward = Network.forward_both
 
     def metered(self, images):
-        logits = forward(self, images)
+        features, logits = forward(self, images)
         count.forward += len(images)
         if logits.requires_grad:
             logits.register_hook(lambda _: setattr(count, "backward", count.backward + len(images)))
-        return logits
+        return features, logits
 
     def since_last():
         passes = Passes(count.forward, count.backward)
         count.forward = count.backward = 0
         return passes
 
-    monkeypatch.setattr(Network, "forward", metered)
+    monkeypatch.setattr(Network, "forward_both", metered)
     return since_last
 
 

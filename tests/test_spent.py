@@ -13,7 +13,8 @@ from iblurry.cost import HOLDINGS, bytes_held
 from iblurry.method import Method, Pace
 from iblurry.methods import METHODS, Hyperparameters, er, gdumb, method, mir
 from iblurry.network.network import Network
-from iblurry.parts import BiasCorrected, Distil, Diverse, Interfered, Project, Refit, Shuffled
+from iblurry.network.shadow import ShadowNetwork
+from iblurry.parts import BiasCorrected, Diverse, Interfered, Project, Refit, Shuffled
 from iblurry.parts.context import Context
 from tests.laws.lawful import HYPERPARAMETERS, VARIANTS, assert_same_state, new_learner
 from tests.laws.test_laws import TASK_ENDS, feed
@@ -49,14 +50,14 @@ ASKED = (7, 14, 20, 33, 35, 60)  # 33 and 35 lie in one round of sixteen
 def meter(monkeypatch):
     """Images through any network, by whether a gradient comes back; and apart, the memory's losses and a teacher's."""
     count: Counter[str] = Counter()
-    forward = Network.forward
+    forward = Network.forward_both
 
     def metered(self, images):
-        logits = forward(self, images)
+        features, logits = forward(self, images)
         count["forward"] += len(images)
         if logits.requires_grad:
             logits.register_hook(lambda _: count.update(backward=len(images)))
-        return logits
+        return features, logits
 
     def apart(purpose, work):
         def measured(*given):
@@ -67,9 +68,9 @@ def meter(monkeypatch):
 
         return measured
 
-    monkeypatch.setattr(Network, "forward", metered)
+    monkeypatch.setattr(Network, "forward_both", metered)
     monkeypatch.setattr(Context, "memory_losses", apart("losses", Context.memory_losses))
-    monkeypatch.setattr(Distil, "loss", apart("distillation", Distil.loss))
+    monkeypatch.setattr(ShadowNetwork, "logits", apart("distillation", ShadowNetwork.logits))
     return count
 
 

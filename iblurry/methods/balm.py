@@ -9,7 +9,7 @@ from iblurry.parts import AdjustedCrossEntropy, Averaged, AverageTeacher, Balanc
 
 @recipe(paper="this project; see docs/methods/balm.md")
 def balm(hyperparameters: Hyperparameters) -> Method:
-    """Half new samples, half of a class-balanced memory; logits adjusted for the batches; an average teaches, answers."""
+    """New samples and a class-balanced memory; logits adjusted by class frequency; an average teaches and answers."""
     half = hyperparameters.batch // 2
     return Method(
         name="balm",
