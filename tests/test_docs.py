@@ -21,6 +21,7 @@ from iblurry import Callback, ContinualClassifier, Learner, RunState, load
 from iblurry.component import hyperparameters
 from iblurry.data.load import SOURCES
 from iblurry.methods import METHODS
+from iblurry.studies.tables.table import TABLE_METRICS
 from tests.printed import commands, links, python, understood
 
 ROOT = Path(__file__).parent.parent
@@ -144,6 +145,18 @@ def test_the_callbacks_page_runs_as_printed(tmp_path, monkeypatch, capsys):
         assert f"| `{hook}({', '.join(parameters)})` |" in page
     for name in (name for name in dir(RunState) if not name.startswith("_")):
         assert f"`{name}" in page
+
+
+def test_the_page_on_studies_runs_as_printed_and_lists_every_metric(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for block in python(DOCS / "studies.md"):
+        assert block.count("\n") <= 15
+        exec(compile(block, "studies.md", "exec"), {"__name__": "__main__"})
+    numbers, last = capsys.readouterr().out.splitlines()
+    assert 0 <= float(numbers.split()[0]) <= float(numbers.split()[1]) <= 1
+    assert last.startswith("(600, 0.")
+    page = (DOCS / "studies.md").read_text()
+    assert all(f"`{name}`" in page for name in TABLE_METRICS)
 
 
 def test_the_contact_sheet_is_made_as_printed(tmp_path, monkeypatch):

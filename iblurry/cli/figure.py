@@ -13,7 +13,7 @@ from iblurry.cli.study_options import OPTIONS, RUN_FOLDERS, run_places, runs_opt
 from iblurry.errors import InputError
 
 KINDS = ("curves", "sweep", "bars", "rates", "forgetting", "composition")
-METRICS = ("a_auc", "a_avg", "a_last", "f_last")
+METRICS = ("a_auc", "a_avg", "a_last", "f_last", "aaa", "min_acc", "wc_acc", "forgetting")
 GROUPS = {"What": (*OPTIONS, "modules"), "Figure": ("runs", "kind", "metric", "out", "as_json")}
 
 
@@ -29,7 +29,10 @@ GROUPS = {"What": (*OPTIONS, "modules"), "Figure": ("runs", "kind", "metric", "o
 @click.option("--out", type=FIGURE, help="A .png, .svg or .pdf.  [default: in figures/, named by what it shows]")
 @runs_option
 @click.option(
-    "--metric", metavar="NAME", type=click.Choice(METRICS), help="a_auc, a_avg, a_last or f_last, for sweep and bars."
+    "--metric",
+    metavar="NAME",
+    type=click.Choice(METRICS),
+    help=f"{', '.join(METRICS[:-1])} or {METRICS[-1]}, for sweep and bars.",
 )
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")

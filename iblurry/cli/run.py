@@ -30,6 +30,7 @@ from iblurry.errors import InputError
 
 if TYPE_CHECKING:
     from iblurry.data.dataset import Dataset
+    from iblurry.experiment.callback import Callback
     from iblurry.experiment.experiment import Experiment
 
 DEFAULT_METHODS = ("clib", "er")
@@ -65,7 +66,9 @@ Examples:
 )
 @import_option
 @callback_option
-@metric_option("a_auc, a_last, or what callbacks log: mine, mine:mean.", "accuracies, all that was logged")
+@metric_option(
+    "a_auc, min_acc, forgetting:max, or what callbacks log: mine, mine:mean.", "accuracies, all that was logged"
+)
 @click.option("--out", type=OutputFolder(), default="runs", help="Where runs live.")
 @click.option("--figure", type=FIGURE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
@@ -107,7 +110,8 @@ def run(
     from iblurry.launch.launch import run_all
     from iblurry.studies.describe import name_figure
 
-    own = parse_callbacks(callbacks)
+    own, metrics = parse_callbacks(callbacks), split_names(metric)
+    _check_metrics(metrics or (), own, [] if machine["again"] else [out / one.name for one in experiments])
     check_all(experiments, load(about["dataset"], data_home))
     config = launch_config(machine, out, data_home)
     with ProgressDisplay() as display:
@@ -118,8 +122,25 @@ def run(
         return INTERRUPTED
     stem = name_figure(experiments, DEFAULT_METHODS, DEFAULT_SEEDS)
     figures = [figure] if figure else [out / f"{stem}.png", out / f"{stem}.svg"]
-    show_results(results, figures, metrics=split_names(metric), as_json=as_json)
+    show_results(results, figures, metrics=metrics, as_json=as_json)
     return 0
+
+
+def _check_metrics(names: Sequence[str], callbacks: Sequence[Callback], folders: Sequence[Path]) -> None:
+    """UnknownNameError now for what neither the package nor a callback nor a run that is there already has.
+
+    A callback that does not say what it logs may log anything.
+    """
+    from iblurry.experiment.folder import RunFolder
+    from iblurry.experiment.metrics import RESERVED
+    from iblurry.experiment.result import read_result
+    from iblurry.studies.tables.table import find_metrics, own_names
+
+    words = {name.partition(":")[0] for name in names} - {*RESERVED}
+    own = {name for one in callbacks for name in (words if one.logs is None and one.run_hooks() else one.logs or ())}
+    if words - own:
+        own.update(own_names(read_result(place) for place in map(RunFolder, folders) if place.journal.exists()))
+    find_metrics(names, own)
 
 
 def check_all(experiments: Sequence[Experiment], data: Dataset) -> None:

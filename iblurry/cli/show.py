@@ -29,7 +29,9 @@ FEW = 8  # run folders are named one by one up to so many
     help="Draw into this .png, .svg or .pdf.  [default: a .png and .svg beside the first run]",
 )
 @import_option
-@metric_option("a_auc, a_last, or what callbacks log: mine, mine:mean.", "accuracies, all that was logged")
+@metric_option(
+    "a_auc, min_acc, forgetting:max, or what callbacks log: mine, mine:mean.", "accuracies, all that was logged"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def show(runs: tuple[Path, ...], figure: Path | None, metric: tuple[str, ...], as_json: bool) -> None:
     """Print the table and draw the figure of RUNs: run folders, or folders of them (default: runs).

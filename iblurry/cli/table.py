@@ -31,7 +31,8 @@ Examples:
 @study_options(default=None)
 @runs_option
 @metric_option(
-    "a_auc, a_avg, a_last, f_last, compute, per_compute, or your callbacks': mine, mine:mean.", "the study's"
+    "a_auc, f_last, aaa, min_acc, wc_acc, forgetting, compute, ..., or your callbacks': mine, mine:mean.",
+    "the study's",
 )
 @click.option("--paper/--no-paper", default=True, help="The paper's numbers beside ours.")
 @click.option("--pairs", is_flag=True, help="Compare the best row with each other, seed by seed.")

@@ -40,6 +40,7 @@ class Callback(Component):
 
     kind: ClassVar[str] = "callback"
     is_frozen: ClassVar[bool] = False
+    logs: ClassVar[tuple[str, ...] | None] = None  # what it logs; where it says so, other names are refused before runs
     has_init: ClassVar[bool] = False  # whether it, or a class it builds on, has an __init__ of its own
 
     def __init_subclass__(cls, *, is_known: bool = True) -> None:

@@ -1,13 +1,14 @@
-"""Metrics of a journal: A_AUC, A_avg, A_last and F_last as pure functions of its records, in fractions."""
+"""The paper's metrics of a journal, A_AUC, A_avg, A_last and F_last, as pure functions of its records, in fractions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.experiment.class_metrics import CLASS_CURVES, CLASS_METRICS
 from iblurry.experiment.journal import Evaluation, Logged, Query, Record, Stopped, TaskEnd
 
 
@@ -42,7 +43,17 @@ class Metrics:
     queries: int
 
 
-RESERVED = (*(field.name for field in fields(Metrics)), "compute", "per_compute")  # names of metrics of the package
+RESERVED = (  # names of metrics of the package
+    *(field.name for field in fields(Metrics)),
+    *(*CLASS_CURVES, *CLASS_METRICS),
+    *("compute", "per_compute"),
+)
+REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {  # of a metric's values along a run to one number
+    "last": lambda values: values[-1],
+    "mean": lambda values: sum(values) / len(values),
+    "min": min,
+    "max": max,
+}
 
 
 def metrics(records: Sequence[Record]) -> Metrics:

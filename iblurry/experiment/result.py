@@ -7,10 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from iblurry.errors import UnknownNameError
+from iblurry.experiment.class_metrics import CLASS_CURVES, CLASS_METRICS, Points, worst_cases
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Record, Stopped, read
-from iblurry.experiment.metrics import Metrics, logged, metrics, stopped
+from iblurry.experiment.metrics import REDUCTIONS, Metrics, logged, metrics, stopped
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,45 @@ class Result:
     def logged(self) -> dict[str, list[tuple[int, float]]]:
         """What callbacks logged, by name: samples seen and the value, in the order it was logged."""
         return logged(self.records)
+
+    def curve(self, name: str) -> Points:
+        """Samples seen and value: of what callbacks logged, or of `min_acc` and the like at every query, in fractions.
+
+        Parameters
+        ----------
+        name : str
+            A name of `logged`, or balanced_acc, forgetting, min_acc, wc_acc or worst_class.
+        """
+        if name in CLASS_CURVES:
+            return CLASS_CURVES[name](self.records)
+        if name not in self.logged:
+            raise UnknownNameError("curve", name, [*CLASS_CURVES, *self.logged])
+        return self.logged[name]
+
+    def metric(self, name: str) -> float | None:
+        """A number as `--metric` names it, in a fraction where that prints percent; None where it is not defined.
+
+        Parameters
+        ----------
+        name : str
+            A field of `metrics` (`a_auc`), aaa, wf10, wf100, wp10 or wp100, or a curve: its last value, or
+            `forgetting:mean`, `:min`, `:max`.
+        """
+        if name in Metrics.__dataclass_fields__:
+            value: float | None = getattr(self.metrics, name)
+            return value
+        if name in CLASS_METRICS:
+            return CLASS_METRICS[name](self.records)
+        word, _, reduction = name.partition(":")
+        if reduction and reduction not in REDUCTIONS:
+            raise UnknownNameError(f"way to take {word}", reduction, REDUCTIONS)
+        values = [value for _, value in self.curve(word)]
+        return REDUCTIONS[reduction or "last"](values) if values else None
+
+    @cached_property
+    def worst_cases(self) -> dict[str, float]:
+        """The least accuracy of each class since it counts as learnt, by label."""
+        return worst_cases(self.records)
 
     @property
     def stopped(self) -> Stopped | None:

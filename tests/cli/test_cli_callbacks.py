@@ -21,6 +21,9 @@ OWN = """
         def on_query(self, run, answer):
             run.log("known", self.times * len(answer.total))
 
+    class Told(Known):
+        logs = ("known",)
+
     class Halt(Callback):
         at: int = 15
 
@@ -106,6 +109,44 @@ def test_names_of_callbacks_and_their_fields(own, here, call):
         assert said.code == 2
         assert named in said.err
         assert not (here / "runs").exists()
+
+
+def test_unknown_metrics_are_refused_before_anything_is_run(own, here, call):
+    command = ("run", "er", "--seeds", "1", *QUICK, *own)
+    for more, wrong, named in (
+        ((), "a_ucc", "a_auc"),
+        ((), "known", "known"),
+        ((), "min_acc:median", "median"),
+        ((), "a_auc:mean", "a_auc:mean"),
+        (("--callback", "Known"), "a_auc:mean", "a_auc:mean"),
+        (("--callback", "Known"), "known:median", "median"),
+        (("--callback", "Known"), "a_auc,a_auc", "a_auc"),
+        (("--callback", "Told"), "knwn", "known"),
+    ):
+        said = call(*command, *more, "--metric", wrong)
+        assert said.code == 2
+        assert named in said.err
+        assert not (here / "runs").exists()
+    said = call(*command, "--callback", "Told", "--metric", "known:max,min_acc,forgetting:mean")
+    assert said.code == 0, said.err
+    assert call(*command, "--metric", "known").code == 0  # a run that is there has it
+    assert call(*command, "--metric", "known", "--again").code == 2
+    assert call("show", "runs").code == 0  # nothing was deleted
+
+
+def test_metrics_of_classes_come_from_journals(call):
+    names = ["aaa", "balanced_acc", "min_acc", "wc_acc", "worst_class", "forgetting", "wf10", "wp100", "forgetting:max"]
+    said = call("run", "er", "--seeds", "1,2", *QUICK, "--metric", ",".join(names), "--json")
+    assert said.code == 0, said.err
+    table = json.loads(said.out)["table"]
+    assert set(table["units"].values()) == {"percent"}
+    (row,) = table["rows"]
+    assert list(row) == ["method", "n", *names]
+    assert 0 <= row["worst_class"]["mean"] <= row["balanced_acc"]["mean"] <= 100
+    assert row["forgetting"]["mean"] <= row["forgetting:max"]["mean"]
+    shown = call("show", "runs", "--metric", "min_acc,forgetting:max").out
+    assert "min-ACC ↑" in shown
+    assert "forgetting:max ↓" in shown
 
 
 def test_no_metric_of_the_package_can_be_logged():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.experiment.class_metrics import accuracy_table
 from iblurry.experiment.journal import Evaluation, NewClass, Query, Record, Start, TaskEnd
 from iblurry.experiment.metrics import class_accuracy
 
@@ -36,17 +37,12 @@ def class_accuracies(records: Sequence[Record]) -> ClassAccuracy:
     """From a run's journal."""
     classes = [record for record in records if isinstance(record, NewClass)]
     known = find_evaluations(records)
-    table = np.full((len(classes), len(known)), np.nan)
-    for column, record in enumerate(known):
-        total = np.array(record.total, dtype=np.float64)
-        right = np.array(record.correct) / np.where(total > 0, total, np.nan)  # without test images nothing is known
-        table[: len(total), column] = 100 * right
     return ClassAccuracy(
         classes=[record.label for record in classes],
         met=[record.at for record in classes],
         ends=next(record.ends for record in records if isinstance(record, Start)),
         at=[record.at for record in known],
-        accuracy=table,
+        accuracy=100 * accuracy_table(known, len(classes)),
         lost=points_lost(records, len(classes)),
     )
 

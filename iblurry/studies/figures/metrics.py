@@ -33,11 +33,15 @@ if TYPE_CHECKING:
 
 Numbers = Mapping[str, Mapping[str, Sequence[float]]]  # by column and row, a number in percent per seed
 PaperNumbers = Mapping[str, Mapping[str, PaperNumber]]  # by column and row
-LABELS = {  # of an axis, by the field of Metrics
+LABELS = {  # of an axis, by the metric's name
     "a_auc": r"$A_{\mathrm{AUC}}$ (%)",
     "a_avg": r"$A_{\mathrm{avg}}$ (%)",
     "a_last": r"$A_{\mathrm{last}}$ (%)",
     "f_last": r"$F_{\mathrm{last}}$ (%), less is better",
+    "aaa": "AAA (%)",
+    "min_acc": "min-ACC at the end (%)",
+    "wc_acc": "WC-ACC at the end (%)",
+    "forgetting": "forgetting at the end (%), less is better",
 }
 VARIED = {  # a column is called name=value
     "N": "disjoint classes N (%)",

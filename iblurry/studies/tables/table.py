@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,8 @@ import numpy as np
 
 from iblurry.data.load import parse_spec
 from iblurry.errors import InputError, UnknownNameError
+from iblurry.experiment.class_metrics import CLASS_CURVES
+from iblurry.experiment.metrics import REDUCTIONS
 from iblurry.experiment.result import Result
 from iblurry.studies.describe import describe_settings
 from iblurry.studies.paper import (
@@ -63,6 +65,16 @@ def _accuracy_metric(name: str, heading: str, better: Better = max) -> TableMetr
     )
 
 
+def _class_metric(name: str, heading: str, better: Better = max) -> TableMetric:
+    return TableMetric(name=name, heading=heading, value=lambda result: to_percent(result.metric(name)), better=better)
+
+
+def _reduced(metric: TableMetric, reduction: str) -> TableMetric:
+    """A curve's mean, least or greatest value instead of the last."""
+    name, (word, arrow) = f"{metric.name}:{reduction}", metric.heading.rsplit(" ", 1)
+    return _class_metric(name, f"{word}:{reduction} {arrow}", metric.better or max)
+
+
 def training_tflops(result: Result) -> float | None:
     """Spent on training in the whole run, queries aside; None for a run that did not count."""
     flops = (result.summary or {}).get("compute", {}).get("flops")
@@ -81,28 +93,30 @@ ACCURACY_METRICS = {  # in the order of a table of runs
     "f_last": _accuracy_metric("f_last", "F_last ↓", min),
 }
 TABLE_METRICS = ACCURACY_METRICS | {
+    "aaa": _class_metric("aaa", "AAA ↑"),
+    "balanced_acc": _class_metric("balanced_acc", "balanced ↑"),
+    "min_acc": _class_metric("min_acc", "min-ACC ↑"),
+    "wc_acc": _class_metric("wc_acc", "WC-ACC ↑"),
+    "worst_class": _class_metric("worst_class", "worst class ↑"),
+    "forgetting": _class_metric("forgetting", "forgetting ↓", min),
+    "wf10": _class_metric("wf10", "WF10 ↓", min),
+    "wf100": _class_metric("wf100", "WF100 ↓", min),
+    "wp10": _class_metric("wp10", "WP10 ↑"),
+    "wp100": _class_metric("wp100", "WP100 ↑"),
     "compute": TableMetric(name="compute", heading="training TFLOP", value=training_tflops, digits=None, unit="TFLOP"),
     "per_compute": TableMetric(
         name="per_compute", heading="A_AUC per TFLOP", value=_accuracy_per_tflop, digits=None, unit="percent per TFLOP"
     ),
 }
 
-REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {  # of what a callback logged in a run to one number
-    "last": lambda values: values[-1],
-    "mean": lambda values: sum(values) / len(values),
-    "min": min,
-    "max": max,
-}
 LOGGED = "as logged"  # the unit of numbers that callbacks logged
 
 
-def _own_metric(name: str, reduction: str) -> TableMetric:
+def _own_metric(name: str) -> TableMetric:
     def value(result: Result) -> float | None:
-        values = [value for _, value in result.logged.get(name, ())]
-        return REDUCTIONS[reduction](values) if values else None
+        return result.metric(name) if name.partition(":")[0] in result.logged else None
 
-    words = name if reduction == "last" else f"{name}:{reduction}"
-    return TableMetric(name=words, heading=words, value=value, digits=None, unit=LOGGED)
+    return TableMetric(name=name, heading=name, value=value, digits=None, unit=LOGGED)
 
 
 def own_names(results: Iterable[Result]) -> list[str]:
@@ -111,19 +125,23 @@ def own_names(results: Iterable[Result]) -> list[str]:
 
 
 def find_metrics(
-    names: Sequence[str], results: Sequence[Result], known: Mapping[str, TableMetric] = TABLE_METRICS
+    names: Sequence[str], own: Collection[str], known: Mapping[str, TableMetric] = TABLE_METRICS
 ) -> tuple[TableMetric, ...]:
-    """Those in `known`, and what callbacks logged in these runs: `mine` (its last value), `mine:mean`, min or max."""
+    """Those in `known`, and `own`, which callbacks log; of a curve the last value, or `name:mean`, min or max of it."""
     found = []
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{name} is named {names.count(name)} times; name each once.")
         word, _, reduction = name.partition(":")
-        if name not in known and word not in (own := own_names(results)):
+        is_curve = word in own or (word in known and word in CLASS_CURVES)
+        if name not in known and not is_curve:
             raise UnknownNameError("metric", name, [*known, *own])
         if name not in known and reduction and reduction not in REDUCTIONS:
             raise UnknownNameError(f"way to take {word}", reduction, REDUCTIONS)
-        found.append(known[name] if name in known else _own_metric(word, reduction or "last"))
+        if name in known:
+            found.append(known[name])
+        else:
+            found.append(_reduced(known[word], reduction) if word in known else _own_metric(name))
     return tuple(found)
 
 
@@ -225,7 +243,9 @@ class StudyTable(ResultTable):
 
 def tabulate_runs(groups: Mapping[str, Sequence[Result]], metrics: Sequence[str] | None = None) -> ResultTable:
     """The table of `iblurry run` and `iblurry show`: a row per group of runs; by default the accuracies."""
-    chosen = find_metrics(metrics or list(ACCURACY_METRICS), [result for group in groups.values() for result in group])
+    chosen = find_metrics(
+        metrics or list(ACCURACY_METRICS), own_names(result for group in groups.values() for result in group)
+    )
     runs = {row: {result.experiment.seed: result for result in results} for row, results in groups.items()}
     cells = {(row, "", metric.name): TableCell(row, "", metric, runs[row]) for row in groups for metric in chosen}
     return ResultTable(rows=tuple(groups), columns=("",), metrics=chosen, cells=cells)
@@ -245,7 +265,7 @@ def tabulate_study(
     up the paper's numbers.
     """
     finished = find_finished(selection.planned, folders)
-    chosen = find_metrics(tuple(metrics or selection.study.metrics), list(finished.values()), known)
+    chosen = find_metrics(tuple(metrics or selection.study.metrics), own_names(finished.values()), known)
     if not finished:
         parse_spec(selection.dataset)  # raises if the name of the data set was mistyped
     groups: dict[tuple[str, str], list[PlannedRun]] = {}
