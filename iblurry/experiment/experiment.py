@@ -254,6 +254,10 @@ class Experiment:
             raise InputError(f"This is no experiment as `to_json` writes it: {error}.") from error
 
     def _whole_order(self, dataset: Dataset) -> Order:
+        order = self._drawn_order(dataset)
+        return order if self.stream.has_boundaries else order.in_windows(1)
+
+    def _drawn_order(self, dataset: Dataset) -> Order:
         labels = dataset.train.labels
         pool = np.arange(len(labels))
         if self.validate:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.experiment.class_metrics import CLASS_CURVES, CLASS_METRICS
-from iblurry.experiment.journal import Evaluation, Logged, Query, Record, Stopped, TaskEnd
+from iblurry.experiment.journal import Evaluation, Logged, Query, Record, Start, Stopped, TaskEnd
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class Metrics:
     a_auc : float or None
         Area under the accuracy-to-samples curve: its mean.
     a_avg : float or None
-        Mean accuracy at the ends of the tasks.
+        Mean accuracy at the ends of the tasks; None without a boundary between tasks.
     a_last : float or None
         Accuracy at the end of the last task that has ended.
     f_last : float or None
-        Class-wise forgetting from the best earlier task end to the last one.
+        Class-wise forgetting from the best earlier task end to the last one; None without a boundary between tasks.
     samples : int
         Seen at the last evaluation.
     updates : int
@@ -43,6 +43,7 @@ class Metrics:
     queries: int
 
 
+NO_BOUNDARIES = "A_avg and F_last are undefined (–) where no boundary lies between tasks"
 RESERVED = (  # names of metrics of the package
     *(field.name for field in fields(Metrics)),
     *(*CLASS_CURVES, *CLASS_METRICS),
@@ -91,9 +92,13 @@ def a_auc(records: Sequence[Record]) -> float | None:
 
 
 def a_avg(records: Sequence[Record]) -> float | None:
-    """Mean accuracy at the ends of the tasks; None where one that has ended was not asked about."""
+    """Mean accuracy at the ends of the tasks.
+
+    None where a task that has ended was not asked about, and where no boundary lies between tasks.
+    """
     asked = [record.task for record in records if isinstance(record, TaskEnd)]
-    return _mean(_task_accuracy(records)) if asked == list(range(len(asked))) else None
+    is_defined = has_boundaries(records) and asked == list(range(len(asked)))
+    return _mean(_task_accuracy(records)) if is_defined else None
 
 
 def a_last(records: Sequence[Record]) -> float | None:
@@ -113,6 +118,11 @@ def f_last(records: Sequence[Record]) -> float | None:
         return None
     best = accuracy[:-1].max(axis=0)
     return _mean((best - accuracy[-1])[best > 0])
+
+
+def has_boundaries(records: Sequence[Record]) -> bool:
+    """Whether the stream, as far as it is run, has a boundary between tasks; A_avg and F_last are undefined if not."""
+    return not any(isinstance(record, Start) and len(record.ends) == 1 for record in records)
 
 
 def class_accuracy(records: Sequence[Record]) -> NDArray[np.float64]:

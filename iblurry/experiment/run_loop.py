@@ -26,7 +26,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder, describe_callbacks
 from iblurry.experiment.journal import Journal, NewClass, Query, Record, Spent, Start, Stopped, TaskEnd, read
 from iblurry.experiment.journal_writer import JournalWriter, PendingQuery
-from iblurry.experiment.metrics import logged, metrics, stopped
+from iblurry.experiment.metrics import NO_BOUNDARIES, has_boundaries, logged, metrics, stopped
 from iblurry.experiment.run_callbacks import RunCallbacks, RunState
 from iblurry.network.flops import flops
 from iblurry.streams.iterator import StreamItem, StreamIterator
@@ -342,6 +342,8 @@ class RunLoop:
         own: dict[str, Any] = {}
         if last := {name: values[-1][1] for name, values in logged(records).items()}:
             own["logged"] = last
+        if not has_boundaries(records):
+            own["undefined"] = f"{NO_BOUNDARIES}."
         if (stop := stopped(records)) is not None:
             own["stopped"] = asdict(stop)
         self.folder.write("summary.json", about | numbers | own | speed | {"compute": compute})

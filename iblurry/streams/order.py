@@ -84,6 +84,11 @@ class Order:
         tasks = [task[np.isin(task, kept)] for task in self.tasks]
         return replace(self, tasks=tuple(task for task in tasks if len(task)))
 
+    def in_windows(self, count: int) -> Order:
+        """The same samples in so many parts of equal length, whatever the tasks; a class may occur in any of them."""
+        parts = np.array_split(self.indices, min(count, len(self)))
+        return replace(self, tasks=tuple(parts), disjoint=0)
+
     def __len__(self) -> int:
         return len(self.indices)
 

@@ -36,6 +36,7 @@ class Stream(Component):
     names_samples: ClassVar[bool] = (
         False  # True: it lists samples of the whole data set, so it is not drawn from a share
     )
+    has_boundaries: ClassVar[bool] = True  # False: it changes gradually, so a run takes all of it as one task
 
     @abstractmethod
     def order(self, dataset: Dataset, seed: int) -> Order:

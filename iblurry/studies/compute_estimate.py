@@ -74,8 +74,8 @@ def _compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimat
     method, samples = experiment.method, min(there, experiment.samples or there)
     budget = samples if method.admission.keeps_all else experiment.memory
     capacity, pace = method.capacity(budget), method.pace
-    tasks = getattr(experiment.stream, "tasks", 1)  # of equal length: only the data tell more
-    ends = np.array([there * (task + 1) // tasks for task in range(tasks)])
+    tasks = getattr(experiment.stream, "tasks", 1) if experiment.stream.has_boundaries else 1
+    ends = np.array([there * (task + 1) // tasks for task in range(tasks)])  # equal: only the data tell more
     ends = np.unique(np.minimum(ends, samples))
     stored = (
         np.arange(1, samples + 1) // pace.stream_batch * pace.stream_batch

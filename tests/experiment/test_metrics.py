@@ -55,6 +55,14 @@ def test_f_last_is_class_wise_and_skips_classes_never_right_before_the_last_task
     assert f_last(records) == pytest.approx(np.mean(golden["diffs"]), abs=1e-11)
 
 
+def test_a_avg_is_undefined_without_a_boundary() -> None:
+    whole = Start(experiment="x", samples=10, ends=(10,), query_every=5)
+    records = [whole, query(5, 0.6), task_end(10, 0, 0.8)]
+    assert (a_auc(records), a_avg(records), a_last(records), f_last(records)) == (0.6, None, 0.8, None)
+    two = Start(experiment="x", samples=20, ends=(10, 20), query_every=5)
+    assert a_avg([two, *records[1:]]) == 0.8  # the first of two tasks has ended
+
+
 def test_f_last_is_undefined_for_one_task_or_when_nothing_was_right() -> None:
     assert f_last([task_end(10, 0, 0.9)]) is None
     assert f_last([task_end(10, 0, 0.0), task_end(20, 1, 0.5, 0.5)]) is None

@@ -19,6 +19,12 @@ class Yearly(Stream):
         return Order.from_indices(np.concatenate(years), labels, ends=np.cumsum([len(year) for year in years]))
 
 
+class Drifting(Yearly):
+    """The same order, but nobody is told where a year ends."""
+
+    has_boundaries = False
+
+
 class Brightest(Stream):
     """No tasks; the brightest images first, so it looks at pixels."""
 

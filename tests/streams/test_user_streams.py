@@ -11,9 +11,12 @@ import pytest
 from iblurry import Experiment, IBlurry, LaunchConfig, Listed, Order, Stream, load, run, run_all
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.edit import component
+from iblurry.experiment.metrics import NO_BOUNDARIES
 from iblurry.streams.order import held_out
+from iblurry.studies.tables.table import tabulate_runs
+from iblurry.studies.tables.text import runs_to_markdown
 from tests.experiment.small import DATA, At, CrashError, crash, kept, small
-from tests.laws.user_streams import Brightest, Yearly
+from tests.laws.user_streams import Brightest, Drifting, Yearly
 
 STREAMS = [Yearly(years=2), Brightest(), Listed(indices=range(0, 80, 2), ends=[10, 40])]
 
@@ -34,6 +37,23 @@ def test_resume(stream, tmp_path):
     with pytest.raises(CrashError):
         run(experiment, tmp_path / "cut", callback=At(21, crash))
     assert kept(run(experiment, tmp_path / "cut").folder) == whole
+
+
+def test_a_stream_without_boundaries_is_one_task(data, tmp_path):
+    whole, drifting = (small(stream=stream(years=2)).order(data) for stream in (Yearly, Drifting))
+    assert (len(whole.tasks), len(drifting.tasks)) == (2, 1)
+    assert (whole.indices == drifting.indices).all()
+    with pytest.raises(InputError, match="ewc"):
+        run(small("ewc", stream=Drifting()), tmp_path)
+    done = run(small(stream=Drifting()), tmp_path)
+    assert done.metrics.a_last is not None
+    assert (done.metrics.a_avg, done.metrics.f_last) == (None, None)
+    assert "A_avg" in done.summary["undefined"]
+    written = runs_to_markdown(tabulate_runs({"er": [done]}))
+    assert (written.count("| – "), written.count(NO_BOUNDARIES)) == (2, 1)
+    other = run(small(stream=Yearly()), tmp_path)
+    assert "undefined" not in other.summary
+    assert NO_BOUNDARIES not in runs_to_markdown(tabulate_runs({"er": [other]}))
 
 
 def test_packed(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import InputError
+from iblurry.experiment.metrics import NO_BOUNDARIES, has_boundaries
 from iblurry.experiment.result import Result
 from iblurry.studies.figures.classes import class_accuracies
 from iblurry.studies.figures.composition import draw_composition, memory_composition
@@ -64,6 +65,8 @@ def _draw_metric(draw: Callable[..., None], cells: list[TableCell], path: Path, 
             numbers.setdefault(cell.column, {})[cell.row] = list(cell.values.values())
         if cell.paper is not None and cell.paper.warning is None:
             paper.setdefault(cell.column, {})[cell.row] = cell.paper
+    if not numbers and not any(has_boundaries(run.records) for cell in cells for run in cell.runs.values()):
+        raise InputError(f"{NO_BOUNDARIES}, as in these runs; draw a_auc or a_last.")
     draw(numbers, path, metric=cells[0].metric.name, paper=paper, title=title)
 
 

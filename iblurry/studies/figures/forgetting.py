@@ -96,6 +96,8 @@ def _draw_lost(axes: Axes, run: ClassAccuracy) -> None:
         mean = float(np.nanmean(run.lost))
         axes.set_title(rf"$F_{{\mathrm{{last}}}}$ {mean:z.1f}", fontsize=8)
         axes.axvline(mean, color="black", linewidth=0.9, linestyle=(0, (3, 2)), zorder=3)
+    elif len(run.ends) == 1:
+        axes.set_title(r"$F_{\mathrm{last}}$ –: no task boundary", fontsize=8)
     axes.axvline(0, color="black", linewidth=0.8, zorder=3)
     axes.set(ylim=(len(run.classes), 0), yticks=[])
     axes.spines["left"].set_visible(False)

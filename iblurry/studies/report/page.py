@@ -163,9 +163,10 @@ def _reading(report: Report) -> Html:
     bold = any(has_best(block.finished.table) for block in report.blocks)
     terms = {
         "A_AUC ↑": "area under the curve of accuracy to samples: how good the answers were at any time, on average.",
-        "A_avg ↑": "mean accuracy at the ends of the tasks.",
+        "A_avg ↑": "mean accuracy at the ends of the tasks; – where no boundary lies between tasks.",
         "A_last ↑": "accuracy at the end of the stream.",
-        "F_last ↓": "how far each class fell from its best earlier task end to the last, on average; less is better.",
+        "F_last ↓": "how far each class fell from its best earlier task end to the last, on average; less is better; – "
+        "where no boundary lies between tasks.",
         "±": "one sample standard deviation (n - 1) over n runs that differ only in their seed.",
         **({"bold": "the best mean of its column; no test of significance."} if bold else {}),
         "verdict": "within the spreads: the means are no further apart than the paper's spread and ours together; "

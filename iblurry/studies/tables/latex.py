@@ -12,7 +12,7 @@ from iblurry.studies.tables.layout import (
     OURS,
     TableLine,
     describe_missing,
-    describe_stopped,
+    describe_runs,
     describe_units,
     format_mean_std,
     has_best,
@@ -83,7 +83,7 @@ def _caption(table: StudyTable, counts: set[int]) -> str:
         numbers = "one seed" if counts == {1} else f"mean ± sample standard deviation over {over}"
         bold = "; best in bold" if has_best(table) else ""
         said.append(f"{describe_units(table, numbers)}{bold}.")
-    said += describe_stopped(table)
+    said += describe_runs(table)
     if has_paper(table):
         said.append("Paper: as printed by Koh et al. (ICLR 2022).")
     if any(cell.verdict for cell in table.cells.values()):

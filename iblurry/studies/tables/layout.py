@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from iblurry.experiment.metrics import NO_BOUNDARIES, has_boundaries
 from iblurry.studies.paper import PaperNumber, load_paper
 from iblurry.studies.significance import PairedComparison
 from iblurry.studies.tables.table import (
@@ -112,20 +113,23 @@ def table_notes(table: StudyTable, *, bold: bool = True) -> list[str]:
             "Difference: ours minus the paper's; within: our mean lies in the paper's mean ± its spread; else above or "
             "below; not judged: it prints no spread, or the number is warned of (⚠)."
         )
-    notes += describe_stopped(table)
+    notes += describe_runs(table)
     if has_paper(table):
         notes.append(f"The paper's numbers: {load_paper()['units']}.")
     return notes + [f"⚠ {warning}." for warning in paper_warnings(table)]
 
 
-def describe_stopped(table: ResultTable) -> list[str]:
-    """A sentence on runs that a callback ended before their stream, if there are any."""
+def describe_runs(table: ResultTable) -> list[str]:
+    """Sentences on runs that a callback ended before their stream, and on those without task boundaries, if any."""
     said = [
         f"{name} at sample {run.stopped.at:,} ({run.stopped.reason})"
         for name, run in table.stopped().items()
         if run.stopped
     ]
-    return [f"Stopped early, so of a part of the stream: {'; '.join(said)}."] if said else []
+    notes = [f"Stopped early, so of a part of the stream: {'; '.join(said)}."] if said else []
+    at_ends = [cell for cell in table.cells.values() if cell.metric.name in ("a_avg", "f_last")]
+    without = {cell.row: None for cell in at_ends for run in cell.runs.values() if not has_boundaries(run.records)}
+    return notes + ([f"{NO_BOUNDARIES}: {', '.join(without)}."] if without else [])
 
 
 def describe_units(table: ResultTable, over: str) -> str:

@@ -15,7 +15,7 @@ from iblurry.studies.tables.layout import (
     TableLine,
     cell_text,
     describe_missing,
-    describe_stopped,
+    describe_runs,
     describe_units,
     group_pairs,
     has_paper,
@@ -35,14 +35,14 @@ def runs_to_terminal(table: ResultTable) -> str:
     """A table of runs for the terminal: the best mean of each column in bold, by escape codes, and its caption."""
     heads = ["method", "n", *(metric.heading for metric in table.metrics)]
     grid = rich_grid(heads, _run_lines(table), shutil.get_terminal_size().columns, sides="l" + "r" * (len(heads) - 1))
-    return "\n".join([grid, describe_seeds(table), *describe_stopped(table)])
+    return "\n".join([grid, describe_seeds(table), *describe_runs(table)])
 
 
 def runs_to_markdown(table: ResultTable) -> str:
     """A table of runs in Markdown: the best mean of each column in bold."""
     heads = ["method", "n", *(metric.heading for metric in table.metrics)]
     grid = markdown_grid(heads, map(_in_stars, _run_lines(table)), sides="l" + "r" * (len(heads) - 1))
-    return "\n\n".join([grid, describe_seeds(table), *describe_stopped(table)]) + "\n"
+    return "\n\n".join([grid, describe_seeds(table), *describe_runs(table)]) + "\n"
 
 
 def describe_seeds(table: ResultTable) -> str:
