@@ -129,7 +129,8 @@ def describe_runs(table: ResultTable) -> list[str]:
     notes = [f"Stopped early, so of a part of the stream: {'; '.join(said)}."] if said else []
     at_ends = [cell for cell in table.cells.values() if cell.metric.name in ("a_avg", "f_last")]
     without = {cell.row: None for cell in at_ends for run in cell.runs.values() if not has_boundaries(run.records)}
-    return notes + ([f"{NO_BOUNDARIES}: {', '.join(without)}."] if without else [])
+    which = f": {', '.join(without)}" if len(without) < len(table.rows) else ", as in these runs"
+    return notes + ([f"{NO_BOUNDARIES}{which}."] if without else [])
 
 
 def describe_units(table: ResultTable, over: str) -> str:

@@ -34,8 +34,9 @@ Cells = Sequence[tuple[str, bool]]  # text, and whether it is the best of its co
 def runs_to_terminal(table: ResultTable) -> str:
     """A table of runs for the terminal: the best mean of each column in bold, by escape codes, and its caption."""
     heads = ["method", "n", *(metric.heading for metric in table.metrics)]
-    grid = rich_grid(heads, _run_lines(table), shutil.get_terminal_size().columns, sides="l" + "r" * (len(heads) - 1))
-    return "\n".join([grid, describe_seeds(table), *describe_runs(table)])
+    width = shutil.get_terminal_size().columns
+    grid = rich_grid(heads, _run_lines(table), width, sides="l" + "r" * (len(heads) - 1))
+    return "\n".join([grid, *(_wrap(note, width) for note in (describe_seeds(table), *describe_runs(table)))])
 
 
 def runs_to_markdown(table: ResultTable) -> str:
