@@ -135,7 +135,7 @@ class Learner:
         if method.refit is not None:
             built.keep_initial()
         self.context = Context(
-            network=self.engine.setup(built).eval(),
+            network=self.engine.setup(built).train_head(method.head.train).eval(),
             memory=Memory(method.capacity(memory), image, on),
             pipeline=Pipeline(augment, shape=image, mean=self.mean, std=self.std, device=on),
             rng=rng,
@@ -332,10 +332,10 @@ class Learner:
         self.context.network.labels[:] = state["labels"]
         self.trainer.load_optimizer_state(state["optimizer"])
         self.context.memory.load_state_dict(state["memory"])
-        for name, part in self.parts.items():
-            part.load_state_dict(state["parts"][name])
         for name, shared in self.context.shared.items():
             shared.load_state_dict(state["shared"][name])
+        for name, part in self.parts.items():
+            part.load_state_dict(state["parts"][name])
         images, labels = state["stream batch"]["images"], state["stream batch"]["labels"]
         to_device = self.engine.to_device
         self.stream_batch = [

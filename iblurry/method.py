@@ -88,10 +88,13 @@ class Head:
         The optimizer's state: reset for the head, kept, or reset for all weights.
     redraw : {"own", "bias", "all"}
         What is drawn at random: the new row only, the whole bias too (released), or the whole head.
+    train : bool
+        Whether the head learns; otherwise rows stay as they were drawn.
     """
 
     moments: Literal["forget", "keep", "rebuild"] = "forget"
     redraw: Literal["own", "bias", "all"] = "own"
+    train: bool = True
 
     def __post_init__(self) -> None:
         check_fields(self, {})
@@ -213,7 +216,10 @@ class Method(Training):
 
     def to_json(self) -> dict[str, Any]:
         pace = dataclasses.asdict(self.pace) | {"updates_per_sample": str(self.pace.updates_per_sample)}
-        own = {"name": self.name, "pace": pace, "head": dataclasses.asdict(self.head)}
+        head = dataclasses.asdict(self.head)
+        if self.head.train:
+            del head["train"]  # a later field: runs from before it keep their names
+        own = {"name": self.name, "pace": pace, "head": head}
         return own | super().to_json() | {"refit": self.refit and self.refit.to_json()}
 
     @classmethod

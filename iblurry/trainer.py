@@ -50,8 +50,12 @@ class Trainer:
         self.measure_every, self.frozen_norm = measure_every, frozen_norm
         self.parts = dict(training.parts())
         self.measures = any(part.needs_losses for part in self.parts.values())
+        self.needs_plain = any(term.needs_plain for term in training.terms)
+        self.unmixed_last = any(term.unmixed_last for term in training.terms)
         body, head = context.network.body_parameters(), context.network.head_parameters()
-        self.optimizer = training.optimizer.start([body, head] if training.schedule.separate_head_lr else [body + head])
+        groups = [body, head] if training.schedule.separate_head_lr else [body + head]
+        self.optimizer = training.optimizer.start(groups, tensor_lr=training.schedule.lr_scale is not None)
+        self.unscaled_lrs = [torch.zeros((), device=self.engine.device) for _ in groups]  # where `lr_scale` is used
         self.on_update: Callable[[], None] | None = None  # called after each update
         self.loss = torch.zeros((), device=self.engine.device)  # of the last update, written by the step
         self._begin()
@@ -117,12 +121,15 @@ class Trainer:
         params = context.pipeline.draw_params(context.rng, counters.updates, len(stream.labels) + joins)
         lrs = (training.schedule.lr, training.schedule.head_lr)
         if lrs != self._lrs:
-            for group, lr in zip(self.optimizer.param_groups, lrs, strict=False):  # the second only where separate
-                set_lr(group, lr)
+            for i, group in enumerate(self.optimizer.param_groups):  # the second only where separate
+                set_lr(group, lrs[i])
+                self.unscaled_lrs[i].fill_(lrs[i])
             self._lrs = lrs
         counters.lr = self.optimizer.param_groups[0]["lr"]
         counters.updates += 1
         context.network.meter.counter.updates += 1
+        if last_of_round and self.unmixed_last:
+            params = params._replace(mixes=False)
         measure = self.measures and counters.updates % self.measure_every == 0
         rows, losses = self._step(stream, drawn, params, measure)
         training.schedule.step(Update(rows, losses, last_of_round))
@@ -148,27 +155,31 @@ class Trainer:
         for_rehearsal = drawn.get("rehearsal", self._nothing)._replace(augment_params=params)
         rows = training.rehearsal.choose(stream, for_rehearsal)
         batch = _join(stream, context.memory.read(rows))
+        if params.mixes and (unmixed := max(term.unmixed(len(rows)) for term in training.terms)):
+            params = params.unmixed_from(len(batch.labels) - unmixed)
         train = context.pipeline.compiled.get(len(batch.labels), context.pipeline.train)
         images = train(batch.images, params)
         partners = batch.labels.index_select(0, params.partner) if params.mixes else None
         network.train(not self.frozen_norm)
         with network.meter.counting("training", has_backward=True):
             features, logits = network.forward_both(images)
-        forward = Forward(
-            images, logits, batch.labels, partners, params.lam, len(stream.labels), rows, features, batch.images
-        )
+        plain = context.pipeline.plain(batch.images, params) if self.needs_plain else None
+        forward = Forward(images, logits, batch.labels, partners, params.lam, len(stream.labels), rows, features, plain)
         loss = functools.reduce(torch.add, [term.loss(forward) for term in training.terms])
         self.optimizer.zero_grad()
         loss.backward()
         for i, rule in enumerate(training.gradient):
             rule.adjust(drawn.get(f"gradient.{i}", self._nothing))
+        if (scale := training.schedule.lr_scale) is not None:
+            for group, lr in zip(self.optimizer.param_groups, self.unscaled_lrs, strict=True):
+                group["lr"].copy_(lr * scale)
         self.optimizer.step()
         with torch.no_grad():
             losses = context.memory_losses() if measure else None
-            for part in self.parts.values():
-                part.on_update(Update(rows, losses, forward=forward))
             for shared in context.shared.values():
                 shared.on_update()
+            for part in self.parts.values():
+                part.on_update(Update(rows, losses, forward=forward))
             self.loss.copy_(loss)
         return rows, losses
 

@@ -95,7 +95,7 @@ def test_the_oldest_sample_leaves(methods, samples):
 
 def test_streamed_samples_compete_among_their_own_classes(user):
     logits, labels = torch.randn(5, 4), torch.tensor([0, 2, 2, 1, 3])
-    forward = Forward(None, logits, labels, None, torch.ones(1), 3, torch.zeros(2))
+    forward = Forward(None, logits, labels, None, torch.ones(1), 3, torch.zeros(2), logits)
     stream = F.cross_entropy(logits[:3][:, [0, 2]], torch.tensor([0, 1, 1]))
     expected = stream + F.cross_entropy(logits[3:], labels[3:])
     torch.testing.assert_close(user["AsymmetricCrossEntropy"]().loss(forward), expected)

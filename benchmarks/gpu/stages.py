@@ -237,7 +237,8 @@ def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
     def learning(images: Tensor, labels: Tensor, params: AugmentParams) -> Tensor:
         partners = labels.index_select(0, params.partner) if params.mixes else None
         network.train(not trainer.frozen_norm)
-        forward = Forward(images, network(images), labels, partners, params.lam, streamed, rows)
+        features, logits = network.forward_both(images)
+        forward = Forward(images, logits, labels, partners, params.lam, streamed, rows, features)
         loss = functools.reduce(torch.add, [term.loss(forward) for term in training.terms])
         optimizer.zero_grad()
         loss.backward()

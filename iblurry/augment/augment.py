@@ -21,8 +21,8 @@ class Augment(Transform):
         Pixels of black border for the random crop; 0 switches it off.
     flip : bool, default True
         Whether half of the images are mirrored.
-    policy : {"cifar10", "imagenet"}, optional
-        AutoAugment's policy, applied after crop and flip; None leaves it out.
+    policy : {"cifar10", "imagenet", "randaugment"}, optional
+        One of AutoAugment's policies, or RandAugment, applied after crop and flip; None leaves it out.
     cutmix : float, default 0.5
         Probability that a batch is mixed by CutMix, after all other transforms; 0 switches it off.
     """
@@ -32,7 +32,7 @@ class Augment(Transform):
 
     pad: int = 4
     flip: bool = True
-    policy: Literal["cifar10", "imagenet"] | None = None
+    policy: Literal["cifar10", "imagenet", "randaugment"] | None = None
     cutmix: float = 0.5
 
     def __call__(self, images: Tensor, uniforms: Tensor) -> Tensor:

@@ -66,6 +66,12 @@ class AugmentParams(NamedTuple):
     def lam(self) -> Tensor:
         return self.views.lam
 
+    def unmixed_from(self, first: int) -> AugmentParams:
+        """The same, but the images from this one on keep themselves for a partner, so that they are not mixed."""
+        table, n = self.table.clone(), self.n
+        torch.arange(first, n, out=table[2 * n + first : 3 * n])
+        return self._replace(table=table, host_views=None)
+
 
 class ParamViews(NamedTuple):
     """The parts of an AugmentParams' table."""
@@ -208,6 +214,11 @@ class Pipeline:
     def train(self, images: Tensor, params: AugmentParams) -> Tensor:
         """(B, C, H, W) uint8 -> float32, augmented and mixed; the parameters are on the images' device."""
         images = self.vary(images, params)
+        return self._cutmix(images, params.partner, params.views.edges) if params.mixes else images
+
+    def plain(self, images: Tensor, params: AugmentParams) -> Tensor:
+        """(B, C, H, W) uint8 -> float32, mixed as `train` does but not augmented."""
+        images = self.test(images)
         return self._cutmix(images, params.partner, params.views.edges) if params.mixes else images
 
     def vary(self, images: Tensor, params: AugmentParams) -> Tensor:

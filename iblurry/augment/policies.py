@@ -15,6 +15,9 @@ SIGNED = frozenset(
 )
 
 
+STRENGTHS = (*sorted(SIGNED), "Posterize", "Solarize")  # operations with a magnitude
+
+
 class PolicyStep(NamedTuple):
     """One of the two operations of a sub-policy."""
 
@@ -50,6 +53,22 @@ def magnitudes(height: int, width: int) -> dict[str, tuple[float, ...]]:
         "Posterize": tuple(8 - round(4 * step / (BINS - 1)) for step in range(BINS)),
         "Solarize": bins(0.0, start=255.0),
     }
+
+
+def randaugment(magnitude: int) -> Policy:
+    """RandAugment with two operations an image, each any of fourteen with the same probability, all of one magnitude.
+
+    Parameters
+    ----------
+    magnitude : int
+        From 0 to 9, the bin of every operation.
+
+    Cubuk et al., "RandAugment: practical automated data augmentation with a reduced search space", NeurIPS 2020.
+    """
+    plain = ("Identity", "AutoContrast", "Equalize")  # without a magnitude
+    steps = [PolicyStep(operation, 1.0, None) for operation in plain]
+    steps += [PolicyStep(operation, 1.0, magnitude) for operation in STRENGTHS]
+    return tuple((first, second) for first in steps for second in steps)
 
 
 def bins(end: float, *, start: float = 0.0) -> tuple[float, ...]:
@@ -123,4 +142,5 @@ POLICIES: dict[str, Policy] = {
         Color 0.6 4, Contrast 1.0 8
         Equalize 0.8, Equalize 0.6
     """),
+    "randaugment": randaugment(3),  # a third of the range, as the usual 9 of 30
 }

@@ -46,8 +46,8 @@ class Optimizer(Component):
             All weights, or those of the body and those of the head; a sequence may be empty.
         """
 
-    def start(self, groups: Groups) -> torch.optim.Optimizer:
-        """What `build` makes, checked; the learning rates are 0 until they are set."""
+    def start(self, groups: Groups, *, tensor_lr: bool = False) -> torch.optim.Optimizer:
+        """What `build` makes, checked; the learning rates are 0 until they are set, and tensors if they must be."""
         try:
             made: Any = self.build(groups)
         except (TypeError, ValueError) as error:
@@ -58,7 +58,8 @@ class Optimizer(Component):
                 f"with one param group for each of the {len(groups)} it was given."
             )
         for group in made.param_groups:  # on a GPU a captured step reads from a tensor what was set last
-            group["lr"] = torch.zeros((), device=_device(groups)) if self._is_captured(groups) else 0.0
+            is_tensor = tensor_lr or self._is_captured(groups)
+            group["lr"] = torch.zeros((), device=_device(groups)) if is_tensor else 0.0
         cast(Any, made)._warned_capturable_if_run_uncaptured = True  # the first steps are not captured yet
         return made
 

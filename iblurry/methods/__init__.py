@@ -4,14 +4,19 @@ from iblurry.methods.agem import agem
 from iblurry.methods.balm import balm
 from iblurry.methods.bic import bic
 from iblurry.methods.clib import clib, clib_averaged, clib_balanced, clib_exponential, clib_reservoir, clib_stream
+from iblurry.methods.derpp import derpp
 from iblurry.methods.er import er, er_averaged, er_constant
+from iblurry.methods.er_ace import er_ace
 from iblurry.methods.ewc import ewc
 from iblurry.methods.gdumb import gdumb
 from iblurry.methods.gss import gss
 from iblurry.methods.joint import joint
 from iblurry.methods.mir import mir
+from iblurry.methods.mkd import mkd
 from iblurry.methods.recipe import METHODS, Hyperparameters, Recipe, method, recipe, released
 from iblurry.methods.rm import rm
+from iblurry.methods.sar import sar
+from iblurry.methods.sdp import sdp
 
 __all__ = [
     "METHODS",
@@ -26,7 +31,9 @@ __all__ = [
     "clib_exponential",
     "clib_reservoir",
     "clib_stream",
+    "derpp",
     "er",
+    "er_ace",
     "er_averaged",
     "er_constant",
     "ewc",
@@ -35,7 +42,10 @@ __all__ = [
     "joint",
     "method",
     "mir",
+    "mkd",
     "recipe",
     "released",
     "rm",
+    "sar",
+    "sdp",
 ]

@@ -87,12 +87,13 @@ class Network(nn.Module):
         with nullcontext() if self.hopper is None else self.hopper.rounded():
             return self._precisely(body, images)
 
-    def float_logits(self, images: Tensor) -> Tensor:
-        """The logits in eval mode and float32, by operations that can be traced; nothing is counted."""
+    def float_both(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and logits in eval mode and float32, by operations that can be traced; nothing is counted."""
         self.eval()
         with nullcontext() if self.hopper is None else self.hopper.left_out():
-            logits: Tensor = self.head(self.body(images))
-        return logits.masked_fill(~self.open, FLOOR)
+            features: Tensor = self.body(images)
+            logits: Tensor = self.head(features)
+        return features, logits.masked_fill(~self.open, FLOOR)
 
     def _forward_one(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """One training image, for which batch norm uses its running statistics."""
@@ -106,16 +107,16 @@ class Network(nn.Module):
                 norm.training = True
 
     @torch.no_grad()
-    def answering(self, normalise: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        """What maps pixels (uint8) to logits in eval mode, for as long as no weight changes."""
+    def answering(self, normalise: Callable[[Tensor], Tensor]) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """What maps pixels (uint8) to features and logits in eval mode, for as long as no weight changes."""
         self.eval()
         if self.precision is None or not self.open.is_cuda or not self.is_own:
-            return lambda pixels: self(normalise(pixels))
+            return lambda pixels: self.forward_both(normalise(pixels))
         if self.folded is None:
             self.folded = FoldedBody(self.body, self.precision, normalise, fuse=self.fuse)
         self.folded.refresh()
         body = self.folded
-        return lambda pixels: self._precisely(body, pixels)[1]
+        return lambda pixels: self._precisely(body, pixels)
 
     def _precisely(self, body: Callable[[Tensor], Tensor], images: Tensor) -> tuple[Tensor, Tensor]:
         if self.precision is None:
@@ -167,6 +168,11 @@ class Network(nn.Module):
         self._frozen += modules
         still = {id(inner) for module in modules for inner in module.eval().modules()}
         self._mode_layers = [layer for layer in self._mode_layers if id(layer) not in still]
+
+    def train_head(self, trained: bool) -> Self:
+        """Whether the head learns."""
+        self.head.requires_grad_(trained)
+        return self
 
     def keep_initial(self) -> None:
         """Remembers the body's weights, if refits are to start from them again."""
@@ -251,7 +257,7 @@ class Network(nn.Module):
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Weight and bias of the head."""
-        return list(self.head.parameters())
+        return [parameter for parameter in self.head.parameters() if parameter.requires_grad]
 
     def body_parameters(self) -> list[nn.Parameter]:
         """What of the body is trained."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _NormBase
 
 from iblurry.network.network import Network
 
@@ -57,12 +60,36 @@ class ShadowNetwork:
             self.network.head.bias.copy_(torch.where(new, self.followed.head.bias, self.network.head.bias))
             self.network.open.copy_(self.followed.open)
 
+    def logits(self, images: Tensor, *, batch_statistics: bool = False) -> Tensor:
+        """Answers to augmented training images (float); see `forward_both`."""
+        return self.forward_both(images, batch_statistics=batch_statistics)[1]
+
     @torch.no_grad()
-    def logits(self, images: Tensor) -> Tensor:
-        """Answers to augmented training images (float), in eval mode; counted as distillation."""
-        with self.network.meter.counting("distillation"):
-            answers: Tensor = self.network(images)
-        return answers
+    def forward_both(self, images: Tensor, *, batch_statistics: bool = False) -> tuple[Tensor, Tensor]:
+        """Features and logits of augmented training images (float), counted as distillation.
+
+        Parameters
+        ----------
+        images : Tensor
+            (B, C, H, W).
+        batch_statistics : bool
+            Whether batch norm normalises by the batch, as in train mode; its running statistics stay as they are.
+        """
+        possible = len(images) > 1 or not self.network.norms_need_two
+        with self.network.meter.counting("distillation"), self._batch_statistics(batch_statistics and possible):
+            return self.network.forward_both(images)
+
+    @contextmanager
+    def _batch_statistics(self, wanted: bool) -> Iterator[None]:
+        norms = [layer for layer in self.network.body.modules() if isinstance(layer, _NormBase)] if wanted else []
+        momenta = [norm.momentum for norm in norms]
+        for norm in norms:
+            norm.training, norm.momentum = True, 0.0
+        try:
+            yield
+        finally:
+            for norm, momentum in zip(norms, momenta, strict=True):
+                norm.training, norm.momentum = False, momentum
 
     def on_update(self) -> None:
         """The network has taken an update; a part decides what that means here."""
@@ -104,7 +131,6 @@ class AveragedNetwork(ShadowNetwork):
         own = {name: value for name, value in self.network.state_dict().items() if not name.startswith("head.")}
         averaged = [name for name, value in own.items() if value.is_floating_point()]
         self._averages, self._values = [own[name] for name in averaged], [followed[name] for name in averaged]
-        self._copied = [(value, followed[name]) for name, value in own.items() if name not in averaged]  # whole numbers
 
     @torch.no_grad()
     def on_update(self) -> None:
@@ -122,8 +148,6 @@ class AveragedNetwork(ShadowNetwork):
         else:
             values = [*self._values, followed.weight, followed.bias]
             each._foreach_lerp_([*self._averages, head.weight, head.bias], values, 1 - self.decay)
-        for value, new in self._copied:
-            value.copy_(new)
 
     def _weight(self, updates: Tensor) -> Tensor:
         """1 - the decay of the n-th update."""

@@ -8,27 +8,34 @@ from iblurry.parts.gradient.gradient import Clip, GradientRule, Project
 from iblurry.parts.part import Part, column, scratch, state
 from iblurry.parts.readout.averaged import Averaged
 from iblurry.parts.readout.bias_corrected import BiasCorrected
+from iblurry.parts.readout.nearest_mean import NearestMean
 from iblurry.parts.readout.readout import Plain, Readout
 from iblurry.parts.readout.refit import Refit
 from iblurry.parts.rehearsal.interfered import Interfered
+from iblurry.parts.rehearsal.least_used import LeastUsed
 from iblurry.parts.rehearsal.rehearsal import Nothing, Rehearsal, Shuffled, Uniform
 from iblurry.parts.schedule.adaptive import Adaptive
 from iblurry.parts.schedule.by_epoch import Cosine, MultiStep
 from iblurry.parts.schedule.schedule import Constant, Exponential, Schedule
 from iblurry.parts.terms.adjusted import AdjustedCrossEntropy
+from iblurry.parts.terms.asymmetric import AsymmetricCrossEntropy
 from iblurry.parts.terms.distil import Distil
 from iblurry.parts.terms.elastic import Elastic
-from iblurry.parts.terms.teacher import AverageTeacher
+from iblurry.parts.terms.scheduled_prior import ByConfidence, ScheduledPrior
+from iblurry.parts.terms.stored_logits import StoredLogits
+from iblurry.parts.terms.teacher import AverageTeacher, MomentumDistil
 from iblurry.parts.terms.term import CrossEntropy, Term
 
 __all__ = [
     "Adaptive",
     "AdjustedCrossEntropy",
     "Admission",
+    "AsymmetricCrossEntropy",
     "AverageTeacher",
     "Averaged",
     "Balanced",
     "BiasCorrected",
+    "ByConfidence",
     "Clip",
     "Constant",
     "Cosine",
@@ -41,7 +48,10 @@ __all__ = [
     "GradientRule",
     "Importance",
     "Interfered",
+    "LeastUsed",
+    "MomentumDistil",
     "MultiStep",
+    "NearestMean",
     "Nothing",
     "Part",
     "Plain",
@@ -51,7 +61,9 @@ __all__ = [
     "Rehearsal",
     "Reservoir",
     "Schedule",
+    "ScheduledPrior",
     "Shuffled",
+    "StoredLogits",
     "Term",
     "Uniform",
     "column",

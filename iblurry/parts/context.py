@@ -38,7 +38,7 @@ class Forward(NamedTuple):
     streamed: int  # how many of the batch come from the stream
     rows: Tensor  # (B - streamed,) memory rows of the others
     features: Tensor  # (B, features) what the head was given, in the precision of the body
-    pixels: Tensor  # (B, C, H, W) uint8, before augmentation
+    plain: Tensor | None = None  # `images` mixed alike but not augmented, where a term `needs_plain`
 
 
 class Drawn(NamedTuple):
@@ -93,6 +93,34 @@ class Shared(Protocol):
     def reset(self) -> None: ...
     def on_row_opened(self) -> None: ...
     def on_update(self) -> None: ...
+
+
+class SharedScalar:
+    """A number on the device that one part sets and others read; 0 at the start.
+
+    Parameters
+    ----------
+    device : torch.device
+        Where the network is.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.value = torch.zeros((), device=device)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"value": self.value}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.value.copy_(state["value"])
+
+    def reset(self) -> None:
+        self.value.zero_()
+
+    def on_row_opened(self) -> None:
+        """A new class does not change it."""
+
+    def on_update(self) -> None:
+        """An update does not change it by itself."""
 
 
 class LogitCorrection:
@@ -198,6 +226,10 @@ class Context:
         name = f"average {decay}{' with warm-up' if warm_up else ''}"
         return self._shared(name, AveragedNetwork, lambda: AveragedNetwork(self.network, decay=decay, warm_up=warm_up))
 
+    def scalar(self, name: str) -> SharedScalar:
+        """The number of this name that parts share."""
+        return self._shared(name, SharedScalar, lambda: SharedScalar(self.device))
+
     @property
     def correction(self) -> LogitCorrection:
         """What the readout does to logits since the last task end; a teacher's answers are corrected by it too."""
@@ -233,17 +265,27 @@ class Context:
 
         return run_seeded
 
-    @torch.no_grad()
     def logits(self, images: Tensor, network: Network | None = None) -> Tensor:
         """Answers to plain images (uint8) in eval mode, of the learner's network or of another; nothing is changed."""
+        return self._answers(images, network)[1]
+
+    def features(self, images: Tensor) -> Tensor:
+        """What the body makes of plain images (uint8) in eval mode, (B, features) float32."""
+        return self._answers(images, None)[0].float()
+
+    @torch.no_grad()
+    def _answers(self, images: Tensor, network: Network | None) -> tuple[Tensor, Tensor]:
+        """Features and logits."""
         if EXPORTING.get():
-            return (network or self.network).float_logits(self.pipeline.test(images))
+            return (network or self.network).float_both(self.pipeline.test(images))
         few = min(512, max(64, VALUES // math.prod(images.shape[1:])))
         chunk = max(64, POINTS // math.prod(images.shape[2:])) if images.is_cuda else few
         with self.engine.side_stream():
             answer = (network or self.network).answering(self.pipeline.test)
             parts = [answer(part) for part in images.split(chunk)]
-            return parts[0] if len(parts) == 1 else torch.cat(parts)
+            if len(parts) == 1:
+                return parts[0]
+            return torch.cat([features for features, _ in parts]), torch.cat([logits for _, logits in parts])
 
     def gradient(self, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
         """The gradient of the mean cross-entropy of these images (float), by parameter that is trained, in the order of

@@ -137,7 +137,7 @@ def test_the_teacher_is_the_network_of_the_last_new_class_or_task_end(samples):
     walk(learner, samples[:29])
     assert not term.teaches
     images = torch.rand(3, 1, 8, 8)
-    forward = Forward(images, torch.zeros(3, 6), torch.zeros(3), None, torch.ones(1), 3, torch.zeros(0))
+    forward = Forward(images, torch.zeros(3, 6), torch.zeros(3), None, torch.ones(1), 3, torch.zeros(0), None)
     assert float(term.loss(forward)) == 0
     before = {name: value.clone() for name, value in learner.context.network.state_dict().items()}
     learner.end_task()

@@ -16,7 +16,7 @@ def test_cross_entropy_of_mixed_labels():
     log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     ce = [-log_p[np.arange(5), labels].mean() for labels in (own, partner)]
     labels = torch.tensor(own), torch.tensor(partner)
-    forward = Forward(None, torch.tensor(logits), *labels, torch.tensor([lam]), 0, torch.zeros(5))
+    forward = Forward(None, torch.tensor(logits), *labels, torch.tensor([lam]), 0, torch.zeros(5), None)
     assert float(CrossEntropy().loss(forward)) == pytest.approx(lam * ce[0] + (1 - lam) * ce[1])
 
 

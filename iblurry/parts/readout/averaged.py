@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
-from iblurry.network.shadow import AveragedNetwork
+from iblurry.network.shadow import AveragedNetwork, ShadowNetwork
 from iblurry.parts.part import scratch
 from iblurry.parts.readout.readout import Readout
 
 
 class Averaged(Readout):
-    """The exponential moving average of weights and batch-norm statistics answers; training never sees it.
+    """The exponential moving average of weights and batch-norm statistics answers, or its mean with the network.
 
     Parameters
     ----------
@@ -20,6 +21,10 @@ class Averaged(Readout):
         What is kept of the average at each update; 0.99 is the paper's.
     warm_up : bool
         Whether the decay starts lower, min(decay, (1 + n) / (10 + n)) at the n-th update.
+
+    of : {"average", "both"}
+        What answers: the average, or weights halfway between it and the network, with the network's batch-norm
+        statistics (MKD).
 
     Notes
     -----
@@ -34,8 +39,20 @@ class Averaged(Readout):
 
     decay: float = 0.99
     warm_up: bool = False
+    of: Literal["average", "both"] = "average"
 
     average: AveragedNetwork = scratch(lambda part: part.context.average(part.decay, warm_up=part.warm_up))
+    halfway: ShadowNetwork | None = scratch(
+        lambda part: ShadowNetwork(part.context.network) if part.of == "both" else None
+    )
+
+    @torch.no_grad()
+    def prepare(self) -> None:
+        if self.halfway is not None:
+            self.halfway.copy_()
+            pairs = zip(self.halfway.network.parameters(), self.average.network.parameters(), strict=True)
+            for weight, averaged in pairs:
+                weight.lerp_(averaged, 0.5)
 
     def logits(self, images: Tensor) -> Tensor:
-        return self.context.logits(images, self.average.network)
+        return self.context.logits(images, (self.halfway or self.average).network)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, Literal
 
+from torch import Tensor
+
 from iblurry.parts.context import Update
 from iblurry.parts.part import Part, state
 
@@ -37,6 +39,11 @@ class Schedule(Part):
     def head_lr(self) -> float:
         """The learning rate of the next update for the head, where it is separate."""
         return self.lr
+
+    @property
+    def lr_scale(self) -> Tensor | None:
+        """A factor of all learning rates that lives on the device, shape (); None: 1."""
+        return None
 
     @abstractmethod
     def step(self, update: Update) -> None:

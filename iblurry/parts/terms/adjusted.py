@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from iblurry.parts.context import Forward
 from iblurry.parts.part import state
@@ -32,6 +31,7 @@ class AdjustedCrossEntropy(Term):
     """
 
     ranges: ClassVar[dict[str, str]] = {"decay": "[0, 1)", "least": "(0, 1)"}
+    stores: ClassVar[str] = "the share of each class in recent batches"
 
     decay: float = 0.99
     least: float = 1e-4
@@ -40,6 +40,6 @@ class AdjustedCrossEntropy(Term):
 
     def loss(self, forward: Forward) -> Tensor:
         with torch.no_grad():
-            histogram = F.one_hot(forward.labels, len(self.prior)).float().mean(0)
-            self.prior.lerp_(histogram, 1 - self.decay)
+            counts = torch.zeros_like(self.prior).index_add_(0, forward.labels, torch.ones_like(forward.labels).float())
+            self.prior.lerp_(counts / len(forward.labels), 1 - self.decay)
         return cross_entropy(forward, forward.logits + self.prior.clamp(min=self.least).log())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import dataclasses
+from typing import ClassVar, Literal, Self
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -27,13 +28,12 @@ class AverageTeacher(Term):
         Of the teacher, the average of the weights and of batch norm's statistics.
     warm_up : bool
         Whether the decay starts lower, min(decay, (1 + n) / (10 + n)) at the n-th update.
+    batch_statistics : bool
+        Whether the teacher's batch norm normalises by the batch, as in train mode, instead of its running statistics.
 
     Notes
     -----
-    The teacher answers in eval mode, to the same augmented and mixed images. A readout `Averaged` of the same decay
-    shares it.
-
-    Michel et al., "Rethinking momentum knowledge distillation in online continual learning", ICML 2024.
+    The teacher answers to the same augmented and mixed images. A readout `Averaged` of the same decay shares it.
     """
 
     ranges: ClassVar[dict[str, str]] = {"weight": "[0, inf)", "temperature": "(0, inf)", "decay": "[0, 1)"}
@@ -43,6 +43,7 @@ class AverageTeacher(Term):
     temperature: float = 2.0
     decay: float = 0.999
     warm_up: bool = True
+    batch_statistics: bool = False
 
     teacher: AveragedNetwork = scratch(lambda part: part.context.average(part.decay, warm_up=part.warm_up))
 
@@ -50,8 +51,59 @@ class AverageTeacher(Term):
         return Cost(update=Passes(forward=workload.batch))
 
     def loss(self, forward: Forward) -> Tensor:
-        answers = self.teacher.logits(forward.images)
-        return self.weight * kl_divergence(answers, forward.logits, self.temperature)
+        return self.weight * self._divergence(self._answers(forward.images), forward.logits)
+
+    def _answers(self, images: Tensor) -> Tensor:
+        return self.teacher.logits(images, batch_statistics=self.batch_statistics)
+
+    def _divergence(self, wanted: Tensor, given: Tensor) -> Tensor:
+        return kl_divergence(wanted, given, self.temperature)
+
+
+class MomentumDistil(AverageTeacher):
+    """MKD: weight / 2 * [KL(T(x'), S(x')) + KL(T(x), S(x'))], x' the augmented images, x the plain ones.
+
+    Parameters
+    ----------
+    views : {"teacher", "student", "one"}
+        Who sees the plain images too: the teacher, as above; released: the student, KL(T(x'), S(x)); or nobody,
+        weight * KL(T(x'), S(x')).
+
+    Notes
+    -----
+    The temperature's square is inside KL. Differs: the plain images are mixed by CutMix as the augmented ones are; the
+    paper mixes none. The teacher starts at the network's weights (released: at about a hundredth of them).
+
+    Michel et al., "Rethinking momentum knowledge distillation in online continual learning", ICML 2024.
+    """
+
+    needs_plain: ClassVar[bool] = True
+
+    weight: float = 5.5
+    temperature: float = 4.0
+    decay: float = 0.99
+    warm_up: bool = False
+    batch_statistics: bool = True
+    views: Literal["teacher", "student", "one"] = "teacher"
+
+    def released(self) -> Self:
+        return dataclasses.replace(self, views="student")
+
+    def cost(self, workload: Workload) -> Cost:
+        more = {"teacher": (2, 0), "student": (2, 1), "one": (1, 0)}[self.views]
+        return Cost(update=Passes(forward=more[0] * workload.batch, backward=more[1] * workload.batch))
+
+    def loss(self, forward: Forward) -> Tensor:
+        answers = self._answers(forward.images)
+        loss = self._divergence(answers, forward.logits)
+        if self.views == "one":
+            return self.weight * loss
+        assert forward.plain is not None
+        if self.views == "teacher":
+            other = self._divergence(self._answers(forward.plain), forward.logits)
+        else:
+            other = self._divergence(answers, self.context.network(forward.plain))
+        return self.weight / 2 * (loss + other)
 
 
 def kl_divergence(teacher: Tensor, student: Tensor, temperature: float) -> Tensor:

@@ -18,6 +18,17 @@ class Term(Part):
 
     kind: ClassVar[str] = "term"
 
+    needs_plain: ClassVar[bool] = False  # asks for `Forward.plain`
+
+    @property
+    def unmixed_last(self) -> bool:
+        """Whether CutMix must leave out the last update of a round."""
+        return False
+
+    def unmixed(self, rows: int) -> int:
+        """How many of so many memory rows in the batch, the last ones, CutMix must leave as they are."""
+        return 0
+
     @abstractmethod
     def loss(self, forward: Forward) -> Tensor:
         """A scalar."""
@@ -33,9 +44,9 @@ class CrossEntropy(Term):
         return cross_entropy(forward, forward.logits)
 
 
-def cross_entropy(forward: Forward, logits: Tensor) -> Tensor:
-    """Of these logits for the batch's labels, mixed as its images are; the batch mean."""
-    own = F.cross_entropy(logits, forward.labels)
+def cross_entropy(forward: Forward, logits: Tensor, part: slice = slice(None), *, reduction: str = "mean") -> Tensor:
+    """Of these logits for the labels of the batch, or of a part of it, mixed as its images are."""
+    own = F.cross_entropy(logits, forward.labels[part], reduction=reduction)
     if forward.partners is None:
         return own
-    return torch.lerp(F.cross_entropy(logits, forward.partners), own, forward.lam[0])
+    return torch.lerp(F.cross_entropy(logits, forward.partners[part], reduction=reduction), own, forward.lam[0])
