@@ -6,9 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from iblurry import learner_file
@@ -19,7 +17,17 @@ from iblurry.compute import ComputeCounter
 from iblurry.engine.eager import Eager, Precision
 from iblurry.errors import DivergedError, InputError, UnknownLabelError, check_type, whole_number
 from iblurry.export import export
-from iblurry.learner_arguments import Label, announced, as_engine, as_method, image_shape, per_channel, plain_label
+from iblurry.learner_arguments import (
+    Images,
+    Label,
+    announced,
+    as_engine,
+    as_method,
+    as_pixels,
+    image_shape,
+    per_channel,
+    plain_label,
+)
 from iblurry.memory import Batch, Memory, Sample
 from iblurry.method import Method
 from iblurry.network.build import Initialise, build, fresh_bias, fresh_row, fresh_weight
@@ -29,8 +37,6 @@ from iblurry.parts.part import Part
 from iblurry.refitter import Refitter
 from iblurry.rng import Rng
 from iblurry.trainer import Trainer
-
-Images = Tensor | NDArray[np.uint8]
 
 
 class Learner:
@@ -146,11 +152,8 @@ class Learner:
         self.context.network.meter.counter = self.context.spent
         self.method = method.attach(self.context)
         self.parts = dict(self.method.parts())
-        self._on_stored = [  # of the parts that want to know
-            part.on_stored
-            for part in self.parts.values()
-            if type(part).on_stored is not Part.on_stored and part is not self.method.admission
-        ]
+        others = [part for name, part in self.parts.items() if name != "admission"]  # which hears of it by itself
+        self._on_stored = [part.on_stored for part in others if type(part).on_stored is not Part.on_stored]
         pace = method.pace
         streamed = pace.stream_batch if pace.train_stream else 0
         self.trainer = Trainer(self.method, self.context, streamed=streamed, measure_every=pace.measure_every)
@@ -192,7 +195,9 @@ class Learner:
         self.method.readout.finish_pending()
 
     def _sample(self, image: Images, label: Label) -> Sample:
-        pixels = self._pixels(image, self.image, "observe").clone()  # the caller may use the same array again
+        pixels = self.engine.to_device(
+            as_pixels(image, self.image, "observe")
+        ).clone()  # the caller may use the same array again
         name = plain_label(label)
         row = self.context.network.row_of(name)
         if row is None:
@@ -229,7 +234,7 @@ class Learner:
     def _store(self, sample: Sample) -> None:
         self.context.memory.offered += 1
         self.method.admission.on_offered(sample)
-        row = self.method.admission.admit(sample)  # which hears of it first
+        row = self.method.admission.admit(sample)
         for on_stored in self._on_stored:
             on_stored(row, sample)
 
@@ -249,7 +254,7 @@ class Learner:
 
     def logits(self, images: Images) -> Tensor:
         """The answer to plain images (uint8, (B, C, H, W)), one column per head row; learning is not touched."""
-        pixels = self._pixels(images, (-1, *self.image), "predict")
+        pixels = self.engine.to_device(as_pixels(images, (-1, *self.image), "predict"))
         self.prepare()
         context = self.context
         with context.network.meter.counting("queries", into=context.queries):
@@ -391,18 +396,3 @@ class Learner:
         if not samples:
             return Batch(self.context.memory.images[:0], self.context.memory.labels[:0])
         return Batch(torch.cat([s.images for s in samples]), torch.cat([s.labels for s in samples]))
-
-    def _pixels(self, images: Images, shape: tuple[int, ...], verb: str) -> Tensor:
-        try:
-            pixels = images if isinstance(images, Tensor) else np.asarray(images)
-        except ValueError as error:  # lists of different lengths
-            raise InputError(f"{verb} takes uint8 pixels as an array or a tensor ({error}).") from error
-        fits = len(pixels.shape) == len(shape) and all(
-            want in (-1, have) for want, have in zip(shape, pixels.shape, strict=True)
-        )
-        if not fits or pixels.dtype not in (torch.uint8, np.uint8):
-            want = str(shape).replace("-1", "any")
-            raise InputError(f"{verb} takes uint8 pixels of shape {want}, not {pixels.dtype} {tuple(pixels.shape)}.")
-        if not isinstance(pixels, Tensor):  # torch shares only arrays that may be written to
-            pixels = torch.from_numpy(pixels if pixels.flags.writeable and pixels.flags.c_contiguous else pixels.copy())
-        return self.engine.to_device(pixels)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from iblurry.engine.devices import make_engine
@@ -18,6 +20,7 @@ from iblurry.method import Method
 from iblurry.methods import method as method_named
 
 Label = str | int
+Images = Tensor | NDArray[np.uint8]
 
 
 def as_method(given: Any) -> Method:
@@ -96,3 +99,20 @@ def per_channel(name: str, values: Any, default: float, channels: int) -> tuple[
         above = " above 0" if name == "std" else ""
         raise InputError(f"{name}={values!r} does not fit; give {channels} finite numbers{above}, one per channel.")
     return found
+
+
+def as_pixels(images: Images, shape: tuple[int, ...], verb: str) -> Tensor:
+    """The images as a tensor; InputError unless they are uint8 and of this shape, where -1 is any number."""
+    try:
+        pixels = images if isinstance(images, Tensor) else np.asarray(images)
+    except ValueError as error:  # lists of different lengths
+        raise InputError(f"{verb} takes uint8 pixels as an array or a tensor ({error}).") from error
+    fits = len(pixels.shape) == len(shape) and all(
+        want in (-1, have) for want, have in zip(shape, pixels.shape, strict=True)
+    )
+    if not fits or pixels.dtype not in (torch.uint8, np.uint8):
+        want = str(shape).replace("-1", "any")
+        raise InputError(f"{verb} takes uint8 pixels of shape {want}, not {pixels.dtype} {tuple(pixels.shape)}.")
+    if not isinstance(pixels, Tensor):  # torch shares only arrays that may be written to
+        pixels = torch.from_numpy(pixels if pixels.flags.writeable and pixels.flags.c_contiguous else pixels.copy())
+    return pixels

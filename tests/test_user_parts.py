@@ -45,7 +45,7 @@ def user(tmp_path_factory):
 def methods(user):
     return {
         "oldest": clib(SMALL, admission=user["Oldest"]()),
-        "ace": er(SMALL, terms=(user["AsymmetricCrossEntropy"](),)),
+        "ace": er(SMALL, terms=(user["OwnClassesOnly"](),)),
         "average": clib(SMALL, readout=user["MovingAverage"]()),
         "shared average": er(
             SMALL, terms=(CrossEntropy(), Distil()), readout=user["MovingAverage"](decay=0.9), name="distilled"
@@ -98,7 +98,7 @@ def test_streamed_samples_compete_among_their_own_classes(user):
     forward = Forward(None, logits, labels, None, torch.ones(1), 3, torch.zeros(2), logits)
     stream = F.cross_entropy(logits[:3][:, [0, 2]], torch.tensor([0, 1, 1]))
     expected = stream + F.cross_entropy(logits[3:], labels[3:])
-    torch.testing.assert_close(user["AsymmetricCrossEntropy"]().loss(forward), expected)
+    torch.testing.assert_close(user["OwnClassesOnly"]().loss(forward), expected)
 
 
 def test_answers_come_from_the_average(methods, samples, questions):

@@ -15,13 +15,14 @@ from iblurry.parts.rehearsal.interfered import Interfered
 from iblurry.parts.rehearsal.least_used import LeastUsed
 from iblurry.parts.rehearsal.rehearsal import Nothing, Rehearsal, Shuffled, Uniform
 from iblurry.parts.schedule.adaptive import Adaptive
+from iblurry.parts.schedule.by_confidence import ByConfidence
 from iblurry.parts.schedule.by_epoch import Cosine, MultiStep
 from iblurry.parts.schedule.schedule import Constant, Exponential, Schedule
 from iblurry.parts.terms.adjusted import AdjustedCrossEntropy
 from iblurry.parts.terms.asymmetric import AsymmetricCrossEntropy
 from iblurry.parts.terms.distil import Distil
 from iblurry.parts.terms.elastic import Elastic
-from iblurry.parts.terms.scheduled_prior import ByConfidence, ScheduledPrior
+from iblurry.parts.terms.scheduled_prior import ScheduledPrior
 from iblurry.parts.terms.stored_logits import StoredLogits
 from iblurry.parts.terms.teacher import AverageTeacher, MomentumDistil
 from iblurry.parts.terms.term import CrossEntropy, Term

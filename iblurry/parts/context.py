@@ -24,6 +24,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound="Shared")
 VALUES = 2**17  # of the images in one forward pass outside training: 64 of 3x32x32; more at a time are slower on a CPU
+TRUST = "trust in the teacher"  # the shared number that a term sets and a schedule reads
 POINTS = 2**21  # of such images on a GPU, channels not counted: 2,048 of 32x32
 
 

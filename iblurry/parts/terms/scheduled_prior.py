@@ -14,12 +14,9 @@ from iblurry.errors import InputError
 from iblurry.memory import Sample
 from iblurry.network.network import Network
 from iblurry.network.shadow import AveragedNetwork, ShadowNetwork
-from iblurry.parts.context import Forward, SharedScalar, Update
+from iblurry.parts.context import TRUST, Forward, SharedScalar, Update
 from iblurry.parts.part import scratch, state
-from iblurry.parts.schedule.schedule import Constant
 from iblurry.parts.terms.term import Term, cross_entropy
-
-CONFIDENCE = "confidence in the scheduled average"  # the number that term and schedule share
 
 
 class ScheduledPrior(Term):
@@ -64,7 +61,7 @@ class ScheduledPrior(Term):
     slow: AveragedNetwork = scratch(lambda part: part.context.average(1 - part.rates[0]))
     fast: AveragedNetwork = scratch(lambda part: part.context.average(1 - part.rates[1]))
     teacher: ShadowNetwork = scratch(lambda part: part.context.shadow("scheduled average"))
-    trust: SharedScalar = scratch(lambda part: part.context.scalar(CONFIDENCE))  # w
+    trust: SharedScalar = scratch(lambda part: part.context.scalar(TRUST))  # w
     judge: Callable[[Tensor, Tensor], None] = scratch(lambda part: part.context.compile(part._judge))
 
     def __post_init__(self) -> None:
@@ -132,21 +129,3 @@ class ScheduledPrior(Term):
 def _statistics(network: Network) -> list[Tensor]:
     """Of batch norm: its running means and variances."""
     return [buffer for buffer in network.body.buffers() if buffer.is_floating_point()]
-
-
-class ByConfidence(Constant):
-    """initial_lr * (1 - w), with w how far `ScheduledPrior` trusts its teacher; the host never reads it.
-
-    Parameters
-    ----------
-    initial_lr : float
-        The learning rate where nothing is trusted.
-
-    Koh et al., "Online boundary-free continual learning by scheduled data prior", ICLR 2023.
-    """
-
-    trust: SharedScalar = scratch(lambda part: part.context.scalar(CONFIDENCE))
-
-    @property
-    def lr_scale(self) -> Tensor:
-        return 1 - self.trust.value
