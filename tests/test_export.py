@@ -17,20 +17,10 @@ from iblurry.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters, er
 from iblurry.network.bodies import ConvUnit
 from iblurry.network.fused import HopperConvolutions
-from iblurry.parts import Readout
+from iblurry.parts import Averaged
 
 RNG = np.random.default_rng(1)
 IMAGES = RNG.integers(0, 256, (60, 1, 8, 8), dtype=np.uint8)
-
-
-class Averaged(Readout):
-    """As the page on parts has it: answers of a running mean of the weights."""
-
-    def on_update(self, update):
-        self.context.shadow("average").lerp_(0.1)
-
-    def logits(self, images):
-        return self.context.logits(images, self.context.shadow("average").network)
 
 
 def taught(method, **options):
@@ -67,7 +57,7 @@ def test_it_answers_as_the_learner(name, tmp_path):
 
 
 def test_a_readout_of_ones_own(tmp_path):
-    learner = taught(er(readout=Averaged()))
+    learner = taught(er(readout=Averaged(decay=0.9)))
     assert_answers(learner, tmp_path / "model.pt2")
     plain = learner.context.logits(torch.from_numpy(IMAGES))[:, :4]
     assert not torch.allclose(load_exported(tmp_path / "model.pt2").logits(IMAGES), plain)

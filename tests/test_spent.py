@@ -28,7 +28,8 @@ def _quick(chosen: Method) -> Method:
     return chosen
 
 
-MAIN = ("er", "ewc", "bic", "mir", "agem", "gss", "gdumb", "rm", "clib", "joint")
+MAIN = [name for name in METHODS if "-" not in name]
+TAUGHT = ("bic", "balm", "mkd", "sdp")  # by a shadow network
 COUNTED = {
     **{name: _quick(method(name, HYPERPARAMETERS)) for name in MAIN},
     **VARIANTS,
@@ -42,7 +43,7 @@ COUNTED = {
         refit=dataclasses.replace(gdumb(HYPERPARAMETERS).refit, gradient=(Project(count=5),)),
     ),
 }
-EXTRA = ("bic-more-aside", "mir", "mir-few", "agem", "gss", "clib-running", "er-refitted")
+EXTRA = ("bic-more-aside", "derpp", "mir", "mir-few", "agem", "gss", "clib-running", "er-refitted")
 ASKED = (7, 14, 20, 33, 35, 60)  # 33 and 35 lie in one round of sixteen
 
 
@@ -104,7 +105,7 @@ def test_what_is_counted_is_what_was_made(name, meter, samples, questions):
     assert spent.updates + queries.updates == learner.context.updates + len(refits)
     assert spent.forward["losses"] == meter["losses"]
     assert spent.forward["distillation"] == meter["distillation"]
-    assert (spent.forward["distillation"] > 0) == name.startswith("bic")
+    assert (spent.forward["distillation"] > 0) == name.startswith(TAUGHT)
     assert spent.backward["distillation"] == 0  # nobody teaches the teacher
     assert spent.forward["queries"] == 0
     own = queries.forward["queries"] - asked
@@ -200,14 +201,25 @@ def test_bytes(name, samples):
     weights = 4 * (body + 256 * 6 + 6)
     network = weights + 6  # which rows are open
     capacity = learner.context.memory.capacity
-    columns = {"clib": 4, "gss": 1}.get(name, 0)
+    columns = {"clib": 4, "gss": 1, "sar": 1, "derpp": 6 // 2}.get(name, 0)  # six float32 are three float64
     assert held["memory"] == capacity * (SAMPLE + COLUMN * (1 + columns))
     assert held["stream"] == SAMPLE * chosen.pace.stream_batch
     assert held["aside"] == (2 * SAMPLE if name == "bic" else 0)  # a tenth of 20
     assert held["network"] == network
-    assert held["optimizer"] == weights * (1 if name in ("gdumb", "rm", "joint") else 2)
-    kept = {"bic": network + 6 * 2 * 4, "ewc": 3 * 4 * body + 8, "gss": 8, "clib": 8 + 8 + 8}.get(name, 0)
-    assert held["parts"] == kept
+    trained = 4 * body if name == "sdp" else weights
+    assert held["optimizer"] == trained * (1 if name in ("gdumb", "rm", "joint") else 2)
+    average = network + 4 * (1 + 6)  # and how many updates it has seen, each row of the head too
+    kept = {
+        "bic": network + 6 * 2 * 4,
+        "ewc": 3 * 4 * body + 8,
+        "gss": 8,
+        "clib": 8 + 8 + 8,
+        "balm": average + 4 * 6,
+        "mkd": average,
+        "sdp": 2 * average + network + 4 + 4 * 6 * 100 + 8 * 6,
+        "sar": 4 * (6 + 6 * 6 + 6 * 256 + 6 + 6),
+    }
+    assert held["parts"] == kept.get(name, 0)
     feed(learner, samples)
     assert bytes_held(learner) == held
 

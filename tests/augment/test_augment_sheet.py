@@ -40,7 +40,7 @@ def test_the_cells_are_the_operation():
     images = pictures((3, 64, 64))[:1]
     sheet = np.asarray(contact_sheet(images, Rng(1)))
     right = sheet.shape[1] - MARGIN
-    top = MARGIN + OPERATIONS.index("Rotate") * (sheet.shape[0] - 2 * MARGIN + GAP) // 16
+    top = MARGIN + OPERATIONS.index("Rotate") * (sheet.shape[0] - 2 * MARGIN + GAP) // (len(OPERATIONS) + len(POLICIES))
     for left, turn in ((MARGIN + LABEL, 0.0), (MARGIN + LABEL + 64 + GAP, -30.0), (right - 64, 30.0)):
         cell = do("Rotate", turn, images)[0].transpose(1, 2, 0)
         np.testing.assert_array_equal(sheet[top : top + 64, left : left + 64], cell)

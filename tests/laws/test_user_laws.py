@@ -46,17 +46,17 @@ OPTIMIZERS = {
 }
 # For each case the methods of which most could go wrong with it: parts that ask for gradients, copies or refits.
 QUICK = {
-    "layer_norm": ["gdumb"],
-    "group_norm": ["agem"],
+    "layer_norm": ["gdumb", "derpp"],
+    "group_norm": ["agem", "sdp"],
     "group_norm redrawn": ["gdumb"],
     "bias_free": ["mir"],
     "bias_free redrawn": ["er"],
-    "dropout": ["mir", "bic"],
+    "dropout": ["mir", "bic", "balm"],
     "stochastic_depth": ["clib", "gdumb"],
     "pretrained": ["rm"],
     "frozen body": ["ewc"],
-    "frozen layers": ["ewc", "gss"],
-    "frozen layers of our own": ["er"],
+    "frozen layers": ["ewc", "gss", "sar"],
+    "frozen layers of our own": ["er", "mkd"],
     "Lion": ["rm"],
     "Nesterov": ["clib", "gdumb"],
     "Adagrad": ["er"],

@@ -65,7 +65,7 @@ class MomentumDistil(AverageTeacher):
 
     Parameters
     ----------
-    weight, temperature, decay, warm_up, batch_statistics
+    weight, temperature, decay, warm_up, batch_statistics : float or bool
         As of `AverageTeacher`, with the paper's values.
     views : {"teacher", "student", "one"}
         Who sees the plain images too: the teacher, as above; released: the student, KL(T(x'), S(x)); or nobody,

@@ -1,0 +1,278 @@
+"""Parts that came after the paper: their arithmetic in a few lines of NumPy, and what they do to a learner."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from iblurry.augment import Augment
+from iblurry.errors import InputError
+from iblurry.learner import Learner
+from iblurry.methods import METHODS, Hyperparameters
+from iblurry.network.network import FLOOR
+from iblurry.parts import (
+    AdjustedCrossEntropy,
+    AsymmetricCrossEntropy,
+    Averaged,
+    LeastUsed,
+    NearestMean,
+    ScheduledPrior,
+    StoredLogits,
+)
+from iblurry.parts.context import Forward
+from iblurry.parts.terms.teacher import kl_divergence
+
+RNG = np.random.default_rng(3)
+IMAGES = RNG.integers(0, 256, (200, 1, 8, 8), dtype=np.uint8)
+LABELS = RNG.integers(0, 4, 200)
+IMAGES[np.arange(200), 0, LABELS] = 255  # a bright line tells the class
+
+
+def new_learner(name, **slots):
+    made = METHODS[name](Hyperparameters(batch=8), **slots)
+    options = {"memory": 40, "network": "convnet:width=4", "classes": 5, "augment": Augment(pad=0, cutmix=0.5)}
+    return Learner(made, image=(1, 8, 8), **options)
+
+
+def taught(name, samples=60, **slots):
+    learner = new_learner(name, **slots)
+    for image, label in zip(IMAGES[:samples], LABELS[:samples], strict=True):
+        learner.observe(image, int(label))
+    return learner
+
+
+def batch(logits, labels, *, partners=None, lam=1.0, streamed=0, rows=()):
+    rows, lam = torch.tensor(rows, dtype=torch.int64), torch.tensor([lam])
+    mixed = None if partners is None else torch.tensor(partners)
+    return Forward(None, torch.tensor(logits), torch.tensor(labels), mixed, lam, streamed, rows, None)
+
+
+def softmax(logits):
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def cross_entropy(logits, labels):
+    return -np.log(softmax(logits)[np.arange(len(labels)), labels])
+
+
+# ------------------------------------------------------------------------------------------------ averages
+
+
+@pytest.mark.parametrize("warm_up", [False, True])
+def test_the_average_of_body_statistics_and_head_rows(warm_up):
+    learner = new_learner("er", readout=Averaged(decay=0.9, warm_up=warm_up))
+    average, network = learner.context.average(0.9, warm_up=warm_up).network, learner.context.network
+    names = ("body.layers.0.0.weight", "body.layers.0.1.running_var")
+    expected = {name: network.state_dict()[name].double() for name in names}
+    rows, updates = {}, [0]  # of the head: average and updates
+
+    def follow():
+        updates[0] += 1
+        values = network.state_dict()
+        for name in names:
+            expected[name] = mixed(expected[name], values[name], updates[0])
+        for row, (value, count) in rows.items():
+            rows[row] = (mixed(value, network.head.weight[row].detach(), count + 1), count + 1)
+
+    def mixed(old, new, n):
+        decay = min(0.9, (1 + n) / (10 + n)) if warm_up else 0.9
+        return decay * old + (1 - decay) * new.double()
+
+    learner.trainer.on_update = follow
+    for at, label in enumerate([0] * 4 + [1] * 5 + [2] * 3):  # a round is four samples: a row is seen as it opens
+        learner.observe(IMAGES[at], label)
+        if at % 4 != 3 and label not in rows:
+            rows[label] = (network.head.weight[label].detach().double(), 0)
+    assert updates[0] == 12
+    for name in names:
+        torch.testing.assert_close(average.state_dict()[name].double(), expected[name], atol=1e-6, rtol=1e-5)
+    assert {count for _, count in rows.values()} == {12, 8, 4}
+    for row, (value, _) in rows.items():
+        torch.testing.assert_close(average.head.weight[row].double(), value, atol=1e-6, rtol=1e-5)
+
+
+def test_answers_halfway_between_average_and_network():
+    learner = taught("er", readout=Averaged(decay=0.9, of="both"))
+    asked = learner.logits(IMAGES[:3])
+    network, average = learner.context.network, learner.context.average(0.9).network
+    for own, averaged in zip(network.parameters(), average.parameters(), strict=True):
+        own.data.copy_((own.data + averaged.data) / 2)
+    torch.testing.assert_close(asked, learner.context.logits(torch.tensor(IMAGES[:3])))
+
+
+# ------------------------------------------------------------------------------------------------ losses
+
+
+def test_asymmetric_cross_entropy():
+    logits, labels, partners = RNG.normal(size=(6, 5)), [0, 2, 0, 1, 3, 2], [2, 0, 2, 4, 1, 3]
+    for mixed, lam, present in ((None, 1.0, [0, 2]), (partners, 0.3, [0, 2])):
+        masked = np.where(np.isin(np.arange(5), present), logits[:3], FLOOR)
+        own = [cross_entropy(masked, labels[:3]).mean(), cross_entropy(logits[3:], labels[3:]).mean()]
+        others = [cross_entropy(masked, partners[:3]).mean(), cross_entropy(logits[3:], partners[3:]).mean()]
+        wanted = [lam * a + (1 - lam) * b for a, b in zip(own, others, strict=True)]
+        found = AsymmetricCrossEntropy(stream_weight=0.45, memory_weight=0.55).loss(
+            batch(logits, labels, partners=mixed, lam=lam, streamed=3, rows=[0, 1, 2])
+        )
+        assert float(found) == pytest.approx(0.45 * wanted[0] + 0.55 * wanted[1])
+
+
+def test_a_stream_batch_of_one_class_teaches_nothing():
+    logits = torch.randn(4, 5, requires_grad=True)
+    forward = batch([[0.0] * 5] * 4, [2] * 4, streamed=4)._replace(logits=logits)
+    AsymmetricCrossEntropy().loss(forward).backward()
+    assert float(logits.grad.abs().max()) == 0
+
+
+def test_adjusted_cross_entropy():
+    term = taught("er", terms=(AdjustedCrossEntropy(decay=0.8, least=0.01),)).method.terms[0]
+    prior = term.prior.double().numpy().copy()
+    assert prior.sum() == pytest.approx(1 - 0.8**term.context.updates, rel=1e-4)
+    logits, labels = RNG.normal(size=(8, 5)), RNG.integers(0, 3, 8)
+    prior = 0.8 * prior + 0.2 * np.bincount(labels, minlength=5) / 8
+    wanted = cross_entropy(logits + np.log(np.maximum(prior, 0.01)), labels).mean()
+    assert float(term.loss(batch(logits, labels.tolist()))) == pytest.approx(wanted)
+
+
+def test_divergence_from_a_teacher():
+    teacher, student = RNG.normal(size=(2, 7, 4)) * 3
+    p, q = softmax(teacher / 4), softmax(student / 4)
+    wanted = 16 * (p * np.log(p / q)).sum(1).mean()
+    assert float(kl_divergence(torch.tensor(teacher), torch.tensor(student), 4.0)) == pytest.approx(wanted)
+
+
+def test_stored_logits():
+    learner = taught("derpp", terms=(StoredLogits(alpha=0.3, beta=0.7),))
+    term, memory = learner.method.terms[0], learner.context.memory
+    rows = [4, 9, 11, 20, 31]
+    stored = term.stored[rows].double().numpy()
+    assert (stored[:, :4] > FLOOR).any()
+    assert (stored[:, 4] == FLOOR).all()  # a class that never came
+    logits = RNG.normal(size=(8, 5))
+    logits[:, 4] = FLOOR
+    labels = [0, 1, 2, *memory.labels[rows].tolist()]
+    squares = np.where(stored[2:] > FLOOR, (logits[5:] - stored[2:]) ** 2, 0).sum() / (3 * 4)
+    wanted = cross_entropy(logits[:3], labels[:3]).mean() + 0.7 * cross_entropy(logits[3:5], labels[3:5]).mean()
+    found = term.loss(batch(logits, labels, streamed=3, rows=rows))
+    assert float(found) == pytest.approx(wanted + 0.3 * squares)
+
+
+@pytest.mark.parametrize("source", ["answer", "update"])
+def test_what_is_stored_with_a_sample(source):
+    """By its answer when it is stored, or by the last update of its round, which is not mixed then."""
+    learner = taught("derpp", 0, terms=(StoredLogits(source=source),))
+    term, seen = learner.method.terms[0], []
+    step = learner.trainer._step
+
+    def spying(stream, drawn, params, measure):
+        done = step(stream, drawn, params, measure)
+        seen.append(params.mixes)
+        return done
+
+    learner.trainer._step = spying
+    for image, label in zip(IMAGES[:9], LABELS[:9], strict=True):  # three rounds of three
+        learner.observe(image, int(label))
+    with torch.no_grad():
+        answers = learner.context.logits(torch.tensor(IMAGES[6:9]))
+    stored = term.stored[6:9]
+    assert torch.equal(stored, term.last[0]) if source == "update" else torch.allclose(stored, answers, atol=1e-5)
+    assert len(seen) == 9
+    assert not any(seen[2::3]) or source == "answer"
+
+
+# ------------------------------------------------------------------------------------------------ SDP
+
+
+def test_the_scheduled_average_has_the_age_asked_for():
+    mean, variance = 200.0, 0.75
+    slow, fast = ScheduledPrior(mean=mean, variance=variance).rates
+    ages = np.arange(20_000)
+    weights = (fast * slow * (1 - slow) ** ages - slow * fast * (1 - fast) ** ages) / (fast - slow)
+    assert weights.min() >= 0
+    assert weights[0] == 0
+    assert weights.sum() == pytest.approx(1)
+    assert (weights * ages).sum() == pytest.approx(mean - 1, rel=1e-6)
+    assert (weights * ages**2).sum() - (weights * ages).sum() ** 2 == pytest.approx(variance * mean**2, rel=1e-6)
+    assert ScheduledPrior().rates == pytest.approx((1.1715e-4, 6.8317e-4), rel=1e-4)
+    with pytest.raises(InputError, match=r"variance=0\.4"):
+        ScheduledPrior(variance=0.4)
+
+
+def test_the_teacher_is_the_mixture_and_the_head_stays():
+    learner = taught("sdp", terms=(ScheduledPrior(mean=20.0, variance=0.7, window=3),))
+    term, network = learner.method.terms[0], learner.context.network
+    r1, r2 = term.rates
+    triples = zip(*(n.network.body.parameters() for n in (term.teacher, term.slow, term.fast)), strict=True)
+    for mixed, slow, fast in triples:
+        torch.testing.assert_close(mixed, (r2 * slow - r1 * fast) / (r2 - r1), atol=1e-5, rtol=1e-4)
+    assert torch.equal(term.teacher.network.head.weight, network.head.weight)
+    before = network.head.weight.clone()
+    learner.observe(IMAGES[70], int(LABELS[70]))
+    assert torch.equal(network.head.weight, before)
+    counts = term.counts.double().numpy()
+    assert counts.sum() == 61
+    means = (term.recent.double().numpy().sum(1) / np.clip(counts, 1, 3))[counts > 0]
+    wanted = np.clip(means.mean() - 1 / 4, 0, 1) * 4 / 5
+    assert float(term.trust.value) == pytest.approx(wanted, rel=1e-5)
+    rate = learner.trainer.optimizer.param_groups[0]["lr"]
+    assert float(rate) == pytest.approx(3e-4 * (1 - wanted), rel=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------ SAR and NCM
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_the_least_used_rows_are_drawn(normalise):
+    learner = taught("sar", rehearsal=LeastUsed(count=8, temperature=0.01, similarity="none", normalise=normalise))
+    part, memory = learner.method.rehearsal, learner.context.memory
+    part.uses[:] = 100.0
+    part.uses[5:13] = 0.0
+    drawn = learner.trainer._nothing._replace(
+        rows=torch.tensor(RNG.integers(0, 2**53, memory.capacity), dtype=torch.int64)
+    )
+    rows = part.choose(learner._together([]), drawn)
+    assert sorted(rows.tolist()) == list(range(5, 13))
+    discount = 1 - 8 / (memory.capacity * 4)
+    assert part.uses[5:13].tolist() == [1.0] * 8
+    assert part.uses[:5].tolist() == pytest.approx([100 * discount] * 5)
+
+
+def test_effective_uses_of_similar_classes():
+    part = taught("sar").method.rehearsal
+    part.class_uses[:] = torch.tensor([9.0, 1.0, 0.0, 0.0, 0.0])
+    similar = part.similarities()
+    torch.testing.assert_close(similar, similar.T)
+    assert bool((similar.diagonal()[:4] > 0).all())
+    assert float(similar[4].abs().max()) == 0  # a class that never came
+    effective = similar @ part.class_uses
+    wanted = similar.double().numpy() @ part.class_uses.double().numpy()
+    np.testing.assert_allclose(effective.numpy(), wanted, rtol=1e-5)
+
+
+def test_a_draw_follows_its_law():
+    """Without uses every row is as likely as another."""
+    learner = taught("sar", rehearsal=LeastUsed(count=8, similarity="none"))
+    part, memory, counts = learner.method.rehearsal, learner.context.memory, np.zeros(40)
+    for step in range(400):
+        part.uses.zero_()
+        numbers = part.draw_rows("law", step, memory.size)
+        rows = part.choose(learner._together([]), learner.trainer._nothing._replace(rows=torch.tensor(numbers)))
+        counts[rows.numpy()] += 1
+        assert len(set(rows.tolist())) == 8
+    assert np.abs(counts / 400 - 8 / 40).max() < 5 * np.sqrt(0.2 * 0.8 / 400)
+
+
+def test_nearest_mean():
+    learner = taught("er", readout=NearestMean())
+    memory, context = learner.context.memory, learner.context
+    features = context.features(memory.images[: memory.size]).double().numpy()
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    labels = memory.labels[: memory.size].numpy()
+    means = np.stack([features[labels == label].mean(0) for label in range(4)])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    asked = context.features(torch.tensor(IMAGES[:6])).double().numpy()
+    asked /= np.linalg.norm(asked, axis=1, keepdims=True)
+    found = learner.logits(IMAGES[:6]).numpy()
+    np.testing.assert_allclose(found[:, :4], -((asked[:, None] - means) ** 2).sum(2), atol=1e-5)
+    assert (found[:, 4] == FLOOR).all()
