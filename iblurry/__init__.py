@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from iblurry.errors import CheckpointError, DataError, IblurryError, InputError
     from iblurry.estimator import ContinualClassifier as ContinualClassifier
     from iblurry.experiment.callback import Callback
+    from iblurry.experiment.callbacks import KnowledgeRatios
     from iblurry.experiment.checkpointer import CheckpointPolicy
     from iblurry.experiment.environment import Hardware
     from iblurry.experiment.experiment import Experiment
@@ -115,6 +116,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.errors": "CheckpointError DataError IblurryError InputError",
     "iblurry.estimator": "ContinualClassifier",
     "iblurry.experiment.callback": "Callback",
+    "iblurry.experiment.callbacks": "KnowledgeRatios",
     "iblurry.experiment.checkpointer": "CheckpointPolicy",
     "iblurry.experiment.environment": "Hardware",
     "iblurry.experiment.experiment": "Experiment",
@@ -189,6 +191,7 @@ __all__ = [
     "Importance",
     "InputError",
     "Interfered",
+    "KnowledgeRatios",
     "LaunchConfig",
     "Learner",
     "LeastUsed",

@@ -229,7 +229,7 @@ def callback_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "callbacks",
         multiple=True,
         metavar="NAME",
-        help="Your own, of --import, as NAME:field=value. Repeatable.",
+        help="KnowledgeRatios or your own, of --import, as NAME:field=value. Repeatable.",
     )(command)
 
 
@@ -243,6 +243,7 @@ def parse_callbacks(texts: Sequence[str]) -> list[Callback]:
     from iblurry.experiment.callback import Callback
     from iblurry.experiment.edit import component
 
+    importlib.import_module("iblurry.experiment.callbacks")  # the package's own are known by their names from now on
     return [component(Callback, text) for text in texts]
 
 

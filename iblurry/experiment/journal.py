@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import math
@@ -12,6 +13,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from iblurry.errors import CheckpointError, DataError, InputError
 from iblurry.files import full_disk_error, sync_folder, write_all
@@ -152,6 +156,48 @@ class Logged(_Record):
 
 
 @dataclass(frozen=True)
+class Answers(_Record):
+    """The answers to all test images, those of classes not met yet too; classes are numbered as the data set has them.
+
+    `Answers.of` makes it.
+    """
+
+    kind: ClassVar[str] = "answers"
+    at: int  # samples seen
+    total: tuple[int, ...]  # test images of each class
+    known: tuple[int, ...]  # classes met, in order of exposure
+    answers: str  # base64 of the answers, a byte each (two, little endian, from 257 classes on), class by class
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            is_legal = len(self.chosen) == sum(self.total) and set(np.unique(self.chosen)) <= set(self.known)
+        except ValueError as error:
+            raise InputError(f"answers is no base64 of answers: {error}") from error
+        if not is_legal:
+            raise InputError(f"answers has {len(self.chosen)} answers: {sum(self.total)} of known classes are wanted")
+
+    @classmethod
+    def of(cls, at: int, answers: NDArray[np.int64], total: tuple[int, ...], known: tuple[int, ...]) -> Self:
+        """Of answers in the order of the classes asked about."""
+        return cls(at, total, known, base64.b64encode(answers.astype(_width(total)).tobytes()).decode())
+
+    @property
+    def chosen(self) -> NDArray[np.int64]:
+        """(test images,) the answers, class by class."""
+        return np.frombuffer(base64.b64decode(self.answers, validate=True), _width(self.total)).astype(np.int64)
+
+    @property
+    def targets(self) -> NDArray[np.int64]:
+        """(test images,) the right ones."""
+        return np.repeat(np.arange(len(self.total)), self.total)
+
+
+def _width(total: tuple[int, ...]) -> str:
+    return "u1" if len(total) <= 256 else "<u2"
+
+
+@dataclass(frozen=True)
 class Stopped(_Record):
     """The last line of a run that a callback ended before its stream."""
 
@@ -160,9 +206,9 @@ class Stopped(_Record):
     reason: str
 
 
-Record = Start | NewClass | Query | TaskEnd | Held | Spent | Logged | Stopped
+Record = Start | NewClass | Query | TaskEnd | Held | Spent | Logged | Answers | Stopped
 KINDS: dict[str, type[Record]] = {
-    kind.kind: kind for kind in (Start, NewClass, Query, TaskEnd, Held, Spent, Logged, Stopped)
+    kind.kind: kind for kind in (Start, NewClass, Query, TaskEnd, Held, Spent, Logged, Answers, Stopped)
 }
 
 

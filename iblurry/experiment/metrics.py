@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.experiment.class_metrics import CLASS_CURVES, CLASS_METRICS
+from iblurry.experiment.class_metrics import CLASS_CURVES, CLASS_METRICS, Points
 from iblurry.experiment.journal import Evaluation, Logged, Query, Record, Start, Stopped, TaskEnd
+from iblurry.experiment.knowledge import kgr, klr
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,15 @@ class Metrics:
 
 
 NO_BOUNDARIES = "A_avg and F_last are undefined (–) where no boundary lies between tasks"
+CURVES: dict[str, Callable[[Sequence[Record]], Points]] = CLASS_CURVES | {  # values along a run; a table shows the last
+    "klr": klr,
+    "kgr": kgr,
+    "klr_released": partial(klr, rule="released"),
+    "kgr_released": partial(kgr, rule="released"),
+}
 RESERVED = (  # names of metrics of the package
     *(field.name for field in fields(Metrics)),
-    *(*CLASS_CURVES, *CLASS_METRICS),
+    *(*CURVES, *CLASS_METRICS),
     *("compute", "per_compute"),
 )
 REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {  # of a metric's values along a run to one number

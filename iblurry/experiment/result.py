@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import UnknownNameError
-from iblurry.experiment.class_metrics import CLASS_CURVES, CLASS_METRICS, Points, worst_cases
+from iblurry.experiment.class_metrics import CLASS_METRICS, Points, worst_cases
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Record, Stopped, read
-from iblurry.experiment.metrics import REDUCTIONS, Metrics, logged, metrics, stopped
+from iblurry.experiment.metrics import CURVES, REDUCTIONS, Metrics, logged, metrics, stopped
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Result:
         Parameters
         ----------
         name : str
-            A name of `logged`, or balanced_acc, forgetting, min_acc, wc_acc or worst_class.
+            A name of `logged`, or balanced_acc, forgetting, min_acc, wc_acc, worst_class, klr, kgr and so on.
         """
-        if name in CLASS_CURVES:
-            return CLASS_CURVES[name](self.records)
+        if name in CURVES:
+            return CURVES[name](self.records)
         if name not in self.logged:
-            raise UnknownNameError("curve", name, [*CLASS_CURVES, *self.logged])
+            raise UnknownNameError("curve", name, [*CURVES, *self.logged])
         return self.logged[name]
 
     def metric(self, name: str) -> float | None:

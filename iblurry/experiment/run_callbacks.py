@@ -8,14 +8,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from iblurry import archive
 from iblurry.component import hyperparameters
 from iblurry.compute import ComputeCounter
 from iblurry.data.dataset import Dataset
+from iblurry.data.prefetch import batches
 from iblurry.errors import InputError
 from iblurry.experiment.callback import RUN_HOOKS, Callback
+from iblurry.experiment.evaluator import CHUNK
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.journal import Logged, Record
+from iblurry.experiment.journal import Answers, Logged, Record
 from iblurry.experiment.journal_writer import JournalWriter
 from iblurry.experiment.metrics import RESERVED, Metrics, metrics
 from iblurry.learner import Learner
@@ -105,6 +109,22 @@ class RunState:
             raise InputError(f"The metric {name!r} is {number} at sample {self.position}; log finite numbers only.")
         self._check_may_act("log")
         self._writer.put(Logged(self.position, name, number))
+
+    def log_answers(self) -> None:
+        """Write the learner's answers to all test images into the journal, for metrics such as `klr`."""
+        self._check_may_act("log_answers")
+        data, learner = self.experiment.questions(self.dataset), self.learner
+        order, total = (
+            np.argsort(data.test.labels, kind="stable"),
+            np.bincount(data.test.labels, minlength=len(data.classes)),
+        )
+        known = np.array([data.classes.index(str(label)) for label in learner.labels])
+        rows = [
+            learner.logits(pixels).argmax(1).cpu().numpy()
+            for pixels in batches(data.test.images, order, CHUNK, self._stream.decoders)
+        ]
+        answers = known[np.concatenate(rows)]
+        self._writer.put(Answers.of(self.position, answers, tuple(total.tolist()), tuple(known.tolist())))
 
     def stop(self, reason: str) -> None:
         """End the run after this sample and the queries that are due then; it counts as finished.

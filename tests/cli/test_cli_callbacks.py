@@ -149,5 +149,26 @@ def test_metrics_of_classes_come_from_journals(call):
     assert "forgetting:max ↓" in shown
 
 
+def test_callbacks_of_the_package_need_no_import(call, here):
+    command = (
+        "run",
+        "er",
+        "--seeds",
+        "1",
+        *QUICK,
+        "--set",
+        "schedule.initial_lr=0.01",
+        "--callback",
+        "KnowledgeRatios:every=5",
+    )
+    said = call(*command, "--metric", "klr:mean,kgr,kgr_released:max", "--json")
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["table"]["rows"][0]["kgr_released:max"]["mean"] > 0
+    assert call(*command, "--metric", "klrr").code == 2
+    said = call("run", "er", "--callback", "KnowledgeRatios:every=0")
+    assert said.code == 2
+    assert "every" in said.err
+
+
 def test_no_metric_of_the_package_can_be_logged():
     assert set(TABLE_METRICS) <= set(RESERVED)

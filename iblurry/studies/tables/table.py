@@ -11,8 +11,7 @@ import numpy as np
 
 from iblurry.data.load import parse_spec
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.experiment.class_metrics import CLASS_CURVES
-from iblurry.experiment.metrics import REDUCTIONS
+from iblurry.experiment.metrics import CURVES, REDUCTIONS
 from iblurry.experiment.result import Result
 from iblurry.studies.describe import describe_settings
 from iblurry.studies.paper import (
@@ -65,14 +64,14 @@ def _accuracy_metric(name: str, heading: str, better: Better = max) -> TableMetr
     )
 
 
-def _class_metric(name: str, heading: str, better: Better = max) -> TableMetric:
+def _plain_metric(name: str, heading: str, better: Better = max) -> TableMetric:
     return TableMetric(name=name, heading=heading, value=lambda result: to_percent(result.metric(name)), better=better)
 
 
 def _reduced(metric: TableMetric, reduction: str) -> TableMetric:
     """A curve's mean, least or greatest value instead of the last."""
     name, (word, arrow) = f"{metric.name}:{reduction}", metric.heading.rsplit(" ", 1)
-    return _class_metric(name, f"{word}:{reduction} {arrow}", metric.better or max)
+    return _plain_metric(name, f"{word}:{reduction} {arrow}", metric.better or max)
 
 
 def training_tflops(result: Result) -> float | None:
@@ -93,16 +92,20 @@ ACCURACY_METRICS = {  # in the order of a table of runs
     "f_last": _accuracy_metric("f_last", "F_last ↓", min),
 }
 TABLE_METRICS = ACCURACY_METRICS | {
-    "aaa": _class_metric("aaa", "AAA ↑"),
-    "balanced_acc": _class_metric("balanced_acc", "balanced ↑"),
-    "min_acc": _class_metric("min_acc", "min-ACC ↑"),
-    "wc_acc": _class_metric("wc_acc", "WC-ACC ↑"),
-    "worst_class": _class_metric("worst_class", "worst class ↑"),
-    "forgetting": _class_metric("forgetting", "forgetting ↓", min),
-    "wf10": _class_metric("wf10", "WF10 ↓", min),
-    "wf100": _class_metric("wf100", "WF100 ↓", min),
-    "wp10": _class_metric("wp10", "WP10 ↑"),
-    "wp100": _class_metric("wp100", "WP100 ↑"),
+    "aaa": _plain_metric("aaa", "AAA ↑"),
+    "balanced_acc": _plain_metric("balanced_acc", "balanced ↑"),
+    "min_acc": _plain_metric("min_acc", "min-ACC ↑"),
+    "wc_acc": _plain_metric("wc_acc", "WC-ACC ↑"),
+    "worst_class": _plain_metric("worst_class", "worst class ↑"),
+    "forgetting": _plain_metric("forgetting", "forgetting ↓", min),
+    "wf10": _plain_metric("wf10", "WF10 ↓", min),
+    "wf100": _plain_metric("wf100", "WF100 ↓", min),
+    "wp10": _plain_metric("wp10", "WP10 ↑"),
+    "wp100": _plain_metric("wp100", "WP100 ↑"),
+    "klr": _plain_metric("klr", "KLR ↓", min),
+    "kgr": _plain_metric("kgr", "KGR ↑"),
+    "klr_released": _plain_metric("klr_released", "KLR (released) ↓", min),
+    "kgr_released": _plain_metric("kgr_released", "KGR (released) ↑"),
     "compute": TableMetric(name="compute", heading="training TFLOP", value=training_tflops, digits=None, unit="TFLOP"),
     "per_compute": TableMetric(
         name="per_compute", heading="A_AUC per TFLOP", value=_accuracy_per_tflop, digits=None, unit="percent per TFLOP"
@@ -133,7 +136,7 @@ def find_metrics(
         if names.count(name) > 1:
             raise InputError(f"{name} is named {names.count(name)} times; name each once.")
         word, _, reduction = name.partition(":")
-        is_curve = word in own or (word in known and word in CLASS_CURVES)
+        is_curve = word in own or (word in known and word in CURVES)
         if name not in known and not is_curve:
             raise UnknownNameError("metric", name, [*known, *own])
         if name not in known and reduction and reduction not in REDUCTIONS:

@@ -1,0 +1,5 @@
+"""Callbacks of the package, known by their names on the command line once this is imported."""
+
+from iblurry.experiment.callbacks.knowledge_ratios import KnowledgeRatios
+
+__all__ = ["KnowledgeRatios"]
