@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from iblurry.errors import CheckpointError, DataError, IblurryError, InputError
     from iblurry.estimator import ContinualClassifier as ContinualClassifier
     from iblurry.experiment.callback import Callback
-    from iblurry.experiment.callbacks import KnowledgeRatios
+    from iblurry.experiment.callbacks import KnowledgeRatios, OnlineAccuracy
     from iblurry.experiment.checkpointer import CheckpointPolicy
     from iblurry.experiment.environment import Hardware
     from iblurry.experiment.experiment import Experiment
@@ -116,7 +116,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.errors": "CheckpointError DataError IblurryError InputError",
     "iblurry.estimator": "ContinualClassifier",
     "iblurry.experiment.callback": "Callback",
-    "iblurry.experiment.callbacks": "KnowledgeRatios",
+    "iblurry.experiment.callbacks": "KnowledgeRatios OnlineAccuracy",
     "iblurry.experiment.checkpointer": "CheckpointPolicy",
     "iblurry.experiment.environment": "Hardware",
     "iblurry.experiment.experiment": "Experiment",
@@ -201,6 +201,7 @@ __all__ = [
     "MultiStep",
     "NearestMean",
     "Nothing",
+    "OnlineAccuracy",
     "Optimizer",
     "Order",
     "Pace",

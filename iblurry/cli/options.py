@@ -229,7 +229,7 @@ def callback_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "callbacks",
         multiple=True,
         metavar="NAME",
-        help="KnowledgeRatios or your own, of --import, as NAME:field=value. Repeatable.",
+        help="KnowledgeRatios, OnlineAccuracy or your own, of --import, as NAME:field=value. Repeatable.",
     )(command)
 
 

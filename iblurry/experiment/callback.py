@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from iblurry.streams.iterator import StreamItem
 
 RUN_HOOKS = (  # called where the run is, with the learner
-    *("on_train_start", "on_new_class", "on_update", "on_sample"),
+    *("on_train_start", "on_sample_start", "on_new_class", "on_update", "on_sample"),
     *("on_query", "on_task_end", "on_train_end"),
 )
 
@@ -41,6 +41,7 @@ class Callback(Component):
     kind: ClassVar[str] = "callback"
     is_frozen: ClassVar[bool] = False
     logs: ClassVar[tuple[str, ...] | None] = None  # what it logs; where it says so, other names are refused before runs
+    counts_answers: ClassVar[bool] = False  # whether answers that it asks for are counted as queries of the run
     has_init: ClassVar[bool] = False  # whether it, or a class it builds on, has an __init__ of its own
 
     def __init_subclass__(cls, *, is_known: bool = True) -> None:
@@ -119,6 +120,17 @@ class Callback(Component):
         ----------
         run : RunState
             The run, for reading.
+        """
+
+    def on_sample_start(self, run: RunState, sample: StreamItem) -> None:
+        """Before each sample is learnt, so that the learner can be asked about it; it cannot log.
+
+        Parameters
+        ----------
+        run : RunState
+            The run; its `position` does not count this sample yet.
+        sample : StreamItem
+            What will be learned.
         """
 
     def on_new_class(self, run: RunState, label: str) -> None:

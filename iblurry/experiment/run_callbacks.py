@@ -58,7 +58,7 @@ class RunState:
     @property
     def position(self) -> int:
         """Samples learned."""
-        return self._stream.position
+        return self.learner.context.seen
 
     @property
     def samples(self) -> int:
@@ -67,8 +67,8 @@ class RunState:
 
     @property
     def task(self) -> int:
-        """Of the last sample, from 0."""
-        return self._stream.last.task if self.position else 0
+        """Of the last sample, or of the one that is about to be learned, from 0."""
+        return self._stream.last.task if self._stream.position else 0
 
     @property
     def loss(self) -> float:
@@ -142,8 +142,8 @@ class RunState:
     def _check_may_act(self, verb: str) -> None:
         if not self._may_act:
             raise InputError(
-                f"run.{verb} was called in on_train_start, which is called again whenever the run continues, or after "
-                "the run; call it in another method of the callback."
+                f"run.{verb} was called in on_train_start, which is called again whenever the run continues, in "
+                "on_sample_start, or after the run; call it in another method of the callback."
             )
 
 
@@ -180,7 +180,7 @@ class RunCallbacks:
         for callback in self._by_hook[hook]:
             context = self.run.learner.context
             before = context.seen, context.updates, context.tasks
-            with self._calling(hook), without_trace(self.run.learner):
+            with self._calling(hook), without_trace(self.run.learner, is_counted=callback.counts_answers):
                 getattr(callback, hook)(self.run, *given)
             if before != (context.seen, context.updates, context.tasks):
                 raise InputError(
@@ -208,7 +208,7 @@ class RunCallbacks:
 
     @contextmanager
     def _calling(self, hook: str) -> Iterator[None]:
-        self.is_calling, self.run._may_act = True, hook != "on_train_start"
+        self.is_calling, self.run._may_act = True, not hook.endswith("_start")
         try:
             yield
         finally:
@@ -216,16 +216,17 @@ class RunCallbacks:
 
 
 @contextmanager
-def without_trace(learner: Learner) -> Iterator[None]:
-    """Inside, answers are not counted, and what the readout prepares for them is forgotten."""
+def without_trace(learner: Learner, *, is_counted: bool = False) -> Iterator[None]:
+    """Inside, answers are not counted unless `is_counted`, and what the readout prepares for them is forgotten."""
     queries, readout, prepared = learner.context.queries, learner.method.readout, learner._prepared
     before = queries.state_dict()
     try:
-        with learner.context.network.meter.counting("queries", into=ComputeCounter()):
+        with learner.context.network.meter.counting("queries", into=queries if is_counted else ComputeCounter()):
             yield
     finally:
         is_prepared_anew = queries.state_dict()["counted"] != before["counted"] or learner._prepared != prepared
-        queries.load_state_dict(before)
+        if not is_counted:
+            queries.load_state_dict(before)
         if is_prepared_anew:  # the next answer of the run prepares itself again, as after a resume
             readout.load_state_dict(readout.state_dict())
             learner._prepared = None

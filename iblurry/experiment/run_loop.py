@@ -234,6 +234,7 @@ class RunLoop:
         return True  # nothing was left
 
     def _observe(self, sample: StreamItem) -> None:
+        self.callbacks.call("on_sample_start", sample)
         known = len(self.learner.labels)
         image = sample.image if self.images is None else self.images[sample.index]
         self.learner.observe(image, sample.label)
