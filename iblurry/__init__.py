@@ -103,9 +103,9 @@ if TYPE_CHECKING:
         state,
     )
     from iblurry.rng import Rng
+    from iblurry.streams import Domains, Gaussian, IBlurry, Listed, Published, SiBlurry, Sigmoid, Stream
     from iblurry.streams.iterator import StreamItem, StreamIterator
     from iblurry.streams.order import Order, i_blurry
-    from iblurry.streams.stream import IBlurry, Listed, Published, Stream
     from iblurry.training import Training
 
 _HOMES = {  # opened at the first use of a name: importing torch takes seconds, and `iblurry --help` should not
@@ -142,9 +142,9 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
         "Term Uniform"
     ),
     "iblurry.rng": "Rng",
+    "iblurry.streams": "Domains Gaussian IBlurry Listed Published SiBlurry Sigmoid Stream",
     "iblurry.streams.iterator": "StreamItem StreamIterator",
     "iblurry.streams.order": "i_blurry Order",
-    "iblurry.streams.stream": "IBlurry Listed Published Stream",
     "iblurry.training": "Training",
 }
 _EXTRA = {"ContinualClassifier"}  # a star import must not need an extra
@@ -177,11 +177,13 @@ __all__ = [
     "Dataset",
     "Distil",
     "Diverse",
+    "Domains",
     "Elastic",
     "Everything",
     "Experiment",
     "Exponential",
     "ExportedModel",
+    "Gaussian",
     "GradientRule",
     "Hardware",
     "Head",
@@ -220,6 +222,8 @@ __all__ = [
     "Schedule",
     "ScheduledPrior",
     "Shuffled",
+    "SiBlurry",
+    "Sigmoid",
     "StoredLogits",
     "Stream",
     "StreamItem",

@@ -17,9 +17,10 @@ from PIL import Image
 
 from benchmarks.gpu import __main__ as context
 from benchmarks.gpu import resume
-from iblurry import Callback, ContinualClassifier, Learner, RunState, load
+from iblurry import Callback, ContinualClassifier, Learner, RunState, Stream, load
 from iblurry.component import hyperparameters
 from iblurry.data.load import SOURCES
+from iblurry.experiment.edit import component
 from iblurry.methods import METHODS
 from iblurry.studies.tables.table import TABLE_METRICS
 from tests.printed import commands, links, python, understood
@@ -89,10 +90,13 @@ def test_commands_of_the_gpu_page():
 
 def test_the_streams_of_the_page_run_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first, own = python(DOCS / "streams.md")
+    first, domains, own = python(DOCS / "streams.md")
     exec(compile(first, "streams.md", "exec"), {"__name__": "__main__"})
     ends = {json.loads(path.read_text())["a_last"] is not None for path in tmp_path.glob("runs/*/summary.json")}
     assert ends == {True}
+    exec(compile(domains, "streams.md", "exec"), {})
+    order = component(Stream, "Domains:path=domains.json").order(load("digits"), 1)
+    assert [len(set(load("digits").train.labels[task])) for task in order.tasks] == [10, 10]
     (tmp_path / "seasons.py").write_text(own)
     monkeypatch.syspath_prepend(tmp_path)
     stream = importlib.import_module("seasons").Seasons(years=3)

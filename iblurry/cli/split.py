@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from iblurry.data.dataset import Dataset
     from iblurry.streams.order import Order
 
+WINDOWS = 10  # columns of the table where there are no tasks
+
 
 @click.command()
 @click.option("--dataset", metavar="SPEC", default="digits", help="See `iblurry data`.")
-@click.option("--stream", metavar="NAME", help="IBlurry, Listed or your own, as NAME:field=value.  [default: IBlurry]")
+@click.option("--stream", metavar="NAME", help="IBlurry, Gaussian, Listed, your own, ..., as NAME:field=value.")
 @click.option("--tasks", metavar="T", type=click.IntRange(1), help="How many tasks.  [default: 5]")
 @click.option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]")
 @click.option(
@@ -67,6 +69,9 @@ def split(
     if dropped := len(data.train) - len(order):
         left = len(set(data.train.labels.tolist())) - len(order.classes)
         notes.append(f"{dropped:,} of {len(data.train):,} samples are left out; classes left out: {left}.")
+    is_divided = chosen.has_boundaries and len(order.tasks) > 1
+    if not is_divided:
+        notes.append("There are no task boundaries, so A_avg and F_last are undefined.")
     if export is not None:
         if drawn is None:
             raise InputError(f"--export writes i-Blurry sets, and {chosen.title} is none; leave --export out.")
@@ -75,7 +80,7 @@ def split(
         files = published_files.export(order, data, export, seed=seed, n=n, m=drawn.blur)
         notes.append(f"Wrote {files[0].name} and {len(files) - 1} more files to {export}.")
     if figure is not None:
-        order_figure.save(order_figure.draw(order, data), figure)
+        order_figure.save(order_figure.draw(order, data, in_tasks=is_divided), figure)
         notes.append(f"Drew {figure}.")
 
     if as_json:
@@ -86,7 +91,7 @@ def split(
         from rich.measure import Measurement
 
         console = Console()
-        table = _table(order, data, f"{data.name}: {chosen.title}, seed {seed}")
+        table = _table(order, data, f"{data.name}: {chosen.title}, seed {seed}", in_tasks=is_divided)
         whole = Measurement.get(console, console.options.update(max_width=100_000), table).maximum
         console.width = max(console.width, whole)  # a count cut short would be a wrong count
         console.print(table)
@@ -103,22 +108,24 @@ def _facts(order: Order, data: Dataset) -> dict[str, object]:
     return {"samples": len(order), "task_sizes": [len(task) for task in order.tasks], "classes": classes}
 
 
-def _table(order: Order, data: Dataset, title: str) -> Table:
-    """Classes in label order; the task with most of a class in bold."""
+def _table(order: Order, data: Dataset, title: str, *, in_tasks: bool) -> Table:
+    """Classes in label order; the task with most of a class in bold. Or else in ten windows of equal length."""
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", show_footer=True)
+    order = order if in_tasks else order.in_windows(WINDOWS)
     counts = order.counts(data.train.labels)
     table.add_column("class", footer="all", no_wrap=True)
-    table.add_column("role")
-    for t, total in enumerate(counts.sum(axis=0)):
-        table.add_column(f"task {t + 1}", justify="right", footer=f"{total:,}")
+    if in_tasks:
+        table.add_column("role")
+    for t, end in enumerate(order.ends):
+        heading = f"task {t + 1}" if in_tasks else f"to {end:,}"
+        table.add_column(heading, justify="right", footer=f"{len(order.tasks[t]):,}")
     table.add_column("total", justify="right", footer=f"{len(order):,}")
     for c, role, row in zip(order.classes, order.roles, counts, strict=True):
         cells = [f"{count:,}" if count else "·" for count in row]
         cells[row.argmax()] = f"[bold]{cells[row.argmax()]}[/bold]"
-        table.add_row(
-            escape(data.classes[c]), role, *cells, f"{row.sum():,}", end_section=table.row_count + 1 == order.disjoint
-        )
+        names = [escape(data.classes[c]), *([role] if in_tasks else [])]
+        table.add_row(*names, *cells, f"{row.sum():,}", end_section=table.row_count + 1 == order.disjoint)
     return table

@@ -58,8 +58,8 @@ class Experiment:
     memory : int
         K, the budget of samples kept.
     stream : Stream
-        The order of the samples: `IBlurry(disjoint=50, blur=10, tasks=5)`, `Published(folder=...)`, `Listed(...)`, or
-        one of your own.
+        The order of the samples: `IBlurry(disjoint=50, blur=10, tasks=5)`, `Gaussian(sigma=0.1)`, `Listed(...)`, or
+        one of your own; see docs/streams.md.
     augment : Transform or tuple of Transform
         What training images undergo, in this order; () is nothing.
     query_every : int

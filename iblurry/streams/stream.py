@@ -1,20 +1,15 @@
-"""Streams as data: which training samples come, in which order and tasks. i-Blurry, published files, a list."""
+"""Streams as data: which training samples come, in which order and tasks; i-Blurry, drawn or from published files."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Literal
-
-import numpy as np
 
 from iblurry.component import Component, hyperparameters
 from iblurry.data.dataset import Dataset
-from iblurry.errors import DataError, InputError, UnknownNameError, check_type
+from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.streams import published
 from iblurry.streams.order import Order, i_blurry
 
@@ -27,6 +22,7 @@ class Stream(Component):
     A subclass has its numbers as fields and an `order`; once its module is imported, `--stream NAME:field=value` and
     experiment.json know it by its class's name. Random numbers come from `iblurry.Rng(seed)`.
 
+    >>> import numpy as np
     >>> class ByClass(Stream):
     ...     def order(self, dataset, seed):
     ...         return Order.from_indices(np.argsort(dataset.train.labels, kind="stable"), dataset.train.labels)
@@ -139,57 +135,6 @@ class Published(Stream):
         return f"i-Blurry-{self.disjoint:g}-{self.blur:g} (published)"
 
 
-class Listed(Stream):
-    """Training samples in a given order.
-
-    Parameters
-    ----------
-    indices : sequence of int
-        Which training samples of the data set, from 0, each at most once.
-    ends : sequence of int, optional
-        How many samples have come when each task ends; the last is the number of samples. Default: one task.
-    path : str, optional
-        A JSON file {"indices": [...], "ends": [...]} to read them from; the file is read at once and not kept.
-    """
-
-    names_samples: ClassVar[bool] = True
-
-    indices: Sequence[int] = ()
-    ends: Sequence[int] = ()
-    path: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.path is not None:
-            check_type("path", self.path, str | os.PathLike)
-            if len(self.indices) or len(self.ends):
-                raise InputError(f"path={self.path!r} names a file with the indices; give the file or the indices.")
-            for name, values in _read_lists(Path(self.path)).items():
-                object.__setattr__(self, name, values)
-            object.__setattr__(self, "path", None)
-        for name in ("indices", "ends"):
-            object.__setattr__(self, name, _whole_numbers(name, getattr(self, name)))
-        super().__post_init__()
-        if not self.indices:
-            raise InputError("A listed stream needs at least one sample; give indices, or the path of a file.")
-        object.__setattr__(self, "ends", self.ends or (len(self.indices),))
-        steps = np.diff([0, *self.ends])
-        if (steps <= 0).any() or self.ends[-1] != len(self.indices):
-            raise InputError(f"ends={self.ends} must rise to {len(self.indices)}, the number of samples.")
-
-    def order(self, dataset: Dataset, seed: int) -> Order:
-        indices, labels = np.array(self.indices, dtype=np.int64), dataset.train.labels
-        if indices.max() >= len(labels):
-            raise InputError(
-                f"The list has sample {indices.max()}, but {dataset.name!r} has {len(labels)} training samples, 0 to "
-                f"{len(labels) - 1}; list samples of this data set."
-            )
-        return Order.from_indices(indices, labels, self.ends)
-
-    @property
-    def title(self) -> str:
-        return f"{len(self.indices):,} listed samples"
-
-
 def make_stream(stream: Stream | None = None, published: str | os.PathLike[str] | None = None, **fields: Any) -> Stream:
     """The stream that a few words ask for.
 
@@ -219,23 +164,3 @@ def make_stream(stream: Stream | None = None, published: str | os.PathLike[str] 
         if name not in (known := list(hyperparameters(stream))):
             raise UnknownNameError(f"field of {type(stream).__name__}", name, known)
     return dataclasses.replace(stream, **fields)
-
-
-def _read_lists(path: Path) -> dict[str, Any]:
-    try:
-        lists = json.loads(path.read_bytes())
-        return {"indices": lists["indices"], "ends": lists.get("ends", ())}
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); give the path of a JSON file.") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f'{path} must hold {{"indices": [...], "ends": [...]}}: {error!r}.') from error
-
-
-def _whole_numbers(name: str, given: Any) -> tuple[int, ...]:
-    try:
-        values = np.asarray(given)
-    except ValueError:
-        values = np.empty((0, 0))
-    if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
-        raise InputError(f"{name} must be a list of whole numbers, not {type(given).__name__} {given!r:.80}.")
-    return tuple(values.tolist())

@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from iblurry.component import hyperparameters
 from iblurry.errors import InputError
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
@@ -117,7 +118,8 @@ def run_command(experiments: Sequence[Experiment]) -> str | None:
     """
     wanted = experiments[0]
     name, seeds = wanted.method.name, sorted(experiment.seed for experiment in experiments)
-    if (usual := _default(wanted)) is None:
+    has_lists = any(isinstance(value, tuple) for value in hyperparameters(wanted.stream).values())
+    if (usual := _default(wanted)) is None or has_lists:
         return None
     words = ["iblurry", "run", name, "--dataset", wanted.dataset, "--seeds", ",".join(map(str, seeds))]
     for where in wanted.sources().values():

@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from iblurry.cli.split import split
 from iblurry.data.load import load
 from iblurry.errors import DataError, InputError, UnknownNameError
+from iblurry.experiment.edit import component
+from iblurry.streams import Stream
 from iblurry.streams.order import i_blurry
 
 
@@ -62,6 +64,18 @@ def test_the_table_holds_every_count(labels, tasks):
     for c, role, counts in zip(order.classes, order.roles, order.counts(labels).tolist(), strict=True):
         assert table[names[c]] == [role, *map(str, counts), str(sum(counts))]
     assert table["all"] == ["", *(str(len(task)) for task in order.tasks), f"{len(labels):,}"]
+
+
+@pytest.mark.parametrize("name", ["Gaussian:sigma=0.1", "Gaussian:sigma=0.05,periods=3", "Sigmoid:tasks=2"])
+def test_a_stream_without_boundaries_is_shown_in_windows(labels, name, tmp_path):
+    order = component(Stream, name).order(load("digits"), 1)
+    output = call("--stream", name, "--figure", tmp_path / "x.png")
+    table, names = rows(output), load("digits").classes
+    for c, counts in zip(order.classes, order.in_windows(10).counts(labels).tolist(), strict=True):
+        assert table[names[c]] == [*(str(count or "·") for count in counts), str(sum(counts))]
+    assert "A_avg and F_last" in output
+    assert (tmp_path / "x.png").stat().st_size > 10_000
+    assert facts("--stream", name)["task_sizes"] == [len(task) for task in order.tasks]
 
 
 @pytest.mark.parametrize("arguments", [("--blur", 0), ("--disjoint", 100)])

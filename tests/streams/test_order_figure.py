@@ -5,7 +5,7 @@ import pytest
 
 from iblurry.data.dataset import Dataset, LabelledImages
 from iblurry.errors import InputError
-from iblurry.streams import order_figure
+from iblurry.streams import Gaussian, order_figure
 from iblurry.streams.order import i_blurry
 
 
@@ -75,6 +75,18 @@ def test_other_formats_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"ends in '.jpg'; end it in .png, .svg or .pdf"):
         order_figure.save(order_figure.draw(i_blurry(data.train.labels, tasks=2), data), tmp_path / "a.jpg")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_windows_show_when_classes_come():
+    data = classes_of(10, each=60)
+    order = Gaussian(sigma=0.1).order(data, 1)
+    axes = order_figure.draw(order, data, in_tasks=False).axes[0]
+    drawn = np.concatenate([mesh.get_array().filled(0) for mesh in axes.collections], axis=1)
+    assert (drawn == order.in_windows(order_figure.WINDOWS).counts(data.train.labels)).all()
+    assert (drawn.sum(axis=0) == 10).all()
+    assert (np.diff(drawn @ np.arange(drawn.shape[1])) > 0).all()  # from the upper left to the lower right
+    assert (written(axes), axes.patches[:]) == ([], [])  # neither counts nor roles, no frames
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == [data.classes[c] for c in order.classes]
 
 
 def test_many_small_tasks_do_not_crowd():

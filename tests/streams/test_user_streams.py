@@ -8,7 +8,20 @@ import json
 import numpy as np
 import pytest
 
-from iblurry import Experiment, IBlurry, LaunchConfig, Listed, Order, Stream, load, run, run_all
+from iblurry import (
+    Experiment,
+    Gaussian,
+    IBlurry,
+    LaunchConfig,
+    Listed,
+    Order,
+    SiBlurry,
+    Sigmoid,
+    Stream,
+    load,
+    run,
+    run_all,
+)
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.edit import component
 from iblurry.experiment.metrics import NO_BOUNDARIES
@@ -18,7 +31,14 @@ from iblurry.studies.tables.text import runs_to_markdown
 from tests.experiment.small import DATA, At, CrashError, crash, kept, small
 from tests.laws.user_streams import Brightest, Drifting, Yearly
 
-STREAMS = [Yearly(years=2), Brightest(), Listed(indices=range(0, 80, 2), ends=[10, 40])]
+STREAMS = [
+    Yearly(years=2),
+    Brightest(),
+    Listed(indices=range(0, 80, 2), ends=[10, 40]),
+    Gaussian(),
+    SiBlurry(tasks=2),
+    Sigmoid(tasks=2),
+]
 
 
 @pytest.fixture(scope="module")
