@@ -13,6 +13,7 @@ from iblurry.cli.run import run
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.parts import Elastic
+from iblurry.streams import Gaussian, Listed
 from iblurry.studies.describe import name_rows, run_command
 
 SETS = Path(__file__).parent.parent / "streams" / "published"
@@ -89,6 +90,9 @@ def test_what_only_python_can_build():
     odd = replace(experiment, method=replace(experiment.method, readout=refit.readout, refit=refit.refit))
     assert parsed(run_command([many])) == [many]
     assert run_command([odd]) is None  # a readout that refits is none before it is told how
+    assert run_command([replace(experiment, stream=Listed(indices=range(50)))]) is None
+    gradual = replace(experiment, stream=Gaussian(sigma=0.2))
+    assert parsed(run_command([gradual])) == [gradual]
 
 
 def test_rows_that_differ_in_the_refit_alone_have_names():
