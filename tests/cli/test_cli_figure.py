@@ -11,7 +11,7 @@ from iblurry.studies import catalogue
 from iblurry.studies.figures import draw
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import Study
-from tests.studies.written import usual, write_run
+from tests.studies.written import spend, usual, write_run
 
 SWEEP = Study(
     name="sizes",
@@ -39,7 +39,7 @@ def asked(monkeypatch):
     """What is drawn, and from what."""
     calls = []
 
-    def keep(table, kind, path):
+    def keep(table, kind, path, *, x):
         path.write_bytes(b"drawn")
         runs = [result for cell in table.cells.values() for result in cell.runs.values()]
         calls.append((kind, [str(result.folder.parent) for result in runs], table.metrics[0].name))
@@ -121,6 +121,28 @@ def test_equal_compute_is_in_the_title_and_in_the_name(call, here, monkeypatch):
     said = call("figure", "main", "--methods", "er", "--seeds", "1", "--equal-compute", "clib")
     assert "figures/main-cifar10-er-seeds-1-equal-compute-clib-curves.png" in said.out
     assert "equal compute (of clib)" in titles[0]
+
+
+def test_flops_are_an_axis_and_a_kind(runs, call, here):
+    chosen = ("figure", "main", "--methods", "clib,er", "--seeds", "2")
+    said = call(*chosen, "--x", "flops")
+    assert said.code == 2
+    assert list(here.glob("figures/*")) == []  # of runs that did not count
+    for number, method in enumerate(("er", "clib")):
+        spend(here / "results/cifar10" / usual(method, 2).name, training=1000, losses=5000 * number, queries=9)
+    assert (
+        "figures/main-cifar10-clib-er-seeds-2-curves-flops.png (curves, runs: 2)" in call(*chosen, "--x", "flops").out
+    )
+    for metric in ("a_auc", "forgetting"):
+        assert call(*chosen, "--kind", "flops", "--metric", metric).code == 0
+    assert (here / "figures/main-cifar10-clib-er-seeds-2-flops.png").exists()
+    about = json.loads(call(*chosen, "--x", "flops", "--json").out)
+    assert (about["kind"], about["x"]) == ("curves", "flops")
+    assert json.loads(call(*chosen, "--kind", "bars", "--json").out)["x"] is None
+    for wrong in (("--kind", "bars", "--x", "flops"), ("--x", "seconds"), ("--kind", "rates", "--x", "samples")):
+        said = call(*chosen, *wrong)
+        assert said.code == 2
+        assert wrong[-1] in said.err
 
 
 def test_json(runs, call):

@@ -65,7 +65,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry ask": ["IMAGE...", "--top", "--url", "--token", "--json"],
     "iblurry export": ["RUN", "FILE", "--import", "--data-home", "--device", "--json"],
     "iblurry collect": ["[RUN]...", "--out", "--import", "--json"],
-    "iblurry figure": [*SELECTING, "--kind", "--out", "--runs", "--metric", "--import", "--json"],
+    "iblurry figure": [*SELECTING, "--kind", "--x", "--out", "--runs", "--metric", "--import", "--json"],
     "iblurry report": ["[DIR]", "--out", "--title", "--study", "--import", "--json"],
     "iblurry reproduction": ["[RESULTS]", "--out", "--notes", "--import", "--json"],
 }

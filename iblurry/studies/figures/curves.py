@@ -1,11 +1,11 @@
-"""Accuracy and learning rate over samples seen: one line per method with its spread, one panel per column."""
+"""Accuracy and learning rate over the stream: one line per method with its spread, one panel per column."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from iblurry.errors import InputError
 from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
 from iblurry.experiment.metrics import a_auc, a_last, curve
 from iblurry.studies.figures.classes import find_evaluations
+from iblurry.studies.figures.flops import TFLOPS, training_tflops_at
 from iblurry.studies.figures.style import (
     OPEN,
     add_grid,
@@ -42,8 +43,15 @@ ACROSS = 2  # panels beside each other: wide enough for the names of five tasks
 ONCE = ", asked at the end only"
 
 
-def draw_curves(columns: Columns, path: Path | str, *, title: str | None = None, arrivals: bool = False) -> None:
-    """Draw accuracy over samples seen to a PNG, SVG or PDF file.
+def draw_curves(
+    columns: Columns,
+    path: Path | str,
+    *,
+    title: str | None = None,
+    arrivals: bool = False,
+    x: Literal["samples", "flops"] = "samples",
+) -> None:
+    """Draw accuracy over samples seen, or over the FLOPs spent on training until then, to a PNG, SVG or PDF file.
 
     A line is the mean over seeds at the query points they share, its band one sample standard deviation either way.
     Open markers at the ends of tasks: the answers after a boundary, where they are not those of the query before it.
@@ -51,22 +59,26 @@ def draw_curves(columns: Columns, path: Path | str, *, title: str | None = None,
     with. A single column is drawn larger, with A_AUC in the legend; `arrivals` says whether to mark where classes were
     met.
     """
-    single, counts = len(columns) == 1, _count_seeds(columns)
+    single, counts, place = len(columns) == 1, _count_seeds(columns), _PLACES[x]
     names, styles = legend_names(counts), method_styles(counts)
     names |= {row: f"{names[row]}{ONCE}" for row in counts if _asked_once(columns, row)}
     below = legend_columns((26 if single else 12) + max(map(len, names.values())))
-    legend_rows = -(-(len(names) + arrivals + 1) // below) + 1
+    legend_rows = -(-(len(names) + arrivals + 1) // below) + (1 if x == "samples" else 2)
     height = 3.5 if single else 2.1 * -(-len(columns) // ACROSS) + 0.5
     with open_figure(path, height + 0.18 * legend_rows) as figure:
         panels = add_panels(figure, len(columns), columns=ACROSS, sharey=True)
         for axes, (column, groups) in zip(panels, columns.items(), strict=True):
             for method, runs in groups.items():
                 draw = _draw_once if _asked_once({column: groups}, method) else _draw_accuracy
-                draw(axes, styles[method], method, names[method], runs, areas=single)
-            changes = [_draw_task_ends(axes, styles[method], runs) for method, runs in groups.items()]
+                draw(axes, styles[method], method, names[method], runs, place, areas=single)
+            changes = [_draw_task_ends(axes, styles[method], runs, place) for method, runs in groups.items()]
             if any(changes):
                 axes.plot([], [], "o", color="0.4", label="after the end of a task", **OPEN)
-            _mark_samples(axes, groups, arrivals=arrivals, narrow=not single)
+            if x == "samples":
+                _mark_samples(axes, groups, arrivals=arrivals, narrow=not single)
+            else:
+                axes.set_xscale("log")
+                add_grid(axes)
             if not single:
                 axes.set_title(column, fontsize=9, parse_math=False)
         low, high = panels[0].get_ylim()  # of all panels, once everything is drawn: the limits stay as they are
@@ -74,8 +86,11 @@ def draw_curves(columns: Columns, path: Path | str, *, title: str | None = None,
         if single:
             panels[0].set_title(title or "", fontsize=10, parse_math=False)
         accuracy = "accuracy on classes met so far (%)" if single else "accuracy (%)"
-        label_panels(figure, panels, ACROSS, x="samples seen", y=accuracy, title=None if single else title)
-        add_legend_below(figure, below, describe_spread(counts, "line and band: mean ± std"))
+        label = "samples seen" if x == "samples" else TFLOPS
+        label_panels(figure, panels, ACROSS, x=label, y=accuracy, title=None if single else title)
+        note = describe_spread(counts, "line and band: mean ± std")
+        counted = "FLOPs counted at the ends of tasks, between them in proportion to updates"
+        add_legend_below(figure, below, note if x == "samples" else f"{note}\n{counted}")
 
 
 def draw_rates(columns: Columns, path: Path | str, *, title: str | None = None) -> None:
@@ -153,21 +168,33 @@ def _asked_once(columns: Columns, method: str) -> bool:
     return bool(runs) and not asked and all(a_last(run) is not None for run in runs)
 
 
+def _positive_tflops(run: Journal, at: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Not a number before the first update: zero has no place on a logarithmic axis."""
+    found = training_tflops_at(run, at)
+    return np.where(found > 0, found, np.nan)
+
+
+Place = Callable[[Journal, NDArray[np.int64]], NDArray[np.float64]]  # where a run stands on the axis at these samples
+_PLACES: dict[str, Place] = {"samples": lambda run, at: at.astype(np.float64), "flops": _positive_tflops}
+
+
 def _draw_accuracy(
-    axes: Axes, style: MethodStyle, method: str, name: str, runs: Sequence[Journal], *, areas: bool
+    axes: Axes, style: MethodStyle, method: str, name: str, runs: Sequence[Journal], place: Place, *, areas: bool
 ) -> None:
     at, mean, std = shared_curve(method, runs)
     found = [100 * area for run in runs if (area := a_auc(run)) is not None]
     label = _label(name, r"A_{\mathrm{AUC}}", found) if areas else name
     band = (None, None) if std is None else (100 * (mean - std), 100 * (mean + std))
-    draw_line(axes, style, at, 100 * mean, *band, label=label)
+    draw_line(axes, style, np.mean([place(run, at) for run in runs], axis=0), 100 * mean, *band, label=label)
 
 
-def _draw_once(axes: Axes, style: MethodStyle, method: str, name: str, runs: Sequence[Journal], *, areas: bool) -> None:
+def _draw_once(
+    axes: Axes, style: MethodStyle, method: str, name: str, runs: Sequence[Journal], place: Place, *, areas: bool
+) -> None:
     """A point with its spread where the method was asked, and a level line through it that is no curve."""
     finals = [100 * (a_last(run) or 0.0) for run in runs]
     mean, std = float(np.mean(finals)), float(np.std(finals, ddof=1)) if len(finals) > 1 else None
-    at = float(np.mean([find_evaluations(run)[-1].at for run in runs]))
+    at = float(np.mean([place(run, np.array([find_evaluations(run)[-1].at])) for run in runs]))
     axes.axhline(mean, color=style.colour, linestyle=(0, (2, 4)), linewidth=0.8, zorder=2)
     point = axes.errorbar(
         at,
@@ -184,22 +211,22 @@ def _draw_once(axes: Axes, style: MethodStyle, method: str, name: str, runs: Seq
     point.set_label(_label(name, r"A_{\mathrm{last}}", finals) if areas else name)
 
 
-def _draw_task_ends(axes: Axes, style: MethodStyle, runs: Sequence[Journal]) -> bool:
+def _draw_task_ends(axes: Axes, style: MethodStyle, runs: Sequence[Journal], place: Place) -> bool:
     """Draw what a task boundary changed, the mean over seeds; whether it changed anything."""
-    points = changed_by_task_ends(runs)
+    points = changed_by_task_ends(runs, place)
     if points:
         axes.plot(*np.array(points).T, style.marker, color=style.colour, clip_on=False, zorder=4, **OPEN)
     return bool(points)
 
 
-def changed_by_task_ends(runs: Sequence[Journal]) -> list[NDArray[np.float64]]:
+def changed_by_task_ends(runs: Sequence[Journal], place: Place = _PLACES["samples"]) -> list[NDArray[np.float64]]:
     """Samples seen and accuracy (percent) after each task end, mean over runs; [] where no end changed 1 percent."""
     points: dict[int, list[tuple[float, float]]] = {}  # by task
     changed = False
     for run in runs:
         queries = {record.at: record.accuracy for record in run if isinstance(record, Query)}
         for end in (record for record in run if isinstance(record, TaskEnd)):
-            points.setdefault(end.task, []).append((end.at, 100 * end.accuracy))
+            points.setdefault(end.task, []).append((float(place(run, np.array([end.at]))[0]), 100 * end.accuracy))
             changed |= abs(end.accuracy - queries.get(end.at, end.accuracy)) > 0.01
     return [np.mean(values, axis=0) for values in points.values()] if changed else []
 

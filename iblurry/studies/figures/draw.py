@@ -13,23 +13,28 @@ from iblurry.experiment.result import Result
 from iblurry.studies.figures.classes import class_accuracies
 from iblurry.studies.figures.composition import draw_composition, memory_composition
 from iblurry.studies.figures.curves import draw_curves, draw_rates
+from iblurry.studies.figures.flops import draw_flops
 from iblurry.studies.figures.forgetting import draw_forgetting
 from iblurry.studies.figures.metrics import draw_bars, draw_sweep
 from iblurry.studies.paper import PaperNumber, display_name
 from iblurry.studies.study import Study
-from iblurry.studies.tables.table import StudyTable, TableCell
+from iblurry.studies.tables.table import StudyTable, TableCell, training_tflops
 
-WITH_METRIC = ("sweep", "bars")  # kinds that show one metric
+WITH_METRIC = ("sweep", "bars", "flops")  # kinds that show one metric
+WITH_X = ("curves",)  # kinds whose axis may be samples or flops
 
 
-def draw_study(table: StudyTable, kind: str, path: Path) -> None:
-    """Draw what is finished of a study, as a kind of FIGURE_KINDS; "sweep" and "bars" show the first metric."""
+def draw_study(table: StudyTable, kind: str, path: Path, *, x: str = "samples") -> None:
+    """Draw what is finished of a study, as a kind of FIGURE_KINDS; those of WITH_METRIC show the first metric.
+
+    `x` is the axis of those in WITH_X: "samples" or "flops".
+    """
     check_kind(table.study, table.columns, kind)
     cells = [cell for cell in table.cells.values() if cell.metric is table.metrics[0] and cell.runs]
     if not cells:
         raise InputError(f"The study {table.study.name} has no finished run to draw; run some of it first.")
     title = f"{table.study.title}: {table.settings}" if table.settings else table.study.title
-    FIGURE_KINDS[kind](cells, path, title)
+    FIGURE_KINDS[kind](cells, path, title, **({"x": x} if x != "samples" else {}))
 
 
 def check_kind(study: Study, columns: Sequence[str], kind: str) -> None:
@@ -49,11 +54,11 @@ def default_kind(study: Study, columns: int) -> str:
     return "sweep" if columns > 1 else "curves"
 
 
-def _draw_journals(draw: Callable[..., None], cells: list[TableCell], path: Path, title: str) -> None:
+def _draw_journals(draw: Callable[..., None], cells: list[TableCell], path: Path, title: str, **more: str) -> None:
     columns: dict[str, dict[str, list[list[Any]]]] = {}
     for cell in cells:
         columns.setdefault(cell.column, {})[cell.row] = [result.records for result in cell.runs.values()]
-    draw(columns, path, title=title)
+    draw(columns, path, title=title, **more)
 
 
 def _draw_metric(draw: Callable[..., None], cells: list[TableCell], path: Path, title: str) -> None:
@@ -68,6 +73,17 @@ def _draw_metric(draw: Callable[..., None], cells: list[TableCell], path: Path, 
     if not numbers and not any(has_boundaries(run.records) for cell in cells for run in cell.runs.values()):
         raise InputError(f"{NO_BOUNDARIES}, as in these runs; draw a_auc or a_last.")
     draw(numbers, path, metric=cells[0].metric.name, paper=paper, title=title)
+
+
+def _draw_flops(cells: list[TableCell], path: Path, title: str) -> None:
+    """Cells without the number, or of runs that did not count, are left out."""
+    points: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for cell in cells:
+        spent = [training_tflops(result) for result in cell.runs.values()]
+        if cell.values and all(spent):
+            pairs = zip(spent, cell.values.values(), strict=True)
+            points.setdefault(cell.column, {})[cell.row] = [(tflops or 0.0, value) for tflops, value in pairs]
+    draw_flops(points, path, metric=cells[0].metric.name, title=title)
 
 
 def _draw_forgetting(cells: list[TableCell], path: Path, title: str) -> None:
@@ -92,10 +108,11 @@ def _first_seeds(cells: list[TableCell]) -> dict[str, Result]:
     return found
 
 
-FIGURE_KINDS: dict[str, Callable[[list[TableCell], Path, str], None]] = {
+FIGURE_KINDS: dict[str, Callable[..., None]] = {  # of cells, a path and a title
     "curves": partial(_draw_journals, draw_curves),
     "sweep": partial(_draw_metric, draw_sweep),
     "bars": partial(_draw_metric, draw_bars),
+    "flops": _draw_flops,
     "rates": partial(_draw_journals, draw_rates),
     "forgetting": _draw_forgetting,
     "composition": _draw_composition,

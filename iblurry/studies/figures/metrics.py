@@ -43,6 +43,7 @@ LABELS = {  # of an axis, by the metric's name
     "wc_acc": "WC-ACC at the end (%)",
     "forgetting": "forgetting at the end (%), less is better",
 }
+LESS_IS_BETTER = ("f_last", "forgetting")
 VARIED = {  # a column is called name=value
     "N": "disjoint classes N (%)",
     "M": "blur level M (%)",
