@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from iblurry.experiment.callback import Callback
     from iblurry.experiment.experiment import Experiment
 
-DEFAULT_METHODS = ("clib", "er")
+DEFAULT_METHODS = ("balm", "clib", "er")
 DEFAULT_SEEDS = (1, 2, 3)
 GROUPS = {
     "Stream": STREAM,
@@ -86,7 +86,7 @@ def run(
     as_json: bool,
     machine: dict[str, Any],
 ) -> int:
-    """Run METHODs (default: clib er) on a stream; print the table, draw the figure.
+    """Run METHODs (default: balm clib er) on a stream; print the table, draw the figure.
 
     A METHOD with changes of its own, as --set writes them, is one word in quotes. The same command goes on with what
     was interrupted and keeps what is done.

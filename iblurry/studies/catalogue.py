@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from iblurry.errors import UnknownNameError
 from iblurry.experiment.settings import setting
-from iblurry.studies.compute import COMPUTE
+from iblurry.studies.compute import COMPUTE, LEADERBOARD
 from iblurry.studies.study import METHODS, Changes, Study
 
 MANY_CLASSES = ("cifar100", "tinyimagenet", "imagenet")
@@ -143,7 +143,7 @@ STUDIES = {
     for study in (
         *(MAIN, DISJOINT, BLUR, ABLATION, MEMORY, TASKS, AGEM, GSS, SCHEDULES),
         *(RM_CURVE, CURVES, N0_CURVE),
-        *(BALANCE, COMPUTE),
+        *(BALANCE, COMPUTE, LEADERBOARD),
     )
 }
 

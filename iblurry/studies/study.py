@@ -90,7 +90,12 @@ class Study:
             for column in self._keep("column", columns, tuple(varied))
             for row in self._keep("row", rows, self.rows)
             for seed in seeds
+            if self.has(row, column)
         ]
+
+    def has(self, row: str, column: str) -> bool:
+        """Whether the table has this cell."""
+        return True
 
     def adjust(self, planned: PlannedRun, data_home: Path | None) -> PlannedRun:
         """The run to plan instead; overridden by a study that does more to an experiment than change fields."""

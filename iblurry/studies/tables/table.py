@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -284,10 +285,13 @@ def tabulate_study(
                 paper_number(method, metric.paper, configuration_of(experiment)) if method and metric.paper else None
             )
             cells[row, column, metric.name] = TableCell(row, column, metric, runs, number)
+    columns = tuple(dict.fromkeys(planned.column for planned in selection.planned))
+    for row, column, metric in itertools.product(selection.row_names, columns, chosen):  # cells that a study leaves out
+        cells.setdefault((row, column, metric.name), TableCell(row, column, metric, {}))
     equal = f"equal compute (of {selection.equal_compute})" if selection.equal_compute is not None else None
     return StudyTable(
         rows=selection.row_names,
-        columns=tuple(dict.fromkeys(planned.column for planned in selection.planned)),
+        columns=columns,
         metrics=chosen,
         cells=cells,
         selection=selection,
