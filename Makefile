@@ -5,7 +5,7 @@ READY := .venv/.ready
 
 .PHONY: demo test test-slow test-all lint bench bench-gpu bench-live fuzz reproduction clean
 
-demo: $(READY)  ## CLIB and ER on the embedded digits, three seeds each: a table and a figure
+demo: $(READY)  ## BALM, CLIB and ER on the embedded digits, three seeds each: a table and a figure
 	$(BIN)/iblurry run
 
 test: $(READY) lint  ## lint, format, types and the tests, without the slow ones

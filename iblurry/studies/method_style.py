@@ -13,17 +13,18 @@ COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00"),
     *("#882255", "#999933", "#777777"),
     *("#332288", "#D01C8B", "#7A4419", "#7CAE00"),
+    *("#3333DD", "#D6203C", "#A63AD6", "#0B4D1F", "#1B7F86", "#5C5470"),
 )
 LINES = (  # with the markers, they carry it in black and white; the report draws the same
     *("-", (0, (6, 2)), (0, (6, 2, 1.5, 2)), (0, (1.5, 1.5))),
-    *((0, (6, 2, 1.5, 2, 1.5, 2)), (0, (3, 3))),
+    *((0, (6, 2, 1.5, 2, 1.5, 2)), (0, (3, 3)), (0, (10, 3))),
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 FILLS = ("left", "right", "bottom", "top")  # of a variant's marker; an empty one stands for the paper's numbers
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "|||", "ooo", "---", "++")
 FAMILIES: dict[str, tuple[str, ...]] = {  # by its place here a method has its colour; after it, its named variants
-    "clib": ("clib-reservoir", "clib-stream", "clib-exponential", "clib-balanced"),
-    "er": ("er-constant",),
+    "clib": ("clib-reservoir", "clib-stream", "clib-exponential", "clib-balanced", "clib-averaged"),
+    "er": ("er-constant", "er-averaged"),
     "mir": (),
     "bic": (),
     "rm": (),
@@ -32,6 +33,12 @@ FAMILIES: dict[str, tuple[str, ...]] = {  # by its place here a method has its c
     "agem": (),
     "gss": (),
     "joint": (),
+    "sdp": (),
+    "mkd": (),
+    "derpp": (),
+    "sar": (),
+    "er-ace": (),
+    "balm": (),
 }
 OWN_MARKERS = ("p", "h", "d", "H")  # of methods that are not the package's
 OWN_COLOURS = len(COLOURS) - len(FAMILIES)
@@ -77,12 +84,11 @@ class MethodStyle:
     @property
     def marker(self) -> str:
         turn = self._own + self._own // OWN_COLOURS  # so that all pairs of colour and marker occur
-        return MARKERS[self.family] if self._own < 0 else OWN_MARKERS[turn % len(OWN_MARKERS)]
+        return MARKERS[self.family % len(MARKERS)] if self._own < 0 else OWN_MARKERS[turn % len(OWN_MARKERS)]
 
     @property
     def fill(self) -> Any:
-        turn = self.variant - 1 + (self.variant - 1) // 12  # 12 pairs come by themselves, then the others
-        return FILLS[turn % len(FILLS)] if self.variant else "full"
+        return FILLS[(self.variant - 1) % len(FILLS)] if self.variant else "full"  # all pairs with a line occur
 
     @property
     def hatch(self) -> str:

@@ -37,7 +37,15 @@ COUNTERPARTS = {  # our name, with what --set changes: the paper's
 DISPLAY_NAMES = COUNTERPARTS | {  # in figures and LaTeX: the paper's names, shorter where its tables are wordy
     "er": "ER",
     "er-constant": "ER, constant rate",
+    "er-averaged": "ER, averaged",
     "clib-balanced": "CLIB, balanced memory",
+    "clib-averaged": "CLIB, averaged",
+    "er-ace": "ER-ACE",
+    "derpp": "DER++",
+    "mkd": "MKD",
+    "sdp": "SDP",
+    "sar": "SAR",
+    "balm": "BALM",
     JOINT: "Joint",
 }
 

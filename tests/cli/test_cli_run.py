@@ -185,7 +185,7 @@ def test_a_row_is_refused_before_anything_is_run(row, named, refused):
     assert named in refused("run", *QUICK, "er", row, "--seeds", "1")
 
 
-def test_a_plain_run_is_clib_and_er_on_digits(call, here, monkeypatch):
+def test_a_plain_run_is_balm_clib_and_er_on_digits(call, here, monkeypatch):
     asked = []
 
     def run_all(experiments, config, callbacks):
@@ -195,7 +195,7 @@ def test_a_plain_run_is_clib_and_er_on_digits(call, here, monkeypatch):
     monkeypatch.setattr("iblurry.launch.launch.run_all", run_all)
     assert call("run").code == 130  # nothing came back, so it was stopped
     assert [(e.method.name, e.dataset, e.seed) for e in asked] == [
-        (method, "digits", seed) for method in ("clib", "er") for seed in (1, 2, 3)
+        (method, "digits", seed) for method in ("balm", "clib", "er") for seed in (1, 2, 3)
     ]
 
 

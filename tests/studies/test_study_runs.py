@@ -14,10 +14,11 @@ from iblurry.studies.tables.table import TABLE_METRICS
 
 SHAPES = "shapes:classes=10,train=6,test=4,size=8,channels=1"
 CELLS = [  # another row each time, so that most methods have their turn
-    pytest.param(study.name, column, study.rows[next(turn) % len(study.rows)], marks=[pytest.mark.slow] * (nth > 0))
+    pytest.param(study.name, column, rows[next(turn) % len(rows)], marks=[pytest.mark.slow] * (nth > 0))
     for turn in (count(),)
     for study in STUDIES.values()
     for nth, column in enumerate(study.columns(SHAPES))
+    for rows in [[row for row in study.rows if study.has(row, column)]]
 ]
 
 
