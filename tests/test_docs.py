@@ -127,12 +127,19 @@ def test_the_writer_of_the_page_on_logging_runs_as_printed(tmp_path, monkeypatch
 @pytest.mark.slow
 def test_the_compute_page_foresees_what_is_spent(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (block,) = python(DOCS / "compute.md")
+    block, _ = python(DOCS / "compute.md")
     exec(compile(block, "compute.md", "exec"), {"__name__": "__main__"})
     clib, plain, equal = re.findall(r": (\S+) foreseen, (\S+) spent", capsys.readouterr().out)
     assert clib[0] == clib[1]
     assert plain[0] == plain[1]
     assert float(equal[1]) == pytest.approx(float(clib[1]), rel=0.005)
+
+
+def test_the_compute_page_pays_for_copies_with_samples(capsys):
+    block = python(DOCS / "compute.md")[-1]
+    exec(compile(block, "compute.md", "exec"), {"__name__": "__main__"})
+    own, er, clib = map(int, capsys.readouterr().out.split())
+    assert own < clib < er
 
 
 def test_the_callbacks_page_runs_as_printed(tmp_path, monkeypatch, capsys):

@@ -55,7 +55,7 @@ CURVES: dict[str, Callable[[Sequence[Record]], Points]] = CLASS_CURVES | {  # va
 RESERVED = (  # names of metrics of the package
     *(field.name for field in fields(Metrics)),
     *(*CURVES, *CLASS_METRICS),
-    *("compute", "per_compute"),
+    *("compute", "per_compute", "bytes"),
 )
 REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {  # of a metric's values along a run to one number
     "last": lambda values: values[-1],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -53,9 +53,19 @@ def with_compute(experiment: Experiment, reference: Experiment, of: DatasetSize)
         raise InputError(f"{method.name} cannot be given the compute of {reference.method.name}: {error}") from error
 
 
-def equal_compute(planned: Iterable[PlannedRun], reference: str, data_home: Path | None = None) -> list[PlannedRun]:
-    """Each with the compute that `reference` (written as a row is) takes in its place."""
-    return [dataclasses.replace(one, experiment=_equal(one, reference, data_home)) for one in planned]
+def equal_compute(
+    planned: Sequence[PlannedRun],
+    reference: str,
+    data_home: Path | None = None,
+    *,
+    places: Sequence[PlannedRun] | None = None,
+) -> list[PlannedRun]:
+    """Each with the compute that `reference` (written as a row is) takes in its place, or in the one of `places`."""
+    pairs = zip(planned, places or planned, strict=True)
+    return [
+        dataclasses.replace(one, experiment=_equal(one, in_place(place.experiment, reference), data_home))
+        for one, place in pairs
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,16 +113,21 @@ LEADERBOARD = EqualCompute(
 )
 
 
-def _equal(one: PlannedRun, reference: str, data_home: Path | None) -> Experiment:
-    of, like = dataset_size(one.experiment.dataset, data_home), _in_place(one.experiment, reference)
+def _equal(one: PlannedRun, reference: Experiment, data_home: Path | None) -> Experiment:
     try:
-        return with_compute(one.experiment, like, of)
+        return with_compute(one.experiment, reference, dataset_size(one.experiment.dataset, data_home))
     except InputError as error:
-        place = f"The row {one.row!r}" + (f" in the column {one.column!r}" if one.column else "")
-        raise InputError(f"{place}: {error} Or leave the row out: name the others with --methods.") from error
+        raise row_error(one, error) from error
 
 
-def _in_place(experiment: Experiment, reference: str) -> Experiment:
+def row_error(one: PlannedRun, error: InputError) -> InputError:
+    """The same, with the row that it is about and the way out."""
+    place = f"The row {one.row!r}" + (f" in the column {one.column!r}" if one.column else "")
+    return InputError(f"{place}: {error} Or leave the row out: name the others with --methods.")
+
+
+def in_place(experiment: Experiment, reference: str) -> Experiment:
+    """The reference, written as a row is, with the data, stream and memory of the experiment."""
     name, *edits = reference.split()
     return functools.reduce(
         edit, edits, _replaced(experiment, method=method_named(name, setting(experiment.dataset).hyperparameters))

@@ -10,6 +10,7 @@ from pathlib import Path
 from iblurry.errors import InputError
 from iblurry.studies.compute import EQUAL, equal_compute
 from iblurry.studies.describe import make_file_name, seed_ranges
+from iblurry.studies.equal_bytes import equal_bytes
 from iblurry.studies.study import SEEDS, PlannedRun, Study
 
 
@@ -24,6 +25,7 @@ class Selection:
     seeds: tuple[int, ...] = SEEDS
     scale: float = 1.0  # share of the stream, up to 1
     equal_compute: str | None = None  # the row whose training FLOPs every row gets
+    equal_bytes: str | None = None  # the row whose bytes every row holds, by its memory
     data_home: Path | None = None
     out: Path | None = None  # where its runs go, if that is not the default folder
 
@@ -31,19 +33,35 @@ class Selection:
         for name in self.rows or ():
             if (self.rows or ()).count(name) > 1:
                 raise InputError(f"{name} is named {(self.rows or ()).count(name)} times; name each once.")
-        if self.equal_compute is not None and EQUAL in self.study.columns(self.dataset):
-            raise InputError(
-                f"The study {self.study.name} sets equal compute beside the methods' own pace itself; leave out "
-                f"--equal-compute {self.equal_compute}, or give it to another study, such as main."
-            )
+        for option, reference in self._references().items():
+            if EQUAL in self.study.columns(self.dataset):
+                raise InputError(
+                    f"The study {self.study.name} sets equal compute beside the methods' own pace itself; leave out "
+                    f"{option} {reference}, or give it to another study, such as main."
+                )
 
     @cached_property
     def planned(self) -> list[PlannedRun]:
         """Column by column, row by row, seed by seed."""
-        planned = replace(self.study, rows=self.row_names).plan(
+        planned = own = replace(self.study, rows=self.row_names).plan(
             self.dataset, columns=self.columns, seeds=self.seeds, scale=self.scale, data_home=self.data_home
         )
-        return planned if self.equal_compute is None else equal_compute(planned, self.equal_compute, self.data_home)
+        if self.equal_bytes is not None:
+            planned = equal_bytes(planned, self.equal_bytes, self.data_home)
+        if self.equal_compute is not None:  # at last, as a larger memory may cost more; the reference has its own
+            planned = equal_compute(planned, self.equal_compute, self.data_home, places=own)
+        return planned
+
+    @property
+    def equal(self) -> str:
+        """What was made equal, in words for a title; "" where nothing was."""
+        words = (f"{option[2:].replace('-', ' ')} (of {row})" for option, row in self._references().items())
+        return ", ".join(words)
+
+    def _references(self) -> dict[str, str]:
+        """Rows that others are made equal to, by the option that says so."""
+        given = {"--equal-compute": self.equal_compute, "--equal-bytes": self.equal_bytes}
+        return {option: row for option, row in given.items() if row is not None}
 
     @property
     def row_names(self) -> tuple[str, ...]:
@@ -58,7 +76,7 @@ class Selection:
         words += self.columns or ()
         words += [f"seeds {seed_ranges(self.seeds)}"] if self.seeds != SEEDS else []
         words += [f"scale {self.scale:g}"] if self.scale != 1 else []
-        words += [f"equal compute {self.equal_compute}"] if self.equal_compute is not None else []
+        words += [f"{option[2:].replace('-', ' ')} {row}" for option, row in self._references().items()]
         return make_file_name(words)
 
     def command(self) -> str:
@@ -69,8 +87,7 @@ class Selection:
             "--only": ",".join(self.columns or ()),
             "--seeds": seed_ranges(self.seeds) if self.seeds != SEEDS else "",
             "--scale": f"{self.scale:g}" if self.scale != 1 else "",
-            "--equal-compute": self.equal_compute,
-        }
+        } | self._references()
         words += [word for option, value in given.items() if value for word in (option, value)]
         words += [f"--{name}={value}" for name, value in (("data-home", self.data_home), ("out", self.out)) if value]
         return shlex.join(words)

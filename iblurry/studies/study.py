@@ -181,7 +181,7 @@ def scale_columns(
     usual = setting(dataset)
     memories = {name: given.get("memory", usual.memory) for name, given in columns.items()}
     classes = CLASSES[dataset] if dataset in CLASSES else len(load(dataset, data_home).classes)
-    least = max(_least_budget(method, ROWS_PER_CLASS * classes) for method in methods)
+    least = max(least_budget(method, ROWS_PER_CLASS * classes) for method in methods)
     shrink = min(1.0, max(scale, least / min(memories.values())))
     scaled = {name: round(shrink * memory) for name, memory in memories.items()}
     query_every = max(1, round(scale * usual.query_every))
@@ -196,7 +196,7 @@ def scale_columns(
     }
 
 
-def _least_budget(method: Method, rows: int) -> int:
+def least_budget(method: Method, rows: int) -> int:
     """The smallest budget that leaves the method so many rows, and no fewer than a batch takes."""
     budget = rows = max(rows, method.rehearsal.joins(sys.maxsize))
     while method.capacity(budget) < rows:

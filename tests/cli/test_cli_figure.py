@@ -123,6 +123,21 @@ def test_equal_compute_is_in_the_title_and_in_the_name(call, here, monkeypatch):
     assert "equal compute (of clib)" in titles[0]
 
 
+def test_equal_bytes_are_in_the_title_and_in_the_name(call, here, monkeypatch):
+    chosen = {"rows": ("er",), "seeds": (1,), "equal_bytes": "clib memory=90"}
+    (planned,) = Selection(study=catalogue.get_study("main"), dataset="digits", **chosen).planned
+    assert planned.experiment.memory > 90
+    write_run(here / "runs", planned.experiment, 60)
+    titles = []
+    monkeypatch.setitem(draw.FIGURE_KINDS, "curves", lambda cells, path, title: (titles.append(title), path.touch()))
+    said = call(
+        "figure", "main", "--dataset", "digits", "--methods", "er", "--seeds", 1, "--equal-bytes", "clib memory=90"
+    )
+    assert said.code == 0, said.err
+    assert "equal-bytes-clib-memory-90-curves.png" in said.out
+    assert "equal bytes (of clib memory=90)" in titles[0]
+
+
 def test_flops_are_an_axis_and_a_kind(runs, call, here):
     chosen = ("figure", "main", "--methods", "clib,er", "--seeds", "2")
     said = call(*chosen, "--x", "flops")

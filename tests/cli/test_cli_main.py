@@ -14,7 +14,17 @@ from iblurry.cli import main as main_module
 from iblurry.cli.main import VERBS, iblurry
 from iblurry.version import __version__
 
-SELECTING = ("STUDY", "--dataset", "--methods", "--only", "--seeds", "--scale", "--equal-compute", "--data-home")
+SELECTING = (
+    "STUDY",
+    "--dataset",
+    "--methods",
+    "--only",
+    "--seeds",
+    "--scale",
+    "--equal-compute",
+    "--equal-bytes",
+    "--data-home",
+)
 FROZEN = {  # taking one away, or giving it another name, breaks somebody's script
     "iblurry": ["--version"],
     "iblurry run": [

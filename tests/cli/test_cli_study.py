@@ -93,6 +93,9 @@ def test_a_failure_is_said_and_the_others_are_done(monkeypatch, few, call, here)
         (["main", "--on", "moon"], "'moon'"),
         (["main", "--seeds", "1,1"], "twice"),
         (["compute", "--equal-compute", "er"], "--equal-compute er"),
+        (["compute", "--equal-bytes", "er"], "--equal-bytes er"),
+        (["main", "--equal-bytes", "eer"], "'eer'"),
+        (["main", "--methods", "er,ewc", "--equal-bytes", "er"], "'ewc'"),
     ],
 )
 def test_refusals(words, sentence, refused):

@@ -54,7 +54,19 @@ def test_equal_compute_is_said(tiny, call):
     assert "equal compute (of clib)" in latex
     assert "tab:main-digits-equal-compute-clib" in latex
     rows = call("table", "main", "--dataset", "digits", "--equal-compute", "clib", "--format", "csv").out.splitlines()
-    assert all(row.endswith(",clib") for row in rows[1:])
+    assert all(row.endswith(",clib,") for row in rows[1:])
+
+
+def test_equal_bytes_are_said(tiny, call):
+    chosen = ("table", "main", "--dataset", "digits", "--methods", "er,clib", "--equal-bytes", "er memory=90")
+    said = call(*chosen)
+    assert "equal bytes (of er memory=90)" in said.out.splitlines()[0]
+    assert "--equal-bytes 'er memory=90'" in said.out  # the command that runs them
+    assert all(row.endswith(",,er memory=90") for row in call(*chosen, "--format", "csv").out.splitlines()[1:])
+    assert "tab:main-digits-er-clib-equal-bytes-er-memory-90" in call(*chosen, "--format", "latex").out
+    both = json.loads(call(*chosen, "--equal-compute", "clib", "--json").out)
+    assert (both["equal_compute"], both["equal_bytes"]) == ("clib", "er memory=90")
+    assert both["settings"].endswith("equal compute (of clib), equal bytes (of er memory=90)")
 
 
 def test_this_repositorys_results(call):

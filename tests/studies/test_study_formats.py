@@ -165,7 +165,8 @@ def test_nothing_run_at_all(terminal):
 def test_csv_has_every_digit(table):
     text = FORMATS["csv"](table, None)
     assert text.splitlines()[0] == (
-        "study,dataset,row,column,metric,n,mean,std,seeds,paper_mean,paper_std,difference,verdict,equal_compute"
+        "study,dataset,row,column,metric,n,mean,std,seeds,paper_mean,paper_std,difference,verdict,"
+        "equal_compute,equal_bytes"
     )
     lines = list(csv.DictReader(text.splitlines()))
     assert [(one["row"], one["column"], one["n"], one["seeds"]) for one in lines] == [

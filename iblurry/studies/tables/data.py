@@ -18,7 +18,7 @@ from iblurry.studies.tables.table import ResultTable, StudyTable, TableCell
 HEAD = (
     *("study", "dataset", "row", "column", "metric"),
     *("n", "mean", "std", "seeds", "paper_mean", "paper_std", "difference", "verdict"),
-    "equal_compute",  # the row whose compute all were given; empty at their own pace
+    *("equal_compute", "equal_bytes"),  # the rows whose compute and bytes all were given; empty: their own
 )
 
 
@@ -54,7 +54,7 @@ def to_csv(table: StudyTable, pairs: Sequence[PairedComparison] | None = None) -
         facts = [table.study.name, table.selection.dataset, cell.row, cell.column, cell.metric.name, len(cell.values)]
         facts += [ours.mean if ours else None, ours.std if ours else None, seeds]
         facts += [paper.mean if paper else None, paper.std if paper else None, cell.difference, cell.verdict]
-        facts.append(table.selection.equal_compute)
+        facts += [table.selection.equal_compute, table.selection.equal_bytes]
         writer.writerow(facts)
     return written.getvalue()
 
@@ -70,6 +70,7 @@ def to_json(table: StudyTable, pairs: Sequence[PairedComparison] | None = None) 
         "dataset": table.selection.dataset,
         "settings": table.settings,
         "equal_compute": table.selection.equal_compute,
+        "equal_bytes": table.selection.equal_bytes,
         "units": {metric.name: metric.unit for metric in table.metrics},
         "std": "sample standard deviation (n - 1)",
         "paper": paper["paper"],

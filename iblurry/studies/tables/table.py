@@ -81,6 +81,12 @@ def training_tflops(result: Result) -> float | None:
     return None if flops is None else (sum(flops.values()) - flops["queries"]) / 1e12
 
 
+def held_megabytes(result: Result) -> float | None:
+    """What the method needs from sample to sample, everything counted; None for a run that did not count."""
+    held = (result.summary or {}).get("compute", {}).get("bytes")
+    return None if held is None else sum(held.values()) / 1e6
+
+
 def _accuracy_per_tflop(result: Result) -> float | None:
     accuracy, spent = to_percent(result.metrics.a_auc), training_tflops(result)
     return None if accuracy is None or not spent else accuracy / spent
@@ -108,6 +114,7 @@ TABLE_METRICS = ACCURACY_METRICS | {
     "klr_released": _plain_metric("klr_released", "KLR (released) ↓", min),
     "kgr_released": _plain_metric("kgr_released", "KGR (released) ↑"),
     "compute": TableMetric(name="compute", heading="training TFLOP", value=training_tflops, digits=None, unit="TFLOP"),
+    "bytes": TableMetric(name="bytes", heading="held MB", value=held_megabytes, digits=None, unit="MB"),
     "per_compute": TableMetric(
         name="per_compute", heading="A_AUC per TFLOP", value=_accuracy_per_tflop, digits=None, unit="percent per TFLOP"
     ),
@@ -288,14 +295,15 @@ def tabulate_study(
     columns = tuple(dict.fromkeys(planned.column for planned in selection.planned))
     for row, column, metric in itertools.product(selection.row_names, columns, chosen):  # cells that a study leaves out
         cells.setdefault((row, column, metric.name), TableCell(row, column, metric, {}))
-    equal = f"equal compute (of {selection.equal_compute})" if selection.equal_compute is not None else None
     return StudyTable(
         rows=selection.row_names,
         columns=columns,
         metrics=chosen,
         cells=cells,
         selection=selection,
-        settings=", ".join(filter(None, [describe_settings([one.experiment for one in selection.planned]), equal])),
+        settings=", ".join(
+            filter(None, [describe_settings([one.experiment for one in selection.planned]), selection.equal])
+        ),
         missing=tuple(planned for planned in selection.planned if planned not in finished),
     )
 
