@@ -22,7 +22,8 @@ from iblurry.experiment.edit import edit
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 
-ALL = ("er", "ewc", "bic", "mir", "agem", "gss", "clib", "rm", "gdumb", "joint")
+PAPER = ("er", "ewc", "bic", "mir", "agem", "gss", "clib", "rm", "gdumb", "joint")
+ALL = (*PAPER, "er-averaged", "er-ace", "derpp", "mkd", "sdp", "sar", "balm")
 T = TypeVar("T")
 Mode = Literal["eager", "captured", "compiled"]
 

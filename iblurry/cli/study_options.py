@@ -14,7 +14,10 @@ from iblurry.errors import InputError
 if TYPE_CHECKING:
     from iblurry.studies.selection import Selection
 
-OPTIONS = ("dataset", "methods", "only", "seeds", "scale", "equal_compute", "equal_bytes", "data_home")
+OPTIONS = (
+    *("dataset", "methods", "only", "seeds", "scale", "stream", "published"),
+    *("equal_compute", "equal_bytes", "data_home"),
+)
 RUN_FOLDERS = (Path("runs"), Path("results"))  # searched unless --runs is given
 
 
@@ -30,6 +33,8 @@ def study_options(*, default: str | None) -> Decorator:
         option("--only", multiple=True, metavar="LIST", help="Columns: N=0,N=50.  [default: all]"),
         option("--seeds", type=Seeds(), default="1-3", help="Which runs, as 1,2,3 or 1-3."),
         option("--scale", metavar="P", type=NumberRange(0, 1, min_open=True), default=1.0, help="Part of the stream."),
+        option("--stream", metavar="NAME", help="Instead of i-Blurry: Gaussian, Listed, ..., as NAME:field=value."),
+        option("--published", metavar="FOLDER", type=PLACE, help="Take the orders from published split files."),
         option("--equal-compute", metavar="METHOD", help="All with the training FLOPs of this row."),
         option("--equal-bytes", metavar="METHOD", help="All with the memory that holds the bytes of this row."),
         option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live."),
@@ -49,7 +54,7 @@ def selection_of(selected: Mapping[str, Any], out: Path | None = None) -> Select
         rows=split_names(selected["methods"], study.rows),
         columns=split_names(selected["only"]),
         out=out,
-        **{name: selected[name] for name in ("seeds", "scale", "equal_compute", "equal_bytes", "data_home")},
+        **{name: selected[name] for name in OPTIONS[OPTIONS.index("seeds") :]},
     )
 
 

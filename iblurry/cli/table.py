@@ -17,13 +17,14 @@ FORMATS = ("terminal", *ENDINGS.values())
 GROUPS = {
     "What": (*OPTIONS, "modules"),
     "Table": ("runs", "metric", "paper", "pairs", "against"),
-    "Form": ("form", "as_json", "out"),
+    "Form": ("form", "as_json", "out", "page"),
 }
 EXAMPLES = """\b
 Examples:
   iblurry table main --dataset cifar10
   iblurry table main --methods clib,er,clib-balanced --pairs
   iblurry table main --format latex --no-paper --out main.tex
+  iblurry table leaderboard --against balm --page leaderboard.md
 """
 
 
@@ -46,6 +47,7 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--out", type=OutputFile(), help="Write into this file instead: .txt, .md, .tex, .csv, .json.")
+@click.option("--page", type=OutputFile(), help="Write a Markdown page with figures, table and commands.")
 @import_option
 def table(
     selected: dict[str, Any],
@@ -57,6 +59,7 @@ def table(
     form: str | None,
     as_json: bool,
     out: Path | None,
+    page: Path | None,
 ) -> None:
     """Print the table of a STUDY from its finished runs: mean ± std over seeds, and the paper's.
 
@@ -77,7 +80,13 @@ def table(
     if form == "terminal" and (out is not None or not sys.stdout.isatty()):
         form = "text"  # there is no bold there
     made = tabulate_study(chosen, run_places(runs, chosen), metrics=split_names(metric), paper=paper)
-    text = WRITERS[form](made, compare_rows(made, against) if pairs or against else None)
+    compared = compare_rows(made, against) if pairs or against else None
+    if page is not None:
+        from iblurry.studies.page import write_page
+
+        click.echo("Wrote " + ", ".join(str(path) for path in write_page(made, page, compared)))
+        return
+    text = WRITERS[form](made, compared)
     if out is None:
         click.echo(text, nl=False)
         return

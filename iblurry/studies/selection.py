@@ -6,8 +6,11 @@ import shlex
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from iblurry.errors import InputError
+from iblurry.experiment.edit import component
+from iblurry.streams.stream import Stream
 from iblurry.studies.compute import EQUAL, equal_compute
 from iblurry.studies.describe import make_file_name, seed_ranges
 from iblurry.studies.equal_bytes import equal_bytes
@@ -24,6 +27,8 @@ class Selection:
     columns: tuple[str, ...] | None = None  # keep only these of the study's
     seeds: tuple[int, ...] = SEEDS
     scale: float = 1.0  # share of the stream, up to 1
+    stream: str | None = None  # instead of i-Blurry, as --stream writes it: "Gaussian:sigma=0.2"
+    published: Path | None = None  # folder of published split files, instead of orders that are drawn
     equal_compute: str | None = None  # the row whose training FLOPs every row gets
     equal_bytes: str | None = None  # the row whose bytes every row holds, by its memory
     data_home: Path | None = None
@@ -44,13 +49,26 @@ class Selection:
     def planned(self) -> list[PlannedRun]:
         """Column by column, row by row, seed by seed."""
         planned = own = replace(self.study, rows=self.row_names).plan(
-            self.dataset, columns=self.columns, seeds=self.seeds, scale=self.scale, data_home=self.data_home
+            self.dataset,
+            columns=self.columns,
+            seeds=self.seeds,
+            scale=self.scale,
+            data_home=self.data_home,
+            **self._order(),
         )
         if self.equal_bytes is not None:
             planned = equal_bytes(planned, self.equal_bytes, self.data_home)
         if self.equal_compute is not None:  # at last, as a larger memory may cost more; the reference has its own
             planned = equal_compute(planned, self.equal_compute, self.data_home, places=own)
         return planned
+
+    def _order(self) -> dict[str, Any]:
+        """The fields of experiments that say which stream they have."""
+        given: dict[str, Any] = {}
+        if self.stream is not None:
+            kind: Any = Stream  # abstract, which mypy takes for a mistake
+            given["stream"] = component(kind, self.stream)
+        return given | ({"published": str(self.published)} if self.published is not None else {})
 
     @property
     def equal(self) -> str:
@@ -76,6 +94,8 @@ class Selection:
         words += self.columns or ()
         words += [f"seeds {seed_ranges(self.seeds)}"] if self.seeds != SEEDS else []
         words += [f"scale {self.scale:g}"] if self.scale != 1 else []
+        words += [self.stream] if self.stream is not None else []
+        words += ["published"] if self.published is not None else []
         words += [f"{option[2:].replace('-', ' ')} {row}" for option, row in self._references().items()]
         return make_file_name(words)
 
@@ -87,6 +107,8 @@ class Selection:
             "--only": ",".join(self.columns or ()),
             "--seeds": seed_ranges(self.seeds) if self.seeds != SEEDS else "",
             "--scale": f"{self.scale:g}" if self.scale != 1 else "",
+            "--stream": self.stream or "",
+            "--published": str(self.published or ""),
         } | self._references()
         words += [word for option, value in given.items() if value for word in (option, value)]
         words += [f"--{name}={value}" for name, value in (("data-home", self.data_home), ("out", self.out)) if value]

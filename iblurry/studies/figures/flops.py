@@ -57,6 +57,8 @@ def draw_flops(points: Points, path: Path, *, metric: str = "a_auc", title: str 
 
     The grey line joins those that no other one beats with fewer FLOPs.
     """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     rows = all_rows(points, f"numbers for {metric} and FLOPs")
     counts = {row: [len(found[row]) for found in points.values() if row in found] for row in rows}
     names, styles = legend_names(counts), method_styles(counts)
@@ -66,6 +68,9 @@ def draw_flops(points: Points, path: Path, *, metric: str = "a_auc", title: str 
         panels = add_panels(figure, len(points), columns=ACROSS, sharex=True, sharey=True)
         for axes, (column, groups) in zip(panels, points.items(), strict=True):
             axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.xaxis.set_minor_formatter(NullFormatter())
             means = {row: np.mean(seeds, axis=0) for row, seeds in groups.items()}
             for row, seeds in groups.items():
                 spread = np.std(seeds, axis=0, ddof=1) if len(seeds) > 1 else (None, None)

@@ -1,0 +1,53 @@
+"""A study as a page of Markdown: its question, figures, table and the commands behind it, from finished runs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from iblurry.files import replacing
+from iblurry.studies.describe import describe_command
+from iblurry.studies.figures.draw import draw_study
+from iblurry.studies.significance import PairedComparison
+from iblurry.studies.tables.table import StudyTable
+from iblurry.studies.tables.text import to_markdown
+
+FIGURES = {  # kinds, and what each shows
+    "curves": "Accuracy to samples seen",
+    "flops": "{metric} against what training computes",
+}
+
+
+def write_page(table: StudyTable, path: Path, pairs: Sequence[PairedComparison] | None = None) -> list[Path]:
+    """Writes the page, and its figures into a folder `images` beside it; returns all files."""
+    figures = {kind: path.parent / "images" / f"{path.stem}-{kind}.png" for kind in FIGURES}
+    for kind, place in figures.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(place) as part:
+            draw_study(table, kind, part)
+    with replacing(path) as part:
+        part.write_text(study_page(table, figures, pairs), "utf-8")
+    return [path, *figures.values()]
+
+
+def study_page(table: StudyTable, figures: Mapping[str, Path], pairs: Sequence[PairedComparison] | None = None) -> str:
+    """The page; `figures` by their kinds lie in the folder `images` beside it."""
+    shown = [
+        f"![{FIGURES[kind].format(metric=table.metrics[0].heading)}](images/{place.name})"
+        for kind, place in figures.items()
+    ]
+    commands = [
+        describe_command(cell.row, [run.experiment for run in cell.runs.values()])
+        for cell in table.cells.values()
+        if cell.metric is table.metrics[0] and cell.runs
+    ]
+    parts = [
+        f"# {table.study.title}",
+        table.study.question,
+        f"Made by `iblurry table {table.study.name} --page` from finished runs; nothing is typed by hand.",
+        *shown,
+        to_markdown(table, pairs).strip(),
+        "### The runs",
+        "\n".join(["```console", *commands, "```"]),
+    ]
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,36 @@
+"""A study as a page: figures, table and commands, from finished runs alone; and studies on other streams."""
+
+from __future__ import annotations
+
+from iblurry.launch.config import LaunchConfig
+from iblurry.launch.launch import run_all
+from iblurry.streams.gaussian import Gaussian
+from iblurry.studies.catalogue import STUDIES
+from iblurry.studies.page import write_page
+from iblurry.studies.selection import Selection
+from iblurry.studies.significance import compare_rows
+from iblurry.studies.tables.table import tabulate_study
+
+SHAPES = "shapes:classes=10,train=20,test=4,size=8,channels=1"
+
+
+def test_table_figures_and_commands(tmp_path):
+    chosen = Selection(study=STUDIES["leaderboard"], dataset=SHAPES, rows=("er", "mir", "balm"), seeds=(1,))
+    once = {one.experiment.name: one.experiment for one in chosen.planned}
+    assert len(once) == 4  # er at two paces, mir at its own alone, and balm, whose compute is its own
+    run_all(list(once.values()), LaunchConfig(out=tmp_path / "runs", jobs=1))
+    table = tabulate_study(chosen, [tmp_path / "runs"])
+    files = write_page(table, tmp_path / "docs" / "board.md", compare_rows(table, "balm"))
+    assert [path.name for path in files] == ["board.md", "board-curves.png", "board-flops.png"]
+    assert all(path.stat().st_size for path in files)
+    page = files[0].read_text()
+    assert page.count("iblurry run") >= 4
+    assert [line.count("–") for line in page.splitlines() if line.startswith("| `mir`")] == [1] * len(table.metrics)
+    assert all(f"images/{path.name}" in page for path in files[1:])
+
+
+def test_on_another_stream(tmp_path):
+    chosen = Selection(study=STUDIES["main"], dataset="digits", stream="Gaussian:sigma=0.2")
+    assert {one.experiment.stream for one in chosen.planned} == {Gaussian(sigma=0.2)}
+    assert "Gaussian:sigma=0.2" in chosen.command()
+    assert chosen.slug != Selection(study=STUDIES["main"], dataset="digits").slug
