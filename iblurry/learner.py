@@ -76,6 +76,7 @@ class Learner:
     engine : Eager, optional
         Instead of device and precision, what steps run on.
 
+    >>> import numpy as np
     >>> learner = Learner("er", image=(1, 8, 8), classes=["cat", "dog"], memory=20, network="mlp")
     >>> learner.observe(np.zeros((1, 8, 8), dtype=np.uint8), "cat")
     >>> learner.predict(np.zeros((2, 1, 8, 8), dtype=np.uint8))
@@ -111,7 +112,7 @@ class Learner:
             parts = ", ".join(type(part).__name__ for _, part in method.parts() if part.needs_boundaries)
             raise InputError(
                 f"{method.name} must be told where tasks end ({parts}), and this stream has no task boundaries; "
-                "give it at least two tasks, or use a task-free method such as er or clib."
+                "use a stream of two or more tasks, such as iblurry, or a task-free method, such as er or clib."
             )
         method.check_budget(memory)
         self.engine = as_engine(engine, device, precision)

@@ -21,6 +21,8 @@ SELECTING = (
     "--only",
     "--seeds",
     "--scale",
+    "--stream",
+    "--published",
     "--equal-compute",
     "--equal-bytes",
     "--data-home",
@@ -50,7 +52,8 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     ],
     "iblurry table": [
         *SELECTING,
-        *("--runs", "--metric", "--paper", "--pairs", "--against", "--format", "--json", "--out", "--import"),
+        *("--runs", "--metric", "--paper", "--pairs", "--against", "--format", "--json", "--out", "--page"),
+        "--import",
     ],
     "iblurry log": ["[RUN]...", "--to", "--out", "--project", "--follow", "--json"],
     "iblurry split": [

@@ -117,7 +117,7 @@ def test_changes_on_changes():
         ("augment.1=Augment", "There is no position in augment called '1'. Known: 0."),
         (
             "head=keep",
-            "head=keep: head has fields of its own; set one of head.moments, head.redraw.",
+            "head=keep: head has fields of its own; set one of head.moments, head.redraw, head.train.",
         ),
         ("memory=0", "memory=0 is too small; the least is 1."),  # the experiment's own checks
         ("admission.step=2", "Importance(step=2.0): step must lie in (0, 1]."),
