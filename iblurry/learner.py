@@ -179,7 +179,7 @@ class Learner:
         self.method.readout.finish_pending()
         sample = self._sample(image, label)
         self.context.counters.seen += 1
-        self.credit += self.method.pace.updates_per_sample.numerator
+        self.credit += self.method.pace.updates_of(self.context.seen)
         if self.method.readout.takes(sample):
             return
         self.stream_batch.append(sample)

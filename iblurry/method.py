@@ -49,6 +49,8 @@ class Pace:
         Whether a sample is offered to the memory before or after its round.
     measure_every : int
         Updates between two measures of the memory's loss, where a part asks for it.
+    early_samples, early_updates : int
+        The first samples of the stream, and how many times as many updates each of them earns.
     count_waiting : {"all", "half"}
         How many of the samples that wait for their round count against the budget; "half" as released for RM.
     """
@@ -58,11 +60,14 @@ class Pace:
     updates_per_sample: Fraction = Fraction(1)
     store_when: Literal["before", "after"] = "after"
     measure_every: int = 1
+    early_samples: int = 0
+    early_updates: int = 1
     count_waiting: Literal["all", "half"] = "all"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "updates_per_sample", exact(self.updates_per_sample))
-        check_fields(self, {"stream_batch": "[1, inf)", "measure_every": "[1, inf)", "updates_per_sample": "[0, inf)"})
+        positive = dict.fromkeys(("stream_batch", "measure_every", "early_updates"), "[1, inf)")
+        check_fields(self, positive | {"updates_per_sample": "[0, inf)", "early_samples": "[0, inf)"})
         if self.train_stream and self.updates_per_sample * self.stream_batch < 1:
             least = -(-1 // self.updates_per_sample) if self.updates_per_sample else None
             enough = f"give a stream_batch of at least {least} or " if least else ""
@@ -70,6 +75,10 @@ class Pace:
                 f"{self.stream_batch} samples earn {self.updates_per_sample * self.stream_batch} of an update, so some "
                 f"would never be trained on; {enough}raise updates_per_sample."
             )
+
+    def updates_of(self, sample: int) -> int:
+        """What the n-th sample of the stream earns, in units of 1 / denominator of updates_per_sample."""
+        return self.updates_per_sample.numerator * (self.early_updates if sample <= self.early_samples else 1)
 
     @property
     def samples_outside_memory(self) -> int:
@@ -218,7 +227,9 @@ class Method(Training):
         pace = dataclasses.asdict(self.pace) | {"updates_per_sample": str(self.pace.updates_per_sample)}
         head = dataclasses.asdict(self.head)
         if self.head.train:
-            del head["train"]  # a later field: runs from before it keep their names
+            del head["train"]  # later fields: runs from before them keep their names
+        if not self.pace.early_samples:
+            del pace["early_samples"], pace["early_updates"]
         own = {"name": self.name, "pace": pace, "head": head}
         return own | super().to_json() | {"refit": self.refit and self.refit.to_json()}
 

@@ -15,6 +15,7 @@ from iblurry.engine.optimizer_state import reset_state, restore, set_lr, state_o
 from iblurry.memory import Batch
 from iblurry.parts.context import Context, Drawn, Forward, Update
 from iblurry.parts.part import Part
+from iblurry.parts.terms.term import Term
 from iblurry.training import Training
 
 AHEAD = 64  # updates whose rows are drawn at once
@@ -52,6 +53,7 @@ class Trainer:
         self.measures = any(part.needs_losses for part in self.parts.values())
         self.needs_plain = any(term.needs_plain for term in training.terms)
         self.unmixed_last = any(term.unmixed_last for term in training.terms)
+        self.looks_ahead = any(type(term).ahead is not Term.ahead for term in training.terms)
         body, head = context.network.body_parameters(), context.network.head_parameters()
         groups = [body, head] if training.schedule.separate_head_lr else [body + head]
         self.optimizer = training.optimizer.start(groups, tensor_lr=training.schedule.lr_scale is not None)
@@ -151,21 +153,14 @@ class Trainer:
         self, stream: Batch, drawn: dict[str, Drawn], params: AugmentParams, measure: bool
     ) -> tuple[Tensor, Tensor | None]:
         """The device's half. Tensors only: no value is read, so it can run as a captured graph."""
-        context, training, network = self.context, self.training, self.context.network
+        context, training = self.context, self.training
         for_rehearsal = drawn.get("rehearsal", self._nothing)._replace(augment_params=params)
         rows = training.rehearsal.choose(stream, for_rehearsal)
         batch = _join(stream, context.memory.read(rows))
         if params.mixes and (unmixed := max(term.unmixed(len(rows)) for term in training.terms)):
             params = params.unmixed_from(len(batch.labels) - unmixed)
         train = context.pipeline.compiled.get(len(batch.labels), context.pipeline.train)
-        images = train(batch.images, params)
-        partners = batch.labels.index_select(0, params.partner) if params.mixes else None
-        network.train(not self.frozen_norm)
-        with network.meter.counting("training", has_backward=True):
-            features, logits = network.forward_both(images)
-        plain = context.pipeline.plain(batch.images, params) if self.needs_plain else None
-        forward = Forward(images, logits, batch.labels, partners, params.lam, len(stream.labels), rows, features, plain)
-        loss = functools.reduce(torch.add, [term.loss(forward) for term in training.terms])
+        loss, forward = self.forward_loss(train(batch.images, params), batch, rows, params)
         self.optimizer.zero_grad()
         loss.backward()
         for i, rule in enumerate(training.gradient):
@@ -176,12 +171,47 @@ class Trainer:
         self.optimizer.step()
         with torch.no_grad():
             losses = context.memory_losses() if measure else None
-            for shared in context.shared.values():
-                shared.on_update()
-            for part in self.parts.values():
-                part.on_update(Update(rows, losses, forward=forward))
+            self.tell(Update(rows, losses, forward=forward))
             self.loss.copy_(loss)
         return rows, losses
+
+    def forward_loss(self, images: Tensor, batch: Batch, rows: Tensor, params: AugmentParams) -> tuple[Tensor, Forward]:
+        """The loss of a batch, and the forward pass it is of.
+
+        Parameters
+        ----------
+        images : Tensor
+            The batch's images, augmented.
+        batch : Batch
+            The batch as it is stored.
+        rows : Tensor
+            Memory rows of its last images.
+        params : AugmentParams
+            What the images were augmented with.
+        """
+        network, terms = self.context.network, self.training.terms
+        partners = batch.labels.index_select(0, params.partner) if params.mixes else None
+        plain = self.context.pipeline.plain(batch.images, params) if self.needs_plain else None
+        ahead: list[Any] = [None] * len(terms)
+        if self.looks_ahead:
+            with self.engine.side_stream(join=False):  # small batches leave room on the device for two passes
+                ahead = [term.ahead(images, plain) for term in terms]
+        network.train(not self.frozen_norm)
+        with network.meter.counting("training", has_backward=True):
+            features, logits = network.forward_both(images)
+        streamed = len(batch.labels) - len(rows)
+        forward = Forward(images, logits, batch.labels, partners, params.lam, streamed, rows, features, plain)
+        if self.looks_ahead:
+            self.engine.join_side_stream()
+        losses = [term.loss(forward._replace(ahead=known)) for term, known in zip(terms, ahead, strict=True)]
+        return functools.reduce(torch.add, losses), forward
+
+    def tell(self, update: Update) -> None:
+        """Tells what parts share, then the parts, of an update."""
+        for shared in self.context.shared.values():
+            shared.on_update()
+        for part in self.parts.values():
+            part.on_update(update)
 
     def _graph_key(self) -> Hashable:
         """State of the host that the device's half depends on, besides its arguments."""

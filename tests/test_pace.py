@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -57,3 +59,12 @@ def test_a_quarter_of_an_update_per_sample():
     for _ in range(41):
         learner.observe(PIXEL, 0)
     assert learner.due == list(range(4, 41, 4))
+
+
+def test_early_samples_earn_more():
+    method = er()
+    pace = dataclasses.replace(method.pace, early_samples=12, early_updates=3)
+    learner = Counting(dataclasses.replace(method, pace=pace), memory=20)
+    for _ in range(32):
+        learner.observe(PIXEL, 0)
+    assert np.bincount(learner.due)[8::8].tolist() == [24, 16, 8, 8]

@@ -29,7 +29,7 @@ from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.learner import Learner
 from iblurry.memory import Batch
-from iblurry.parts.context import Drawn, Forward, Update
+from iblurry.parts.context import Drawn, Update
 from iblurry.parts.part import Part
 from iblurry.streams.iterator import StreamItem, StreamIterator
 from iblurry.trainer import Trainer, _join
@@ -221,9 +221,8 @@ def typical_inputs(trainer: Trainer, warm: WarmLearner) -> StepInputs:
 def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
     """The lines of `Trainer._on_device` in their order, stage by stage."""
     context, training, optimizer = trainer.context, trainer.training, trainer.optimizer
-    network = context.network
     stream, drawn, params, measure = given
-    listeners = [part for part in trainer.parts.values() if type(part).on_update is not Part.on_update]
+    listens = bool(context.shared) or any(type(part).on_update is not Part.on_update for part in trainer.parts.values())
 
     def choosing(stream: Batch, drawn: dict[str, Drawn]) -> tuple[Tensor, Batch]:
         rows = training.rehearsal.choose(
@@ -234,12 +233,8 @@ def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
     def augmentation(images: Tensor, params: AugmentParams) -> Tensor:
         return context.pipeline.compiled.get(len(images), context.pipeline.train)(images, params)
 
-    def learning(images: Tensor, labels: Tensor, params: AugmentParams) -> Tensor:
-        partners = labels.index_select(0, params.partner) if params.mixes else None
-        network.train(not trainer.frozen_norm)
-        features, logits = network.forward_both(images)
-        forward = Forward(images, logits, labels, partners, params.lam, streamed, rows, features)
-        loss = functools.reduce(torch.add, [term.loss(forward) for term in training.terms])
+    def learning(images: Tensor, batch: Batch, rows: Tensor, params: AugmentParams) -> Tensor:
+        loss, _ = trainer.forward_loss(images, batch, rows, params)
         optimizer.zero_grad()
         loss.backward()
         return loss.detach()
@@ -254,17 +249,15 @@ def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
     def measuring(labels: Tensor) -> Tensor:
         return context.memory_losses()
 
-    def telling(labels: Tensor, rows: Tensor, losses: Tensor | None) -> None:
+    def telling(update: Update) -> None:
         with torch.no_grad():
-            for part in listeners:
-                part.on_update(Update(rows, losses))
+            trainer.tell(update)
 
     yield Stage("choosing", choosing, (stream, drawn))
     rows, batch = choosing(stream, drawn)
     yield Stage("augmentation", augmentation, (batch.images, params))
     images = augmentation(batch.images, params)
-    streamed = len(stream.labels)
-    yield Stage("forward and backward", learning, (images, batch.labels, params))
+    yield Stage("forward and backward", learning, (images, batch, rows, params))
     if training.gradient:
         yield Stage("adjusting", adjusting, (batch.labels, drawn))
     for group in optimizer.param_groups:
@@ -272,5 +265,8 @@ def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
     yield Stage("optimizer", stepping, (batch.labels,))
     if measure:
         yield Stage("memory losses", measuring, (batch.labels,))
-    if listeners:  # torch warns of an empty capture
-        yield Stage("telling", telling, (batch.labels, rows, context.memory_losses() if measure else None))
+    if listens:  # torch warns of an empty capture
+        with torch.no_grad():
+            _, forward = trainer.forward_loss(images, batch, rows, params)
+        update = Update(rows, context.memory_losses() if measure else None, forward=forward)
+        yield Stage("telling", telling, (update,))

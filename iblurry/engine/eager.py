@@ -65,22 +65,29 @@ class Eager:
         """Work on the device belongs inside: on a GPU each engine has its own CUDA stream; on the CPU nothing."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
-    def side_stream(self) -> AbstractContextManager[object]:
-        """A stream of lower priority for work that fills the device alone: small steps of other engines go first.
+    def side_stream(self, *, join: bool = True) -> AbstractContextManager[object]:
+        """A stream of lower priority: for work that fills the device alone, so that small steps of other engines go
+        first, or beside which something else runs.
 
-        What this engine runs afterwards waits for it.
+        What this engine runs afterwards waits for it; with `join=False` only what comes after `join_side_stream`.
         """
-        return nullcontext() if self._stream is None else self._forked()
+        return nullcontext() if self._stream is None else self._forked(join)
+
+    def join_side_stream(self) -> None:
+        """What this engine runs from now on waits for the side stream."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self.device).wait_stream(self._side_stream)
 
     @contextmanager
-    def _forked(self) -> Iterator[None]:
+    def _forked(self, join: bool) -> Iterator[None]:
         main = torch.cuda.current_stream(self.device)
         self._side_stream.wait_stream(main)
         try:
             with torch.cuda.stream(self._side_stream):
                 yield
         finally:
-            main.wait_stream(self._side_stream)
+            if join:
+                main.wait_stream(self._side_stream)
 
     def expect_batch_size(self, network: Network, pipeline: Pipeline, size: int) -> None:
         """Announces that training batches will mostly be of this size; an engine may compile for it."""

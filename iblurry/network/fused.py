@@ -29,8 +29,6 @@ class FoldedBody:
         Its units are used while `__call__` runs; the weights stay the body's own.
     dtype : torch.dtype
         Of maps and weights, such as torch.bfloat16.
-    normalise : callable
-        From pixels (uint8) to the images that the body expects.
     fuse : callable, optional
         Compiles `refresh` into fewer kernels.
     """
@@ -39,11 +37,10 @@ class FoldedBody:
         self,
         body: nn.Module,
         dtype: torch.dtype,
-        normalise: Callable[[Tensor], Tensor],
         *,
         fuse: Callable[..., Any] | None = None,
     ) -> None:
-        self.body, self.dtype, self.normalise = body, dtype, normalise
+        self.body, self.dtype = body, dtype
         self.units = [module for module in body.modules() if isinstance(module, ConvUnit)]
         self.convolutions = [
             FirstConvolution(unit, dtype)
@@ -54,9 +51,9 @@ class FoldedBody:
         self.refresh: Callable[[], None] = fuse(self._refresh) if fuse else self._refresh  # after weights changed
         self._buffers: dict[int, Tensor] = {}
 
-    def __call__(self, pixels: Tensor) -> Tensor:
-        """(B, C, H, W) uint8 -> (B, features)."""
-        images = self._to_input(pixels)
+    def __call__(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) float -> (B, features)."""
+        images = self._to_input(images)
         try:
             for unit, convolution in zip(self.units, self.convolutions, strict=True):
                 unit.fused = convolution
@@ -66,9 +63,8 @@ class FoldedBody:
                 unit.fused = None
         return features
 
-    def _to_input(self, pixels: Tensor) -> Tensor:
+    def _to_input(self, images: Tensor) -> Tensor:
         """In the layout that the first convolution reads."""
-        images = self.normalise(pixels)
         if not self.units:
             return images.to(self.dtype)
         count, _, *sides = images.shape

@@ -108,15 +108,21 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def answering(self, normalise: Callable[[Tensor], Tensor]) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """What maps pixels (uint8) to features and logits in eval mode, for as long as no weight changes."""
+        """What maps pixels (uint8) to features and logits in eval mode, for as long as no weight changes.
+
+        Parameters
+        ----------
+        normalise : callable
+            From pixels to the images that the body expects.
+        """
         self.eval()
         if self.precision is None or not self.open.is_cuda or not self.is_own:
             return lambda pixels: self.forward_both(normalise(pixels))
         if self.folded is None:
-            self.folded = FoldedBody(self.body, self.precision, normalise, fuse=self.fuse)
+            self.folded = FoldedBody(self.body, self.precision, fuse=self.fuse)
         self.folded.refresh()
         body = self.folded
-        return lambda pixels: self._precisely(body, pixels)
+        return lambda pixels: self._precisely(lambda pixels: body(normalise(pixels)), pixels)
 
     def _precisely(self, body: Callable[[Tensor], Tensor], images: Tensor) -> tuple[Tensor, Tensor]:
         if self.precision is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -76,12 +76,16 @@ class ShadowNetwork:
             Whether batch norm normalises by the batch, as in train mode; its running statistics stay as they are.
         """
         possible = len(images) > 1 or not self.network.norms_need_two
-        with self.network.meter.counting("distillation"), self._batch_statistics(batch_statistics and possible):
-            return self.network.forward_both(images)
+        with self.network.meter.counting("distillation"):
+            if batch_statistics and possible:
+                with self._batch_statistics():
+                    return self.network.forward_both(images)
+            self.network.fuse = self.followed.fuse
+            return self.network.answering(lambda images: images)(images)
 
     @contextmanager
-    def _batch_statistics(self, wanted: bool) -> Iterator[None]:
-        norms = [layer for layer in self.network.body.modules() if isinstance(layer, _NormBase)] if wanted else []
+    def _batch_statistics(self) -> Iterator[None]:
+        norms = [layer for layer in self.network.body.modules() if isinstance(layer, _NormBase)]
         momenta = [norm.momentum for norm in norms]
         for norm in norms:
             norm.training, norm.momentum = True, 0.0
@@ -131,13 +135,19 @@ class AveragedNetwork(ShadowNetwork):
         own = {name: value for name, value in self.network.state_dict().items() if not name.startswith("head.")}
         averaged = [name for name, value in own.items() if value.is_floating_point()]
         self._averages, self._values = [own[name] for name in averaged], [followed[name] for name in averaged]
+        self._fused: Callable[[], None] | None = None  # `_move`, where the engine makes fewer kernels of it
 
     @torch.no_grad()
     def on_update(self) -> None:
-        each: Any = torch  # its _foreach functions are one kernel for many tensors
-        head, followed = self.network.head, self.followed.head
+        if self._fused is None:
+            self._fused = self.followed.fuse(self._move) if self.followed.fuse else self._move
         self.updates += 1
         self.row_updates += self.network.open
+        self._fused()
+
+    def _move(self) -> None:
+        each: Any = torch  # its _foreach functions are one kernel for many tensors
+        head, followed = self.network.head, self.followed.head
         if self.warm_up:
             differences = each._foreach_sub(self._values, self._averages)
             each._foreach_mul_(differences, self._weight(self.updates))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -40,6 +40,7 @@ class Forward(NamedTuple):
     rows: Tensor  # (B - streamed,) memory rows of the others
     features: Tensor  # (B, features) what the head was given, in the precision of the body
     plain: Tensor | None = None  # `images` mixed alike but not augmented, where a term `needs_plain`
+    ahead: Any = None  # what the term's own `ahead` returned
 
 
 class Drawn(NamedTuple):

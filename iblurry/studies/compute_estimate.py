@@ -56,7 +56,7 @@ class ComputeEstimate:
     """
 
     steady: float  # whatever the pace: offers to the memory, ends of tasks
-    rated: float  # at one update per sample
+    rated: float  # at one update per sample, and as many times as many for early samples as the pace says
     study: float  # an epoch of every refit
     epochs: int | None  # None: never refitted
 
@@ -85,10 +85,13 @@ def _compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimat
     known = _Costs(method, budget, of.classes)
 
     rounds = np.arange(pace.stream_batch, samples + 1, pace.stream_batch)  # the sample after which each is
-    offered = rounds - pace.stream_batch if pace.store_when == "after" else rounds
-    rated = pace.stream_batch * sum(
+    starts = rounds - pace.stream_batch
+    offered = starts if pace.store_when == "after" else rounds
+    early = np.clip(pace.early_samples - starts, 0, pace.stream_batch)  # samples of each round
+    earned = pace.stream_batch + (pace.early_updates - 1) * early
+    rated = sum(
         times * known.update(rows, tasks)
-        for (rows, tasks), times in _grouped(np.minimum(offered, capacity), np.searchsorted(ends, rounds))
+        for (rows, tasks), times in _grouped(np.minimum(offered, capacity), np.searchsorted(ends, rounds), earned)
     )
     before = np.arange(stored[-1])  # samples offered earlier, for each that is
     steady = sum(
@@ -140,14 +143,17 @@ class _Costs:
         )
 
 
-def _grouped(rows: NDArray[np.int64], tasks: NDArray[np.int64]) -> list[tuple[tuple[int, int], int]]:
+def _grouped(
+    rows: NDArray[np.int64], tasks: NDArray[np.int64], times: NDArray[np.int64] | None = None
+) -> list[tuple[tuple[int, int], int]]:
     """Each pair that occurs, and how often; a memory of many thousands of rows is taken to fill up in steps."""
     if not len(rows):
         return []
     step, most = max(1, int(rows.max()) // STEPS), int(tasks.max()) + 1
     rows = np.where(rows == rows.max(), rows, rows // step * step + step // 2)
-    pairs, times = np.unique(rows * most + tasks, return_counts=True)
-    return [(divmod(int(pair), most), int(count)) for pair, count in zip(pairs, times, strict=True)]
+    pairs, where = np.unique(rows * most + tasks, return_inverse=True)
+    counts = np.bincount(where, weights=times)
+    return [(divmod(int(pair), most), int(count)) for pair, count in zip(pairs, counts, strict=True)]
 
 
 def _worth(passes: Passes) -> float:

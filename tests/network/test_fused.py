@@ -40,7 +40,7 @@ def test_there_are_no_kernels_for_a_cpu():
 def test_of_patches_a_convolution_of_side_1_makes_the_same(stand_ins):
     network = body().eval()
     images = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(1))
-    folded = FoldedBody(network, torch.bfloat16, lambda pixels: pixels)
+    folded = FoldedBody(network, torch.bfloat16)
     first, *others = folded.convolutions
     assert isinstance(first, FirstConvolution)
     assert first.weight.shape == (64, 32, 1, 1)

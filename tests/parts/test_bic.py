@@ -138,7 +138,7 @@ def test_the_teacher_is_the_network_of_the_last_new_class_or_task_end(samples):
     assert not term.teaches
     images = torch.rand(3, 1, 8, 8)
     forward = Forward(images, torch.zeros(3, 6), torch.zeros(3), None, torch.ones(1), 3, torch.zeros(0), None)
-    assert float(term.loss(forward)) == 0
+    assert float(term.loss(forward._replace(ahead=term.ahead(images, None)))) == 0
     before = {name: value.clone() for name, value in learner.context.network.state_dict().items()}
     learner.end_task()
     assert term.teaches
@@ -149,7 +149,7 @@ def test_the_teacher_is_the_network_of_the_last_new_class_or_task_end(samples):
     learner.context.network.train()
     with torch.no_grad():
         logits = learner.context.network(images)
-    assert float(term.loss(forward._replace(logits=logits))) > 0
+    assert float(term.loss(forward._replace(logits=logits, ahead=term.ahead(images, None)))) > 0
     assert learner.context.network.training
 
 

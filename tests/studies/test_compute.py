@@ -10,6 +10,7 @@ import pytest
 from iblurry.data.load import load
 from iblurry.data.sources.arrays import save
 from iblurry.errors import InputError, UnknownNameError
+from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Spent
 from iblurry.launch.launch import run
@@ -39,6 +40,11 @@ def quick(name, **changes):
     if name != "gss":
         return one
     return dataclasses.replace(one, method=dataclasses.replace(one.method, admission=Diverse(batches=1, size=3)))
+
+
+def test_early_samples_are_on_the_bill(tmp_path):
+    early = edit(edit(small("balm"), "pace.early_samples=21"), "pace.early_updates=3")
+    assert spent(early, tmp_path) == training_flops(early, dataset_size(DATA))
 
 
 @pytest.mark.parametrize("name", MAIN)

@@ -25,6 +25,8 @@ class Averaged(Readout):
     of : {"average", "both"}
         What answers: the average, or weights halfway between it and the network, with the network's batch-norm
         statistics (MKD).
+    mirror : bool
+        Whether each image is asked twice, upright and mirrored, and the mean of the logits answers.
 
     Notes
     -----
@@ -40,6 +42,7 @@ class Averaged(Readout):
     decay: float = 0.99
     warm_up: bool = False
     of: Literal["average", "both"] = "average"
+    mirror: bool = False
 
     average: AveragedNetwork = scratch(lambda part: part.context.average(part.decay, warm_up=part.warm_up))
     halfway: ShadowNetwork | None = scratch(
@@ -55,4 +58,6 @@ class Averaged(Readout):
                 weight.lerp_(averaged, 0.5)
 
     def logits(self, images: Tensor) -> Tensor:
-        return self.context.logits(images, (self.halfway or self.average).network)
+        network = (self.halfway or self.average).network
+        logits = self.context.logits(images, network)
+        return (logits + self.context.logits(images.flip(-1), network)) / 2 if self.mirror else logits

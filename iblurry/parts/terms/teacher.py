@@ -50,11 +50,13 @@ class AverageTeacher(Term):
     def cost(self, workload: Workload) -> Cost:
         return Cost(update=Passes(forward=workload.batch))
 
-    def loss(self, forward: Forward) -> Tensor:
-        return self.weight * self._divergence(self._answers(forward.images), forward.logits)
+    def ahead(self, images: Tensor, plain: Tensor | None) -> tuple[Tensor, ...]:
+        """The teacher's answers."""
+        return (self.teacher.logits(images, batch_statistics=self.batch_statistics),)
 
-    def _answers(self, images: Tensor) -> Tensor:
-        return self.teacher.logits(images, batch_statistics=self.batch_statistics)
+    def loss(self, forward: Forward) -> Tensor:
+        (answers,) = forward.ahead
+        return self.weight * self._divergence(answers, forward.logits)
 
     def _divergence(self, wanted: Tensor, given: Tensor) -> Tensor:
         return kl_divergence(wanted, given, self.temperature)
@@ -95,15 +97,22 @@ class MomentumDistil(AverageTeacher):
         more = {"teacher": (2, 0), "student": (2, 1), "one": (1, 0)}[self.views]
         return Cost(update=Passes(forward=more[0] * workload.batch, backward=more[1] * workload.batch))
 
+    def ahead(self, images: Tensor, plain: Tensor | None) -> tuple[Tensor, ...]:
+        answers = super().ahead(images, plain)
+        if self.views != "teacher":
+            return answers
+        assert plain is not None
+        return answers + super().ahead(plain, None)
+
     def loss(self, forward: Forward) -> Tensor:
-        answers = self._answers(forward.images)
+        answers, *of_plain = forward.ahead
         loss = self._divergence(answers, forward.logits)
         if self.views == "one":
             return self.weight * loss
-        assert forward.plain is not None
-        if self.views == "teacher":
-            other = self._divergence(self._answers(forward.plain), forward.logits)
+        if of_plain:
+            other = self._divergence(of_plain[0], forward.logits)
         else:
+            assert forward.plain is not None
             other = self._divergence(answers, self.context.network(forward.plain))
         return self.weight / 2 * (loss + other)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -28,6 +28,18 @@ class Term(Part):
     def unmixed(self, rows: int) -> int:
         """How many of so many memory rows in the batch, the last ones, CutMix must leave as they are."""
         return 0
+
+    def ahead(self, images: Tensor, plain: Tensor | None) -> Any:
+        """What the loss needs besides the network's own pass, such as the answers of a teacher; `Forward.ahead`.
+
+        On a GPU it is computed at the same time as that pass.
+
+        Parameters
+        ----------
+        images, plain : Tensor
+            As of `Forward`.
+        """
+        return None
 
     @abstractmethod
     def loss(self, forward: Forward) -> Tensor:
