@@ -46,17 +46,17 @@ OPTIMIZERS = {
 }
 # For each case the methods of which most could go wrong with it: parts that ask for gradients, copies or refits.
 QUICK = {
-    "layer_norm": ["gdumb", "derpp"],
+    "layer_norm": ["derpp"],
     "group_norm": ["agem", "sdp"],
     "group_norm redrawn": ["gdumb"],
     "bias_free": ["mir"],
     "bias_free redrawn": ["er"],
-    "dropout": ["mir", "bic", "balm"],
+    "dropout": ["mir", "balm"],
     "stochastic_depth": ["clib", "gdumb"],
     "pretrained": ["rm"],
     "frozen body": ["ewc"],
-    "frozen layers": ["ewc", "gss", "sar"],
-    "frozen layers of our own": ["er", "mkd"],
+    "frozen layers": ["gss", "sar"],
+    "frozen layers of our own": ["mkd"],
     "Lion": ["rm"],
     "Nesterov": ["clib", "gdumb"],
     "Adagrad": ["er"],

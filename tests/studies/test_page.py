@@ -11,7 +11,7 @@ from iblurry.studies.selection import Selection
 from iblurry.studies.significance import compare_rows
 from iblurry.studies.tables.table import tabulate_study
 
-SHAPES = "shapes:classes=10,train=20,test=4,size=8,channels=1"
+SHAPES = "shapes:classes=10,train=12,test=4,size=8,channels=1"
 
 
 def test_table_figures_and_commands(tmp_path):
