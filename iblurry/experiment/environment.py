@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
+import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,6 +52,7 @@ def environment(stream: StreamIterator, *, threads: int, engine: Eager) -> dict[
     ends = np.array(order.ends, dtype="<i8").tobytes()
     return {
         "iblurry": __version__,
+        "commit": source_commit(),
         "python": sys.version.split()[0],
         "torch": torch.__version__,
         "numpy": np.__version__,
@@ -59,6 +63,25 @@ def environment(stream: StreamIterator, *, threads: int, engine: Eager) -> dict[
         "data": stream.dataset.fingerprint(),
         "order": hashlib.sha256(ends + order.indices.astype("<i8").tobytes()).hexdigest(),
     }
+
+
+@functools.cache
+def source_commit() -> str | None:
+    """The commit of the checkout that this code runs from, with a + where a file of it was changed.
+
+    A copy without its .git says it in IBLURRY_COMMIT; None for an installed package.
+    """
+    root = Path(__file__).parents[2]
+    if "IBLURRY_COMMIT" in os.environ or not (root / ".git").exists():
+        return os.environ.get("IBLURRY_COMMIT")
+    try:
+        commit, changed = (
+            subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, check=True).stdout.strip()
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no", "iblurry"))
+        )
+    except (OSError, subprocess.CalledProcessError):  # no git here, or it does not trust the folder
+        return None
+    return commit + "+" * bool(changed)
 
 
 def describe_changes(before: dict[str, Any], now: dict[str, Any]) -> str | None:

@@ -13,7 +13,7 @@ from iblurry.experiment.result import Result, read_result
 from iblurry.files import write_file
 
 TEXTS = ("experiment.json", "environment.json", "summary.json")
-LARGEST = 200_000  # bytes of a journal that is kept as it is; a larger one is packed
+LARGEST = 20_000  # bytes of a journal that is kept as it is; a larger one is packed
 
 
 def collect(folder: Path, results: Path) -> tuple[Path, str]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
+import shutil
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +21,7 @@ from iblurry.errors import DivergedError, FolderError, InputError
 from iblurry.experiment import checkpoint, run_loop
 from iblurry.experiment.checkpoint import load_latest
 from iblurry.experiment.checkpointer import CheckpointPolicy
-from iblurry.experiment.environment import Hardware
+from iblurry.experiment.environment import Hardware, source_commit
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Held, NewClass, Query, Spent, Start, TaskEnd, read
 from iblurry.experiment.metrics import curve
@@ -213,12 +216,21 @@ def test_the_environment_is_recorded_and_its_threads_come_back(tmp_path):
     assert about["threads"] == 2
     assert about["torch"] == torch.__version__
     assert about["data"] == data.fingerprint()
+    assert about["commit"] == source_commit()
     run(small(), tmp_path, callback=At(40, lambda: seen.append(torch.get_num_threads())), hardware=Hardware(threads=1))
     assert seen == [2, 2]
     assert torch.get_num_threads() == 1  # as before the run
     after = json.loads((folder / "environment.json").read_text())
     assert after["threads"] == 2
     assert after["seconds"] > about["seconds"]
+
+
+def test_the_commit_is_that_of_the_checkout_or_what_a_copy_says(monkeypatch):
+    monkeypatch.delenv("IBLURRY_COMMIT", raising=False)
+    is_checkout = (Path(__file__).parents[2] / ".git").exists() and shutil.which("git")
+    assert re.fullmatch(r"[0-9a-f]{40}\+?" if is_checkout else "None", str(source_commit.__wrapped__()))
+    monkeypatch.setenv("IBLURRY_COMMIT", "abc")
+    assert source_commit.__wrapped__() == "abc"
 
 
 @pytest.mark.usefixtures("every_sample")
