@@ -73,7 +73,7 @@ def test_two_workers_one_killed_in_the_middle(is_shared, ray, alone, tmp_path, c
     callbacks = [Recorder(), Killing(kill), Recorder(), Recorder()]
     queue = JobQueue(tolerant=True)
     for experiment, callback in zip([*SOME, EXPLODING], callbacks, strict=True):
-        queue.add(experiment, Hardware(threads=1), callback)
+        queue.add(experiment, Hardware(threads=1, device="cpu"), callback)
     config = LaunchConfig(out=tmp_path, jobs=2, on="ray", checkpoints=SAVE)
     workers, usual = RayWorkers(queue, config, StopRequest()), queue.take
 
