@@ -150,6 +150,11 @@ class Learner:
             engine=self.engine,
             refit=self.refitter,
         )
+        if method.pace.updates_per_sample and not self.context.network.trainable():
+            raise InputError(
+                f"{method.name} has no weight to train: its head is fixed (head.train=false) and freeze={freeze!r} leaves "
+                "nothing of the body; train one of the two."
+            )
         self.context.network.meter.counter = self.context.spent
         self.method = method.attach(self.context)
         self.parts = dict(self.method.parts())

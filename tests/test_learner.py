@@ -249,6 +249,11 @@ def test_wrong_images_are_refused_and_nothing_changes(image, words):
     assert learner.context.seen == 0
 
 
+def test_a_fixed_head_on_a_frozen_body_is_refused():
+    with pytest.raises(InputError, match="sdp has no weight to train"):
+        learner_of("sdp", freeze="body")
+
+
 def test_a_label_never_announced_is_refused_and_nothing_changes():
     learner = learner_of(er(), classes=["cat", "dog"])
     learner.observe(picture(), "cat")
