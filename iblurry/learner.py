@@ -152,8 +152,8 @@ class Learner:
         )
         if method.pace.updates_per_sample and not self.context.network.trainable():
             raise InputError(
-                f"{method.name} has no weight to train: its head is fixed (head.train=false) and freeze={freeze!r} leaves "
-                "nothing of the body; train one of the two."
+                f"{method.name} has no weight to train: its head is fixed (head.train=false) and freeze={freeze!r} "
+                "leaves nothing of the body; train one of the two."
             )
         self.context.network.meter.counter = self.context.spent
         self.method = method.attach(self.context)
