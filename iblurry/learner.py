@@ -15,7 +15,7 @@ from iblurry.augment.pipeline import Pipeline
 from iblurry.augment.transform import Transforms
 from iblurry.compute import ComputeCounter
 from iblurry.engine.eager import Eager, Precision
-from iblurry.errors import DivergedError, InputError, UnknownLabelError, check_type, whole_number
+from iblurry.errors import DivergedError, InputError, UnknownLabelError, whole_number
 from iblurry.export import export
 from iblurry.learner_arguments import (
     Images,
@@ -24,6 +24,7 @@ from iblurry.learner_arguments import (
     as_engine,
     as_method,
     as_pixels,
+    check_boundaries,
     image_shape,
     per_channel,
     plain_label,
@@ -105,15 +106,9 @@ class Learner:
         method = as_method(method)
         network = network_key(network) if isinstance(network, str) else network  # with the hash of a user's code
         image, memory, seed = image_shape(image), whole_number("memory", memory, 1), whole_number("seed", seed, 0)
-        check_type("boundaries", boundaries, bool)
+        check_boundaries(method, boundaries)
         labels, rows = announced(classes)
         self.announced = frozenset(labels) if labels else None
-        if not boundaries and not method.task_free:
-            parts = ", ".join(type(part).__name__ for _, part in method.parts() if part.needs_boundaries)
-            raise InputError(
-                f"{method.name} must be told where tasks end ({parts}), and this stream has no task boundaries; "
-                "use a stream of two or more tasks, such as iblurry, or a task-free method, such as er or clib."
-            )
         method.check_budget(memory)
         self.engine = as_engine(engine, device, precision)
         on, rng, self.image = self.engine.device, Rng(seed), image

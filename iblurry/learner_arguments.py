@@ -32,6 +32,17 @@ def as_method(given: Any) -> Method:
     return given
 
 
+def check_boundaries(method: Method, boundaries: Any) -> None:
+    """InputError where nobody will say when a task ends, and the method must be told."""
+    check_type("boundaries", boundaries, bool)
+    if not boundaries and not method.task_free:
+        parts = ", ".join(type(part).__name__ for _, part in method.parts() if part.needs_boundaries)
+        raise InputError(
+            f"{method.name} must be told where tasks end ({parts}), and this stream has no task boundaries; "
+            "use a stream of two or more tasks, such as iblurry, or a task-free method, such as er or clib."
+        )
+
+
 def as_path(given: str | os.PathLike[str]) -> Path:
     """The path of a file; InputError for what is none."""
     try:

@@ -249,6 +249,7 @@ def test_a_pass_or_three_are_enough_for_small_tables(load, epochs, least):
     assert ContinualClassifier(memory=100, epochs=epochs).fit(X, y).score(X_test, y_test) >= least
 
 
+@pytest.mark.slow
 def test_digits_two_by_two_are_not_forgotten_as_a_linear_model_forgets_them():
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X / 16, y, stratify=y, train_size=500, random_state=0)

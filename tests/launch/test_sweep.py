@@ -62,6 +62,7 @@ def swept(experiments, out, callbacks=None, **more):
     return results, failures
 
 
+@pytest.mark.slow
 def test_a_failing_run_stops_nobody(alone, tmp_path):
     class Ended(Recorder):
         times = 0

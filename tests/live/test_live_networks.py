@@ -18,6 +18,7 @@ from tests.live.test_live_service import some, until
 GIVEN = {"image": (1, 8, 8), "memory": 20, "max_classes": 12, "batch": 4}
 
 
+@pytest.mark.slow
 def test_a_registered_network_learns_in_the_service(tmp_path, monkeypatch):
     digits, folder = load("digits"), tmp_path / "live"
     settings = Settings.of(folder, network="dropout:width=10", **GIVEN)

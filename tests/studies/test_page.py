@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run_all
 from iblurry.streams.gaussian import Gaussian
@@ -14,6 +16,7 @@ from iblurry.studies.tables.table import tabulate_study
 SHAPES = "shapes:classes=10,train=12,test=4,size=8,channels=1"
 
 
+@pytest.mark.slow
 def test_table_figures_and_commands(tmp_path):
     chosen = Selection(study=STUDIES["leaderboard"], dataset=SHAPES, rows=("er", "mir", "balm"), seeds=(1,))
     once = {one.experiment.name: one.experiment for one in chosen.planned}

@@ -96,6 +96,7 @@ def test_every_experiment_has_a_command(name):
         assert run_command([one.experiment]) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1, 0.1])
 def test_every_study_fits_small_data(scale):
     data = {dataset: load(dataset) for dataset in ("digits", SHAPES)}
