@@ -196,9 +196,8 @@ class Learner:
         self.method.readout.finish_pending()
 
     def _sample(self, image: Images, label: Label) -> Sample:
-        pixels = self.engine.to_device(
-            as_pixels(image, self.image, "observe")
-        ).clone()  # the caller may use the same array again
+        given = as_pixels(image, self.image, "observe")
+        pixels = self.engine.to_device(given).clone()  # the caller may use the same array again
         name = plain_label(label)
         row = self.context.network.row_of(name)
         if row is None:

@@ -39,7 +39,7 @@ def check_boundaries(method: Method, boundaries: Any) -> None:
         parts = ", ".join(type(part).__name__ for _, part in method.parts() if part.needs_boundaries)
         raise InputError(
             f"{method.name} must be told where tasks end ({parts}), and this stream has no task boundaries; "
-            "use a stream of two or more tasks, such as iblurry, or a task-free method, such as er or clib."
+            "use a stream of two or more tasks, such as IBlurry, or a task-free method, such as er or clib."
         )
 
 

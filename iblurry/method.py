@@ -109,6 +109,16 @@ class Head:
         check_fields(self, {})
 
 
+LATER = ("early_samples", "early_updates", "train")  # fields that runs from before them do not have
+
+
+def _fields(group: Pace | Head) -> dict[str, Any]:
+    """By name; later ones only where they are not the default, so that earlier runs keep their names."""
+    usual = type(group)()
+    values = dataclasses.asdict(group)
+    return {name: value for name, value in values.items() if name not in LATER or value != getattr(usual, name)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Method(Training):
     """A method as data; the defaults are experience replay, every other method has one to six fields changed.
@@ -224,13 +234,8 @@ class Method(Training):
         )
 
     def to_json(self) -> dict[str, Any]:
-        pace = dataclasses.asdict(self.pace) | {"updates_per_sample": str(self.pace.updates_per_sample)}
-        head = dataclasses.asdict(self.head)
-        if self.head.train:
-            del head["train"]  # later fields: runs from before them keep their names
-        if not self.pace.early_samples:
-            del pace["early_samples"], pace["early_updates"]
-        own = {"name": self.name, "pace": pace, "head": head}
+        pace = _fields(self.pace) | {"updates_per_sample": str(self.pace.updates_per_sample)}
+        own = {"name": self.name, "pace": pace, "head": _fields(self.head)}
         return own | super().to_json() | {"refit": self.refit and self.refit.to_json()}
 
     @classmethod

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import pytest
 
 from iblurry.engine.optimizer import SGD
 from iblurry.errors import InputError
 from iblurry.experiment.settings import setting
 from iblurry.method import Head, Method, Pace
-from iblurry.methods import METHODS, clib, gdumb, method
+from iblurry.methods import METHODS, clib, er, gdumb, method
 from iblurry.methods.recipe import recipe
 from iblurry.parts import Adaptive, Elastic, Nothing, Refit, Uniform
 from iblurry.training import Training
@@ -63,3 +66,10 @@ def test_a_method_named_like_another_is_refused():
             """Not the ER one knows."""
 
     assert METHODS["er"].paper != "mine"
+
+
+@pytest.mark.parametrize("pace", [Pace(early_updates=3), Pace(early_samples=5, early_updates=3), Pace(early_samples=5)])
+def test_later_fields_come_back(pace):
+    given = dataclasses.replace(er(), pace=pace, head=Head(train=False))
+    assert Method.from_json(json.loads(json.dumps(given.to_json()))) == given
+    assert not {*er().to_json()["pace"], *er().to_json()["head"]} & {"early_samples", "early_updates", "train"}

@@ -27,7 +27,7 @@ def experiment_options(*, validate: str = "") -> Decorator:
     options = (
         option("--dataset", metavar="SPEC", default="digits", help="See `iblurry data`."),
         option("--seeds", type=Seeds(), default="1-3", help="One run for each, as 1,2,3 or 1-3."),
-        option("--stream", metavar="NAME", help="IBlurry, Gaussian, Listed, your own, ..., as NAME:field=value."),
+        option("--stream", metavar="NAME", help="IBlurry (default), Gaussian, your own, ..., as NAME:field=value."),
         option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]"),
         option("--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples that stray.  [default: 10]"),
         option("--tasks", metavar="T", type=positive, help="How many tasks.  [default: the paper's]"),

@@ -22,7 +22,7 @@ WINDOWS = 10  # columns of the table where there are no tasks
 
 @click.command()
 @click.option("--dataset", metavar="SPEC", default="digits", help="See `iblurry data`.")
-@click.option("--stream", metavar="NAME", help="IBlurry, Gaussian, Listed, your own, ..., as NAME:field=value.")
+@click.option("--stream", metavar="NAME", help="IBlurry (default), Gaussian, your own, ..., as NAME:field=value.")
 @click.option("--tasks", metavar="T", type=click.IntRange(1), help="How many tasks.  [default: 5]")
 @click.option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]")
 @click.option(

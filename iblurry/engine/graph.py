@@ -46,10 +46,14 @@ class Graph(Eager):
         if compiles:
             _raise_recompile_limit()
 
+    def setup(self, network: Network) -> Network:
+        if self.compiles:
+            network.fuse = self.fuse
+        return super().setup(network)
+
     def expect_batch_size(self, network: Network, pipeline: Pipeline, size: int) -> None:
         """Compiles for batches of this size. Which code runs depends on the size alone, so resumed runs are equal."""
         if self.compiles and size not in network.compiled:
-            network.fuse = self.fuse
             body = self.fuse(network.body)
             network.compiled[size] = body if network.is_own else CompiledOrEager(body, network.body)
             if pipeline.is_capturable:

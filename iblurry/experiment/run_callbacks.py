@@ -114,10 +114,8 @@ class RunState:
         """Write the learner's answers to all test images into the journal, for metrics such as `klr`."""
         self._check_may_act("log_answers")
         data, learner = self.experiment.questions(self.dataset), self.learner
-        order, total = (
-            np.argsort(data.test.labels, kind="stable"),
-            np.bincount(data.test.labels, minlength=len(data.classes)),
-        )
+        order = np.argsort(data.test.labels, kind="stable")
+        total = np.bincount(data.test.labels, minlength=len(data.classes))
         known = np.array([data.classes.index(str(label)) for label in learner.labels])
         rows = [
             learner.logits(pixels).argmax(1).cpu().numpy()

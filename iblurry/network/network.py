@@ -235,7 +235,7 @@ class Network(nn.Module):
         self.compiled, self.fuse, self.folded, self.meter, self.initial = {}, None, None, ComputeMeter(), None
         twin = copy.deepcopy(self)
         self.compiled, self.fuse, self.folded, self.meter, self.initial = prepared
-        twin.meter, twin.initial = self.meter, self.initial
+        twin.fuse, twin.meter, twin.initial = self.fuse, self.meter, self.initial
         return twin
 
     @torch.no_grad()

@@ -80,7 +80,6 @@ class ShadowNetwork:
             if batch_statistics and possible:
                 with self._batch_statistics():
                     return self.network.forward_both(images)
-            self.network.fuse = self.followed.fuse
             return self.network.answering(lambda images: images)(images)
 
     @contextmanager
@@ -135,12 +134,10 @@ class AveragedNetwork(ShadowNetwork):
         own = {name: value for name, value in self.network.state_dict().items() if not name.startswith("head.")}
         averaged = [name for name, value in own.items() if value.is_floating_point()]
         self._averages, self._values = [own[name] for name in averaged], [followed[name] for name in averaged]
-        self._fused: Callable[[], None] | None = None  # `_move`, where the engine makes fewer kernels of it
+        self._fused: Callable[[], None] = network.fuse(self._move) if network.fuse else self._move
 
     @torch.no_grad()
     def on_update(self) -> None:
-        if self._fused is None:
-            self._fused = self.followed.fuse(self._move) if self.followed.fuse else self._move
         self.updates += 1
         self.row_updates += self.network.open
         self._fused()

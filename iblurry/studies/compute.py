@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -62,10 +62,7 @@ def equal_compute(
 ) -> list[PlannedRun]:
     """Each with the compute that `reference` (written as a row is) takes in its place, or in the one of `places`."""
     pairs = zip(planned, places or planned, strict=True)
-    return [
-        dataclasses.replace(one, experiment=_equal(one, in_place(place.experiment, reference), data_home))
-        for one, place in pairs
-    ]
+    return [equal_run(one, in_place(place.experiment, reference), data_home, with_compute) for one, place in pairs]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,17 +110,19 @@ LEADERBOARD = EqualCompute(
 )
 
 
-def _equal(one: PlannedRun, reference: Experiment, data_home: Path | None) -> Experiment:
+def equal_run(
+    one: PlannedRun,
+    reference: Experiment,
+    data_home: Path | None,
+    make_equal: Callable[[Experiment, Experiment, DatasetSize], Experiment],
+) -> PlannedRun:
+    """The run made equal to the reference; InputError with the row that it is about and the way out."""
     try:
-        return with_compute(one.experiment, reference, dataset_size(one.experiment.dataset, data_home))
+        made = make_equal(one.experiment, reference, dataset_size(one.experiment.dataset, data_home))
     except InputError as error:
-        raise row_error(one, error) from error
-
-
-def row_error(one: PlannedRun, error: InputError) -> InputError:
-    """The same, with the row that it is about and the way out."""
-    place = f"The row {one.row!r}" + (f" in the column {one.column!r}" if one.column else "")
-    return InputError(f"{place}: {error} Or leave the row out: name the others with --methods.")
+        place = f"The row {one.row!r}" + (f" in the column {one.column!r}" if one.column else "")
+        raise InputError(f"{place}: {error} Or leave the row out: name the others with --methods.") from error
+    return dataclasses.replace(one, experiment=made)
 
 
 def in_place(experiment: Experiment, reference: str) -> Experiment:

@@ -47,6 +47,17 @@ def dataset_size(dataset: str, data_home: Path | None = None) -> DatasetSize:
     return DatasetSize(samples=len(data.train), classes=len(data.classes), image=data.shape)
 
 
+def stream_length(experiment: Experiment, of: DatasetSize) -> int:
+    """Samples of the whole stream, of which a run may take fewer."""
+    return int(of.samples * experiment.share * (1 - experiment.validate))
+
+
+def memory_budget(experiment: Experiment, of: DatasetSize) -> int:
+    """Samples that the method may keep: the experiment's memory, or all that come."""
+    there = stream_length(experiment, of)
+    return min(there, experiment.samples or there) if experiment.method.admission.keeps_all else experiment.memory
+
+
 @dataclass(frozen=True)
 class ComputeEstimate:
     """What training takes in a whole run, in forward passes of one image.
@@ -70,9 +81,8 @@ def compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimate
 
 @functools.lru_cache(maxsize=256)
 def _compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimate:
-    there = int(of.samples * experiment.share * (1 - experiment.validate))
+    there, budget = stream_length(experiment, of), memory_budget(experiment, of)
     method, samples = experiment.method, min(there, experiment.samples or there)
-    budget = samples if method.admission.keeps_all else experiment.memory
     capacity, pace = method.capacity(budget), method.pace
     tasks = getattr(experiment.stream, "tasks", 1) if experiment.stream.has_boundaries else 1
     ends = np.array([there * (task + 1) // tasks for task in range(tasks)])  # equal: only the data tell more

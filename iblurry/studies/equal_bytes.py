@@ -12,8 +12,8 @@ from iblurry.cost import bytes_held
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.learner import Learner
-from iblurry.studies.compute import in_place, row_error
-from iblurry.studies.compute_estimate import DatasetSize, dataset_size
+from iblurry.studies.compute import equal_run, in_place
+from iblurry.studies.compute_estimate import DatasetSize, memory_budget
 from iblurry.studies.study import PlannedRun, least_budget
 
 APART = 1000  # samples between the two memories that are measured
@@ -48,7 +48,7 @@ def with_bytes(experiment: Experiment, reference: Experiment, of: DatasetSize) -
     name, other = experiment.method.name, reference.method.name
     if experiment.method.admission.keeps_all:
         raise InputError(f"{name} keeps every sample, so it cannot be given the bytes of {other}.")
-    held, wanted = held_bytes(experiment, of), held_bytes(reference, of).at(_budget(reference, of))
+    held, wanted = held_bytes(experiment, of), held_bytes(reference, of).at(memory_budget(reference, of))
     memory = round((wanted - held.fixed) / held.sample)
     least = least_budget(experiment.method, of.classes)
     if memory < least:
@@ -61,15 +61,7 @@ def with_bytes(experiment: Experiment, reference: Experiment, of: DatasetSize) -
 
 def equal_bytes(planned: Iterable[PlannedRun], reference: str, data_home: Path | None = None) -> list[PlannedRun]:
     """Each with the memory at which it holds as many bytes as `reference` (written as a row is) does in its place."""
-    return [dataclasses.replace(one, experiment=_equal(one, reference, data_home)) for one in planned]
-
-
-def _equal(one: PlannedRun, reference: str, data_home: Path | None) -> Experiment:
-    of, like = dataset_size(one.experiment.dataset, data_home), in_place(one.experiment, reference)
-    try:
-        return with_bytes(one.experiment, like, of)
-    except InputError as error:
-        raise row_error(one, error) from error
+    return [equal_run(one, in_place(one.experiment, reference), data_home, with_bytes) for one in planned]
 
 
 def held_bytes(experiment: Experiment, of: DatasetSize) -> HeldBytes:
@@ -100,8 +92,3 @@ def _measure(experiment: Experiment, of: DatasetSize, memory: int) -> int:
         seed=0,
     )
     return sum(bytes_held(learner).values())
-
-
-def _budget(experiment: Experiment, of: DatasetSize) -> int:
-    there = int(of.samples * experiment.share * (1 - experiment.validate))
-    return min(there, experiment.samples or there) if experiment.method.admission.keeps_all else experiment.memory
