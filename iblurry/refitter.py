@@ -9,10 +9,8 @@ from typing import Any
 
 from iblurry.compute import ComputeCounter
 from iblurry.memory import Batch
-from iblurry.network.build import fresh_row
-from iblurry.network.network import Network
+from iblurry.network.build import restart
 from iblurry.parts.context import Context, Counters
-from iblurry.rng import Rng
 from iblurry.trainer import Trainer
 from iblurry.training import Training
 
@@ -93,7 +91,7 @@ class Refitter:
             context = trainer.context
             context.rng.rescope(self.online.context.rng.fork(scope).scope)
             if fresh:
-                self._redraw(context.network, context.rng)
+                restart(context.network, self.online.context.network.labels, context.rng)
                 context.spent.load_state_dict(ComputeCounter().state_dict())
             counters = context.counters
             counters.seen, counters.updates, counters.tasks = now, 0, self.online.context.tasks
@@ -110,7 +108,7 @@ class Refitter:
         network = online.network
         if fresh:
             network = network.twin()
-            self._redraw(network, rng)
+            restart(network, online.network.labels, rng)
         context = dataclasses.replace(
             online,
             network=network,
@@ -121,13 +119,6 @@ class Refitter:
             shared={},
         )
         return Trainer(self.training.attach(context), context, frozen_norm=frozen_norm)
-
-    def _redraw(self, network: Network, rng: Rng) -> None:
-        """The network starts again in place, with a row open for each class met."""
-        network.restart_body(rng)
-        network.close()
-        for row, label in enumerate(self.online.context.network.labels):
-            network.expose(label, *fresh_row(rng, row, network.features))
 
 
 def _restore(trainer: Trainer, saved: State) -> None:

@@ -151,7 +151,7 @@ def entry(count: int) -> Pair:
 def forwards(layer: Layer, count: int) -> Pair:
     maps, weight = _given(layer, count)
     return Pair(
-        lambda: torch.ops.iblurry.convolve(maps, weight, layer.stride, False),
+        lambda: torch.ops.iblurry.convolve(maps, weight, layer.stride, False, 1),
         lambda: F.conv2d(maps, weight, None, layer.stride, layer.side // 2),
         lambda: F.conv2d(maps.float(), weight.float(), None, layer.stride, layer.side // 2),
     )
@@ -162,7 +162,7 @@ def backwards(layer: Layer, count: int) -> Pair:
     up = layer.high // layer.stride
     grads = _random(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
     return Pair(
-        lambda: torch.ops.iblurry.convolve(grads, weight, layer.stride, True),
+        lambda: torch.ops.iblurry.convolve(grads, weight, layer.stride, True, 1),
         lambda: _backward(layer, grads, maps, weight, (True, False, False))[0],
         lambda: _backward(layer, grads.float(), maps.float(), weight.float(), (True, False, False))[0],
     )
@@ -176,7 +176,7 @@ def weights(layer: Layer, count: int) -> Pair:
     grads = _random(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
 
     def ours() -> Tensor:
-        parts: Tensor = torch.ops.iblurry.weight_gradient(grads, maps, layer.side, layer.stride)
+        parts: Tensor = torch.ops.iblurry.weight_gradient(grads, maps, layer.side, layer.stride, 1)
         whole: Tensor = own.training.sum_parts(parts)
         return whole
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -71,6 +72,30 @@ class AugmentParams(NamedTuple):
         table, n = self.table.clone(), self.n
         torch.arange(first, n, out=table[2 * n + first : 3 * n])
         return self._replace(table=table, host_views=None)
+
+
+class StackedParams(NamedTuple):
+    """The random parameters of several batches of n images each, for a pipeline that augments them as one."""
+
+    tables: Tensor  # (batches, 3n + 5) int64: those of AugmentParams
+    n: int
+    image_ops: Tensor  # (2, batches * n) int64, or (2, 0)
+
+    @classmethod
+    def stack(cls, params: Sequence[AugmentParams]) -> StackedParams:
+        """Of the parameters of the single batches, which are of one size."""
+        tables, image_ops = torch.stack([one.table for one in params]), torch.cat([one.image_ops for one in params], 1)
+        return cls(tables, params[0].n, image_ops)
+
+    def joined(self) -> AugmentParams:
+        """The parameters of one batch of all images: boxes are given image by image, and lam (batches, 1) by batch."""
+        offsets, partner, edges, lam = _split_table(self.tables, self.n)
+        batches = len(self.tables)
+        first = self.n * torch.arange(batches, device=partner.device)[:, None]  # image of each batch
+        views = ParamViews(
+            offsets.transpose(0, 1).flatten(1), (partner + first).flatten(), edges.repeat_interleave(self.n, 0).T, lam
+        )
+        return AugmentParams(self.tables, batches * self.n, True, self.image_ops, None, views)
 
 
 class ParamViews(NamedTuple):
@@ -150,6 +175,13 @@ class Pipeline:
         ]
         if others:
             _try(self, shape, others)
+
+    def twin(self) -> Pipeline:
+        """The same pipeline with a cache of its own: for another generator, as each keeps one block at a time."""
+        twin = copy.copy(self)
+        twin._params, twin._policy_ops = BlockCache(twin._make_params), BlockCache(twin._make_policy_ops)
+        assert not self._uniforms, "further transforms have caches that this does not copy"
+        return twin
 
     def draw_params(self, rng: Rng, step: int, n: int, purpose: str = "augment") -> AugmentParams:
         """The random parameters of a training batch of n images, drawn on the host, many steps at once.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -51,21 +51,42 @@ class Evaluator:
 
     def ask(self, learner: Learner) -> PendingAnswer:
         """Query the learner about all classes it has met; on a GPU this does not wait for the answer."""
-        for label in learner.labels[len(self._totals) :]:
-            self._add_class(str(label))
-        chosen, finite = [self._targets[:0]], [torch.ones((), dtype=torch.bool, device=self.device)]  # if none is asked
-        for pixels in self._batches():
-            logits = learner.logits(pixels)[:, : len(self._totals)]
-            chosen.append(logits.argmax(1))
-            finite.append(logits.isfinite().all())
-        right = (torch.cat(chosen) == self._targets).long()
-        correct = torch.zeros(len(self._totals), dtype=torch.int64, device=self.device)
-        correct.index_add_(0, self._targets, right)
-        values = torch.cat([correct, torch.stack(finite).all().long()[None]])
-        return PendingAnswer(values, tuple(self._totals), at=learner.context.seen, lr=learner.method.schedule.lr)
+        self.meet(learner.labels)
+        return self.count(learner.logits, len(learner.labels), at=learner.context.seen, lr=learner.method.schedule.lr)
 
-    def _batches(self) -> Iterator[Tensor]:
-        return iter([self._images[: len(self._indices)]]) if self.is_kept else self._read(self._indices)
+    def meet(self, labels: Sequence[str | int]) -> int:
+        """Adds the questions about classes that are new; returns how many there are about all of these."""
+        for label in labels[len(self._totals) :]:
+            self._add_class(str(label))
+        return len(self._indices)
+
+    def count(self, logits: Callable[[Tensor], Tensor], classes: int, *, at: int, lr: float) -> PendingAnswer:
+        """Counts right answers about the classes that were met first.
+
+        Parameters
+        ----------
+        logits : callable
+            Answers to plain images (uint8).
+        classes : int
+            How many of the classes.
+        at, lr : int, float
+            Samples seen and learning rate, for the error message.
+        """
+        totals = self._totals[:classes]
+        targets = self._targets[: sum(totals)]
+        chosen, finite = [targets[:0]], [torch.ones((), dtype=torch.bool, device=self.device)]  # if none is asked
+        for pixels in self._batches(sum(totals)):
+            answers = logits(pixels)[:, :classes]
+            chosen.append(answers.argmax(1))
+            finite.append(answers.isfinite().all())
+        right = (torch.cat(chosen) == targets).long()
+        correct = torch.zeros(classes, dtype=torch.int64, device=self.device)
+        correct.index_add_(0, targets, right)
+        values = torch.cat([correct, torch.stack(finite).all().long()[None]])
+        return PendingAnswer(values, tuple(totals), at=at, lr=lr)
+
+    def _batches(self, count: int) -> Iterator[Tensor]:
+        return iter([self._images[:count]]) if self.is_kept else self._read(self._indices[:count])
 
     def _add_class(self, label: str) -> None:
         indices = np.flatnonzero(self.dataset.test.labels == self.dataset.classes.index(label))

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from iblurry.experiment.budget import PendingHeld
+from iblurry.experiment.deferred import DeferredAnswer
 from iblurry.experiment.evaluator import PendingAnswer
 from iblurry.experiment.journal import Evaluation, Journal, Query, Record, TaskEnd
 
@@ -17,7 +18,7 @@ class PendingQuery:
     kind: type[Query | TaskEnd]
     at: int  # samples seen
     task: int
-    answer: PendingAnswer
+    answer: PendingAnswer | DeferredAnswer
     lr: float
     updates: int
 
@@ -55,9 +56,9 @@ class JournalWriter:
         while self._waiting and _is_ready(self._waiting[0]):
             self._write_first()
 
-    def flush(self) -> None:
-        """Write everything, waiting for answers."""
-        while self._waiting:
+    def flush(self, *, deferred: bool = True) -> None:
+        """Write everything, waiting for answers; without `deferred`, up to one whose network is not trained yet."""
+        while self._waiting and (deferred or not _is_deferred(self._waiting[0])):
             self._write_first()
 
     def _write_first(self) -> None:
@@ -72,3 +73,8 @@ class JournalWriter:
 
 def _is_ready(record: Record | PendingQuery | PendingHeld) -> bool:
     return not isinstance(record, PendingQuery | PendingHeld) or record.ready()
+
+
+def _is_deferred(record: Record | PendingQuery | PendingHeld) -> bool:
+    answer = record.answer if isinstance(record, PendingQuery) else None
+    return isinstance(answer, DeferredAnswer) and answer.found is None

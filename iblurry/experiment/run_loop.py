@@ -19,6 +19,7 @@ from iblurry.errors import DivergedError, FolderError, InputError
 from iblurry.experiment.budget import PendingHeld, spent
 from iblurry.experiment.callback import Callback
 from iblurry.experiment.checkpointer import Checkpointer, CheckpointPolicy
+from iblurry.experiment.deferred import DeferredQueries
 from iblurry.experiment.device_images import device_images
 from iblurry.experiment.environment import Hardware, describe_changes, environment
 from iblurry.experiment.evaluator import Evaluator
@@ -184,6 +185,8 @@ class RunLoop:
     def _build_callbacks(self) -> None:
         run = RunState(self.experiment, self.dataset, self.learner, self.stream, self.writer)
         self.callbacks = RunCallbacks(self.given, run)
+        asks = self.callbacks.has("on_query") or self.callbacks.has("on_task_end")  # and wants the answer at once
+        self.deferred = None if asks else DeferredQueries(self.learner, self.evaluator, self._on_stack_update)
         if self.callbacks.has("on_update"):
             self.learner.trainer.on_update = functools.partial(self.callbacks.call, "on_update")
 
@@ -229,7 +232,8 @@ class RunLoop:
             yield position
             if is_last or self.should_stop():
                 return is_last
-            if self.checkpointer.is_due(now) or self.checkpointer.is_due_at(position):
+            waits = self.deferred is not None and self.deferred.waiting  # a checkpoint would train what waits
+            if (self.checkpointer.is_due(now) and not waits) or self.checkpointer.is_due_at(position):
                 self._save()
         return True  # nothing was left
 
@@ -290,10 +294,11 @@ class RunLoop:
     def _query(self, kind: type[Query | TaskEnd], task: int) -> None:
         if not self.has_remote_tensors:
             self.learner.check()  # a diverged network's answers are not recorded; PendingAnswer checks on a GPU
-        position, answer = self.stream.position, self.evaluator.ask(self.learner)
+        asked = self.evaluator.ask(self.learner) if self.deferred is None else self.deferred.ask()
+        position = self.stream.position
         lr = float(self.learner.method.schedule.lr)
         self.recorded[kind] = position
-        self.writer.put(PendingQuery(kind, position, task, answer, lr, self.learner.context.updates))
+        self.writer.put(PendingQuery(kind, position, task, asked, lr, self.learner.context.updates))
 
     def _report_progress(self, now: float, *, is_last: bool) -> None:
         self._check_loss(now)
@@ -317,10 +322,18 @@ class RunLoop:
             self.callback.on_refit_progress(done, total)
             self.reported_at = now
 
+    def _on_stack_update(self, done: int, total: int) -> None:
+        """Between two updates of stacked refits, which are not saved: a stop leaves the last checkpoint."""
+        if self.should_stop():
+            raise _StoppedInRefit
+        if (now := time.monotonic()) - self.reported_at > 0.2 or done == total:
+            self.callback.on_refit_progress(done, total)
+            self.reported_at = now
+
     def _check_loss(self, now: float) -> None:
         """Raise DivergedError if the loss is not finite; on a GPU, where reading it waits, once a second."""
         if not self.has_remote_tensors or now - self.checked_at > 1:
-            self.writer.flush()  # waits anyway, and an answer that diverged earlier is reported first
+            self.writer.flush(deferred=False)  # waits anyway, and an answer that diverged earlier is reported first
             self.learner.check()
             self.checked_at = now
 

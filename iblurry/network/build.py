@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -86,6 +87,24 @@ def build(
 
 
 @torch.no_grad()
+def restart(network: Network, labels: Sequence[str | int], rng: Rng) -> None:
+    """The network starts again in place, with a row open for each of these classes.
+
+    Parameters
+    ----------
+    network : Network
+        Whose weights are drawn again, or become those that it was made with.
+    labels : sequence of str or int
+        In the order of their rows.
+    rng : Rng
+        What weights are drawn from.
+    """
+    network.restart_body(rng)
+    network.close()
+    for row, label in enumerate(labels):
+        network.expose(label, *fresh_row(rng, row, network.features))
+
+
 def count_features(body: nn.Module, image: Image) -> int:
     """How many numbers a body returns for an image, by one forward pass of zeros in eval mode."""
     name = type(body).__name__

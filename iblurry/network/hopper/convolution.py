@@ -37,10 +37,13 @@ CHOICES = ((128, 128, 3, 8), (128, 64, 3, 8), (64, 64, 6, 4))  # pixels, outputs
 ENOUGH = 120  # blocks to be busy with: an H200 has 132 multiprocessors
 
 
-def choose_tile(count: int, channels: int, outputs: int, high: int, wide: int, *, times: int = 1) -> Tile | None:
+def choose_tile(
+    count: int, channels: int, outputs: int, high: int, wide: int, *, times: int = 1, models: int = 1
+) -> Tile | None:
     """The largest tile that gives every multiprocessor work, for `count` output maps of this size; None if none fits.
 
-    `times`: how often each tile is computed, as the gradient of a strided convolution is (stride**2 times).
+    `times`: how often each tile is computed, as the gradient of a strided convolution is (stride**2 times). `models`:
+    how many stacked models share the maps; no tile has maps of two.
     """
     inputs = 64 if channels % 64 == 0 else 32
     if channels % inputs:
@@ -51,6 +54,8 @@ def choose_tile(count: int, channels: int, outputs: int, high: int, wide: int, *
         if grouped is None or outputs % across:
             continue
         images, rows = grouped
+        if models > 1 and count // models % images:
+            continue
         found = Tile(images, rows, across, inputs, stages, warps)
         if -(-count // images) * (high // rows) * (outputs // across) * times >= ENOUGH:
             break
@@ -74,14 +79,16 @@ def convolve(
     bias: Tensor | None = None,
     plus: Tensor | None = None,
     backwards: bool = False,
+    models: int = 1,
 ) -> Tensor:
     """relu(weight * maps + bias) + plus, or weight * maps without a bias; padded by half the kernel's side.
 
-    `backwards`: the gradient with respect to the input maps; `maps` is then the gradient of the output maps. Everything
-    is bfloat16 and channels last.
+    `backwards`: the gradient with respect to the input maps; `maps` is then the gradient of the output maps. `models`:
+    how many models are stacked, one behind the other in `maps` and in `weight`. Everything is bfloat16 and channels
+    last.
     """
     count, channels, high, wide = maps.shape
-    side, outputs = weight.shape[2], weight.shape[1 if backwards else 0]
+    side, outputs = weight.shape[2], weight.shape[1] if backwards else len(weight) // models
     step, spread = (1, stride) if backwards else (stride, 1)
     up, across = high // step, wide // step
     box = [tile.inputs, tile.outputs] if backwards else [tile.outputs, tile.inputs]
@@ -94,6 +101,7 @@ def convolve(
         done if plus is None else plus,
         done,
         count,
+        count // models,
         CHANNELS=channels,
         OUTPUTS=outputs,
         HIGH=up,
@@ -158,7 +166,7 @@ def shifted(
 
 @gluon.jit
 def _fetch(
-    images, kernel, xs, ws, arrivals, k, slot, image, row, output, odd_high, odd_wide, CHANNELS: gl.constexpr,
+    images, kernel, xs, ws, arrivals, k, slot, image, model, row, output, odd_high, odd_wide, CHANNELS: gl.constexpr,
     OUTPUTS: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, SPREAD: gl.constexpr, BK: gl.constexpr,
     BACK: gl.constexpr, wanted,
 ):  # fmt: skip
@@ -180,17 +188,17 @@ def _fetch(
     mbarrier.expect(arrival, images.block_type.nbytes + kernel.block_type.nbytes, pred=wanted)
     shifted(images, xs.index(slot), arrival, image, row, channel, down, across, CHANNELS, STRIDE, wanted)
     if not BACK:
-        weights_at = [output, tap * CHANNELS + channel]
+        weights_at = [model * OUTPUTS + output, tap * CHANNELS + channel]
     elif SPREAD == 1:  # the weights as they lie, taps in reverse; what they put out is put in here
-        weights_at = [channel, (SIDE * SIDE - 1 - tap) * OUTPUTS + output]
+        weights_at = [model * CHANNELS + channel, (SIDE * SIDE - 1 - tap) * OUTPUTS + output]
     else:
-        weights_at = [channel, tap * OUTPUTS + output]
+        weights_at = [model * CHANNELS + channel, tap * OUTPUTS + output]
     tma.async_copy_global_to_shared(kernel, weights_at, arrival, ws.index(slot), pred=wanted)
 
 
 @gluon.jit
 def _convolve(
-    images, kernel, bias, plus, done, count, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr, HIGH: gl.constexpr,
+    images, kernel, bias, plus, done, count, each, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr, HIGH: gl.constexpr,
     WIDE: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, SPREAD: gl.constexpr, IMAGES: gl.constexpr,
     ROWS: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr, ENDS: gl.constexpr,
     ADDS: gl.constexpr, BACK: gl.constexpr, num_warps: gl.constexpr,
@@ -216,6 +224,7 @@ def _convolve(
         odd_wide = 1 - block // groups % 2
         taps = (1 + odd_high) * (1 + odd_wide) if SIDE == 3 else (1 - odd_high) * (1 - odd_wide)
         image = block % groups * IMAGES
+    model = image // each  # of the stacked ones, with so many images each
     steps = taps * (CHANNELS // BK)
     xs = gl.allocate_shared_memory(images.dtype, [STAGES] + images.block_type.shape, images.layout)  # noqa: RUF005
     ws = gl.allocate_shared_memory(kernel.dtype, [STAGES] + kernel.block_type.shape, kernel.layout)  # noqa: RUF005
@@ -225,8 +234,8 @@ def _convolve(
     fence_async_shared()
     for s in gl.static_range(STAGES - 1):
         _fetch(
-            images, kernel, xs, ws, arrivals, s, s, image, row, output, odd_high, odd_wide, CHANNELS, OUTPUTS, SIDE,
-            STRIDE, SPREAD, BK, BACK, s < steps,
+            images, kernel, xs, ws, arrivals, s, s, image, model, row, output, odd_high, odd_wide, CHANNELS, OUTPUTS,
+            SIDE, STRIDE, SPREAD, BK, BACK, s < steps,
         )  # fmt: skip
 
     accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps, 1], [16, BN, 16])
@@ -242,8 +251,8 @@ def _convolve(
         total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))  # the one before is done: its slot is free
         ahead = k + STAGES - 1
         _fetch(
-            images, kernel, xs, ws, arrivals, ahead, ahead % STAGES, image, row, output, odd_high, odd_wide, CHANNELS,
-            OUTPUTS, SIDE, STRIDE, SPREAD, BK, BACK, ahead < steps,
+            images, kernel, xs, ws, arrivals, ahead, ahead % STAGES, image, model, row, output, odd_high, odd_wide,
+            CHANNELS, OUTPUTS, SIDE, STRIDE, SPREAD, BK, BACK, ahead < steps,
         )  # fmt: skip
     sums = warpgroup_mma_wait(0, deps=[total])
     for s in gl.static_range(STAGES):

@@ -10,22 +10,27 @@ from torch import Tensor
 from iblurry.network.bodies import ConvUnit
 from iblurry.network.hopper import convolution
 from iblurry.network.hopper.convolution import choose_tile, group_rows
-from iblurry.network.hopper.weight_gradient import LEAST, PIXELS, plan_tiles, weight_gradient
+from iblurry.network.hopper.weight_gradient import LEAST, PIXELS, divides, plan_tiles, weight_gradient
 
 
 def convolve(maps: Tensor, unit: ConvUnit) -> Tensor:
     """The unit's convolution in a training step: by own kernels where they fit, else by torch's."""
     conv = unit.convolution
-    stride = conv.stride[0]
-    if fits(maps.shape, conv.out_channels, conv.kernel_size[0], stride):
-        rounded = conv.weight.detach().to(torch.bfloat16) if unit.weight_bf16 is None else unit.weight_bf16
-        done: Tensor = ConvolveFunction.apply(maps, conv.weight, rounded, stride)  # type: ignore[no-untyped-call]
-    else:
-        done = conv(maps)
+    if fits(maps.shape, conv.out_channels, conv.kernel_size[0], conv.stride[0]):
+        return convolve_stacked(maps, unit, 1)
+    done: Tensor = conv(maps)
     return done
 
 
-def fits(maps: torch.Size, outputs: int, side: int, stride: int) -> bool:
+def convolve_stacked(maps: Tensor, unit: ConvUnit, models: int) -> Tensor:
+    """The convolutions of so many models in a training step, each of its share of the maps and of the weights."""
+    conv = unit.convolution
+    rounded = conv.weight.detach().to(torch.bfloat16) if unit.weight_bf16 is None else unit.weight_bf16
+    done: Tensor = ConvolveFunction.apply(maps, conv.weight, rounded, conv.stride[0], models)  # type: ignore[no-untyped-call]
+    return done
+
+
+def fits(maps: torch.Size, outputs: int, side: int, stride: int, models: int = 1) -> bool:
     """Whether the kernels compute this convolution, forwards and backwards."""
     count, channels, high, wide = maps
     if side not in (1, 3) or stride not in (1, 2):
@@ -33,29 +38,32 @@ def fits(maps: torch.Size, outputs: int, side: int, stride: int) -> bool:
     if high % stride or wide % stride or channels % LEAST or outputs % LEAST:
         return False
     up, across = high // stride, wide // stride
-    forwards = choose_tile(count, channels, outputs, up, across)
-    backwards = choose_tile(count, outputs, channels, up, across)
-    return forwards is not None and backwards is not None and group_rows(PIXELS, up, across) is not None
+    forwards = choose_tile(count, channels, outputs, up, across, models=models)
+    backwards = choose_tile(count, outputs, channels, up, across, models=models)
+    grouped = group_rows(PIXELS, up, across)
+    if forwards is None or backwards is None or grouped is None:
+        return False
+    return models == 1 or divides(torch.Size((count, outputs, up, across)), channels, side, models)
 
 
 class ConvolveFunction(torch.autograd.Function):
     """weight * maps, in bfloat16 as under autocast; the gradient for the weights is float32 and never rounded."""
 
     @staticmethod
-    def forward(ctx: Any, maps: Tensor, weight: Tensor, rounded: Tensor, stride: int) -> Tensor:
+    def forward(ctx: Any, maps: Tensor, weight: Tensor, rounded: Tensor, stride: int, models: int) -> Tensor:
         """`rounded` is the weight in bfloat16; its gradient is the weight's."""
         maps = maps.to(torch.bfloat16)
         ctx.save_for_backward(maps, rounded)
-        ctx.stride = stride
-        done: Tensor = torch.ops.iblurry.convolve(maps, rounded, stride, False)
+        ctx.stride, ctx.models = stride, models
+        done: Tensor = torch.ops.iblurry.convolve(maps, rounded, stride, False, models)
         return done
 
     @staticmethod
-    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         maps, weight = ctx.saved_tensors
-        before = torch.ops.iblurry.convolve(grads, weight, ctx.stride, True)
-        parts = torch.ops.iblurry.weight_gradient(grads, maps, weight.shape[2], ctx.stride)
-        return before, sum_parts(parts), None, None
+        before = torch.ops.iblurry.convolve(grads, weight, ctx.stride, True, ctx.models)
+        parts = torch.ops.iblurry.weight_gradient(grads, maps, weight.shape[2], ctx.stride, ctx.models)
+        return before, sum_parts(parts), None, None, None
 
 
 def sum_parts(parts: Tensor) -> Tensor:
@@ -68,34 +76,40 @@ def _channels_last(values: Tensor) -> Tensor:
 
 
 @torch.library.custom_op(
-    "iblurry::convolve", mutates_args=(), schema="(Tensor maps, Tensor weight, int stride, bool backwards) -> Tensor"
+    "iblurry::convolve",
+    mutates_args=(),
+    schema="(Tensor maps, Tensor weight, int stride, bool backwards, int models) -> Tensor",
 )
-def _convolve(maps: Tensor, weight: Tensor, stride: int, backwards: bool) -> Tensor:
+def _convolve(maps: Tensor, weight: Tensor, stride: int, backwards: bool, models: int) -> Tensor:
     count, channels, high, wide = maps.shape
     if backwards:
-        tile = choose_tile(count, channels, weight.shape[1], high, wide, times=stride**2)
+        tile = choose_tile(count, channels, weight.shape[1], high, wide, times=stride**2, models=models)
     else:
-        tile = choose_tile(count, channels, len(weight), high // stride, wide // stride)
+        tile = choose_tile(count, channels, len(weight) // models, high // stride, wide // stride, models=models)
     assert tile is not None
-    return convolution.convolve(_channels_last(maps), _channels_last(weight), tile, stride=stride, backwards=backwards)
+    return convolution.convolve(
+        _channels_last(maps), _channels_last(weight), tile, stride=stride, backwards=backwards, models=models
+    )
 
 
 @_convolve.register_fake
-def _(maps: Tensor, weight: Tensor, stride: int, backwards: bool) -> Tensor:
+def _(maps: Tensor, weight: Tensor, stride: int, backwards: bool, models: int) -> Tensor:
     count, _, high, wide = maps.shape
     if backwards:
         return _channels_last(maps.new_empty(count, weight.shape[1], high * stride, wide * stride))
-    return _channels_last(maps.new_empty(count, len(weight), high // stride, wide // stride))
+    return _channels_last(maps.new_empty(count, len(weight) // models, high // stride, wide // stride))
 
 
 @torch.library.custom_op(
-    "iblurry::weight_gradient", mutates_args=(), schema="(Tensor grads, Tensor maps, int side, int stride) -> Tensor"
+    "iblurry::weight_gradient",
+    mutates_args=(),
+    schema="(Tensor grads, Tensor maps, int side, int stride, int models) -> Tensor",
 )
-def _weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int) -> Tensor:
-    return weight_gradient(_channels_last(grads), _channels_last(maps), side, stride)
+def _weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int, models: int) -> Tensor:
+    return weight_gradient(_channels_last(grads), _channels_last(maps), side, stride, models)
 
 
 @_weight_gradient.register_fake
-def _(grads: Tensor, maps: Tensor, side: int, stride: int) -> Tensor:
-    parts = plan_tiles(grads.shape, maps.shape[1], side).parts
-    return grads.new_empty(parts, grads.shape[1], side, side, maps.shape[1], dtype=torch.float32)
+def _(grads: Tensor, maps: Tensor, side: int, stride: int, models: int) -> Tensor:
+    parts = plan_tiles(grads.shape, maps.shape[1], side, models).parts
+    return grads.new_empty(parts, models * grads.shape[1], side, side, maps.shape[1], dtype=torch.float32)

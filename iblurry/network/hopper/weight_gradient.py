@@ -36,17 +36,25 @@ class TilePlan(NamedTuple):
     across: int  # channels of a block, on both sides
 
 
-def plan_tiles(grads: torch.Size, channels: int, side: int) -> TilePlan:
-    """For output gradients of this shape and so many input channels: large blocks where there are enough of them."""
-    count, outputs, high, wide = grads
-    large = _blocks(channels, outputs, side, 2 * LEAST) >= ENOUGH
+def plan_tiles(grads: torch.Size, channels: int, side: int, models: int = 1) -> TilePlan:
+    """For output gradients of this shape and so many input channels: large blocks where there are enough of them.
+
+    The plan is of one of the stacked models, which have an equal share of the gradients each.
+    """
+    count, outputs, high, wide = grads[0] // models, *grads[1:]
+    large = models * _blocks(channels, outputs, side, 2 * LEAST) >= ENOUGH
     across, pixels = (2 * LEAST, PIXELS // 2) if large else (LEAST, PIXELS)
     grouped = group_rows(pixels, high, wide)
     assert grouped is not None, "asked before"
     images, rows = grouped
     steps = -(-count // images) * (high // rows)
-    each = -(-steps // max(1, min(steps, ENOUGH // _blocks(channels, outputs, side, across))))
+    each = -(-steps // max(1, min(steps, ENOUGH // (models * _blocks(channels, outputs, side, across)))))
     return TilePlan(-(-steps // each), each, steps, images, rows, across)
+
+
+def divides(grads: torch.Size, channels: int, side: int, models: int) -> bool:
+    """Whether no step has gradients of two of the stacked models."""
+    return grads[0] // models % plan_tiles(grads, channels, side, models).images == 0
 
 
 def _blocks(channels: int, outputs: int, side: int, across: int) -> int:
@@ -56,19 +64,21 @@ def _blocks(channels: int, outputs: int, side: int, across: int) -> int:
     return side * side * (channels // across) * (outputs // across)
 
 
-def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int) -> Tensor:
-    """(parts, outputs, side, side, channels) float32, to be summed over the parts.
+def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int, models: int = 1) -> Tensor:
+    """(parts, models * outputs, side, side, channels) float32, to be summed over the parts.
 
-    `grads` are those of the output maps, `maps` the input maps; both bfloat16 and channels last.
+    `grads` are those of the output maps, `maps` the input maps; both bfloat16 and channels last, the maps of the
+    stacked models one behind the other.
     """
     outputs, high, wide = grads.shape[1:]
     channels = maps.shape[1]
-    plan = plan_tiles(grads.shape, channels, side)
-    done = torch.empty(plan.parts, outputs, side, side, channels, device=grads.device)
-    _weight_gradient[(_blocks(channels, outputs, side, plan.across) * plan.parts,)](
+    plan = plan_tiles(grads.shape, channels, side, models)
+    done = torch.empty(plan.parts, models * outputs, side, side, channels, device=grads.device)
+    _weight_gradient[(_blocks(channels, outputs, side, plan.across) * plan.parts * models,)](
         describe_maps(grads, 1, plan.images, plan.rows, plan.across),
         describe_maps(maps, stride, plan.images, plan.rows, plan.across),
         done,
+        len(grads) // models,
         CHANNELS=channels,
         OUTPUTS=outputs,
         HIGH=high,
@@ -80,6 +90,7 @@ def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int) -> Tens
         ACROSS=plan.across,
         STEPS=plan.steps,
         EACH=plan.each,
+        MODELS=models,
         STAGES=3,
         num_warps=4 * plan.across // LEAST,
     )
@@ -88,12 +99,15 @@ def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int) -> Tens
 
 @gluon.jit
 def _fetch(
-    grads, maps, gs, xs, arrivals, k, slot, tap, output, channel, CHANNELS: gl.constexpr, HIGH: gl.constexpr,
+    grads, maps, gs, xs, arrivals, k, slot, start, tap, output, channel, CHANNELS: gl.constexpr, HIGH: gl.constexpr,
     SIDE: gl.constexpr, STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr, wanted,
 ):  # fmt: skip
-    """Starts loading one group of pixels: their gradients, and the input maps shifted by the tap."""
+    """Starts loading one group of pixels: their gradients, and the input maps shifted by the tap.
+
+    `start` is the model's first image.
+    """
     row = (k % (HIGH // ROWS)) * ROWS
-    image = (k // (HIGH // ROWS)) * IMAGES
+    image = start + (k // (HIGH // ROWS)) * IMAGES
     down = tap // SIDE - SIDE // 2
     across = tap % SIDE - SIDE // 2
     arrival = arrivals.index(slot)
@@ -104,9 +118,9 @@ def _fetch(
 
 @gluon.jit
 def _weight_gradient(
-    grads, maps, done, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr, HIGH: gl.constexpr, SIDE: gl.constexpr,
+    grads, maps, done, images, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr, HIGH: gl.constexpr, SIDE: gl.constexpr,
     STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr, PIXELS: gl.constexpr, ACROSS: gl.constexpr,
-    STEPS: gl.constexpr, EACH: gl.constexpr, STAGES: gl.constexpr, num_warps: gl.constexpr,
+    STEPS: gl.constexpr, EACH: gl.constexpr, MODELS: gl.constexpr, STAGES: gl.constexpr, num_warps: gl.constexpr,
 ):  # fmt: skip
     """A product of (outputs, pixels) and (pixels, channels) for one tap and some of the pixels."""
     block = gl.program_id(0)
@@ -115,7 +129,9 @@ def _weight_gradient(
     tap = block % (SIDE * SIDE)
     block = block // (SIDE * SIDE)
     output = (block % (OUTPUTS // ACROSS)) * ACROSS
-    part = block // (OUTPUTS // ACROSS)
+    block = block // (OUTPUTS // ACROSS)
+    part = block // MODELS  # the blocks of a model are neighbours: they read the same maps
+    model = block % MODELS
     first = part * EACH
     steps = gl.minimum(EACH, STEPS - first)
     gs = gl.allocate_shared_memory(grads.dtype, [STAGES] + grads.block_type.shape, grads.layout)  # noqa: RUF005
@@ -126,8 +142,8 @@ def _weight_gradient(
     fence_async_shared()
     for s in gl.static_range(STAGES - 1):
         _fetch(
-            grads, maps, gs, xs, arrivals, first + s, s, tap, output, channel, CHANNELS, HIGH, SIDE, STRIDE, IMAGES,
-            ROWS, s < steps,
+            grads, maps, gs, xs, arrivals, first + s, s, model * images, tap, output, channel, CHANNELS, HIGH, SIDE,
+            STRIDE, IMAGES, ROWS, s < steps,
         )  # fmt: skip
 
     accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps, 1], [16, ACROSS, 16])
@@ -140,12 +156,12 @@ def _weight_gradient(
         total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))  # the one before is done: its slot is free
         ahead = k + STAGES - 1
         _fetch(
-            grads, maps, gs, xs, arrivals, first + ahead, ahead % STAGES, tap, output, channel, CHANNELS, HIGH, SIDE,
-            STRIDE, IMAGES, ROWS, ahead < steps,
+            grads, maps, gs, xs, arrivals, first + ahead, ahead % STAGES, model * images, tap, output, channel,
+            CHANNELS, HIGH, SIDE, STRIDE, IMAGES, ROWS, ahead < steps,
         )  # fmt: skip
     sums = warpgroup_mma_wait(0, deps=[total])
     for s in gl.static_range(STAGES):
         mbarrier.invalidate(arrivals.index(s))
-    row = part * OUTPUTS + output + gl.arange(0, ACROSS, gl.SliceLayout(1, accumulator))
+    row = (part * MODELS + model) * OUTPUTS + output + gl.arange(0, ACROSS, gl.SliceLayout(1, accumulator))
     column = tap * CHANNELS + channel + gl.arange(0, ACROSS, gl.SliceLayout(0, accumulator))
-    gl.store(done + row[:, None] * (SIDE * SIDE * CHANNELS) + column[None, :], sums)
+    gl.store(done + row.to(gl.int64)[:, None] * (SIDE * SIDE * CHANNELS) + column[None, :], sums)
