@@ -27,7 +27,8 @@ NOTES = click.Path(exists=True, dir_okay=False, path_type=Path)
 def reproduction(results: Path, out: Path, notes: Path | None, as_json: bool) -> None:
     """Set the runs that `iblurry collect` put into RESULTS (default: results) beside the paper's tables.
 
-    Paper, ours, difference and verdict per method, the curves, and the command of every run. Needs no GPU.
+    Paper, ours, the difference, its standard error and a verdict per method, the curves, and the command of every run.
+    Needs no GPU.
     """
     from iblurry.files import replacing
     from iblurry.studies.collect import read_collected
@@ -42,7 +43,12 @@ def reproduction(results: Path, out: Path, notes: Path | None, as_json: bool) ->
         part.write_text(text, "utf-8")
     if as_json:
         rows = [
-            {"configuration": asdict(block.configuration), "metric": metric, "difference": comparison.difference}
+            {
+                "configuration": asdict(block.configuration),
+                "metric": metric,
+                "difference": comparison.difference,
+                "standard_error": comparison.standard_error,
+            }
             | asdict(comparison)
             for block in blocks
             for metric, comparisons in block.comparisons.items()

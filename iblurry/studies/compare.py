@@ -12,6 +12,7 @@ from iblurry.methods import METHODS
 from iblurry.studies.describe import find_departures, group_runs
 from iblurry.studies.paper import (
     PAPER_METRICS,
+    PAPER_SEEDS,
     Configuration,
     PaperNumber,
     configuration_of,
@@ -23,10 +24,9 @@ from iblurry.studies.paper import (
 )
 from iblurry.studies.tables.layout import NOTHING, format_value
 from iblurry.studies.tables.table import MeanStd, ResultTable, tabulate_runs
+from iblurry.studies.verdict import ABOVE, BELOW, NOT_JUDGED, judge, standard_error
 
 MAIN = paper_configurations()[0]  # Table 1 on CIFAR-10
-TARGETS = {"clib": 1.5, "er": 2.5}  # points of A_AUC and A_avg there that this project set itself
-SEEDS = 3  # of the paper
 NOT_RUN, NOT_PAPER = "not run yet", "not in the paper"
 
 
@@ -46,15 +46,24 @@ class Comparison:
         return self.ours.mean - self.paper.mean if self.ours and self.paper else None
 
     @property
-    def misses(self) -> bool:
-        return self.verdict.startswith(("above", "below")) or "beyond" in self.verdict
+    def standard_error(self) -> float | None:
+        """Of the difference."""
+        return standard_error(self.paper, self.ours, self.n) if self.ours and self.paper else None
 
     @property
-    def texts(self) -> tuple[str, str, str]:
-        """The paper's number, ours and the difference, as tables print them; ⚠ marks a number that is warned of."""
+    def misses(self) -> bool:
+        return self.verdict.startswith((ABOVE, BELOW))
+
+    @property
+    def texts(self) -> tuple[str, str, str, str]:
+        """The paper's number, ours, the difference and its standard error, as tables print them.
+
+        ⚠ marks a number that is warned of.
+        """
         warned = " ⚠" if self.paper and self.paper.warning else ""
         difference = NOTHING if self.difference is None else f"{self.difference:+z.2f}"
-        return format_value(self.paper) + warned, format_value(self.ours), difference
+        error = NOTHING if self.standard_error is None else f"{self.standard_error:.2f}"
+        return format_value(self.paper) + warned, format_value(self.ours), difference, error
 
 
 @dataclass(frozen=True)
@@ -95,22 +104,12 @@ def find_warnings(comparisons: Sequence[Comparison]) -> list[str]:
     return list(dict.fromkeys(one.paper.warning for one in comparisons if one.paper and one.paper.warning))
 
 
-def judge(paper: PaperNumber, ours: MeanStd, n: int, *, target: float | None = None) -> str:
-    """The verdict in words; "beyond", "above" and "below" are misses.
-
-    Within the target, if there is one; else within the spreads, if the means are no further apart than both spreads
-    (one sample standard deviation each) together; else above or below.
-    """
-    if paper.warning is not None:
-        return "not judged: see the warning"
-    apart, room = ours.mean - paper.mean, (paper.std or 0) + (ours.std or 0)
-    if target is not None and abs(apart) <= target:
-        words = f"within {target:g}"
-    elif abs(apart) <= room:
-        words = "within the spreads" + (f", beyond {target:g}" if target is not None else "")
-    else:
-        words = "above" if apart > 0 else "below"
-    return words if n >= SEEDS else f"{words} (provisional)"
+def describe_verdict(paper: PaperNumber, ours: MeanStd, n: int) -> str:
+    """The verdict, why there is none, and whether it rests on fewer seeds than the paper has."""
+    word = judge(paper, ours, n)
+    if word == NOT_JUDGED:
+        return f"{word}: {'see the warning' if paper.warning else 'no spread'}"
+    return word if n >= PAPER_SEEDS else f"{word} (provisional)"
 
 
 def _compare_metric(metric: str, block: ComparisonBlock) -> list[Comparison]:
@@ -121,14 +120,13 @@ def _compare_metric(metric: str, block: ComparisonBlock) -> list[Comparison]:
     found, own = [], []
     for method in dict.fromkeys([*paper_rows(where), *filter(None, is_row.values())]):
         number = paper_number(method, metric, where)
-        target = TARGETS.get(method) if where == MAIN and metric in ("A_AUC", "A_avg") else None
         rows = [name for name in cells if is_row[name] == method]
         if number is not None and not rows:
             found.append(Comparison(method, None, 0, number, None, NOT_RUN))
         for row in rows:
             n, ours = cells[row]
             if number is not None and ours is not None:
-                found.append(Comparison(method, row, n, number, ours, judge(number, ours, n, target=target)))
+                found.append(Comparison(method, row, n, number, ours, describe_verdict(number, ours, n)))
             elif ours is not None:
                 own.append(Comparison(method, row, n, None, ours, NOT_PAPER))
     for row, (n, ours) in cells.items():

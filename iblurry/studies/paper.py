@@ -15,6 +15,7 @@ from iblurry.experiment.settings import plain
 from iblurry.streams.stream import IBlurry, Published
 from iblurry.studies.describe import describe_held_out
 
+PAPER_SEEDS = 3  # wherever it prints a spread
 JOINT = "joint"  # trained on everything at once: neither the order of the stream nor the memory matters
 PAPER_METRICS = {"A_AUC": "a_auc", "A_avg": "a_avg", "F_last": "f_last", "final_accuracy": "a_last"}  # ours: Metrics
 COUNTERPARTS = {  # our name, with what --set changes: the paper's
@@ -82,6 +83,11 @@ class PaperNumber:
     std: float | None  # None where the paper ran one seed
     tables: tuple[int, ...]  # that print it
     warning: str | None = None  # why it should not be a target: probably a copy error
+
+    @property
+    def seeds(self) -> int:
+        """Runs that the mean is over."""
+        return 1 if self.std is None else PAPER_SEEDS
 
 
 def paper_number(method: str, metric: str, configuration: Configuration) -> PaperNumber | None:
