@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from iblurry.experiment.experiment import Experiment
@@ -28,6 +28,7 @@ from iblurry.studies.verdict import ABOVE, BELOW, NOT_JUDGED, judge, standard_er
 
 MAIN = paper_configurations()[0]  # Table 1 on CIFAR-10
 NOT_RUN, NOT_PAPER = "not run yet", "not in the paper"
+ELSEWHERE = f"{NOT_JUDGED}: the published orders are"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class ComparisonBlock:
 
     configuration: Configuration
     groups: Mapping[str, Sequence[Result]]  # by the row's name, seed by seed
+    preferred: ComparisonBlock | None = None  # the same on the paper's own orders: its rows are judged, not these
 
     @cached_property
     def table(self) -> ResultTable:
@@ -86,17 +88,23 @@ class ComparisonBlock:
 
 def compare_with_paper(runs: Sequence[Result]) -> list[ComparisonBlock]:
     """Table 1 on CIFAR-10 first, then every other configuration that has runs, in the paper's order."""
-    groups = {MAIN: {}, **group_by_configuration(runs)}
-    return [ComparisonBlock(where, rows) for where, rows in groups.items()]
+    groups = group_by_configuration(runs)
+    if MAIN not in {where.column for where in groups}:
+        groups = {MAIN: {}, **groups}
+    blocks: dict[Configuration, ComparisonBlock] = {}
+    for where, rows in groups.items():
+        blocks[where] = ComparisonBlock(where, rows, blocks.get(replace(where, published=True)))
+    return list(blocks.values())
 
 
 def group_by_configuration(runs: Sequence[Result]) -> dict[Configuration, dict[str, list[Result]]]:
-    """Runs by configuration, in the paper's order and then by name, and by row."""
+    """Runs by configuration, in the paper's order and then by name, and by row; published orders before drawn ones."""
     found: dict[Configuration, list[Result]] = {}
     for run in runs:
         found.setdefault(configuration_of(run.experiment), []).append(run)
-    known = [where for where in paper_configurations() if where in found]
-    return {where: group_runs(found[where]) for where in dict.fromkeys([*known, *sorted(found, key=str)])}
+    columns = dict.fromkeys([*paper_configurations(), *(where.column for where in sorted(found, key=str))])
+    wheres = [replace(column, published=published) for column in columns for published in (True, False)]
+    return {where: group_runs(found[where]) for where in wheres if where in found}
 
 
 def find_warnings(comparisons: Sequence[Comparison]) -> list[str]:
@@ -114,19 +122,22 @@ def describe_verdict(paper: PaperNumber, ours: MeanStd, n: int) -> str:
 
 def _compare_metric(metric: str, block: ComparisonBlock) -> list[Comparison]:
     """The paper's rows in its order, each with our runs of it; then what only we have."""
-    where, first = block.configuration, {name: group[0].experiment for name, group in block.groups.items()}
+    where = block.configuration
+    first = {name: group[0].experiment for name, group in block.groups.items()}
     is_row = {name: find_counterpart(experiment) for name, experiment in first.items()}
     cells = {cell.row: (len(cell.runs), cell.ours) for cell in block.table.column("", PAPER_METRICS[metric])}
     found, own = [], []
     for method in dict.fromkeys([*paper_rows(where), *filter(None, is_row.values())]):
         number = paper_number(method, metric, where)
         rows = [name for name in cells if is_row[name] == method]
-        if number is not None and not rows:
+        if number is not None and not rows and block.preferred is None:
             found.append(Comparison(method, None, 0, number, None, NOT_RUN))
         for row in rows:
             n, ours = cells[row]
             if number is not None and ours is not None:
-                found.append(Comparison(method, row, n, number, ours, describe_verdict(number, ours, n)))
+                is_judged = block.preferred is None or row not in block.preferred.groups
+                verdict = describe_verdict(number, ours, n) if is_judged else ELSEWHERE
+                found.append(Comparison(method, row, n, number, ours, verdict))
             elif ours is not None:
                 own.append(Comparison(method, row, n, None, ours, NOT_PAPER))
     for row, (n, ours) in cells.items():

@@ -224,7 +224,7 @@ def _default(experiment: Experiment) -> Experiment | None:
 def _settings(experiment: Experiment) -> Fields:
     """Everything but the method and the seed."""
     fields = {name: value for name, value in experiment.to_json().items() if name not in ("method", "seed")}
-    flat = flatten_fields(fields)
+    flat = flatten_fields(fields | {"stream": experiment.stream.identity_json()})  # not where files of it lie
     return {path.removeprefix("stream."): value for path, value in flat.items()}
 
 

@@ -29,6 +29,8 @@ HEADINGS = {
     "F_last": "F_last (less is better)",
     "final_accuracy": "Final accuracy of joint training",
 }
+PUBLISHED = "Orders: the paper's own, from its published split files."
+DRAWN = "Orders: drawn here; not the paper's own."
 
 
 def reproduction_page(
@@ -54,8 +56,8 @@ def draw_blocks(blocks: Sequence[ComparisonBlock], folder: Path, *, stem: str = 
 def figure_name(where: Configuration, stem: str) -> str:
     """The name of a configuration's figure; the plain one for that of Table 1."""
     first = next((one for one in paper_configurations() if one.dataset == where.dataset), None)
-    rest = "" if where == first else f"-n{where.disjoint:g}-m{where.blur:g}-k{where.memory}-t{where.tasks}"
-    return f"{stem}-{make_slug(where.dataset)}{rest}.png"
+    rest = "" if where.column == first else f"-n{where.disjoint:g}-m{where.blur:g}-k{where.memory}-t{where.tasks}"
+    return f"{stem}-{make_slug(where.dataset)}{rest}{'-published' * where.published}.png"
 
 
 def _head() -> str:
@@ -67,9 +69,9 @@ def _head() -> str:
         The paper: {paper["paper"]}. Its numbers: {paper["units"]}. Ours: percent, mean ± sample standard deviation
         (n - 1) over n seeds; the commands of the runs stand below."""
     verdict = f"""
-        **Verdict.** The standard error of a difference is √(s²/{PAPER_SEEDS} + s²/n), of the paper's spread over its
-        {PAPER_SEEDS} seeds (taken to be by n - 1) and of ours over n. *Agrees*: the means are no further apart than
-        {ERRORS} standard errors. Otherwise ours is *above* or *below*. A side with a single run has no spread and is
+        **Verdict.** The standard error of a difference is √(s_paper²/{PAPER_SEEDS} + s_ours²/n): the paper's spread,
+        taken to be by n - 1, is over {PAPER_SEEDS} seeds. *Agrees*: the means are no further apart than {ERRORS}
+        standard errors. Otherwise ours is *above* or *below*. A side with a single run has no spread and is
         taken to vary as the other does; without any spread nothing is judged. With fewer than {PAPER_SEEDS} seeds of
         ours a verdict is *provisional*. Numbers of the paper that are probably copy errors are shown (⚠) and not
         judged. A run is set beside the paper's only if every field of its method and its settings is the usual one."""
@@ -79,13 +81,20 @@ def _head() -> str:
         two come out above or below. A 95 % interval would reach 2.8 to 4.3 standard errors, which is five points of
         A_AUC or more where both sides spread as the paper's Baseline-ER does: better a miss too many than that. Nor
         does *agrees* mean equal; differences below {ERRORS} standard errors cannot be seen."""
-    paragraphs = [textwrap.fill(" ".join(text.split()), 120) for text in (made, numbers, verdict, why)]
+    orders = """
+        **Orders.** Runs on the paper's own orders (*published*) and on orders that were drawn are never averaged. Where
+        there are both, the published ones are judged. Orders make part of a spread. Published ones are the same on both
+        sides, so that part does not set the means apart: the standard error is too large there, and agreement easier.
+        """
+    paragraphs = [textwrap.fill(" ".join(text.split()), 120) for text in (made, numbers, verdict, why, orders)]
     return "\n\n".join(["# The paper's tables, run again", *paragraphs])
 
 
 def _block(block: ComparisonBlock, stem: str) -> str:
     parts = [f"## {block.configuration}"]
-    if not block.groups:
+    if block.groups:
+        parts.append(PUBLISHED if block.configuration.published else DRAWN)
+    else:
         parts.append("No run has been collected for this configuration yet.")
     for metric, comparisons in block.comparisons.items():
         if comparisons:
@@ -155,7 +164,7 @@ def _notes(blocks: Sequence[ComparisonBlock], notes: str | None) -> str:
 
 def _rest(blocks: Sequence[ComparisonBlock]) -> str:
     """Rows of the paper without a run, outside the configurations shown."""
-    shown = [block.configuration for block in blocks]
+    shown = [block.configuration.column for block in blocks]
     lines = []
     for where in paper_configurations():
         if where not in shown:

@@ -18,7 +18,7 @@ RULE = (  # ends any note on verdicts
 
 
 def standard_error(paper: PaperNumber, ours: MeanStd, n: int) -> float | None:
-    """Of ours minus the paper's, in points: √(s²/3 + s²/n), of the paper's spread over its three seeds and ours over n.
+    """Of ours minus the paper's, in points: √(s_paper²/3 + s_ours²/n), for three seeds of the paper's and n of ours.
 
     A single run has no spread and is taken to vary as the other side does; None where neither side has one.
     """

@@ -152,6 +152,47 @@ def test_configurations_in_the_papers_order_and_others_last(tmp_path):
     assert configuration_of(usual("er", disjoint=100, blur=0)) == configuration_of(usual("er", disjoint=100, blur=10))
 
 
+def published(folder="splits", content="of these files", **numbers):
+    return Published(folder=folder, content=content, **numbers)
+
+
+def test_published_and_drawn_orders_are_never_averaged(tmp_path):
+    """The published ones come first, have the paper's missing rows and the verdict; folders do not tell runs apart."""
+    folders = {1: "splits", 2: "elsewhere", 3: "splits"}
+    found, numbers = runs(
+        tmp_path,
+        *((usual("er", seed), 80) for seed in (1, 2, 3)),
+        *((usual("er", seed, stream=published(folders[seed])), 57) for seed in folders),
+        (usual("clib", 1), 70),
+        (usual("mir", 1, stream=published("elsewhere")), 57),
+    )
+    first, second = compare_with_paper(found)
+    assert [block.configuration.published for block in (first, second)] == [True, False]
+    assert str(first.configuration) == "cifar10, i-Blurry-50-10 (published), 5 tasks, memory 500"
+    assert (set(first.groups), set(second.groups)) == ({"er", "mir"}, {"er", "clib"})
+    ours, drawn = (next(one for one in b.comparisons["A_AUC"] if one.row == "er") for b in (first, second))
+    assert ours.ours.mean == pytest.approx(numbers[3:6, 0].mean())
+    assert drawn.ours.mean == pytest.approx(numbers[:3, 0].mean())
+    assert (ours.paper, ours.verdict, ours.misses) == (drawn.paper, "agrees", False)
+    assert (drawn.verdict, drawn.misses) == ("not judged: the published orders are", False)
+    waiting = [{one.method for one in block.comparisons["A_AUC"] if one.row is None} for block in (first, second)]
+    assert "clib" in waiting[0]
+    assert not waiting[1]
+    (clib,) = [one for one in second.comparisons["A_AUC"] if one.row == "clib"]
+    assert clib.verdict == "agrees (provisional)"  # on published orders it has no runs
+
+
+def test_published_orders_of_other_numbers_are_the_papers_configurations(tmp_path):
+    streams = [published(disjoint=0), published(disjoint=100, blur=0), published()]
+    found, _ = runs(tmp_path, *((usual("clib", stream=stream), 70) for stream in streams))
+    blocks = compare_with_paper(found)
+    assert [block.configuration.column for block in blocks] == [
+        configuration_of(usual("clib", disjoint=share)) for share in (50, 0, 100)
+    ]
+    papers = [next(one.paper.mean for one in b.comparisons["A_AUC"] if one.row == "clib") for b in blocks]
+    assert papers == [70.26, 68.87, 78.58]
+
+
 def test_misses(tmp_path):
     found, _ = runs(tmp_path, *((usual("clib", seed), 90) for seed in (1, 2, 3)), (usual("clib-balanced"), 5))
     (block,) = compare_with_paper(found)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from iblurry.experiment.edit import edit
+from iblurry.streams.stream import Published
 from iblurry.studies.collect import read_collected, read_run
 from iblurry.studies.compare import compare_with_paper
 from iblurry.studies.reproduction import draw_blocks, figure_name, reproduction_page
@@ -107,6 +108,23 @@ def test_the_page_is_stable_and_its_figures_are_where_it_says(blocks, tmp_path):
     assert linked == ["images/repro-cifar10.png", "images/repro-cifar10-n50-m10-k1000-t5.png"]
     assert drawn == [tmp_path / path for path in linked]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+
+
+def test_a_section_says_whose_orders_it_has(tmp_path):
+    """And prints a command for them, but never as part of a row's name where the files lay."""
+    stream = Published(folder="data/splits", content="of these files")
+    runs = [read_run(write_run(tmp_path, usual("er", seed, stream=stream), 57)[0]) for seed in (1, 2, 3)]
+    runs += [read_run(write_run(tmp_path, usual("er"), 58)[0])]
+    text = reproduction_page(compare_with_paper(runs))
+    published, drawn = text.split("\n## cifar10, i-Blurry-50-10")[1:]
+    assert published.startswith(" (published), 5 tasks, memory 500\n\nOrders: the paper's own")
+    assert drawn.startswith(", 5 tasks, memory 500\n\nOrders: drawn here")
+    assert "| Baseline-ER | `er` | 3 |" in published
+    assert "| Baseline-ER | `er` | 1 |" in drawn
+    assert "iblurry run er --dataset cifar10 --seeds 1,2,3 --stream Published:folder=data/splits" in published
+    images = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert images == ["images/reproduction-cifar10-published.png", "images/reproduction-cifar10.png"]
+    assert "cifar10, i-Blurry-50-10, 5 tasks, memory 500" not in section(text, "## The rest of the tables")
 
 
 def test_names_of_figures():
