@@ -21,7 +21,7 @@ NOTES = click.Path(exists=True, dir_okay=False, path_type=Path)
     default="docs/reproduction.md",
     help="The page; its figures go to images/ beside it.",
 )
-@click.option("--notes", metavar="FILE", type=NOTES, help="Reasons, written by people.  [default: <out>-notes.md]")
+@click.option("--notes", metavar="FILE", type=NOTES, help="Written by people, with reasons.  [default: <out>-notes.md]")
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print the comparisons as JSON too.")
 def reproduction(results: Path, out: Path, notes: Path | None, as_json: bool) -> None:

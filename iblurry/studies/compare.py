@@ -27,7 +27,7 @@ from iblurry.studies.tables.table import MeanStd, ResultTable, tabulate_runs
 from iblurry.studies.verdict import ABOVE, BELOW, NOT_JUDGED, judge, standard_error
 
 MAIN = paper_configurations()[0]  # Table 1 on CIFAR-10
-NOT_RUN, NOT_PAPER = "not run yet", "not in the paper"
+NOT_RUN, NOT_PAPER, PROVISIONAL = "not run yet", "not in the paper", "(provisional)"
 ELSEWHERE = f"{NOT_JUDGED}: the published orders are"
 
 
@@ -117,7 +117,7 @@ def describe_verdict(paper: PaperNumber, ours: MeanStd, n: int) -> str:
     word = judge(paper, ours, n)
     if word == NOT_JUDGED:
         return f"{word}: {'see the warning' if paper.warning else 'no spread'}"
-    return word if n >= PAPER_SEEDS else f"{word} (provisional)"
+    return word if n >= PAPER_SEEDS else f"{word} {PROVISIONAL}"
 
 
 def _compare_metric(metric: str, block: ComparisonBlock) -> list[Comparison]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from iblurry.experiment.result import Result
 from iblurry.files import replacing
-from iblurry.studies.compare import NOT_RUN, Comparison, ComparisonBlock, find_warnings
+from iblurry.studies.compare import NOT_RUN, PROVISIONAL, Comparison, ComparisonBlock, find_warnings
 from iblurry.studies.describe import describe_command, make_slug
 from iblurry.studies.figures.curves import draw_curves
 from iblurry.studies.paper import (
@@ -20,8 +20,9 @@ from iblurry.studies.paper import (
     paper_number,
     paper_rows,
 )
+from iblurry.studies.reasons import Reason, read_reasons
 from iblurry.studies.tables.text import markdown_grid, runs_to_markdown
-from iblurry.studies.verdict import ERRORS
+from iblurry.studies.verdict import ABOVE, AGREES, BELOW, ERRORS
 
 HEADINGS = {
     "A_AUC": "A_AUC",
@@ -29,6 +30,7 @@ HEADINGS = {
     "F_last": "F_last (less is better)",
     "final_accuracy": "Final accuracy of joint training",
 }
+OPEN = "open"  # a miss that no test has explained
 PUBLISHED = "Orders: the paper's own, from its published split files."
 DRAWN = "Orders: drawn here; not the paper's own."
 
@@ -36,8 +38,10 @@ DRAWN = "Orders: drawn here; not the paper's own."
 def reproduction_page(
     blocks: Sequence[ComparisonBlock], *, notes: str | None = None, stem: str = "reproduction"
 ) -> str:
-    """The whole page in Markdown; `notes` are written by people and included as they are."""
-    sections = [_head(), *(_block(block, stem) for block in blocks), _notes(blocks, notes), _rest(blocks), _text()]
+    """The whole page in Markdown; `notes` are written by people, included as they are, and searched for reasons."""
+    misses = _misses(blocks, read_reasons(notes or ""))
+    sections = [_head(), _summary(blocks, misses), *(_block(block, stem) for block in blocks)]
+    sections += [_notes(misses, notes), _rest(blocks), _text()]
     return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
 
 
@@ -147,19 +151,41 @@ def _noted(runs: Sequence[Result], name: str) -> str:
     return " / ".join(sorted({str(run.environment.get(name, "not noted")) for run in runs}))
 
 
-def _notes(blocks: Sequence[ComparisonBlock], notes: str | None) -> str:
-    misses = [
-        f"- {block.configuration}: `{one.row}`, {metric} {one.difference:+z.2f}, {one.verdict}"
+def _misses(blocks: Sequence[ComparisonBlock], reasons: Sequence[Reason]) -> list[list[str]]:
+    """Each number above or below the paper's, in words; the last is where its reason is, or OPEN."""
+    return [
+        [
+            *(str(block.configuration), f"`{one.row}`", metric, *one.texts[2:], one.verdict),
+            "below" if any(why.covers(one.row, metric, block.configuration) for why in reasons) else OPEN,
+        ]
         for block in blocks
         for metric, comparisons in block.comparisons.items()
         for one in comparisons
-        if one.misses
+        if one.misses and one.row is not None
     ]
-    heading = "## What differs, and why"
+
+
+def _summary(blocks: Sequence[ComparisonBlock], misses: Sequence[Sequence[str]]) -> str:
+    """How many numbers agree; nothing where none is judged."""
+    shown = [one.verdict for block in blocks for group in block.comparisons.values() for one in group]
+    counts = {word: sum(verdict.startswith(word) for verdict in shown) for word in (AGREES, ABOVE, BELOW)}
+    if not sum(counts.values()):
+        return ""
+    is_open, provisional = sum(miss[-1] == OPEN for miss in misses), sum(PROVISIONAL in verdict for verdict in shown)
+    text = f"**So far.** Of {sum(counts.values())} numbers that are judged, {counts[AGREES]} agree, "
+    text += f"{counts[ABOVE]} are above and {counts[BELOW]} below."
+    text += f" Of these {len(misses)} misses, {is_open} are open." if misses else ""
+    return text + (f" Provisional verdicts: {provisional}." if provisional else "")
+
+
+def _notes(misses: Sequence[Sequence[str]], notes: str | None) -> str:
+    parts = []
     if misses:
-        heading += "\n\nThe misses, all of them:\n\n" + "\n".join(misses)
-        notes = notes or "No reason has been written down yet."
-    return f"{heading}\n\n{notes.strip()}" if notes else ""
+        heads = ["configuration", "our method", "metric", "difference", "standard error", "verdict", "reason"]
+        said = "Every miss. Its reason is a test that was made, told below; without one it is *open*."
+        parts += [said, markdown_grid(heads, misses, sides="lllrrll")]
+    parts += [notes.strip()] if notes else []
+    return "\n\n".join(["## What differs, and why", *parts]) if parts else ""
 
 
 def _rest(blocks: Sequence[ComparisonBlock]) -> str:
