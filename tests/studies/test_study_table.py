@@ -18,7 +18,7 @@ from iblurry.studies.tables.table import TABLE_METRICS, TableMetric
 from tests.studies.tiny import LEVELS, TINY
 from tests.studies.written import spend, tabulated, usual, write_run
 
-RESULTS = Path(__file__).parent.parent.parent / "results" / "cifar10"
+RESULTS = Path(__file__).parent.parent.parent / "results" / "drawn-orders" / "cifar10"
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +213,7 @@ def test_refusals(runs):
 
 
 def test_the_collected_runs_of_this_repository():
-    """Of what lies in results/, read apart from the program."""
+    """Of what lies in results/, in format 1, read apart from the program."""
     made = tabulated(MAIN, "cifar10", [RESULTS], metrics=["a_auc", "a_avg", "a_last", "f_last"])
     for row in ("er", "clib"):
         folders = sorted(RESULTS.glob(f"{row}-cifar10-[123]-*"))
