@@ -149,6 +149,13 @@ def describe_command(name: str, experiments: Sequence[Experiment]) -> str:
     return run_command(experiments) or built
 
 
+def describe_noted(run: Result, name: str) -> str:
+    """What environment.json of a run says; a commit by its first digits; what is not there is not guessed."""
+    if (value := run.environment.get(name)) is None:
+        return "not noted"
+    return f"{value[:DIGITS]}{'+' * value.endswith('+')}" if name == "commit" else str(value)
+
+
 def make_slug(text: str) -> str:
     """Letters, digits and single hyphens, for names of files and labels.
 

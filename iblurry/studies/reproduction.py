@@ -9,8 +9,9 @@ from pathlib import Path
 from iblurry.experiment.result import Result
 from iblurry.files import replacing
 from iblurry.studies.compare import NOT_RUN, PROVISIONAL, Comparison, ComparisonBlock, find_warnings
-from iblurry.studies.describe import describe_command, make_slug
+from iblurry.studies.describe import describe_command, describe_noted, make_slug
 from iblurry.studies.figures.curves import draw_curves
+from iblurry.studies.noise import METRICS, Noise
 from iblurry.studies.paper import (
     COUNTERPARTS,
     PAPER_SEEDS,
@@ -21,6 +22,8 @@ from iblurry.studies.paper import (
     paper_rows,
 )
 from iblurry.studies.reasons import Reason, read_reasons
+from iblurry.studies.tables.layout import NOTHING
+from iblurry.studies.tables.table import ACCURACY_METRICS
 from iblurry.studies.tables.text import markdown_grid, runs_to_markdown
 from iblurry.studies.verdict import ABOVE, AGREES, BELOW, ERRORS
 
@@ -36,12 +39,16 @@ DRAWN = "Orders: drawn here; not the paper's own."
 
 
 def reproduction_page(
-    blocks: Sequence[ComparisonBlock], *, notes: str | None = None, stem: str = "reproduction"
+    blocks: Sequence[ComparisonBlock],
+    *,
+    noise: Sequence[Noise] = (),
+    notes: str | None = None,
+    stem: str = "reproduction",
 ) -> str:
     """The whole page in Markdown; `notes` are written by people, included as they are, and searched for reasons."""
     misses = _misses(blocks, read_reasons(notes or ""))
     sections = [_head(), _summary(blocks, misses), *(_block(block, stem) for block in blocks)]
-    sections += [_notes(misses, notes), _rest(blocks), _text()]
+    sections += [_notes(misses, notes), _noise(noise), _rest(blocks), _text()]
     return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
 
 
@@ -140,15 +147,15 @@ def _runs(block: ComparisonBlock) -> str:
         versions = ", ".join(
             f"{package} {_noted(runs, package)}" for package in ("iblurry", "torch", "numpy", "python")
         )
-        lines.append([f"`{name}`", seeds, spent, device, _noted(runs, "precision"), _noted(runs, "machine"), versions])
+        line = [f"`{name}`", seeds, spent, device, _noted(runs, "precision"), _noted(runs, "machine"), versions]
+        lines.append([*line, _noted(runs, "commit")])
         commands.append(describe_command(name, [run.experiment for run in runs]))
-    heads = ["row", "seeds", "seconds a run", "device", "precision", "machine", "versions"]
-    return "\n".join([markdown_grid(heads, lines, sides="llrllll"), "", "```console", *commands, "```"])
+    heads = ["row", "seeds", "seconds a run", "device", "precision", "machine", "versions", "commit"]
+    return "\n".join([markdown_grid(heads, lines, sides="llrlllll"), "", "```console", *commands, "```"])
 
 
 def _noted(runs: Sequence[Result], name: str) -> str:
-    """What the environments of the runs say; what an older run did not note is not guessed."""
-    return " / ".join(sorted({str(run.environment.get(name, "not noted")) for run in runs}))
+    return " / ".join(sorted({describe_noted(run, name) for run in runs}))
 
 
 def _misses(blocks: Sequence[ComparisonBlock], reasons: Sequence[Reason]) -> list[list[str]]:
@@ -186,6 +193,23 @@ def _notes(misses: Sequence[Sequence[str]], notes: str | None) -> str:
         parts += [said, markdown_grid(heads, misses, sides="lllrrll")]
     parts += [notes.strip()] if notes else []
     return "\n\n".join(["## What differs, and why", *parts]) if parts else ""
+
+
+def _noise(noise: Sequence[Noise]) -> str:
+    if not noise:
+        return ""
+    lines = []
+    for one in noise:
+        found = one.apart.values()
+        cells = [f"{sum(apart) / len(apart):.2f} ({max(apart):.2f})" if apart else NOTHING for apart in found]
+        lines.append([one.differs, ", ".join(f"`{row}`" for row in one.rows), str(one.pairs), *cells])
+    heads = ["what differs", "methods", "pairs", *(ACCURACY_METRICS[name].heading.split()[0] for name in METRICS)]
+    said = """
+        The same experiment, seed, data and order, run in two places: mean and, in brackets, largest absolute difference
+        in points. A run rounds otherwise with other precision, threads or device, and what it learns then takes another
+        way; a difference between two runs below these says nothing."""
+    text = textwrap.fill(" ".join(said.split()), 120)
+    return f"## The noise of a run against itself\n\n{text}\n\n" + markdown_grid(heads, lines, sides="lllrrr")
 
 
 def _rest(blocks: Sequence[ComparisonBlock]) -> str:

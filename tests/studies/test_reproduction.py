@@ -9,8 +9,9 @@ import pytest
 
 from iblurry.experiment.edit import edit
 from iblurry.streams.stream import Published
-from iblurry.studies.collect import read_collected, read_run
+from iblurry.studies.collect import read_collected, read_repeats, read_run
 from iblurry.studies.compare import compare_with_paper
+from iblurry.studies.noise import find_noise
 from iblurry.studies.reproduction import draw_blocks, figure_name, reproduction_page
 from tests.studies.written import usual, write_run
 
@@ -46,7 +47,7 @@ def test_a_row_has_paper_ours_difference_and_verdict(blocks):
 def test_misses_are_listed_and_open_until_a_test_explains_them(blocks):
     text = reproduction_page(blocks)
     misses = section(text, "## What differs, and why")
-    er = r"\| cifar10, i-Blurry-50-10, 5 tasks, memory \d+ \| `er` \| A_AUC \| -1\d\.\d\d \| \d\.\d\d \| below \| open \|"
+    er = r"\| cifar10, i-Blurry-50-10, 5 tasks, memory 500 \| `er` \| A_AUC \| -1\S+ \| \d\.\d\d \| below \| open \|"
     assert re.search(er, misses)
     assert "| `clib` | A_AUC |" not in misses
     notes = "\n- **ER-like.** All.\n- **Why `mir`, `er` differ in\n  A_AUC on cifar10.** ER was ill.\n"
@@ -73,7 +74,7 @@ def test_runs_with_seconds_device_versions_and_commands(blocks):
     runs = section(reproduction_page(blocks), "### The runs")
     assert (
         "| `clib` | 1, 2, 3 | 102 (101 to 103) | GPU: Some GPU | bfloat16 | Linux x86_64, 16 cores | "
-        "iblurry 0.1.0, torch 2.13.0, numpy 2.4.0, python 3.11.9 |" in runs.splitlines()
+        "iblurry 0.1.0, torch 2.13.0, numpy 2.4.0, python 3.11.9 | 0123456789ab |" in runs.splitlines()
     )
     assert "iblurry run clib --dataset cifar10 --seeds 1,2,3" in runs.splitlines()
     assert "# mine was built in Python: experiment.json of its runs has every field" in runs.splitlines()
@@ -81,7 +82,8 @@ def test_runs_with_seconds_device_versions_and_commands(blocks):
 
 def test_runs_in_several_places_say_so(tmp_path):
     """A CPU is told from a GPU, and a precision that was not noted is not guessed."""
-    places = [{"device": "cpu", "precision": "float32"}, {"precision": None}, {}]
+    places = [{"device": "cpu", "precision": "float32"}, {"precision": None, "commit": None}]
+    places.append({"commit": "f" * 40 + "+"})
     runs = [read_run(write_run(tmp_path, usual("er", 1 + i), 57, **place)[0]) for i, place in enumerate(places)]
     row = next(
         line
@@ -89,6 +91,7 @@ def test_runs_in_several_places_say_so(tmp_path):
         if line.startswith("| `er`")
     )
     assert " | CPU / GPU: Some GPU | bfloat16 / float32 / not noted | Linux" in row
+    assert row.endswith(" | 0123456789ab / ffffffffffff+ / not noted |")
     alone = section(reproduction_page(compare_with_paper(runs[:1])), "### The runs")
     assert "| `er` | 1 | 100 | CPU | float32 | Linux" in alone
 
@@ -148,10 +151,33 @@ def test_tables_are_tables(blocks):
         assert len(counts) == 1
 
 
+def test_the_noise_of_a_run_against_itself(tmp_path):
+    """Of the same experiment and seed, by what differs between their places; without such pairs, not a word of it."""
+    places = {"results": {}, "float32": {"precision": "float32"}, "again": {}}
+    for number, (place, changes) in enumerate(places.items()):
+        for seed in (1, 2):
+            write_run(tmp_path / place, usual("er", seed), 60 + seed * number, wobble=0, **changes)
+    write_run(tmp_path / "again", usual("er", 3), 10)  # of another seed
+    write_run(tmp_path / "float32", usual("joint"), 90, wobble=0, precision="float32")
+    write_run(tmp_path / "results", usual("joint"), 91, wobble=0)
+    write_run(tmp_path / "again", usual("er", 1, memory=77), 10, data="other")
+    write_run(tmp_path / "results", usual("er", 1, memory=77), 20)
+    runs = [read_run(path.parent) for place in places for path in sorted((tmp_path / place).glob("*/experiment.json"))]
+    text = section(reproduction_page([], noise=find_noise(runs)), "## The noise of a run against itself")
+    heads, _, *lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert heads == "| what differs | methods | pairs | A_AUC | A_avg | A_last |"
+    assert sorted(lines) == [  # seeds 1 and 2 are 1 and 2 points apart in float32, 2 and 4 when run again
+        "| nothing that was noted | `er` | 2 | 3.00 (4.00) | 3.00 (4.00) | 3.00 (4.00) |",
+        "| precision bfloat16 / float32 | `er`, `joint` | 5 | 1.50 (2.00) | 1.50 (2.00) | 1.40 (2.00) |",
+    ]
+    assert "noise" not in reproduction_page([], noise=find_noise(runs[:1]))
+
+
 def test_the_committed_page_is_what_the_command_makes():
-    notes = ROOT / "docs" / "reproduction-notes.md"
+    notes, runs = ROOT / "docs" / "reproduction-notes.md", read_collected(ROOT / "results")
     made = reproduction_page(
-        compare_with_paper(read_collected(ROOT / "results")),
+        compare_with_paper(runs),
+        noise=find_noise([*runs, *read_repeats(ROOT / "results")]),
         notes=notes.read_text("utf-8") if notes.is_file() else None,
     )
     assert (ROOT / "docs" / "reproduction.md").read_text("utf-8") == made, "run `make reproduction` and commit the page"
