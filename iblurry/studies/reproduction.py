@@ -33,7 +33,7 @@ HEADINGS = {
     "F_last": "F_last (less is better)",
     "final_accuracy": "Final accuracy of joint training",
 }
-OPEN = "open"  # a miss that no test has explained
+TESTED, OPEN = "tested", "open"  # a miss that a test has explained, and one that none has
 PUBLISHED = "Orders: the paper's own, from its published split files."
 DRAWN = "Orders: drawn here; not the paper's own."
 
@@ -82,10 +82,11 @@ def _head() -> str:
     verdict = f"""
         **Verdict.** The standard error of a difference is √(s_paper²/{PAPER_SEEDS} + s_ours²/n): the paper's spread,
         taken to be by n - 1, is over {PAPER_SEEDS} seeds. *Agrees*: the means are no further apart than {ERRORS}
-        standard errors. Otherwise ours is *above* or *below*. A side with a single run has no spread and is
-        taken to vary as the other does; without any spread nothing is judged. With fewer than {PAPER_SEEDS} seeds of
-        ours a verdict is *provisional*. Numbers of the paper that are probably copy errors are shown (⚠) and not
-        judged. A run is set beside the paper's only if every field of its method and its settings is the usual one."""
+        standard errors. Otherwise ours is *above* or *below* (of F_last, below is better). A side with a single run has
+        no spread and is taken to vary as the other does; without any spread nothing is judged. With fewer than
+        {PAPER_SEEDS} seeds of ours a verdict is *provisional*. Numbers of the paper that are probably copy errors are
+        shown (⚠) and not judged. A run is set beside the paper's only if every field of its method and its settings is
+        the usual one."""
     why = f"""
         **Why {ERRORS}.** With {PAPER_SEEDS} seeds on each side, {ERRORS} standard errors hold 82 to 88 % of what chance
         alone does (Student's t with 2 to 4 degrees of freedom, by Welch): of ten numbers that differ in nothing, one or
@@ -159,11 +160,11 @@ def _noted(runs: Sequence[Result], name: str) -> str:
 
 
 def _misses(blocks: Sequence[ComparisonBlock], reasons: Sequence[Reason]) -> list[list[str]]:
-    """Each number above or below the paper's, in words; the last is where its reason is, or OPEN."""
+    """Each number above or below the paper's, in words; the last is TESTED or OPEN."""
     return [
         [
             *(str(block.configuration), f"`{one.row}`", metric, *one.texts[2:], one.verdict),
-            "below" if any(why.covers(one.row, metric, block.configuration) for why in reasons) else OPEN,
+            TESTED if any(why.covers(one.row, metric, block.configuration) for why in reasons) else OPEN,
         ]
         for block in blocks
         for metric, comparisons in block.comparisons.items()
@@ -189,7 +190,7 @@ def _notes(misses: Sequence[Sequence[str]], notes: str | None) -> str:
     parts = []
     if misses:
         heads = ["configuration", "our method", "metric", "difference", "standard error", "verdict", "reason"]
-        said = "Every miss. Its reason is a test that was made, told below; without one it is *open*."
+        said = "Every miss. *Tested*: the notes below give its reason and the test that shows it; else it is *open*."
         parts += [said, markdown_grid(heads, misses, sides="lllrrll")]
     parts += [notes.strip()] if notes else []
     return "\n\n".join(["## What differs, and why", *parts]) if parts else ""
@@ -206,10 +207,10 @@ def _noise(noise: Sequence[Noise]) -> str:
     heads = ["what differs", "methods", "pairs", *(ACCURACY_METRICS[name].heading.split()[0] for name in METRICS)]
     said = """
         The same experiment, seed, data and order, run in two places: mean and, in brackets, largest absolute difference
-        in points. A run rounds otherwise with other precision, threads or device, and what it learns then takes another
-        way; a difference between two runs below these says nothing."""
+        in points. Other precision, threads or devices round differently, and training amplifies that: a difference
+        between two runs that is smaller than these says nothing."""
     text = textwrap.fill(" ".join(said.split()), 120)
-    return f"## The noise of a run against itself\n\n{text}\n\n" + markdown_grid(heads, lines, sides="lllrrr")
+    return f"## The noise of a run against itself\n\n{text}\n\n" + markdown_grid(heads, lines, sides="llrrrr")
 
 
 def _rest(blocks: Sequence[ComparisonBlock]) -> str:
