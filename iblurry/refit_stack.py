@@ -25,7 +25,7 @@ from iblurry.training import Training
 MODELS = 32  # networks trained at once; the results are those of this number, so fewer are filled up
 
 
-class Snapshot(NamedTuple):
+class MemorySnapshot(NamedTuple):
     """What a refit depends on: the memory at a moment of the stream, and the moment."""
 
     seen: int  # samples
@@ -34,7 +34,7 @@ class Snapshot(NamedTuple):
     rows: Tensor  # (capacity,) int64: the images' head rows
 
     @classmethod
-    def take(cls, context: Context) -> Snapshot:
+    def take(cls, context: Context) -> MemorySnapshot:
         """Of now."""
         memory = context.memory
         return cls(context.seen, tuple(context.network.labels), memory.images[:-1].clone(), memory.labels[:-1].clone())
@@ -119,7 +119,7 @@ class RefitStack:
     def _batches(self) -> int:
         return -(-self.size // self.training.rehearsal.joins(self.size))
 
-    def train(self, snapshots: Sequence[Snapshot]) -> None:
+    def train(self, snapshots: Sequence[MemorySnapshot]) -> None:
         """Trains a network on each; `logits` then answers by any of them."""
         assert 0 < len(snapshots) <= self.models
         snapshots = [*snapshots, *([snapshots[-1]] * (self.models - len(snapshots)))]

@@ -13,7 +13,7 @@ from iblurry.learner import Learner
 from iblurry.methods import Hyperparameters, gdumb
 from iblurry.network.bodies import ResNet
 from iblurry.parts import Cosine
-from iblurry.refit_stack import RefitStack, Snapshot
+from iblurry.refit_stack import MemorySnapshot, RefitStack
 
 CAPACITY, BATCH, EPOCHS, SIDE = 12, 8, 2, 16
 STOPS = (14, 23)
@@ -41,7 +41,7 @@ def stacked():
     for i, image in enumerate(images, 1):
         learner.observe(image, int(rng.integers(0, 3 + i // 8)))
         if i in STOPS:
-            snapshots.append(Snapshot.take(learner.context))
+            snapshots.append(MemorySnapshot.take(learner.context))
             alone.append(learner.logits(questions).clone())
     return learner, snapshots, torch.from_numpy(questions), alone
 

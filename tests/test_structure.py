@@ -26,7 +26,7 @@ LAYERS = [  # imports only go up this list
     ["parts"],
     ["training", "method"],
     ["methods"],
-    ["trainer", "refitter", "learner", "learner_arguments", "learner_file", "export", "cost"],
+    ["trainer", "refitter", "refit_stack", "learner", "learner_arguments", "learner_file", "export", "cost"],
     ["experiment"],
     ["launch"],
     ["studies", "live", "estimator"],

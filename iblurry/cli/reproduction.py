@@ -21,28 +21,37 @@ NOTES = click.Path(exists=True, dir_okay=False, path_type=Path)
     default="docs/reproduction.md",
     help="The page; its figures go to images/ beside it.",
 )
-@click.option("--notes", metavar="FILE", type=NOTES, help="Reasons, written by people.  [default: <out>-notes.md]")
+@click.option("--notes", metavar="FILE", type=NOTES, help="Written by people, with reasons.  [default: <out>-notes.md]")
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print the comparisons as JSON too.")
 def reproduction(results: Path, out: Path, notes: Path | None, as_json: bool) -> None:
     """Set the runs that `iblurry collect` put into RESULTS (default: results) beside the paper's tables.
 
-    Paper, ours, difference and verdict per method, the curves, and the command of every run. Needs no GPU.
+    Paper, ours, the difference, its standard error and a verdict per method, the curves, and the command of every run.
+    Runs in RESULTS/noise that repeat others in another place say what rounding alone does. Needs no GPU.
     """
     from iblurry.files import replacing
-    from iblurry.studies.collect import read_collected
+    from iblurry.studies.collect import read_collected, read_repeats
     from iblurry.studies.compare import compare_with_paper
+    from iblurry.studies.noise import find_noise
     from iblurry.studies.reproduction import draw_blocks, reproduction_page
 
     beside = notes or out.with_name(f"{out.stem}-notes.md")
-    blocks = compare_with_paper(read_collected(results))
-    text = reproduction_page(blocks, notes=beside.read_text("utf-8") if beside.is_file() else None, stem=out.stem)
+    runs = read_collected(results)
+    blocks, noise = compare_with_paper(runs), find_noise([*runs, *read_repeats(results)])
+    written = beside.read_text("utf-8") if beside.is_file() else None
+    text = reproduction_page(blocks, noise=noise, notes=written, stem=out.stem)
     figures = draw_blocks(blocks, out.parent / "images", stem=out.stem)
     with replacing(out) as part:
         part.write_text(text, "utf-8")
     if as_json:
         rows = [
-            {"configuration": asdict(block.configuration), "metric": metric, "difference": comparison.difference}
+            {
+                "configuration": asdict(block.configuration),
+                "metric": metric,
+                "difference": comparison.difference,
+                "standard_error": comparison.standard_error,
+            }
             | asdict(comparison)
             for block in blocks
             for metric, comparisons in block.comparisons.items()
@@ -50,7 +59,6 @@ def reproduction(results: Path, out: Path, notes: Path | None, as_json: bool) ->
         ]
         click.echo(json.dumps({"page": str(out), "figures": list(map(str, figures)), "rows": rows}, indent=2))
         return
-    runs = sum(len(group) for block in blocks for group in block.groups.values())
-    click.echo(f"{out}: {runs} runs beside the paper")
+    click.echo(f"{out}: {len(runs)} runs beside the paper")
     for path in figures:
         click.echo(f"Figure: {path}")

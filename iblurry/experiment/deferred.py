@@ -9,7 +9,7 @@ from iblurry.compute import ComputeCounter
 from iblurry.experiment.evaluator import Counts, Evaluator, PendingAnswer
 from iblurry.learner import Learner
 from iblurry.parts import Refit
-from iblurry.refit_stack import RefitStack, Snapshot
+from iblurry.refit_stack import MemorySnapshot, RefitStack
 
 
 class DeferredQueries:
@@ -47,7 +47,7 @@ class DeferredQueries:
             context.queries.include(self._stack.cost)
         if self.waiting and self.waiting[-1].snapshot.seen == context.seen:  # at the end of a task, for instance
             return self.waiting[-1]
-        answer = DeferredAnswer(Snapshot.take(context), self)
+        answer = DeferredAnswer(MemorySnapshot.take(context), self)
         self.waiting.append(answer)
         if len(self.waiting) == self._stack.models:
             self.answer_all()
@@ -70,13 +70,13 @@ class DeferredAnswer:
 
     Parameters
     ----------
-    snapshot : Snapshot
+    snapshot : MemorySnapshot
         What to train it on.
     queries : DeferredQueries
         Who trains it.
     """
 
-    def __init__(self, snapshot: Snapshot, queries: DeferredQueries) -> None:
+    def __init__(self, snapshot: MemorySnapshot, queries: DeferredQueries) -> None:
         self.snapshot, self.queries = snapshot, queries
         self.found: PendingAnswer | None = None
 

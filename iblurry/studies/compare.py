@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from iblurry.experiment.experiment import Experiment
@@ -12,6 +12,7 @@ from iblurry.methods import METHODS
 from iblurry.studies.describe import find_departures, group_runs
 from iblurry.studies.paper import (
     PAPER_METRICS,
+    PAPER_SEEDS,
     Configuration,
     PaperNumber,
     configuration_of,
@@ -23,11 +24,11 @@ from iblurry.studies.paper import (
 )
 from iblurry.studies.tables.layout import NOTHING, format_value
 from iblurry.studies.tables.table import MeanStd, ResultTable, tabulate_runs
+from iblurry.studies.verdict import ABOVE, BELOW, NOT_JUDGED, judge, standard_error
 
 MAIN = paper_configurations()[0]  # Table 1 on CIFAR-10
-TARGETS = {"clib": 1.5, "er": 2.5}  # points of A_AUC and A_avg there that this project set itself
-SEEDS = 3  # of the paper
-NOT_RUN, NOT_PAPER = "not run yet", "not in the paper"
+NOT_RUN, NOT_PAPER, PROVISIONAL = "not run yet", "not in the paper", "(provisional)"
+ELSEWHERE = f"{NOT_JUDGED}: the published orders are"
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,24 @@ class Comparison:
         return self.ours.mean - self.paper.mean if self.ours and self.paper else None
 
     @property
-    def misses(self) -> bool:
-        return self.verdict.startswith(("above", "below")) or "beyond" in self.verdict
+    def standard_error(self) -> float | None:
+        """Of the difference."""
+        return standard_error(self.paper, self.ours, self.n) if self.ours and self.paper else None
 
     @property
-    def texts(self) -> tuple[str, str, str]:
-        """The paper's number, ours and the difference, as tables print them; ⚠ marks a number that is warned of."""
+    def misses(self) -> bool:
+        return self.verdict.startswith((ABOVE, BELOW))
+
+    @property
+    def texts(self) -> tuple[str, str, str, str]:
+        """The paper's number, ours, the difference and its standard error, as tables print them.
+
+        ⚠ marks a number that is warned of.
+        """
         warned = " ⚠" if self.paper and self.paper.warning else ""
         difference = NOTHING if self.difference is None else f"{self.difference:+z.2f}"
-        return format_value(self.paper) + warned, format_value(self.ours), difference
+        error = NOTHING if self.standard_error is None else f"{self.standard_error:.2f}"
+        return format_value(self.paper) + warned, format_value(self.ours), difference, error
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,7 @@ class ComparisonBlock:
 
     configuration: Configuration
     groups: Mapping[str, Sequence[Result]]  # by the row's name, seed by seed
+    preferred: ComparisonBlock | None = None  # the same on the paper's own orders: its rows are judged, not these
 
     @cached_property
     def table(self) -> ResultTable:
@@ -77,17 +88,23 @@ class ComparisonBlock:
 
 def compare_with_paper(runs: Sequence[Result]) -> list[ComparisonBlock]:
     """Table 1 on CIFAR-10 first, then every other configuration that has runs, in the paper's order."""
-    groups = {MAIN: {}, **group_by_configuration(runs)}
-    return [ComparisonBlock(where, rows) for where, rows in groups.items()]
+    groups = group_by_configuration(runs)
+    if MAIN not in {where.column for where in groups}:
+        groups = {MAIN: {}, **groups}
+    blocks: dict[Configuration, ComparisonBlock] = {}
+    for where, rows in groups.items():
+        blocks[where] = ComparisonBlock(where, rows, blocks.get(replace(where, published=True)))
+    return list(blocks.values())
 
 
 def group_by_configuration(runs: Sequence[Result]) -> dict[Configuration, dict[str, list[Result]]]:
-    """Runs by configuration, in the paper's order and then by name, and by row."""
+    """Runs by configuration, in the paper's order and then by name, and by row; published orders before drawn ones."""
     found: dict[Configuration, list[Result]] = {}
     for run in runs:
         found.setdefault(configuration_of(run.experiment), []).append(run)
-    known = [where for where in paper_configurations() if where in found]
-    return {where: group_runs(found[where]) for where in dict.fromkeys([*known, *sorted(found, key=str)])}
+    columns = dict.fromkeys([*paper_configurations(), *(where.column for where in sorted(found, key=str))])
+    wheres = [replace(column, published=published) for column in columns for published in (True, False)]
+    return {where: group_runs(found[where]) for where in wheres if where in found}
 
 
 def find_warnings(comparisons: Sequence[Comparison]) -> list[str]:
@@ -95,40 +112,32 @@ def find_warnings(comparisons: Sequence[Comparison]) -> list[str]:
     return list(dict.fromkeys(one.paper.warning for one in comparisons if one.paper and one.paper.warning))
 
 
-def judge(paper: PaperNumber, ours: MeanStd, n: int, *, target: float | None = None) -> str:
-    """The verdict in words; "beyond", "above" and "below" are misses.
-
-    Within the target, if there is one; else within the spreads, if the means are no further apart than both spreads
-    (one sample standard deviation each) together; else above or below.
-    """
-    if paper.warning is not None:
-        return "not judged: see the warning"
-    apart, room = ours.mean - paper.mean, (paper.std or 0) + (ours.std or 0)
-    if target is not None and abs(apart) <= target:
-        words = f"within {target:g}"
-    elif abs(apart) <= room:
-        words = "within the spreads" + (f", beyond {target:g}" if target is not None else "")
-    else:
-        words = "above" if apart > 0 else "below"
-    return words if n >= SEEDS else f"{words} (provisional)"
+def describe_verdict(paper: PaperNumber, ours: MeanStd, n: int) -> str:
+    """The verdict, why there is none, and whether it rests on fewer seeds than the paper has."""
+    word = judge(paper, ours, n)
+    if word == NOT_JUDGED:
+        return f"{word}: {'see the warning' if paper.warning else 'no spread'}"
+    return word if n >= PAPER_SEEDS else f"{word} {PROVISIONAL}"
 
 
 def _compare_metric(metric: str, block: ComparisonBlock) -> list[Comparison]:
     """The paper's rows in its order, each with our runs of it; then what only we have."""
-    where, first = block.configuration, {name: group[0].experiment for name, group in block.groups.items()}
+    where = block.configuration
+    first = {name: group[0].experiment for name, group in block.groups.items()}
     is_row = {name: find_counterpart(experiment) for name, experiment in first.items()}
     cells = {cell.row: (len(cell.runs), cell.ours) for cell in block.table.column("", PAPER_METRICS[metric])}
     found, own = [], []
     for method in dict.fromkeys([*paper_rows(where), *filter(None, is_row.values())]):
         number = paper_number(method, metric, where)
-        target = TARGETS.get(method) if where == MAIN and metric in ("A_AUC", "A_avg") else None
         rows = [name for name in cells if is_row[name] == method]
-        if number is not None and not rows:
+        if number is not None and not rows and block.preferred is None:
             found.append(Comparison(method, None, 0, number, None, NOT_RUN))
         for row in rows:
             n, ours = cells[row]
             if number is not None and ours is not None:
-                found.append(Comparison(method, row, n, number, ours, judge(number, ours, n, target=target)))
+                is_judged = block.preferred is None or row not in block.preferred.groups
+                verdict = describe_verdict(number, ours, n) if is_judged else ELSEWHERE
+                found.append(Comparison(method, row, n, number, ours, verdict))
             elif ours is not None:
                 own.append(Comparison(method, row, n, None, ours, NOT_PAPER))
     for row, (n, ours) in cells.items():

@@ -149,6 +149,13 @@ def describe_command(name: str, experiments: Sequence[Experiment]) -> str:
     return run_command(experiments) or built
 
 
+def describe_noted(run: Result, name: str) -> str:
+    """What environment.json of a run says; a commit by its first digits; what is not there is not guessed."""
+    if (value := run.environment.get(name)) is None:
+        return "not noted"
+    return f"{value[:DIGITS]}{'+' * value.endswith('+')}" if name == "commit" else str(value)
+
+
 def make_slug(text: str) -> str:
     """Letters, digits and single hyphens, for names of files and labels.
 
@@ -224,7 +231,7 @@ def _default(experiment: Experiment) -> Experiment | None:
 def _settings(experiment: Experiment) -> Fields:
     """Everything but the method and the seed."""
     fields = {name: value for name, value in experiment.to_json().items() if name not in ("method", "seed")}
-    flat = flatten_fields(fields)
+    flat = flatten_fields(fields | {"stream": experiment.stream.identity_json()})  # not where files of it lie
     return {path.removeprefix("stream."): value for path, value in flat.items()}
 
 

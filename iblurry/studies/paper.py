@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -15,6 +15,7 @@ from iblurry.experiment.settings import plain
 from iblurry.streams.stream import IBlurry, Published
 from iblurry.studies.describe import describe_held_out
 
+PAPER_SEEDS = 3  # wherever it prints a spread
 JOINT = "joint"  # trained on everything at once: neither the order of the stream nor the memory matters
 PAPER_METRICS = {"A_AUC": "a_auc", "A_avg": "a_avg", "F_last": "f_last", "final_accuracy": "a_last"}  # ours: Metrics
 COUNTERPARTS = {  # our name, with what --set changes: the paper's
@@ -52,7 +53,7 @@ DISPLAY_NAMES = COUNTERPARTS | {  # in figures and LaTeX: the paper's names, sho
 
 @dataclass(frozen=True)
 class Configuration:
-    """One column of the paper's tables: the stream and the memory."""
+    """A stream and a memory: one column of the paper's tables, on its own orders or on orders drawn by its rule."""
 
     dataset: str  # without options
     disjoint: float  # N, percent
@@ -63,15 +64,21 @@ class Configuration:
     validate: float = (
         0.0  # share of the training images that were asked about; 0: the test images were, as in the paper
     )
+    published: bool = False  # whether the orders are those of published split files, which made the paper's tables
 
     def __post_init__(self) -> None:
         if self.disjoint == 100:  # the published split files say m0
             object.__setattr__(self, "blur", 10)
 
     def __str__(self) -> str:
-        stream = self.other or f"i-Blurry-{self.disjoint:g}-{self.blur:g}"
+        stream = self.other or f"i-Blurry-{self.disjoint:g}-{self.blur:g}" + " (published)" * self.published
         words = [self.dataset, stream, f"{self.tasks} tasks", f"memory {self.memory:,}"]
         return ", ".join(words + ([describe_held_out(self.validate)] if self.validate else []))
+
+    @property
+    def column(self) -> Configuration:
+        """The same, whatever its orders: the paper's tables do not tell them apart."""
+        return replace(self, published=False)
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,11 @@ class PaperNumber:
     std: float | None  # None where the paper ran one seed
     tables: tuple[int, ...]  # that print it
     warning: str | None = None  # why it should not be a target: probably a copy error
+
+    @property
+    def seeds(self) -> int:
+        """Runs that the mean is over."""
+        return 1 if self.std is None else PAPER_SEEDS
 
 
 def paper_number(method: str, metric: str, configuration: Configuration) -> PaperNumber | None:
@@ -96,7 +108,7 @@ def paper_number(method: str, metric: str, configuration: Configuration) -> Pape
         raise UnknownNameError("metric of the paper", metric, PAPER_METRICS)
     first, *changes = method.split()
     name = " ".join([first.removesuffix("-released"), *changes])
-    where = configuration.dataset if name == JOINT else configuration
+    where = configuration.dataset if name == JOINT else configuration.column
     return _numbers().get((where, COUNTERPARTS[name], metric)) if name in COUNTERPARTS else None
 
 
@@ -108,18 +120,22 @@ def paper_configurations() -> list[Configuration]:
 def paper_rows(configuration: Configuration) -> list[str]:
     """Our names of the methods the paper has numbers for there, in its order; joint training beside Table 1's."""
     first = next((other for other in paper_configurations() if other.dataset == configuration.dataset), None)
-    wheres = (configuration, configuration.dataset) if configuration == first else (configuration,)
+    column = configuration.column
+    wheres = (column, configuration.dataset) if column == first else (column,)
     ours = {theirs: name for name, theirs in COUNTERPARTS.items()}
     return list(dict.fromkeys(ours[row] for where, row, _ in _numbers() if where in wheres))
 
 
 def configuration_of(experiment: Experiment) -> Configuration:
-    """The column of the tables that an experiment belongs to."""
+    """The column of the tables that an experiment belongs to, and whose orders it has."""
     dataset = plain(experiment.dataset)
     stream, memory, validate = experiment.stream, experiment.memory, experiment.validate
     if not isinstance(stream, IBlurry | Published):
         return Configuration(dataset, 0, 0, memory, getattr(stream, "tasks", 1), stream.title, validate)
-    return Configuration(dataset, stream.disjoint, stream.blur, memory, stream.tasks, validate=validate)
+    published = isinstance(stream, Published)
+    return Configuration(
+        dataset, stream.disjoint, stream.blur, memory, stream.tasks, validate=validate, published=published
+    )
 
 
 def find_counterpart(experiment: Experiment) -> str | None:

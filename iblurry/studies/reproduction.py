@@ -8,18 +8,24 @@ from pathlib import Path
 
 from iblurry.experiment.result import Result
 from iblurry.files import replacing
-from iblurry.studies.compare import MAIN, NOT_RUN, SEEDS, TARGETS, Comparison, ComparisonBlock, find_warnings
-from iblurry.studies.describe import describe_command, make_slug
+from iblurry.studies.compare import NOT_RUN, PROVISIONAL, Comparison, ComparisonBlock, find_warnings
+from iblurry.studies.describe import describe_command, describe_noted, make_slug
 from iblurry.studies.figures.curves import draw_curves
+from iblurry.studies.noise import METRICS, Noise
 from iblurry.studies.paper import (
     COUNTERPARTS,
+    PAPER_SEEDS,
     Configuration,
     load_paper,
     paper_configurations,
     paper_number,
     paper_rows,
 )
+from iblurry.studies.reasons import Reason, read_reasons
+from iblurry.studies.tables.layout import NOTHING
+from iblurry.studies.tables.table import ACCURACY_METRICS
 from iblurry.studies.tables.text import markdown_grid, runs_to_markdown
+from iblurry.studies.verdict import ABOVE, AGREES, BELOW, ERRORS
 
 HEADINGS = {
     "A_AUC": "A_AUC",
@@ -27,13 +33,22 @@ HEADINGS = {
     "F_last": "F_last (less is better)",
     "final_accuracy": "Final accuracy of joint training",
 }
+TESTED, OPEN = "tested", "open"  # a miss that a test has explained, and one that none has
+PUBLISHED = "Orders: the paper's own, from its published split files."
+DRAWN = "Orders: drawn here; not the paper's own."
 
 
 def reproduction_page(
-    blocks: Sequence[ComparisonBlock], *, notes: str | None = None, stem: str = "reproduction"
+    blocks: Sequence[ComparisonBlock],
+    *,
+    noise: Sequence[Noise] = (),
+    notes: str | None = None,
+    stem: str = "reproduction",
 ) -> str:
-    """The whole page in Markdown; `notes` are written by people and included as they are."""
-    sections = [_head(), *(_block(block, stem) for block in blocks), _notes(blocks, notes), _rest(blocks), _text()]
+    """The whole page in Markdown; `notes` are written by people, included as they are, and searched for reasons."""
+    misses = _misses(blocks, read_reasons(notes or ""))
+    sections = [_head(), _summary(blocks, misses), *(_block(block, stem) for block in blocks)]
+    sections += [_notes(misses, notes), _noise(noise), _rest(blocks), _text()]
     return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
 
 
@@ -52,12 +67,11 @@ def draw_blocks(blocks: Sequence[ComparisonBlock], folder: Path, *, stem: str = 
 def figure_name(where: Configuration, stem: str) -> str:
     """The name of a configuration's figure; the plain one for that of Table 1."""
     first = next((one for one in paper_configurations() if one.dataset == where.dataset), None)
-    rest = "" if where == first else f"-n{where.disjoint:g}-m{where.blur:g}-k{where.memory}-t{where.tasks}"
-    return f"{stem}-{make_slug(where.dataset)}{rest}.png"
+    rest = "" if where.column == first else f"-n{where.disjoint:g}-m{where.blur:g}-k{where.memory}-t{where.tasks}"
+    return f"{stem}-{make_slug(where.dataset)}{rest}{'-published' * where.published}.png"
 
 
 def _head() -> str:
-    targets = ", ".join(f"{points:g} points for {COUNTERPARTS[name]}" for name, points in TARGETS.items())
     made = """
         Made by `iblurry reproduction` from the journals under `results/` and from the numbers of the paper's tables; it
         needs no GPU. Nothing here is typed by hand but the notes, which come from a file of their own."""
@@ -66,19 +80,33 @@ def _head() -> str:
         The paper: {paper["paper"]}. Its numbers: {paper["units"]}. Ours: percent, mean ± sample standard deviation
         (n - 1) over n seeds; the commands of the runs stand below."""
     verdict = f"""
-        **Verdict.** The project set itself targets for A_AUC and A_avg on {MAIN}: {targets}. *Within* such a number:
-        the two means are no further apart. *Within the spreads*: no further apart than the paper's spread and ours
-        together; *beyond* says that a target was missed nevertheless. Otherwise *above* or *below* the paper. Three
-        seeds bound a mean loosely, so within the spreads is no proof of being equal; with fewer than {SEEDS} a verdict
-        is *provisional*. Numbers of the paper that are probably copy errors are shown (⚠) and not judged. A run is set
-        beside the paper's only if every field of its method and its settings is the usual one."""
-    paragraphs = [textwrap.fill(" ".join(text.split()), 120) for text in (made, numbers, verdict)]
+        **Verdict.** The standard error of a difference is √(s_paper²/{PAPER_SEEDS} + s_ours²/n): the paper's spread,
+        taken to be by n - 1, is over {PAPER_SEEDS} seeds. *Agrees*: the means are no further apart than {ERRORS}
+        standard errors. Otherwise ours is *above* or *below* (of F_last, below is better). A side with a single run has
+        no spread and is taken to vary as the other does; without any spread nothing is judged. With fewer than
+        {PAPER_SEEDS} seeds of ours a verdict is *provisional*. Numbers of the paper that are probably copy errors are
+        shown (⚠) and not judged. A run is set beside the paper's only if every field of its method and its settings is
+        the usual one."""
+    why = f"""
+        **Why {ERRORS}.** With {PAPER_SEEDS} seeds on each side, {ERRORS} standard errors hold 82 to 88 % of what chance
+        alone does (Student's t with 2 to 4 degrees of freedom, by Welch): of ten numbers that differ in nothing, one or
+        two come out above or below. A 95 % interval would reach 2.8 to 4.3 standard errors, which is five points of
+        A_AUC or more where both sides spread as the paper's Baseline-ER does: better a miss too many than that. Nor
+        does *agrees* mean equal; differences below {ERRORS} standard errors cannot be seen."""
+    orders = """
+        **Orders.** Runs on the paper's own orders (*published*) and on orders that were drawn are never averaged. Where
+        there are both, the published ones are judged. Orders make part of a spread. Published ones are the same on both
+        sides, so that part does not set the means apart: the standard error is too large there, and agreement easier.
+        """
+    paragraphs = [textwrap.fill(" ".join(text.split()), 120) for text in (made, numbers, verdict, why, orders)]
     return "\n\n".join(["# The paper's tables, run again", *paragraphs])
 
 
 def _block(block: ComparisonBlock, stem: str) -> str:
     parts = [f"## {block.configuration}"]
-    if not block.groups:
+    if block.groups:
+        parts.append(PUBLISHED if block.configuration.published else DRAWN)
+    else:
         parts.append("No run has been collected for this configuration yet.")
     for metric, comparisons in block.comparisons.items():
         if comparisons:
@@ -102,8 +130,8 @@ def _table(comparisons: Sequence[Comparison]) -> str:
         ]
         for one in comparisons
     ]
-    heads = ["paper's row", "our method", "n", "paper", "ours", "difference", "verdict"]
-    table = markdown_grid(heads, lines, sides="llrrrrl")
+    heads = ["paper's row", "our method", "n", "paper", "ours", "difference", "standard error", "verdict"]
+    table = markdown_grid(heads, lines, sides="llrrrrrl")
     return "\n\n".join([table, *(f"⚠ {warning}." for warning in find_warnings(comparisons))])
 
 
@@ -120,35 +148,74 @@ def _runs(block: ComparisonBlock) -> str:
         versions = ", ".join(
             f"{package} {_noted(runs, package)}" for package in ("iblurry", "torch", "numpy", "python")
         )
-        lines.append([f"`{name}`", seeds, spent, device, _noted(runs, "precision"), _noted(runs, "machine"), versions])
+        line = [f"`{name}`", seeds, spent, device, _noted(runs, "precision"), _noted(runs, "machine"), versions]
+        lines.append([*line, _noted(runs, "commit")])
         commands.append(describe_command(name, [run.experiment for run in runs]))
-    heads = ["row", "seeds", "seconds a run", "device", "precision", "machine", "versions"]
-    return "\n".join([markdown_grid(heads, lines, sides="llrllll"), "", "```console", *commands, "```"])
+    heads = ["row", "seeds", "seconds a run", "device", "precision", "machine", "versions", "commit"]
+    return "\n".join([markdown_grid(heads, lines, sides="llrlllll"), "", "```console", *commands, "```"])
 
 
 def _noted(runs: Sequence[Result], name: str) -> str:
-    """What the environments of the runs say; what an older run did not note is not guessed."""
-    return " / ".join(sorted({str(run.environment.get(name, "not noted")) for run in runs}))
+    return " / ".join(sorted({describe_noted(run, name) for run in runs}))
 
 
-def _notes(blocks: Sequence[ComparisonBlock], notes: str | None) -> str:
-    misses = [
-        f"- {block.configuration}: `{one.row}`, {metric} {one.difference:+z.2f}, {one.verdict}"
+def _misses(blocks: Sequence[ComparisonBlock], reasons: Sequence[Reason]) -> list[list[str]]:
+    """Each number above or below the paper's, in words; the last is TESTED or OPEN."""
+    return [
+        [
+            *(str(block.configuration), f"`{one.row}`", metric, *one.texts[2:], one.verdict),
+            TESTED if any(why.covers(one.row, metric, block.configuration) for why in reasons) else OPEN,
+        ]
         for block in blocks
         for metric, comparisons in block.comparisons.items()
         for one in comparisons
-        if one.misses
+        if one.misses and one.row is not None
     ]
-    heading = "## What differs, and why"
+
+
+def _summary(blocks: Sequence[ComparisonBlock], misses: Sequence[Sequence[str]]) -> str:
+    """How many numbers agree; nothing where none is judged."""
+    shown = [one.verdict for block in blocks for group in block.comparisons.values() for one in group]
+    counts = {word: sum(verdict.startswith(word) for verdict in shown) for word in (AGREES, ABOVE, BELOW)}
+    if not sum(counts.values()):
+        return ""
+    is_open, provisional = sum(miss[-1] == OPEN for miss in misses), sum(PROVISIONAL in verdict for verdict in shown)
+    text = f"**So far.** Of {sum(counts.values())} numbers that are judged, {counts[AGREES]} agree, "
+    text += f"{counts[ABOVE]} are above and {counts[BELOW]} below."
+    text += f" Of these {len(misses)} misses, {is_open} are open." if misses else ""
+    return text + (f" Provisional verdicts: {provisional}." if provisional else "")
+
+
+def _notes(misses: Sequence[Sequence[str]], notes: str | None) -> str:
+    parts = []
     if misses:
-        heading += "\n\nThe misses, all of them:\n\n" + "\n".join(misses)
-        notes = notes or "No reason has been written down yet."
-    return f"{heading}\n\n{notes.strip()}" if notes else ""
+        heads = ["configuration", "our method", "metric", "difference", "standard error", "verdict", "reason"]
+        said = "Every miss. *Tested*: the notes below give its reason and the test that shows it; else it is *open*."
+        parts += [said, markdown_grid(heads, misses, sides="lllrrll")]
+    parts += [notes.strip()] if notes else []
+    return "\n\n".join(["## What differs, and why", *parts]) if parts else ""
+
+
+def _noise(noise: Sequence[Noise]) -> str:
+    if not noise:
+        return ""
+    lines = []
+    for one in noise:
+        found = one.apart.values()
+        cells = [f"{sum(apart) / len(apart):.2f} ({max(apart):.2f})" if apart else NOTHING for apart in found]
+        lines.append([one.differs, ", ".join(f"`{row}`" for row in one.rows), str(one.pairs), *cells])
+    heads = ["what differs", "methods", "pairs", *(ACCURACY_METRICS[name].heading.split()[0] for name in METRICS)]
+    said = """
+        The same experiment, seed, data and order, run in two places: mean and, in brackets, largest absolute difference
+        in points. Other precision, threads or devices round differently, and training amplifies that: a difference
+        between two runs that is smaller than these says nothing."""
+    text = textwrap.fill(" ".join(said.split()), 120)
+    return f"## The noise of a run against itself\n\n{text}\n\n" + markdown_grid(heads, lines, sides="llrrrr")
 
 
 def _rest(blocks: Sequence[ComparisonBlock]) -> str:
     """Rows of the paper without a run, outside the configurations shown."""
-    shown = [block.configuration for block in blocks]
+    shown = [block.configuration.column for block in blocks]
     lines = []
     for where in paper_configurations():
         if where not in shown:

@@ -13,7 +13,7 @@ from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Query, read
 from iblurry.launch.launch import run
 from iblurry.studies import collect as module
-from iblurry.studies.collect import collect, read_collected
+from iblurry.studies.collect import collect, read_collected, read_repeats
 from tests.experiment.small import small
 from tests.studies.written import usual, write_run
 
@@ -85,6 +85,28 @@ def test_nothing_collected_is_no_error_but_no_folder_is(tmp_path):
     assert read_collected(tmp_path) == []
     with pytest.raises(InputError, match="There is no folder"):
         read_collected(tmp_path / "nowhere")
+
+
+def test_repeats_lie_apart_from_what_they_repeat(tmp_path):
+    """Of any number of places; none of them is counted as one more seed."""
+    first, *_ = write_run(tmp_path / "a", usual("er"), 60)
+    collect(first, tmp_path / "results")
+    places = []
+    for place, out in (("b", "noise"), ("c", "noise/cpu")):
+        other, *_ = write_run(tmp_path / place, usual("er"), 61)
+        places.append(collect(other, tmp_path / "results" / out)[0])
+    assert [run.folder.name for run in read_collected(tmp_path / "results")] == [first.name]
+    assert [run.folder for run in read_repeats(tmp_path / "results")] == places
+    assert read_repeats(tmp_path / "a") == []
+
+
+def test_runs_in_an_older_format_are_refused(tmp_path):
+    for place, reader in (("results/cifar10", read_collected), ("results/noise/cifar10", read_repeats)):
+        folder, *_ = write_run(tmp_path / place, usual("er"), 60)
+        about = json.loads((folder / "experiment.json").read_text())
+        (folder / "experiment.json").write_text(json.dumps(about | {"format": 1, "experiment": {}}))
+        with pytest.raises(InputError, match=f"{folder} was written in format 1.*run it again.*or remove the folder"):
+            reader(tmp_path / "results")
 
 
 def test_other_things_among_the_results_are_left_alone(tmp_path):

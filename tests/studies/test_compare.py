@@ -8,9 +8,10 @@ import pytest
 from iblurry.experiment.edit import edit
 from iblurry.streams.stream import Published
 from iblurry.studies.collect import read_run
-from iblurry.studies.compare import MAIN, compare_with_paper, configuration_of, find_counterpart, judge
-from iblurry.studies.paper import Configuration, PaperNumber, paper_number
+from iblurry.studies.compare import MAIN, compare_with_paper, configuration_of, describe_verdict, find_counterpart
+from iblurry.studies.paper import PaperNumber, paper_number
 from iblurry.studies.tables.table import MeanStd
+from iblurry.studies.verdict import judge, standard_error
 from tests.studies.written import usual, write_run
 
 
@@ -21,29 +22,43 @@ def runs(tmp_path, *experiments_and_levels):
 
 
 @pytest.mark.parametrize(
-    "mean, std, n, target, words",
+    "mean, std, n, words",
     [
-        (71.26, 0.1, 3, 1.5, "within 1.5"),
-        (68.76, 0.1, 3, 1.5, "within 1.5"),
-        (72.26, 0.8, 3, 1.5, "within the spreads, beyond 1.5"),
-        (72.26, 0.6, 3, 1.5, "above"),
-        (72.26, 0.8, 3, None, "within the spreads"),
-        (68.5, 0.4, 3, None, "below"),
-        (68.5, 0.4, 2, None, "below (provisional)"),
-        (71.0, None, 1, None, "within the spreads (provisional)"),
-        (72.0, None, 1, None, "above (provisional)"),
+        (71.8, 0.6, 3, "agrees"),  # standard error √(1.28²/3 + 0.6²/3) = 0.82
+        (72.0, 0.6, 3, "above"),
+        (68.5, 0.6, 3, "below"),
+        (68.5, 0.9, 3, "agrees"),  # a wider spread: 0.90
+        (68.5, 0.9, 12, "below"),  # more seeds: 0.78
+        (68.5, 0.6, 2, "below (provisional)"),
+        (73.2, None, 1, "agrees (provisional)"),  # one run that spreads as the paper's: √(1.28²/3 + 1.28²) = 1.48
+        (73.3, None, 1, "above (provisional)"),
     ],
 )
-def test_verdicts(mean, std, n, target, words):
-    paper = PaperNumber(70.26, 1.28, (1,))
-    assert judge(paper, MeanStd(mean, std), n, target=target) == words
+def test_verdicts(mean, std, n, words):
+    assert describe_verdict(PaperNumber(70.26, 1.28, (1,)), MeanStd(mean, std), n) == words
     copied = PaperNumber(70.26, 1.28, (1,), warning="a copy")
-    assert judge(copied, MeanStd(mean, std), n, target=target) == "not judged: see the warning"
+    assert describe_verdict(copied, MeanStd(mean, std), n) == "not judged: see the warning"
 
 
 def test_a_number_without_a_spread_is_judged_by_ours():
-    assert judge(PaperNumber(96.03, None, (1,)), MeanStd(95.8, 0.3), 3) == "within the spreads"
-    assert judge(PaperNumber(96.03, None, (1,)), MeanStd(95.5, 0.3), 3) == "below"
+    """As one more run of ours: √(0.3² + 0.3²/3) = 0.35."""
+    alone = PaperNumber(96.03, None, (1,))
+    assert standard_error(alone, MeanStd(95.8, 0.3), 3) == pytest.approx(0.3464, abs=1e-4)
+    assert describe_verdict(alone, MeanStd(95.4, 0.3), 3) == "agrees"
+    assert describe_verdict(alone, MeanStd(95.3, 0.3), 3) == "below"
+    assert describe_verdict(alone, MeanStd(96.03, None), 1) == "not judged: no spread"
+
+
+def test_three_seeds_hold_as_much_of_chance_as_the_page_says():
+    """Two normal samples of three with nothing between them: equal spreads, and one that is far smaller."""
+    rng = np.random.default_rng(1)
+    for ratio, share in ((1, 0.88), (0.01, 0.82)):
+        first, second = rng.normal(size=(20_000, 3)), ratio * rng.normal(size=(20_000, 3))
+        words = [
+            judge(PaperNumber(a.mean(), a.std(ddof=1), (1,)), MeanStd(b.mean(), b.std(ddof=1)), 3)
+            for a, b in zip(first, second, strict=True)
+        ]
+        assert np.mean([word == "agrees" for word in words]) == pytest.approx(share, abs=0.02)
 
 
 def test_numbers_recomputed(tmp_path):
@@ -58,6 +73,7 @@ def test_numbers_recomputed(tmp_path):
         assert one.ours.std == pytest.approx(np.sqrt(((values - mean) ** 2).sum() / 2))
         assert one.paper == paper_number("clib", metric, MAIN)
         assert one.difference == pytest.approx(mean - one.paper.mean)
+        assert one.standard_error == pytest.approx(np.sqrt(one.paper.std**2 / 3 + values.var(ddof=1) / 3))
     by_metric = {metric: {one.row for one in rows} for metric, rows in block.comparisons.items()}
     assert by_metric == {
         "A_AUC": {None, "clib"},
@@ -65,18 +81,6 @@ def test_numbers_recomputed(tmp_path):
         "F_last": {None, "clib"},
         "final_accuracy": {None},
     }
-
-
-def test_targets_are_for_table_1_on_cifar10_only(tmp_path):
-    small = Configuration("cifar10", 50, 10, 200, 5)
-    levels = {where.memory: paper_number("er", "A_AUC", where).mean for where in (MAIN, small)}
-    found, _ = runs(
-        tmp_path, *((usual("er", seed, memory=memory), level) for memory, level in levels.items() for seed in (1, 2, 3))
-    )
-    main, other = compare_with_paper(found)
-    assert other.configuration == small
-    words = [next(one.verdict for one in block.comparisons["A_AUC"] if one.row == "er") for block in (main, other)]
-    assert words == ["within 2.5", "within the spreads"]
 
 
 def test_a_method_that_departs_is_not_the_papers(tmp_path):
@@ -146,6 +150,47 @@ def test_configurations_in_the_papers_order_and_others_last(tmp_path):
         "cifar10, i-Blurry-50-10, 5 tasks, memory 77",
     ]
     assert configuration_of(usual("er", disjoint=100, blur=0)) == configuration_of(usual("er", disjoint=100, blur=10))
+
+
+def published(folder="splits", content="of these files", **numbers):
+    return Published(folder=folder, content=content, **numbers)
+
+
+def test_published_and_drawn_orders_are_never_averaged(tmp_path):
+    """The published ones come first, have the paper's missing rows and the verdict; folders do not tell runs apart."""
+    folders = {1: "splits", 2: "elsewhere", 3: "splits"}
+    found, numbers = runs(
+        tmp_path,
+        *((usual("er", seed), 80) for seed in (1, 2, 3)),
+        *((usual("er", seed, stream=published(folders[seed])), 57) for seed in folders),
+        (usual("clib", 1), 70),
+        (usual("mir", 1, stream=published("elsewhere")), 57),
+    )
+    first, second = compare_with_paper(found)
+    assert [block.configuration.published for block in (first, second)] == [True, False]
+    assert str(first.configuration) == "cifar10, i-Blurry-50-10 (published), 5 tasks, memory 500"
+    assert (set(first.groups), set(second.groups)) == ({"er", "mir"}, {"er", "clib"})
+    ours, drawn = (next(one for one in b.comparisons["A_AUC"] if one.row == "er") for b in (first, second))
+    assert ours.ours.mean == pytest.approx(numbers[3:6, 0].mean())
+    assert drawn.ours.mean == pytest.approx(numbers[:3, 0].mean())
+    assert (ours.paper, ours.verdict, ours.misses) == (drawn.paper, "agrees", False)
+    assert (drawn.verdict, drawn.misses) == ("not judged: the published orders are", False)
+    waiting = [{one.method for one in block.comparisons["A_AUC"] if one.row is None} for block in (first, second)]
+    assert "clib" in waiting[0]
+    assert not waiting[1]
+    (clib,) = [one for one in second.comparisons["A_AUC"] if one.row == "clib"]
+    assert clib.verdict == "agrees (provisional)"  # on published orders it has no runs
+
+
+def test_published_orders_of_other_numbers_are_the_papers_configurations(tmp_path):
+    streams = [published(disjoint=0), published(disjoint=100, blur=0), published()]
+    found, _ = runs(tmp_path, *((usual("clib", stream=stream), 70) for stream in streams))
+    blocks = compare_with_paper(found)
+    assert [block.configuration.column for block in blocks] == [
+        configuration_of(usual("clib", disjoint=share)) for share in (50, 0, 100)
+    ]
+    papers = [next(one.paper.mean for one in b.comparisons["A_AUC"] if one.row == "clib") for b in blocks]
+    assert papers == [70.26, 68.87, 78.58]
 
 
 def test_misses(tmp_path):

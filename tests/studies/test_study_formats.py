@@ -20,8 +20,9 @@ from tests.studies.written import tabulated
 
 NOTES = (
     "Percent, mean ± sample standard deviation (n - 1) over (n) seeds; the best of ours in bold.",
-    "Difference: ours minus the paper's; within: our mean lies in the paper's mean ± its spread; else above or below; "
-    "not judged: it prints no spread, or the number is warned of (⚠).",
+    "Difference: ours minus the paper's; agrees: the means are no further apart than two standard errors of their "
+    "difference, by both spreads; else above or below; not judged: neither side has a spread, or the number is "
+    "warned of (⚠).",
     "The paper's numbers: percent; mean and spread over 3 seeds (ImageNet: 1 seed, no spread); whether the spread is "
     "by n or n - 1 is not stated.",
     "⚠ ER-MIR and Baseline-ER are identical to the last digit at K=1000 (61.18±1.08 / 66.05±2.29); one of the two is "
@@ -61,10 +62,10 @@ def test_terminal(table, terminal):
         "        difference  –                 +0.82 not judged",
         "er      ours        58.50 ± 2.18 (3)  –",
         "        paper       57.46 ± 2.25      61.18 ± 1.08 ⚠",
-        "        difference  +1.04 within      –",
+        "        difference  +1.04 agrees      –",
         "clib    ours        72.00 ± 2.65 (3)  73.75 ± 1.06 (2)",
         "        paper       70.26 ± 1.28      73.00 ± 1.30",
-        "        difference  +1.74 above       +0.75 within",
+        "        difference  +1.74 agrees      +0.75 agrees",
         "",
         *NOTES,
         "",
@@ -111,10 +112,10 @@ def test_markdown(table):
         "|  | difference | – | +0.82 not judged |\n"
         "| `er` | ours | 58.50 ± 2.18 (3) | – |\n"
         "|  | paper | 57.46 ± 2.25 | 61.18 ± 1.08 ⚠ |\n"
-        "|  | difference | +1.04 within | – |\n"
+        "|  | difference | +1.04 agrees | – |\n"
         "| `clib` | ours | **72.00 ± 2.65 (3)** | **73.75 ± 1.06 (2)** |\n"
         "|  | paper | 70.26 ± 1.28 | 73.00 ± 1.30 |\n"
-        "|  | difference | +1.74 above | +0.75 within |",
+        "|  | difference | +1.74 agrees | +0.75 agrees |",
         *NOTES,
         "Not run yet: mir K=500; er K=1000; clib K=1000 seed 3.",
         console,
@@ -195,7 +196,7 @@ def test_json_has_everything(table):
     assert about["units"] == {"a_auc": "percent"}
     assert len(about["cells"]) == 6
     clib = next(one for one in about["cells"] if (one["row"], one["column"]) == ("clib", "K=1000"))
-    assert (clib["n"], clib["mean"], clib["best"], clib["verdict"]) == (2, pytest.approx(73.75), True, "within")
+    assert (clib["n"], clib["mean"], clib["best"], clib["verdict"]) == (2, pytest.approx(73.75), True, "agrees")
     assert clib["values"] == {"1": pytest.approx(73), "2": pytest.approx(74.5)}
     assert clib["paper"] == {"mean": 73.0, "std": 1.3, "tables": [4], "warning": None}
     assert [folder.split("/")[-1][:14] for folder in clib["folders"]] == ["clib-cifar10-1", "clib-cifar10-2"]

@@ -21,8 +21,8 @@ def test_latex(table):
         r"  \centering",
         r"  \caption{Memory \& 100\%: cifar10, i-Blurry-50-10, 5 tasks. Percent, mean $\pm$ sample standard deviation "
         r"over (n) seeds; best in bold. Paper: as printed by Koh et al. (ICLR 2022). Difference: ours minus theirs; "
-        r"within: our mean lies in their mean $\pm$ spread. $^\dagger$ER-MIR and Baseline-ER are identical to the last "
-        r"digit at K=1000 (61.18$\pm$1.08 / 66.05$\pm$2.29); one of the two is probably a copy error.}",
+        r"agrees: no further apart than two standard errors of it. $^\dagger$ER-MIR and Baseline-ER are identical to "
+        r"the last digit at K=1000 (61.18$\pm$1.08 / 66.05$\pm$2.29); one of the two is probably a copy error.}",
         r"  \label{tab:tiny-cifar10}",
         r"  \begin{tabular}{llcc}",
         r"    \toprule",
@@ -35,10 +35,10 @@ def test_latex(table):
         r"     & difference & -- & $+0.82$ not judged \\",
         r"    ER & ours & $58.50 \pm 2.18$ (3) & -- \\",
         r"     & paper & $57.46 \pm 2.25$ & $61.18 \pm 1.08^\dagger$ \\",
-        r"     & difference & $+1.04$ within & -- \\",
+        r"     & difference & $+1.04$ agrees & -- \\",
         r"    CLIB & ours & $\mathbf{72.00} \pm 2.65$ (3) & $\mathbf{73.75} \pm 1.06$ (2) \\",
         r"     & paper & $70.26 \pm 1.28$ & $73.00 \pm 1.30$ \\",
-        r"     & difference & $+1.74$ above & $+0.75$ within \\",
+        r"     & difference & $+1.74$ agrees & $+0.75$ agrees \\",
         r"    \bottomrule",
         r"  \end{tabular}",
         r"\end{table}",

@@ -19,6 +19,7 @@ ASKED = 10_000
 FLOPS = 1_000_000  # of an image forwards
 ENVIRONMENT = {
     "iblurry": "0.1.0",
+    "commit": "0123456789abcdef0123456789abcdef01234567",
     "python": "3.11.9",
     "torch": "2.13.0",
     "numpy": "2.4.0",

@@ -10,16 +10,16 @@ from importlib import resources
 from typing import Any
 
 from iblurry import web
-from iblurry.studies.compare import SEEDS
 from iblurry.studies.describe import run_command
 from iblurry.studies.figures.style import describe_n
-from iblurry.studies.paper import display_name, load_paper
+from iblurry.studies.paper import PAPER_SEEDS, display_name, load_paper
 from iblurry.studies.report import sections
 from iblurry.studies.report.charts import chart_data, class_maps
 from iblurry.studies.report.compute import compute_section, counting_section
 from iblurry.studies.report.data import Report, ReportBlock
 from iblurry.studies.report.html import Html, definitions, join, metric, tag
 from iblurry.studies.tables.layout import has_best
+from iblurry.studies.verdict import RULE
 from iblurry.version import __version__
 
 SHARED = ("uplot/uPlot.min.css", "style.css", "table.css", "chart.css")
@@ -169,9 +169,7 @@ def _reading(report: Report) -> Html:
         "where no boundary lies between tasks.",
         "±": "one sample standard deviation (n - 1) over n runs that differ only in their seed.",
         **({"bold": "the best mean of its column; no test of significance."} if bold else {}),
-        "verdict": "within the spreads: the means are no further apart than the paper's spread and ours together; "
-        "otherwise above or below. Where this project set itself a target, within it or beyond it. Numbers marked ⚠ "
-        f"are probably copy errors and are not judged. With fewer than {SEEDS} seeds a verdict is provisional.",
+        "verdict": f"{RULE}. With fewer than {PAPER_SEEDS} seeds a verdict is provisional.",
     }
     shown = definitions({metric(name): text for name, text in terms.items()}, "terms")
     paper = tag("p", f"The paper: {load_paper()['paper']}. Its numbers: {load_paper()['units']}.", class_="note")

@@ -180,7 +180,7 @@ def _comparisons(block: ReportBlock, name: str, comparisons: Sequence[Comparison
     high = max(number.mean + (number.std or 0) for number in numbers)
     lines, rest = [], []
     for one in comparisons:
-        paper, ours, difference = one.texts
+        paper, ours, difference, error = one.texts
         paper_cell = cell(paper, one.paper.mean if one.paper else None, class_="n")
         theirs = COUNTERPARTS[one.method] if one.method and one.paper else "–"
         if one.row is None or one.ours is None:
@@ -188,9 +188,11 @@ def _comparisons(block: ReportBlock, name: str, comparisons: Sequence[Comparison
             continue
         line = [row_head(block, one.row), cell(theirs), numeric(one.n), paper_cell]
         line += [cell(ours, one.ours.mean, class_="n"), cell(difference, one.difference, class_="n")]
+        line.append(cell(error, one.standard_error, class_="n"))
         line.append(cell(dots(one.paper, one.ours, low, high, style=_style(block, one.row)), class_="dots"))
         lines.append([*line, cell(one.verdict, class_="miss" if one.misses else None)])
-    heads = ["our method", "paper's row", "n", "paper", "ours", "difference", "◇ paper  ● ours", "verdict"]
+    heads = ["our method", "paper's row", "n", "paper", "ours", "difference", "standard error"]
+    heads += ["◇ paper  ● ours", "verdict"]
     arrow = ACCURACY_METRICS[PAPER_METRICS[name]].heading.partition(" ")[2]
     caption = f"{name.replace('final_', 'Final ')} {arrow} in percent, the paper's and ours"
     count = f"{len(rest)} more {'row' if len(rest) == 1 else 'rows'} of the paper, {NOT_RUN}"
@@ -198,7 +200,7 @@ def _comparisons(block: ReportBlock, name: str, comparisons: Sequence[Comparison
     not_run = table(rest_heads, rest, caption="The paper's numbers, percent", sides="llr")
     return join(
         [
-            table(heads, lines, caption=caption, sides="llrrrrll") if lines else None,
+            table(heads, lines, caption=caption, sides="llrrrrrll") if lines else None,
             tag("details", tag("summary", count), not_run) if rest else None,
             *(tag("p", f"⚠ {warning}.", class_="note") for warning in find_warnings(comparisons)),
         ]

@@ -87,7 +87,7 @@ def _caption(table: StudyTable, counts: set[int]) -> str:
     if has_paper(table):
         said.append("Paper: as printed by Koh et al. (ICLR 2022).")
     if any(cell.verdict for cell in table.cells.values()):
-        said.append("Difference: ours minus theirs; within: our mean lies in their mean ± spread.")
+        said.append("Difference: ours minus theirs; agrees: no further apart than two standard errors of it.")
     caption = escape_latex(" ".join(said))
     return caption + "".join(rf" $^\dagger${escape_latex(warning)}." for warning in paper_warnings(table))
 

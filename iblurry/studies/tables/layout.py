@@ -18,6 +18,7 @@ from iblurry.studies.tables.table import (
     count_decimals,
     format_number,
 )
+from iblurry.studies.verdict import RULE
 
 OURS, PAPER, DIFFERENCE = "ours", "paper", "difference"
 NOTHING = "–"
@@ -76,7 +77,7 @@ def has_best(table: ResultTable) -> bool:
 
 
 def cell_text(cell: TableCell, kind: str) -> str:
-    """70.26 ± 1.28 (3), or +0.64 within."""
+    """70.26 ± 1.28 (3), or +0.64 agrees."""
     if kind == DIFFERENCE:
         return NOTHING if cell.difference is None else f"{cell.difference:+z.{cell.metric.digits}f} {cell.verdict}"
     number = cell.ours if kind == OURS else cell.paper
@@ -109,10 +110,7 @@ def table_notes(table: StudyTable, *, bold: bool = True) -> list[str]:
     best = "; the best of ours in bold" if bold and has_best(table) else ""
     notes = [f"{describe_units(table, over)}{best}."] if counts else []
     if any(cell.verdict for cell in table.cells.values()):
-        notes.append(
-            "Difference: ours minus the paper's; within: our mean lies in the paper's mean ± its spread; else above or "
-            "below; not judged: it prints no spread, or the number is warned of (⚠)."
-        )
+        notes.append(f"Difference: ours minus the paper's; {RULE}.")
     notes += describe_runs(table)
     if has_paper(table):
         notes.append(f"The paper's numbers: {load_paper()['units']}.")

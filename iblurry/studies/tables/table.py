@@ -25,8 +25,8 @@ from iblurry.studies.paper import (
 )
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import PlannedRun, Study, find_finished
+from iblurry.studies.verdict import judge
 
-WITHIN, ABOVE, BELOW, NOT_JUDGED = "within", "above", "below", "not judged"
 Better = Callable[[Iterable[float]], float]  # max or min
 
 
@@ -193,14 +193,9 @@ class TableCell:
 
     @property
     def verdict(self) -> str | None:
-        """Whether our mean lies within the paper's mean ± its spread; not judged without a spread, or if warned of."""
-        if self.paper is None or self.difference is None:
-            return None
-        if self.paper.std is None or self.paper.warning is not None:
-            return NOT_JUDGED
-        if abs(self.difference) <= self.paper.std:
-            return WITHIN
-        return ABOVE if self.difference > 0 else BELOW
+        """Whether our mean agrees with the paper's; None unless there are both."""
+        ours = self.ours
+        return judge(self.paper, ours, len(self.runs)) if self.paper and ours else None
 
 
 @dataclass(frozen=True, kw_only=True)
