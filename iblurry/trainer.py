@@ -163,6 +163,8 @@ class Trainer:
         loss, forward = self.forward_loss(train(batch.images, params), batch, rows, params)
         self.optimizer.zero_grad()
         loss.backward()
+        for term in training.terms:
+            term.add_gradient()
         for i, rule in enumerate(training.gradient):
             rule.adjust(drawn.get(f"gradient.{i}", self._nothing))
         if (scale := training.schedule.lr_scale) is not None:

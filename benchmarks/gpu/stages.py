@@ -237,6 +237,8 @@ def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
         loss, _ = trainer.forward_loss(images, batch, rows, params)
         optimizer.zero_grad()
         loss.backward()
+        for term in training.terms:
+            term.add_gradient()
         return loss.detach()
 
     def adjusting(labels: Tensor, drawn: dict[str, Drawn]) -> None:

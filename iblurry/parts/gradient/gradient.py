@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from iblurry.compute import Cost, Passes, Workload
 from iblurry.parts.context import Drawn
-from iblurry.parts.part import Part
+from iblurry.parts.part import Part, scratch
 
 
 class GradientRule(Part):
@@ -65,6 +65,8 @@ class Project(GradientRule):
 
     count: int = 240
 
+    project: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(project))
+
     @property
     def rows_per_update(self) -> int:
         return self.count
@@ -78,18 +80,20 @@ class Project(GradientRule):
             return
         context = self.context
         assert drawn.augment_params is not None
+        if len(drawn.rows) == self.count:
+            context.expect_batch_size(self.count)
         batch = context.memory.read(drawn.rows)
-        reference = context.gradient(context.pipeline.vary(batch.images, drawn.augment_params), batch.labels)
+        reference = context.gradient(context.vary(batch.images, drawn.augment_params), batch.labels)
         pairs = zip(context.network.trainable().values(), reference, strict=True)
         used = [(p.grad, slope) for p, slope in pairs if p.grad is not None]  # a body may have weights it never uses
-        project([gradient for gradient, _ in used], [slope for _, slope in used])
+        with torch.no_grad():
+            self.project([gradient for gradient, _ in used], [slope for _, slope in used])
 
 
 def project(gradients: Sequence[Tensor], reference: Sequence[Tensor]) -> None:
     """Removes from the gradients, in place, what points against the reference."""
-    with torch.no_grad():
-        dot = torch.stack([(g * r).sum() for g, r in zip(gradients, reference, strict=True)]).sum()
-        length = torch.stack([r.square().sum() for r in reference]).sum()
-        share = dot.clamp(max=0) / length.clamp(min=torch.finfo(length.dtype).tiny)
-        for g, r in zip(gradients, reference, strict=True):
-            g -= share * r
+    dot = torch.stack([(g * r).sum() for g, r in zip(gradients, reference, strict=True)]).sum()
+    length = torch.stack([r.square().sum() for r in reference]).sum()
+    share = dot.clamp(max=0) / length.clamp(min=torch.finfo(length.dtype).tiny)
+    for g, r in zip(gradients, reference, strict=True):
+        g -= share * r

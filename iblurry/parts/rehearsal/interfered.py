@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from iblurry.compute import Cost, Passes, Workload
 from iblurry.errors import check_fields
 from iblurry.memory import Batch
+from iblurry.network.network import Network
 from iblurry.parts.context import Drawn
+from iblurry.parts.part import scratch
 from iblurry.parts.rehearsal.rehearsal import Rehearsal
 
 
@@ -39,6 +42,9 @@ class Interfered(Rehearsal):
     count: int = 8  # type: ignore[misc]
     candidates: int = 50
 
+    virtual: Network = scratch(lambda part: part.context.network.twin())
+    step: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(take_step))
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_fields(self, {"count": f"[1, {self.candidates}]"})
@@ -56,19 +62,39 @@ class Interfered(Rehearsal):
     def choose(self, stream: Batch, drawn: Drawn) -> Tensor:
         if not len(drawn.rows) or not len(stream.labels):  # known to the host: nothing stored, or nothing streamed
             return drawn.rows[: self.count]
-        context, network = self.context, self.context.network
+        context, network, virtual = self.context, self.context.network, self.virtual
         assert drawn.augment_params is not None
+        context.expect_batch_size(len(stream.labels))
+        if len(drawn.rows) == self.candidates:
+            for passed in (network, virtual):
+                context.expect_batch_size(self.candidates, passed)
         network.train()
-        gradient = context.gradient(context.pipeline.vary(stream.images, drawn.augment_params), stream.labels)
+        gradient = context.gradient(context.vary(stream.images, drawn.augment_params), stream.labels)
         with torch.no_grad():
             batch = context.memory.read(drawn.rows)
             images = context.pipeline.test(batch.images)
             before = F.cross_entropy(network(images), batch.labels, reduction="none")
-            virtual = {name: buffer.clone() for name, buffer in network.named_buffers()}
-            for (name, weight), slope in zip(network.trainable().items(), gradient, strict=True):
-                virtual[name] = weight - context.lr * slope
-            after = F.cross_entropy(functional_call(network, virtual, (images,)), batch.labels, reduction="none")
+            self.step(
+                [*virtual.trainable().values()], [*network.trainable().values()], gradient, context.lr,
+                [*virtual.buffers()], [*network.buffers()],
+            )  # fmt: skip
+            after = F.cross_entropy(virtual.train()(images), batch.labels, reduction="none")
             return drawn.rows.index_select(0, most_interfered(before, after, self.joins(len(drawn.rows))))
+
+
+def take_step(
+    stepped: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    gradient: Sequence[Tensor],
+    lr: float | Tensor,
+    copies: Sequence[Tensor],
+    buffers: Sequence[Tensor],
+) -> None:
+    """Writes weights - lr * gradient to `stepped`, and the buffers to their copies."""
+    for result, weight, slope in zip(stepped, weights, gradient, strict=True):
+        result.copy_(weight - lr * slope)
+    for copy, buffer in zip(copies, buffers, strict=True):
+        copy.copy_(buffer)
 
 
 def most_interfered(before: Tensor, after: Tensor, count: int) -> Tensor:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from iblurry.parts.context import Forward, Update
-from iblurry.parts.part import Part, state
+from iblurry.parts.part import Part, scratch, state
 from iblurry.parts.terms.term import Term
 
 
@@ -18,6 +19,14 @@ def _zeros(part: Part) -> dict[str, Tensor]:
 
 def _trained(part: Part) -> list[tuple[str, nn.Parameter]]:
     return [(name, p) for name, p in part.context.network.body.named_parameters() if p.requires_grad]
+
+
+def _weights(part: Part) -> list[Tensor]:
+    return [p for _, p in _trained(part)]
+
+
+def _gradients(weights: Sequence[Tensor]) -> list[Tensor]:
+    return [w.grad for w in weights if w.grad is not None]
 
 
 class Elastic(Term):
@@ -56,17 +65,41 @@ class Elastic(Term):
     anchor: dict[str, Tensor] = state(_zeros)  # theta*
     steps: Tensor = state(lambda part: torch.zeros_like(part.context.memory.clock))  # (1,) updates seen
 
-    def loss(self, forward: Forward) -> Tensor:
-        parts = [(self.weight[name] * (p - self.anchor[name]).square()).sum() for name, p in _trained(self)]
-        return self.strength * torch.stack(parts).sum() if parts else forward.logits.new_zeros(())  # a frozen body
+    value: Callable[..., Tensor] = scratch(lambda part: part.context.engine.fuse(part._value))
+    add: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(part._add))
+    move: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(part._move))
 
+    @torch.no_grad()
+    def loss(self, forward: Forward) -> Tensor:
+        if not self.weight:  # a frozen body
+            return forward.logits.new_zeros(())
+        return self.value(_weights(self), [*self.weight.values()], [*self.anchor.values()])
+
+    @torch.no_grad()
+    def add_gradient(self) -> None:
+        weights = _weights(self)
+        for p in weights:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad  # a body may have weights it never uses
+        self.add(_gradients(weights), weights, [*self.weight.values()], [*self.anchor.values()])
+
+    @torch.no_grad()
     def on_update(self, update: Update) -> None:
         self.steps += 1
         number = self.steps - int(self.skip_first)  # 0: left out, 1: as it is, from then on averaged
         share = torch.where(number == 1, 1.0, torch.where(number > 1, 1 - self.decay, 0.0))
-        for name, p in _trained(self):
-            assert p.grad is not None
-            self.fisher[name].lerp_(p.grad.square(), share)
+        self.move([*self.fisher.values()], _gradients(_weights(self)), share)
+
+    def _value(self, weights: list[Tensor], fisher: list[Tensor], anchors: list[Tensor]) -> Tensor:
+        parts = [(f * (w - a).square()).sum() for w, f, a in zip(weights, fisher, anchors, strict=True)]
+        return self.strength * torch.stack(parts).sum()
+
+    def _add(self, grads: list[Tensor], weights: list[Tensor], fisher: list[Tensor], anchors: list[Tensor]) -> None:
+        for g, w, f, a in zip(grads, weights, fisher, anchors, strict=True):
+            g.addcmul_(f, w - a, value=2 * self.strength)
+
+    def _move(self, fisher: list[Tensor], grads: list[Tensor], share: Tensor) -> None:
+        for f, g in zip(fisher, grads, strict=True):
+            f.lerp_(g.square(), share)
 
     def on_boundary(self) -> None:
         for name, p in _trained(self):

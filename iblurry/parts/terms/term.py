@@ -45,6 +45,12 @@ class Term(Part):
     def loss(self, forward: Forward) -> Tensor:
         """A scalar."""
 
+    def add_gradient(self) -> None:
+        """Adds to each `parameter.grad`, after the backward pass, the gradient of a loss that has no graph.
+
+        A penalty on the weights is faster without one: a graph adds its gradients tensor by tensor.
+        """
+
 
 class CrossEntropy(Term):
     """lam * CE(own label) + (1 - lam) * CE(partner's label), the mean over the batch.
