@@ -62,9 +62,9 @@ def make_context():
     from iblurry.parts.context import Context
     from iblurry.rng import Rng
 
-    def make(capacity: int, rows: int = 4, seed: int = 1) -> Context:
+    def make(capacity: int, rows: int = 4, seed: int = 1, *, body: str = "mlp") -> Context:
         image, rng = (1, 8, 8), Rng(seed)
-        network = build("mlp", image, rows, rng=rng).eval()
+        network = build(body, image, rows, rng=rng).eval()
         for row in range(rows):
             network.expose(row, *fresh_row(rng, row, network.features))
         pipeline = Pipeline(Augment(pad=1), shape=image, mean=(0.5,), std=(0.25,))

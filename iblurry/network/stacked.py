@@ -127,22 +127,134 @@ class StackedNorm(nn.Module):
         return done.to(maps.dtype).flatten(0, 1)
 
 
+class GroupedNetwork(nn.Module):
+    """A network in eval mode whose gradients come apart for each group of a batch, by one backward pass.
+
+    In eval mode no image changes what becomes of another, so that groups can pass together; only the sums over images
+    that are gradients of weights must be kept apart.
+
+    Parameters
+    ----------
+    network : Network
+        What passes; its weights are used as they are at each call. See `can_stack`.
+    groups : int
+        How many there are, of equal size.
+    """
+
+    def __init__(self, network: Network, groups: int) -> None:
+        super().__init__()
+        assert can_stack(network), "asked before"
+        self.network, self.groups, self.own = network, groups, kernels(network.open.device)
+        self.body = copy.deepcopy(network.body)  # what runs: the same layers, which have the network's own weights
+        units = [unit for unit in network.body.modules() if isinstance(unit, ConvUnit)]
+        copies = [unit for unit in self.body.modules() if isinstance(unit, ConvUnit)]
+        self._slots: list[Tensor] = []  # where gradients come back: one for each weight, in the order of `parameters`
+        for unit, copied in zip(units, copies, strict=True):
+            slot = self._slot(unit.convolution.weight)
+            copied.convolution.weight = unit.convolution.weight
+            copied.convolve = functools.partial(_convolve_grouped, slot=slot, groups=groups, own=self.own)
+            copied[1] = GroupedNorm(unit.norm, self._slot(unit.norm.weight), self._slot(unit.norm.bias), groups)
+        self._head = self._slot(network.head.weight), self._slot(network.head.bias)
+        self._run = network.fuse(self.body) if network.fuse else self.body
+
+    def _slot(self, weight: Tensor) -> Tensor:
+        """Zeros of (groups * length, ...) that take no memory."""
+        slot = weight.new_zeros(()).expand(self.groups * len(weight), *weight.shape[1:]).requires_grad_()
+        self._slots.append(slot)
+        return slot
+
+    def gradients(self, images: Tensor, labels: Tensor) -> list[Tensor]:
+        """Of each group's mean cross-entropy, by weight: (groups, *shape), in the order of the network's parameters.
+
+        Parameters
+        ----------
+        images : Tensor
+            (groups * B, C, H, W) float, one group behind the other.
+        labels : Tensor
+            (groups * B,) head rows.
+        """
+        network, groups = self.network, self.groups
+        images = images.contiguous(memory_format=network.layout)
+        precision = network.precision
+        with torch.enable_grad():
+            with torch.autocast(images.device.type, precision, enabled=precision is not None):
+                features = self._run(images).unflatten(0, (groups, -1))
+                weight, bias = (
+                    (own.detach() + slot.unflatten(0, (groups, -1)))
+                    for own, slot in zip((network.head.weight, network.head.bias), self._head, strict=True)
+                )
+                logits = torch.baddbmm(bias[:, None], features, weight.mT)
+            logits = logits.float().masked_fill(~network.open, FLOOR).flatten(0, 1)
+            loss = F.cross_entropy(logits, labels, reduction="sum") * (groups / len(labels))
+            slopes = torch.autograd.grad(loss, self._slots)
+        return [slope.unflatten(0, (groups, -1)) for slope in slopes]
+
+
+class GroupedNorm(nn.Module):
+    """Batch norm in eval mode whose gradients come apart for each group.
+
+    Parameters
+    ----------
+    norm : nn.BatchNorm2d
+        Whose weights and statistics are used.
+    weight, bias : Tensor
+        (groups * C,) zeros: where gradients come back.
+    groups : int
+        How many there are.
+    """
+
+    def __init__(self, norm: nn.BatchNorm2d, weight: Tensor, bias: Tensor, groups: int) -> None:
+        super().__init__()
+        self._given = norm, weight, bias, groups  # in a tuple: no child of this module
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """(groups * B, C, H, W) -> the same shape."""
+        norm, weight, bias, groups = self._given
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        apart = maps.unflatten(0, (groups, -1)).float()
+        shape = (-1, 1, len(norm.running_mean), 1, 1)
+        scale = norm.weight.detach().view(shape) + weight.view(shape)
+        shift = norm.bias.detach().view(shape) + bias.view(shape)
+        done: Tensor = (apart - norm.running_mean.view(shape)) * torch.rsqrt(norm.running_var.view(shape) + norm.eps)
+        return (done * scale + shift).to(maps.dtype).flatten(0, 1)
+
+
 def _repeated(weight: Tensor, models: int, layout: torch.memory_format) -> Tensor:
     return weight.detach().repeat(models, 1, 1, 1).contiguous(memory_format=layout)
 
 
 def _convolve(maps: Tensor, unit: ConvUnit, *, models: int, own: ModuleType | None) -> Tensor:
     """The unit's convolutions of all networks: by own kernels where they fit, else as products with patches."""
-    conv = unit.convolution
-    side, stride = conv.kernel_size[0], conv.stride[0]
-    if own is not None and own.training.fits(maps.shape, conv.out_channels, side, stride, models):
+    if own is not None and _fits(maps, unit, models, own):
         done: Tensor = own.training.convolve_stacked(maps, unit, models)
         return done
+    return _multiply_patches(maps, unit.convolution, unit.convolution.weight, models)
+
+
+def _convolve_grouped(maps: Tensor, unit: ConvUnit, *, slot: Tensor, groups: int, own: ModuleType | None) -> Tensor:
+    """The unit's convolution, whose gradients come back in the slot, for each group apart."""
+    if own is not None and _fits(maps, unit, 1, own):
+        done: Tensor = own.training.convolve_grouped(maps, unit, slot, groups)
+        return done
+    weight = unit.convolution.weight.detach()
+    return _multiply_patches(maps, unit.convolution, weight.repeat(groups, 1, 1, 1) + slot, groups)
+
+
+def _fits(maps: Tensor, unit: ConvUnit, models: int, own: ModuleType) -> bool:
+    conv = unit.convolution
+    fits: bool = own.training.fits(maps.shape, conv.out_channels, conv.kernel_size[0], conv.stride[0], models)
+    return fits
+
+
+def _multiply_patches(maps: Tensor, conv: nn.Conv2d, weight: Tensor, models: int) -> Tensor:
+    """Convolutions of stacked maps by stacked weights, as products with the patch under each pixel."""
     assert not isinstance(conv.padding, str)
+    side, stride = conv.kernel_size[0], conv.stride[0]
     patches = F.unfold(maps, side, padding=conv.padding, stride=stride)  # (models * B, values, pixels)
     room = (0, -patches.shape[1] % ALIGNED)
     values = F.pad(patches.mT, room).unflatten(0, (models, -1)).flatten(1, 2)  # (models, B * pixels, values)
-    weights = F.pad(conv.weight.flatten(1), room).unflatten(0, (models, -1))
-    sizes = (len(maps), maps.shape[2] // stride, maps.shape[3] // stride, conv.out_channels)
+    weights = F.pad(weight.flatten(1), room).unflatten(0, (models, -1))
+    up, across = ((size + 2 * pad - side) // stride + 1 for size, pad in zip(maps.shape[2:], conv.padding, strict=True))
     products: Tensor = values @ weights.mT
-    return products.view(sizes).permute(0, 3, 1, 2)
+    return products.view(len(maps), up, across, conv.out_channels).permute(0, 3, 1, 2)

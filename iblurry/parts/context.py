@@ -17,6 +17,7 @@ from iblurry.engine.eager import Eager
 from iblurry.memory import Memory
 from iblurry.network.network import EXPORTING, Network
 from iblurry.network.shadow import AveragedNetwork, ShadowNetwork
+from iblurry.network.stacked import GroupedNetwork, can_stack
 from iblurry.network.weights import seeded
 from iblurry.rng import Rng
 
@@ -306,6 +307,12 @@ class Context:
             loss = F.cross_entropy(self.network(images), labels)
             trained = tuple(self.network.trainable().values())
             return torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
+
+    def grouped(self, groups: int) -> GroupedNetwork | None:
+        """What takes the gradients of so many groups of images at once; None where own kernels for it are missing."""
+        if self.network.hopper is None or not can_stack(self.network):
+            return None
+        return GroupedNetwork(self.network, groups)
 
     def losses(self, images: Tensor, labels: Tensor) -> Tensor:
         """The cross-entropy of each plain image, (B,)."""

@@ -134,6 +134,21 @@ def describe_maps(maps: Tensor, stride: int, images: int, rows: int, channels: i
     return TensorDescriptor(maps, shape, strides, box, _swizzled(box))
 
 
+def describe_stack(maps: Tensor, models: int, images: int, rows: int, channels: int) -> TensorDescriptor:
+    """Describes boxes of the maps of stacked models: a model, its images, rows, all columns, channels.
+
+    Behind the last image of a model there are zeros.
+    """
+    count, depth, high, wide = maps.shape
+    image = high * wide * depth
+    shape, strides = (
+        [models, count // models, high, wide, depth],
+        [count // models * image, image, wide * depth, depth, 1],
+    )
+    box = [1, images, rows, wide, channels]
+    return TensorDescriptor(maps, shape, strides, box, _swizzled(box))
+
+
 def describe_weights(weight: Tensor, box: list[int]) -> TensorDescriptor:
     """Describes boxes of the weights to the copy engine: outputs, and channels of one tap."""
     depth = weight.numel() // len(weight)

@@ -10,7 +10,7 @@ from torch import Tensor
 from iblurry.network.bodies import ConvUnit
 from iblurry.network.hopper import convolution
 from iblurry.network.hopper.convolution import choose_tile, group_rows
-from iblurry.network.hopper.weight_gradient import LEAST, PIXELS, divides, plan_tiles, weight_gradient
+from iblurry.network.hopper.weight_gradient import LEAST, PIXELS, plan_tiles, weight_gradient
 
 
 def convolve(maps: Tensor, unit: ConvUnit) -> Tensor:
@@ -26,7 +26,18 @@ def convolve_stacked(maps: Tensor, unit: ConvUnit, models: int) -> Tensor:
     """The convolutions of so many models in a training step, each of its share of the maps and of the weights."""
     conv = unit.convolution
     rounded = conv.weight.detach().to(torch.bfloat16) if unit.weight_bf16 is None else unit.weight_bf16
-    done: Tensor = ConvolveFunction.apply(maps, conv.weight, rounded, conv.stride[0], models)  # type: ignore[no-untyped-call]
+    done: Tensor = ConvolveFunction.apply(maps, conv.weight, rounded, conv.stride[0], models, models)  # type: ignore[no-untyped-call]
+    return done
+
+
+def convolve_grouped(maps: Tensor, unit: ConvUnit, gradient: Tensor, groups: int) -> Tensor:
+    """The unit's convolution, whose weight gradients come back apart for each group of the maps.
+
+    `gradient` is where: a tensor of the shape (groups * outputs, channels, side, side) whose values do not matter.
+    """
+    conv = unit.convolution
+    rounded = conv.weight.detach().to(torch.bfloat16)
+    done: Tensor = ConvolveFunction.apply(maps, gradient, rounded, conv.stride[0], 1, groups)  # type: ignore[no-untyped-call]
     return done
 
 
@@ -40,30 +51,29 @@ def fits(maps: torch.Size, outputs: int, side: int, stride: int, models: int = 1
     up, across = high // stride, wide // stride
     forwards = choose_tile(count, channels, outputs, up, across, models=models)
     backwards = choose_tile(count, outputs, channels, up, across, models=models)
-    grouped = group_rows(PIXELS, up, across)
-    if forwards is None or backwards is None or grouped is None:
-        return False
-    return models == 1 or divides(torch.Size((count, outputs, up, across)), channels, side, models)
+    return forwards is not None and backwards is not None and group_rows(PIXELS, up, across) is not None
 
 
 class ConvolveFunction(torch.autograd.Function):
     """weight * maps, in bfloat16 as under autocast; the gradient for the weights is float32 and never rounded."""
 
     @staticmethod
-    def forward(ctx: Any, maps: Tensor, weight: Tensor, rounded: Tensor, stride: int, models: int) -> Tensor:
-        """`rounded` is the weight in bfloat16; its gradient is the weight's."""
+    def forward(
+        ctx: Any, maps: Tensor, weight: Tensor, rounded: Tensor, stride: int, models: int, groups: int
+    ) -> Tensor:
+        """`rounded` is the weight in bfloat16; its gradient is the weight's, of each group of the maps apart."""
         maps = maps.to(torch.bfloat16)
         ctx.save_for_backward(maps, rounded)
-        ctx.stride, ctx.models = stride, models
+        ctx.stride, ctx.models, ctx.groups = stride, models, groups
         done: Tensor = torch.ops.iblurry.convolve(maps, rounded, stride, False, models)
         return done
 
     @staticmethod
-    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
         maps, weight = ctx.saved_tensors
         before = torch.ops.iblurry.convolve(grads, weight, ctx.stride, True, ctx.models)
-        parts = torch.ops.iblurry.weight_gradient(grads, maps, weight.shape[2], ctx.stride, ctx.models)
-        return before, sum_parts(parts), None, None, None
+        parts = torch.ops.iblurry.weight_gradient(grads, maps, weight.shape[2], ctx.stride, ctx.groups)
+        return before, sum_parts(parts), None, None, None, None
 
 
 def sum_parts(parts: Tensor) -> Tensor:

@@ -19,10 +19,11 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from iblurry.network.hopper.convolution import ENOUGH, describe_maps, group_rows, shifted
+from iblurry.network.hopper.convolution import ENOUGH, describe_maps, describe_stack, group_rows, shifted
 
 PIXELS = 128  # of one step
 LEAST = 64  # channels of one block, on both sides
+MANY = 8 * ENOUGH  # blocks of stacked models: several rounds of them, so that the last one matters little
 
 
 class TilePlan(NamedTuple):
@@ -48,13 +49,9 @@ def plan_tiles(grads: torch.Size, channels: int, side: int, models: int = 1) -> 
     assert grouped is not None, "asked before"
     images, rows = grouped
     steps = -(-count // images) * (high // rows)
-    each = -(-steps // max(1, min(steps, ENOUGH // (models * _blocks(channels, outputs, side, across)))))
+    wanted = ENOUGH if models == 1 else MANY
+    each = -(-steps // max(1, min(steps, wanted // (models * _blocks(channels, outputs, side, across)))))
     return TilePlan(-(-steps // each), each, steps, images, rows, across)
-
-
-def divides(grads: torch.Size, channels: int, side: int, models: int) -> bool:
-    """Whether no step has gradients of two of the stacked models."""
-    return grads[0] // models % plan_tiles(grads, channels, side, models).images == 0
 
 
 def _blocks(channels: int, outputs: int, side: int, across: int) -> int:
@@ -75,7 +72,7 @@ def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int, models:
     plan = plan_tiles(grads.shape, channels, side, models)
     done = torch.empty(plan.parts, models * outputs, side, side, channels, device=grads.device)
     _weight_gradient[(_blocks(channels, outputs, side, plan.across) * plan.parts * models,)](
-        describe_maps(grads, 1, plan.images, plan.rows, plan.across),
+        describe_stack(grads, models, plan.images, plan.rows, plan.across),
         describe_maps(maps, stride, plan.images, plan.rows, plan.across),
         done,
         len(grads) // models,
@@ -99,26 +96,26 @@ def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int, models:
 
 @gluon.jit
 def _fetch(
-    grads, maps, gs, xs, arrivals, k, slot, start, tap, output, channel, CHANNELS: gl.constexpr, HIGH: gl.constexpr,
-    SIDE: gl.constexpr, STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr, wanted,
+    grads, maps, gs, xs, arrivals, k, slot, model, count, tap, output, channel, CHANNELS: gl.constexpr,
+    HIGH: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr, wanted,
 ):  # fmt: skip
     """Starts loading one group of pixels: their gradients, and the input maps shifted by the tap.
 
-    `start` is the model's first image.
+    Behind the `count` images of the model there are gradients of 0, whatever maps are loaded beside them.
     """
     row = (k % (HIGH // ROWS)) * ROWS
-    image = start + (k // (HIGH // ROWS)) * IMAGES
+    image = (k // (HIGH // ROWS)) * IMAGES
     down = tap // SIDE - SIDE // 2
     across = tap % SIDE - SIDE // 2
     arrival = arrivals.index(slot)
     mbarrier.expect(arrival, grads.block_type.nbytes + maps.block_type.nbytes, pred=wanted)
-    tma.async_copy_global_to_shared(grads, [image, row, 0, output], arrival, gs.index(slot), pred=wanted)
-    shifted(maps, xs.index(slot), arrival, image, row, channel, down, across, CHANNELS, STRIDE, wanted)
+    tma.async_copy_global_to_shared(grads, [model, image, row, 0, output], arrival, gs.index(slot), pred=wanted)
+    shifted(maps, xs.index(slot), arrival, model * count + image, row, channel, down, across, CHANNELS, STRIDE, wanted)
 
 
 @gluon.jit
 def _weight_gradient(
-    grads, maps, done, images, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr, HIGH: gl.constexpr, SIDE: gl.constexpr,
+    grads, maps, done, count, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr, HIGH: gl.constexpr, SIDE: gl.constexpr,
     STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr, PIXELS: gl.constexpr, ACROSS: gl.constexpr,
     STEPS: gl.constexpr, EACH: gl.constexpr, MODELS: gl.constexpr, STAGES: gl.constexpr, num_warps: gl.constexpr,
 ):  # fmt: skip
@@ -142,7 +139,7 @@ def _weight_gradient(
     fence_async_shared()
     for s in gl.static_range(STAGES - 1):
         _fetch(
-            grads, maps, gs, xs, arrivals, first + s, s, model * images, tap, output, channel, CHANNELS, HIGH, SIDE,
+            grads, maps, gs, xs, arrivals, first + s, s, model, count, tap, output, channel, CHANNELS, HIGH, SIDE,
             STRIDE, IMAGES, ROWS, s < steps,
         )  # fmt: skip
 
@@ -156,7 +153,7 @@ def _weight_gradient(
         total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))  # the one before is done: its slot is free
         ahead = k + STAGES - 1
         _fetch(
-            grads, maps, gs, xs, arrivals, first + ahead, ahead % STAGES, model * images, tap, output, channel,
+            grads, maps, gs, xs, arrivals, first + ahead, ahead % STAGES, model, count, tap, output, channel,
             CHANNELS, HIGH, SIDE, STRIDE, IMAGES, ROWS, ahead < steps,
         )  # fmt: skip
     sums = warpgroup_mma_wait(0, deps=[total])

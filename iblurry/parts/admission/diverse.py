@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from iblurry.compute import Cost, Passes, Workload
 from iblurry.memory import Sample
+from iblurry.network.stacked import GroupedNetwork
 from iblurry.parts.admission.admission import Admission
 from iblurry.parts.part import column, scratch, state
 
@@ -43,6 +44,8 @@ class Diverse(Admission):
     similarity: Tensor = column("similarity")  # (capacity + 1,) score of each row
     new_score: Tensor = state(lambda part: part.context.memory.clock.double())  # (1,) score of the sample on offer
     score: Callable[..., None] = scratch(lambda part: part.context.compile(part._score))
+    grouped: GroupedNetwork | None = scratch(lambda part: part.context.grouped(1 + part.batches))
+    similarities: Callable[..., Tensor] = scratch(lambda part: part.context.engine.fuse(cosines))
 
     def cost(self, workload: Workload) -> Cost:
         images = 1 + self.batches * min(self.size, workload.capacity) if workload.capacity else 0
@@ -76,14 +79,43 @@ class Diverse(Admission):
 
     def _score(self, images: Tensor, labels: Tensor, rows: Tensor) -> None:
         """Of the new sample beside the memory's `rows` (batches, count); on the device, no value is read."""
+        grouped = self.grouped if rows.shape[1] == self.size else None
+        self.new_score.copy_(
+            self._score_by_one(images, labels, rows) if grouped is None else self._score_at_once(images, labels, rows)
+        )
+
+    def _score_by_one(self, images: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
         mine = self._gradient(images, labels)
         theirs = torch.stack([self._gradient(*self.context.memory.read(batch)) for batch in rows])
-        self.new_score.copy_(1 + F.cosine_similarity(theirs, mine[None]).max())
+        return 1 + F.cosine_similarity(theirs, mine[None]).max()
+
+    def _score_at_once(self, images: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
+        """All gradients by one pass; the first group is the new sample, repeated, which changes no mean."""
+        assert self.grouped is not None
+        context, (batches, count) = self.context, rows.shape
+        memory = context.memory.read(rows.flatten())
+        pixels = torch.cat([images.expand(count, -1, -1, -1), memory.images])
+        passed = 1 + batches * count
+        context.network.meter.add(passed)
+        context.network.meter.add(passed, backward_of=context.network.meter.purpose)
+        gradients = self.grouped.gradients(
+            context.pipeline.test(pixels), torch.cat([labels.expand(count), memory.labels])
+        )
+        with torch.no_grad():
+            return 1 + self.similarities(gradients).max()
 
     def _gradient(self, images: Tensor, labels: Tensor) -> Tensor:
         self.context.network.eval()
         gradient = self.context.gradient(self.context.pipeline.test(images), labels)
         return torch.cat([g.flatten() for g in gradient])
+
+
+def cosines(gradients: Sequence[Tensor]) -> Tensor:
+    """Between the first gradient of each weight and the others, over all weights together, (groups - 1,) float32."""
+    flat = [gradient.flatten(1) for gradient in gradients]
+    products = torch.stack([(one[1:] * one[:1]).sum(1) for one in flat]).sum(0)
+    lengths = torch.stack([one.square().sum(1) for one in flat]).sum(0).sqrt().clamp(min=1e-8)
+    return products / (lengths[1:] * lengths[:1])
 
 
 def in_proportion(scores: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
