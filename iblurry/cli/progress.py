@@ -90,6 +90,12 @@ class RunBar(Callback):
         if position:
             self.on_message(f"goes on from sample {position:,} of {samples:,}")
 
+    def on_stage(self, text: str) -> None:
+        assert self.bar is not None
+        self.display.bars.update(self.bar, about=text)
+        if not self.display.console.is_terminal:
+            self.on_message(text)
+
     def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
         now, self.position = time.monotonic(), position
         self.accuracy = percent = "" if accuracy is None else f"{100 * accuracy:.1f} % "

@@ -32,6 +32,8 @@ class Eager:
         Of convolutions and matrix products; losses, batch norm's statistics and weights stay float32.
     """
 
+    compiles = False  # whether bodies and pipelines are compiled at their first use, which takes a while
+
     def __init__(self, device: torch.device | str = "cpu", precision: Precision = "float32") -> None:
         try:
             self.device = torch.device(device)

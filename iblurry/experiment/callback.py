@@ -23,12 +23,12 @@ RUN_HOOKS = (  # called where the run is, with the learner
 class Callback(Component):
     """Base class of callbacks; every method does nothing until a subclass overrides it.
 
-    `on_run_start`, `on_progress`, `on_refit_progress`, `on_message` and `on_run_end` are called in the process that
-    called `run` or `run_all`, also for runs of worker processes: they watch. All others get the run as a `RunState`;
-    they are called where the run is, on a callback made anew from its settings, and read the learner, log numbers and
-    stop the run. A callback with such a method takes part in the run: its settings are annotated fields, its code and
-    settings are kept with the run, and what it sets on itself is saved with it. An exception that a method raises stops
-    the run.
+    `on_run_start`, `on_stage`, `on_progress`, `on_refit_progress`, `on_message` and `on_run_end` are called in the
+    process that called `run` or `run_all`, also for runs of worker processes: they watch. All others get the run as
+    a `RunState`; they are called where the run is, on a callback made anew from its settings, and read the learner,
+    log numbers and stop the run. A callback with such a method takes part in the run: its settings are annotated
+    fields, its code and settings are kept with the run, and what it sets on itself is saved with it. An exception
+    that a method raises stops the run.
 
     >>> class Printer(Callback):
     ...     def on_progress(self, position, accuracy, lr):
@@ -75,6 +75,15 @@ class Callback(Component):
             Samples already learned: 0 for a new run.
         samples : int
             Samples in the whole stream.
+        """
+
+    def on_stage(self, text: str) -> None:
+        """Something long has begun during which few samples pass, until the next `on_progress`.
+
+        Parameters
+        ----------
+        text : str
+            What: "compiling", where a GPU's kernels are made at the first samples.
         """
 
     def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
@@ -231,6 +240,10 @@ class CallbackList(Callback):
     def on_run_start(self, name: str, position: int, samples: int) -> None:
         for callback in self.callbacks:
             callback.on_run_start(name, position, samples)
+
+    def on_stage(self, text: str) -> None:
+        for callback in self.callbacks:
+            callback.on_stage(text)
 
     def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
         for callback in self.callbacks:

@@ -157,6 +157,8 @@ class RunLoop:
                 self._read_recorded()
                 title = f"{self.experiment.method.name} seed {self.experiment.seed}"
                 self.callback.on_run_start(title, self.stream.position, len(self.stream))
+                if self.engine.compiles:
+                    self.callback.on_stage("compiling")
                 self.callbacks.start()
                 try:
                     is_complete = yield from self._learn_stream()

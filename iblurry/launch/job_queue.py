@@ -25,6 +25,7 @@ from iblurry.launch.messages import (
     RefitProgress,
     RunProgress,
     RunRemark,
+    RunStage,
     RunStarted,
 )
 
@@ -108,6 +109,8 @@ class JobQueue:
         match message:
             case RunStarted(_, name, position, samples):
                 callback.on_run_start(name, position, samples)
+            case RunStage(_, text):
+                callback.on_stage(text)
             case RunProgress(_, position, accuracy, lr):
                 callback.on_progress(position, accuracy, lr)
             case RefitProgress(_, done, total):

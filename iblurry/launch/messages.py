@@ -50,6 +50,13 @@ class RunStarted(JobMessage):
 
 
 @dataclass(frozen=True)
+class RunStage(JobMessage):
+    """For Callback.on_stage."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class RunProgress(JobMessage):
     """For Callback.on_progress."""
 
@@ -108,6 +115,9 @@ class ReportingCallback(Callback):
 
     def on_run_start(self, name: str, position: int, samples: int) -> None:
         self.report(RunStarted(self.job, name, position, samples))
+
+    def on_stage(self, text: str) -> None:
+        self.report(RunStage(self.job, text))
 
     def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
         self.report(RunProgress(self.job, position, accuracy, lr))

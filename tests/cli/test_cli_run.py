@@ -316,6 +316,16 @@ def test_bars_fit_80_columns(screen, name):
     assert f"{name}: 50.0 % after 1,281,167 samples" in screen.getvalue()  # but a line
 
 
+def test_a_stage_shows_on_its_bar_until_samples_pass(screen):
+    with ProgressDisplay() as display:
+        run = display.callback("er seed 1")
+        run.on_run_start("ignored", 0, 1400)
+        run.on_stage("compiling")
+        assert "compiling" in picture(display.bars)
+        run.on_progress(20, None, 0.05)
+        assert "compiling" not in picture(display.bars)
+
+
 def test_a_refit_shows_on_its_bar(screen):
     with ProgressDisplay() as display:
         run = display.callback("gdumb seed 1")

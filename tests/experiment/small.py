@@ -53,6 +53,7 @@ class Recorder(Callback):
         self.starts: list[int] = []  # positions
         self.refits = (0, 0)  # updates done and to do, of the latest refit
         self.messages: list[str] = []
+        self.stages: list[str] = []
 
     def on_run_start(self, name: str, position: int, samples: int) -> None:
         self.starts.append(position)
@@ -60,6 +61,9 @@ class Recorder(Callback):
 
     def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
         self.position = position
+
+    def on_stage(self, text: str) -> None:
+        self.stages.append(text)
 
     def on_refit_progress(self, done: int, total: int) -> None:
         self.refits = done, total

@@ -23,6 +23,7 @@ from iblurry.launch.messages import (
     ReportingCallback,
     RunProgress,
     RunRemark,
+    RunStage,
     RunStarted,
 )
 from iblurry.launch.pack import FAILURE, Pack
@@ -85,16 +86,19 @@ def test_a_callback_hears_what_is_reported():
     queue, messages = queue_of(1), []
     callback = ReportingCallback(0, lambda message: messages.append(pickle.loads(pickle.dumps(message))))
     callback.on_run_start("er", 3, 80)
+    callback.on_stage("compiling")
     callback.on_progress(20, None, 0.1)
     callback.on_refit_progress(1, 2)
     callback.on_message("text")
     assert messages == [
-        RunStarted(0, "er", 3, 80), RunProgress(0, 20, None, 0.1), RefitProgress(0, 1, 2), RunRemark(0, "text"),
+        RunStarted(0, "er", 3, 80), RunStage(0, "compiling"), RunProgress(0, 20, None, 0.1), RefitProgress(0, 1, 2),
+        RunRemark(0, "text"),
     ]  # fmt: skip
     for message in messages:
         queue.report(message)
     ((recorder,),) = (several.callbacks for several in queue.callbacks)
     assert (recorder.starts, recorder.position, recorder.refits, recorder.messages) == ([3], 20, (1, 2), ["text"])
+    assert recorder.stages == ["compiling"]
 
 
 @pytest.mark.parametrize("tolerant", [True, False])
