@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from iblurry import objects
+from iblurry import objects, refitter
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.methods import gdumb
-from iblurry.network.build import build
+from iblurry.network.build import build, restart
 from iblurry.network.flops import flops
 from iblurry.network.registry import NETWORKS, network_key, register_network
 from iblurry.parts import Refit
@@ -254,19 +254,18 @@ def test_redrawn_layers_of_any_kind():
         made("mlp", initialise="fresh")
 
 
-def test_a_refit_starts_with_the_weights_that_were_kept(samples, questions):
+def test_a_refit_starts_with_the_weights_that_were_kept(samples, questions, monkeypatch):
     """And again after a resume, in which the learner's own weights have moved on."""
     module = pretrained()
     method = gdumb(HYPERPARAMETERS, readout=Refit(epochs=1))
     learner = new_learner(method, network=module)
     starts = []
-    redraw = learner.refitter._redraw
 
-    def watched(network, rng):
-        redraw(network, rng)
+    def watched(network, labels, rng):
+        restart(network, labels, rng)
         starts.append(body_state(network))
 
-    learner.refitter._redraw = watched
+    monkeypatch.setattr(refitter, "restart", watched)
     for stop in (10, 20, 30):
         for image, label in samples[stop - 10 : stop]:
             learner.observe(image, label)

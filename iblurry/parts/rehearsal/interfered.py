@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +39,8 @@ class Interfered(Rehearsal):
 
     Aljundi et al., "Online continual learning with maximally interfered retrieval", NeurIPS 2019.
     """
+
+    stores: ClassVar[str] = "a copy of the network, for virtual steps"
 
     count: int = 8  # type: ignore[misc]
     candidates: int = 50
