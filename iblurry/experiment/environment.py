@@ -45,9 +45,8 @@ class Hardware:
         check_fields(self, {"threads": "[1, inf)"})
 
 
-def environment(stream: StreamIterator, *, threads: int, engine: Eager) -> dict[str, Any]:
-    """The content of environment.json, but for the seconds."""
-    device = engine.device
+def environment(stream: StreamIterator, *, threads: int, engine: Eager, pack: int = 1) -> dict[str, Any]:
+    """The content of environment.json, but for the seconds; `pack` runs share the process."""
     order = stream.order
     ends = np.array(order.ends, dtype="<i8").tobytes()
     return {
@@ -56,12 +55,21 @@ def environment(stream: StreamIterator, *, threads: int, engine: Eager) -> dict[
         "python": sys.version.split()[0],
         "torch": torch.__version__,
         "numpy": np.__version__,
+        **describe_place(engine, threads),
+        "pack": pack,
+        "data": stream.dataset.fingerprint(),
+        "order": hashlib.sha256(ends + order.indices.astype("<i8").tobytes()).hexdigest(),
+    }
+
+
+def describe_place(engine: Eager, threads: int) -> dict[str, Any]:
+    """Of an environment, what decides how long a run takes."""
+    device = engine.device
+    return {
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
         "precision": engine.precision,
         "threads": threads,
-        "data": stream.dataset.fingerprint(),
-        "order": hashlib.sha256(ends + order.indices.astype("<i8").tobytes()).hexdigest(),
     }
 
 

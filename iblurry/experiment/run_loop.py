@@ -48,6 +48,7 @@ def open_run(
     hardware: Hardware,
     decoders: int | None = None,
     timeout: float | None = None,
+    pack: int = 1,
 ) -> Iterator[RunLoop | None]:
     """Lock a run's folder and give its loop; None if the run is finished.
 
@@ -71,6 +72,8 @@ def open_run(
         Processes that decode pictures ahead; None: the usual number.
     timeout : float, optional
         Seconds to wait for another process to leave the folder; None: the usual number.
+    pack : int
+        Runs side by side in this process, for the record.
     """
     folder = RunFolder(out / experiment.name)
     # Before anything is written, so that a missing device leaves no folder; a finished run needs no device.
@@ -83,8 +86,9 @@ def open_run(
             folder.claim(experiment)
             folder.check_callbacks(callbacks)
             dataset = load(experiment.dataset)
+            threads = hardware.threads
             yield RunLoop(
-                experiment, folder, dataset, callback, callbacks, checkpoints, chosen, hardware.threads, decoders
+                experiment, folder, dataset, callback, callbacks, checkpoints, chosen, threads, decoders, pack
             )
 
 
@@ -127,9 +131,10 @@ class RunLoop:
         engine: Eager,
         threads: int | None,
         decoders: int | None,
+        pack: int,
     ) -> None:
         self.experiment, self.folder, self.dataset, self.callback = experiment, folder, dataset, callback
-        self.given, self.checkpoints, self.engine = callbacks, checkpoints, engine
+        self.given, self.checkpoints, self.engine, self.pack = callbacks, checkpoints, engine, pack
         self.stream = StreamIterator(dataset, experiment.order(dataset), workers=decoders)
         self.old_environment = folder.environment() or {}
         self.threads: int = self.old_environment.get("threads", threads or torch.get_num_threads())
@@ -177,7 +182,7 @@ class RunLoop:
         self.learner.on_refit = self._on_refit_update
         self.evaluator = Evaluator(self.experiment.questions(self.dataset), device, decoders=self.stream.decoders)
         self.images = device_images(self.dataset, device) if self.has_remote_tensors else None  # None: the stream's
-        self.environment = environment(self.stream, threads=self.threads, engine=self.engine)
+        self.environment = environment(self.stream, threads=self.threads, engine=self.engine, pack=self.pack)
         self._check_same_data()
         if described := describe_callbacks(self.given):
             self.environment["callbacks"] = described

@@ -186,6 +186,7 @@ class _OpenRun:
                     hardware=job.hardware,
                     decoders=pack.decoders,
                     timeout=0.0 if pack.tolerant else None,
+                    pack=pack.config.pack,
                 )
             )
             if self.loop is not None:

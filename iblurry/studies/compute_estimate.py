@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from iblurry.compute import Cost, Passes, Workload
 from iblurry.cost import measured_rows, workload
+from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.experiment.experiment import Experiment
 from iblurry.method import Method
 from iblurry.network.flops import BACKWARD, flops
 from iblurry.network.registry import Image
+from iblurry.streams.order import Order
 
 STEPS = 2000  # in which a memory fills up at most
 EPOCHS = "epochs"  # the field of a readout that refits
@@ -43,7 +45,11 @@ def dataset_size(dataset: str, data_home: Path | None = None) -> DatasetSize:
     """Known of the paper's data sets; others are loaded, what was imported from `data_home`."""
     if dataset in DATASET_SIZES:
         return DATASET_SIZES[dataset]
-    data = load(dataset, data_home)
+    return size_of(load(dataset, data_home))
+
+
+def size_of(data: Dataset) -> DatasetSize:
+    """Of data that are loaded."""
     return DatasetSize(samples=len(data.train), classes=len(data.classes), image=data.shape)
 
 
@@ -70,6 +76,7 @@ class ComputeEstimate:
     rated: float  # at one update per sample, and as many times as many for early samples as the pace says
     study: float  # an epoch of every refit
     epochs: int | None  # None: never refitted
+    earned: int  # updates at one update per sample, those of refits left out
 
 
 def compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimate:
@@ -87,11 +94,7 @@ def _compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimat
     tasks = getattr(experiment.stream, "tasks", 1) if experiment.stream.has_boundaries else 1
     ends = np.array([there * (task + 1) // tasks for task in range(tasks)])  # equal: only the data tell more
     ends = np.unique(np.minimum(ends, samples))
-    stored = (
-        np.arange(1, samples + 1) // pace.stream_batch * pace.stream_batch
-        if pace.store_when == "after"
-        else np.arange(1, samples + 1)
-    )
+    stored = _offered(method, np.arange(1, samples + 1))
     known = _Costs(method, budget, of.classes)
 
     rounds = np.arange(pace.stream_batch, samples + 1, pace.stream_batch)  # the sample after which each is
@@ -114,7 +117,7 @@ def _compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimat
         asked = np.array([samples])
     moments = np.unique(stored[(ends if method.readout.needs_boundaries else asked) - 1])
     study = sum(times * known.epoch(rows) for (rows, _), times in _grouped(np.minimum(moments, capacity), 0 * moments))
-    return ComputeEstimate(steady, rated, study, _epochs(method))
+    return ComputeEstimate(steady, rated, study, _epochs(method), int(earned.sum()))
 
 
 def training_flops(experiment: Experiment, of: DatasetSize) -> float:
@@ -122,6 +125,34 @@ def training_flops(experiment: Experiment, of: DatasetSize) -> float:
     one = compute_estimate(experiment, of)
     passes = one.steady + one.rated * float(experiment.method.pace.updates_per_sample) + one.study * (one.epochs or 0)
     return passes * flops(experiment.network, of.image, of.classes)
+
+
+def query_flops(experiment: Experiment, data: Dataset) -> float:
+    """Operations that answers will take: the test images of the classes met, and what the readout does besides.
+
+    A query at the end of a task is one more, as its answer is recorded besides that of the curve.
+    """
+    order, asked, of = experiment.order(data), experiment.questions(data).test.labels, size_of(data)
+    met, first = np.unique(data.train.labels[order.indices], return_index=True)
+    by_moment = np.argsort(first)  # classes in the order they are met
+    images = np.cumsum(np.bincount(asked, minlength=len(data.classes))[met[by_moment]])
+    moments = query_moments(experiment, order)
+    answered = int(images[np.searchsorted(first[by_moment], moments) - 1].sum())
+    budget, method, once = memory_budget(experiment, of), experiment.method, np.unique(moments)
+    known, rows = _Costs(method, budget, of.classes), np.minimum(_offered(method, once), method.capacity(budget))
+    readout = sum(
+        times * _worth(known.cost(*where).query)
+        for where, times in _grouped(rows, np.searchsorted(order.ends, once, side="right"))
+    )
+    return (answered + readout) * flops(experiment.network, of.image, of.classes)
+
+
+def query_moments(experiment: Experiment, order: Order) -> NDArray[np.int64]:
+    """After how many samples each query comes, in order; twice where a task ends at a point of the curve."""
+    if experiment.method.readout.only_at_end:
+        return np.array([len(order)])
+    curve = np.arange(experiment.query_every, len(order) + 1, experiment.query_every)
+    return np.sort(np.concatenate([curve, order.ends]))
 
 
 class _Costs:
@@ -151,6 +182,12 @@ class _Costs:
             _worth(Passes(batch, batch)) + sum(_worth(part.cost(replace(load, batch=batch)).update) for part in parts)
             for batch in batches
         )
+
+
+def _offered(method: Method, seen: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Samples offered to the memory when so many were seen."""
+    size = method.pace.stream_batch
+    return seen // size * size if method.pace.store_when == "after" else seen
 
 
 def _grouped(

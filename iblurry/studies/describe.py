@@ -259,3 +259,27 @@ def format_setting(value: Value) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+def duration(seconds: float) -> str:
+    """For people: 52 s, 7 min, 3.4 h.
+
+    >>> duration(52), duration(407), duration(12240)
+    ('52 s', '6.8 min', '3.4 h')
+    """
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:,.0f} s"
+
+
+def operations(flops: float) -> str:
+    """For people: 3.2 TFLOP.
+
+    >>> operations(3.2e12), operations(4.56e15), operations(0)
+    ('3.2 TFLOP', '4.6 PFLOP', '0 GFLOP')
+    """
+    for unit, size in (("E", 1e18), ("P", 1e15), ("T", 1e12)):
+        if flops >= size:
+            return f"{flops / size:,.1f} {unit}FLOP"
+    return f"{flops / 1e9:,.0f} GFLOP"

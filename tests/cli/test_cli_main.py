@@ -48,7 +48,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry study": [
         *(*SELECTING, "--import", "--callback"),
         *("--out", "--on", "--device", "--precision", "--jobs", "--pack", "--threads", "--save-seconds"),
-        *("--save-samples", "--again", "--json"),
+        *("--save-samples", "--again", "--dry-run", "--json"),
     ],
     "iblurry table": [
         *SELECTING,

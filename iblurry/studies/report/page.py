@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from iblurry import web
-from iblurry.studies.describe import run_command
+from iblurry.studies.describe import duration, run_command
 from iblurry.studies.figures.style import describe_n
 from iblurry.studies.paper import PAPER_SEEDS, display_name, load_paper
 from iblurry.studies.report import sections
@@ -185,15 +185,3 @@ def _ranges(numbers: list[int]) -> str:
     if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
         return f"{numbers[0]}–{numbers[-1]}"
     return ", ".join(map(str, numbers)) if len(numbers) < 6 else str(len(numbers))
-
-
-def duration(seconds: float) -> str:
-    """For people: 52 s, 7 min, 3.4 h.
-
-    >>> duration(52), duration(407), duration(12240)
-    ('52 s', '6.8 min', '3.4 h')
-    """
-    for unit, size in (("h", 3600), ("min", 60)):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:,.0f} s"
