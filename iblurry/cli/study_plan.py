@@ -82,7 +82,7 @@ def plan_study(
 ) -> StudyPlan:
     """The plan of these runs, by name; says on standard error what is to do and how long that takes.
 
-    Methods without finished runs on this device are timed for a moment.
+    Methods without finished runs on this device are timed for a moment; on a GPU the cheapest of them.
     """
     from iblurry.engine.devices import visible_gpus
     from iblurry.studies.collect import dataset_folder
@@ -103,6 +103,9 @@ def plan_study(
         folders = [place for out in outs for place in (out, dataset_folder(out, selection.dataset))]
         finished = finished_seconds(experiments, folders, place_of(hardware[experiments[0].name]))
         unknown = {trial_key(one): one for one in reversed(experiments) if seedless(one) not in finished}
+        if gpus and unknown:  # a trial compiles for a minute: one at most, and the other methods by their operations
+            cheapest = min(unknown, key=lambda key: costs[unknown[key].name].flops)
+            unknown = {} if finished else {cheapest: unknown[cheapest]}
         if unknown:
             several = "s" * (len(unknown) > 1)
             _say(f"Timing a moment of {len(unknown)} method{several}, to tell how long it takes.")
