@@ -11,13 +11,16 @@ from pathlib import Path
 from benchmarks.gpu.equality import all_equal
 from benchmarks.gpu.floor import best_rate
 from benchmarks.gpu.protocol import PACKS, run_full, run_packed
+from benchmarks.gpu.refits import measure_refits
 from benchmarks.gpu.report import BenchmarkReport, exit_with
 from benchmarks.gpu.setup import ALL, BenchmarkSetup, map_in_processes
 from benchmarks.gpu.stages import measure_costs
+from benchmarks.gpu.startup import measure_startup
 from benchmarks.gpu.tables import tables
 from iblurry.data.dataset import Dataset
 
-SECTIONS = ("equal", "stages", "protocol", "packed")
+SECTIONS = ("equal", "stages", "refits", "startup", "protocol", "packed")
+STARTS = ("er", "er,ewc,bic,mir,clib")  # runs that are started together
 PATHS = ("json", "out", "data_home")  # options that change no number
 
 
@@ -52,6 +55,10 @@ def measure(
         report.set("operations a second", rate := best_rate(setup.device, setup.precision))
         for row in map_in_processes(partial(measure_costs, setup=setup, samples=given.samples, rate=rate), timed):
             report.add("stages", row)
+    for name in missing("refits", [name for name in given.methods if name == "gdumb"]):
+        report.add("refits", measure_refits(name, setup=setup, updates=given.samples))
+    for names in missing("startup", [names for names in STARTS if set(names.split(",")) <= set(given.methods)]):
+        report.add("startup", measure_startup(names.split(","), setup=setup))
     whole = [name for name in PACKS if name in given.methods]
     for name in missing("protocol", whole):
         report.add("protocol", run_full(name, setup, data, out, samples=given.protocol_samples))
