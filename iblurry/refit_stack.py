@@ -81,7 +81,9 @@ class RefitStack:
         self.first_rows = size * torch.arange(models, device=device)[:, None]  # where each snapshot begins
         self.loss = torch.zeros((), device=device)
         self.optimizer = training.optimizer.start([list(self.network.parameters())])
-        self._augment = context.engine.fuse(context.pipeline.train)
+        count = training.rehearsal.joins(size)
+        for batch in {count, size % count or count}:
+            context.expect_batch_size(models * batch, self.single)
         self._step = context.engine.compile(self._on_device)
 
     @staticmethod
@@ -133,13 +135,16 @@ class RefitStack:
         schedule = self.training.schedule.attach(students[0].context)
         total, batches = self.epochs * self._batches, self._batches
         rows: Sequence[Tensor] = []
+        lr: float | None = None  # that the optimizer has
         for step in range(total):
             if step % batches == 0:
                 rows = self._draw_epoch(students, step)
             batch = rows[step % batches]
             params = StackedParams.stack([student.draw_params(step, batch.shape[1]) for student in students])
-            for group in self.optimizer.param_groups:
-                set_lr(group, schedule.lr)
+            if schedule.lr != lr:
+                lr = schedule.lr
+                for group in self.optimizer.param_groups:
+                    set_lr(group, lr)
             self._step(batch, params)
             schedule.step(Update(batch, None, last_of_round=(step + 1) % batches == 0))
             self.on_progress(step + 1, total)
@@ -155,7 +160,7 @@ class RefitStack:
         """One update of every network. Tensors only, so it can run as a captured graph."""
         drawn, joined = rows.flatten(), params.joined()
         labels = self.labels.index_select(0, drawn)
-        images = self._augment(self.images.index_select(0, drawn), joined)
+        images = self.context.pipeline.train(self.images.index_select(0, drawn), joined)
         logits = self.network(images).flatten(0, 1)
         own = F.cross_entropy(logits, labels, reduction="none").view_as(rows).mean(1)
         partners = labels.index_select(0, joined.partner)

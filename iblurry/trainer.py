@@ -159,8 +159,7 @@ class Trainer:
         batch = _join(stream, context.memory.read(rows))
         if params.mixes and (unmixed := max(term.unmixed(len(rows)) for term in training.terms)):
             params = params.unmixed_from(len(batch.labels) - unmixed)
-        train = context.pipeline.compiled.get(len(batch.labels), context.pipeline.train)
-        loss, forward = self.forward_loss(train(batch.images, params), batch, rows, params)
+        loss, forward = self.forward_loss(context.pipeline.train(batch.images, params), batch, rows, params)
         self.optimizer.zero_grad()
         loss.backward()
         for term in training.terms:

@@ -231,7 +231,7 @@ def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
         return rows, _join(stream, context.memory.read(rows))
 
     def augmentation(images: Tensor, params: AugmentParams) -> Tensor:
-        return context.pipeline.compiled.get(len(images), context.pipeline.train)(images, params)
+        return context.pipeline.train(images, params)
 
     def learning(images: Tensor, batch: Batch, rows: Tensor, params: AugmentParams) -> Tensor:
         loss, _ = trainer.forward_loss(images, batch, rows, params)

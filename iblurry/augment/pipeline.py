@@ -150,7 +150,7 @@ class Pipeline:
                 "numbers each, and every std above 0."
             )
         self.augment = as_field(transforms)
-        self.compiled: dict[int, Callable[[Tensor, AugmentParams], Tensor]] = {}  # `train` compiled, by batch size
+        self.compiled: dict[int, Callable[[Tensor, AugmentParams], Tensor]] = {}  # `vary_eagerly`, by batch size
         self._height, self._width = height, width
         self._device = torch.device(device)
         self._crop_flip = CropFlip(pad=paper.pad, flip=paper.flip, height=height, width=width, device=device)
@@ -255,6 +255,10 @@ class Pipeline:
 
     def vary(self, images: Tensor, params: AugmentParams) -> Tensor:
         """(B, C, H, W) uint8 -> float32, augmented but not mixed; parameters of a larger batch may be given."""
+        return self.compiled.get(len(images), self.vary_eagerly)(images, params)
+
+    def vary_eagerly(self, images: Tensor, params: AugmentParams) -> Tensor:
+        """What `vary` does, by single operations: what an engine compiles. Mixed or not, it is compiled once."""
         n = len(images)
         drawn = iter(params.uniforms)
         for transform in self._before:

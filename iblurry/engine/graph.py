@@ -57,8 +57,8 @@ class Graph(Eager):
             body = self.fuse(network.body)
             network.compiled[size] = body if network.is_own else CompiledOrEager(body, network.body)
             if pipeline.is_capturable:
-                train, is_own = self.fuse(pipeline.train), isinstance(pipeline.augment, Augment)
-                pipeline.compiled[size] = train if is_own else CompiledOrEager(train, pipeline.train, "augment")
+                vary, is_own = self.fuse(pipeline.vary_eagerly), isinstance(pipeline.augment, Augment)
+                pipeline.compiled[size] = vary if is_own else CompiledOrEager(vary, pipeline.vary_eagerly, "augment")
 
     def fuse(self, function: Callable[P, R]) -> Callable[P, R]:
         if not self.compiles:

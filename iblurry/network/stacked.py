@@ -58,7 +58,7 @@ class StackedNetwork(nn.Module):
         """(models * B, C, H, W) float -> (models, B, rows) logits, in training mode."""
         images = images.contiguous(memory_format=self.layout)
         rounded = nullcontext() if self.hopper is None else self.hopper.rounded()
-        with rounded, torch.autocast(images.device.type, self.precision, enabled=self.precision is not None):
+        with rounded, _autocast(images, self.precision):
             features = self._run(images).unflatten(0, (self.models, -1))
             logits = torch.baddbmm(self.bias[:, None], features, self.weight.mT)
         return logits.float().masked_fill(~self.open[:, None], FLOOR)
@@ -175,9 +175,8 @@ class GroupedNetwork(nn.Module):
         """
         network, groups = self.network, self.groups
         images = images.contiguous(memory_format=network.layout)
-        precision = network.precision
         with torch.enable_grad():
-            with torch.autocast(images.device.type, precision, enabled=precision is not None):
+            with _autocast(images, network.precision):
                 features = self._run(images).unflatten(0, (groups, -1))
                 weight, bias = (
                     (own.detach() + slot.unflatten(0, (groups, -1)))
@@ -218,6 +217,11 @@ class GroupedNorm(nn.Module):
         shift = norm.bias.detach().view(shape) + bias.view(shape)
         done: Tensor = (apart - norm.running_mean.view(shape)) * torch.rsqrt(norm.running_var.view(shape) + norm.eps)
         return (done * scale + shift).to(maps.dtype).flatten(0, 1)
+
+
+def _autocast(images: Tensor, precision: torch.dtype | None) -> torch.autocast:
+    """Without a cache: a captured graph would keep what it holds."""
+    return torch.autocast(images.device.type, precision, enabled=precision is not None, cache_enabled=False)
 
 
 def _repeated(weight: Tensor, models: int, layout: torch.memory_format) -> Tensor:

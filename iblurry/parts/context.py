@@ -290,11 +290,6 @@ class Context:
                 return parts[0]
             return torch.cat([features for features, _ in parts]), torch.cat([logits for _, logits in parts])
 
-    def vary(self, images: Tensor, params: AugmentParams) -> Tensor:
-        """Training images (uint8), augmented but not mixed; parameters of a larger batch may be given."""
-        train = self.pipeline.compiled.get(len(images), self.pipeline.train)
-        return train(images, params._replace(mixes=False))
-
     def expect_batch_size(self, size: int, network: Network | None = None) -> None:
         """A part will often train on so many images besides the training batch, or pass them in train mode."""
         self.engine.expect_batch_size(network or self.network, self.pipeline, size)

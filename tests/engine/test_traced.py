@@ -27,7 +27,7 @@ class Traced(Eager):
 
     def expect_batch_size(self, network, pipeline, size):
         network.compiled.setdefault(size, self.fuse(network.body))
-        pipeline.compiled.setdefault(size, self.fuse(pipeline.train))
+        pipeline.compiled.setdefault(size, self.fuse(pipeline.vary_eagerly))
 
     def fuse(self, function):
         return torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=False)

@@ -83,7 +83,7 @@ class Project(GradientRule):
         if len(drawn.rows) == self.count:
             context.expect_batch_size(self.count)
         batch = context.memory.read(drawn.rows)
-        reference = context.gradient(context.vary(batch.images, drawn.augment_params), batch.labels)
+        reference = context.gradient(context.pipeline.vary(batch.images, drawn.augment_params), batch.labels)
         pairs = zip(context.network.trainable().values(), reference, strict=True)
         used = [(p.grad, slope) for p, slope in pairs if p.grad is not None]  # a body may have weights it never uses
         with torch.no_grad():

@@ -72,7 +72,7 @@ class Interfered(Rehearsal):
             for passed in (network, virtual):
                 context.expect_batch_size(self.candidates, passed)
         network.train()
-        gradient = context.gradient(context.vary(stream.images, drawn.augment_params), stream.labels)
+        gradient = context.gradient(context.pipeline.vary(stream.images, drawn.augment_params), stream.labels)
         with torch.no_grad():
             batch = context.memory.read(drawn.rows)
             images = context.pipeline.test(batch.images)
