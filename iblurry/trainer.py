@@ -195,7 +195,7 @@ class Trainer:
         plain = self.context.pipeline.plain(batch.images, params) if self.needs_plain else None
         ahead: list[Any] = [None] * len(terms)
         if self.looks_ahead:
-            with self.engine.side_stream(join=False):  # small batches leave room on the device for two passes
+            with self.engine.parallel_stream():  # small batches leave room on the device for two passes
                 ahead = [term.ahead(images, plain) for term in terms]
         network.train(not self.frozen_norm)
         with network.meter.counting("training", has_backward=True):
@@ -203,7 +203,7 @@ class Trainer:
         streamed = len(batch.labels) - len(rows)
         forward = Forward(images, logits, batch.labels, partners, params.lam, streamed, rows, features, plain)
         if self.looks_ahead:
-            self.engine.join_side_stream()
+            self.engine.join_parallel_stream()
         losses = [term.loss(forward._replace(ahead=known)) for term, known in zip(terms, ahead, strict=True)]
         return functools.reduce(torch.add, losses), forward
 

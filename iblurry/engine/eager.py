@@ -51,6 +51,7 @@ class Eager:
             _make_deterministic()
             self._stream = torch.cuda.Stream(self.device, priority=HIGH)
             self._side_stream = torch.cuda.Stream(self.device, priority=NORMAL)
+            self._parallel_stream = torch.cuda.Stream(self.device, priority=HIGH)
 
     def setup(self, network: Network) -> Network:
         """Moves the network to the device and sets this engine's precision and memory layout."""
@@ -67,29 +68,34 @@ class Eager:
         """Work on the device belongs inside: on a GPU each engine has its own CUDA stream; on the CPU nothing."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
-    def side_stream(self, *, join: bool = True) -> AbstractContextManager[object]:
-        """A stream of lower priority: for work that fills the device alone, so that small steps of other engines go
-        first, or beside which something else runs.
-
-        What this engine runs afterwards waits for it; with `join=False` only what comes after `join_side_stream`.
-        """
-        return nullcontext() if self._stream is None else self._forked(join)
-
-    def join_side_stream(self) -> None:
-        """What this engine runs from now on waits for the side stream."""
-        if self._stream is not None:
-            torch.cuda.current_stream(self.device).wait_stream(self._side_stream)
-
     @contextmanager
-    def _forked(self, join: bool) -> Iterator[None]:
+    def side_stream(self) -> Iterator[None]:
+        """A stream of lower priority, for work that fills the device alone: small steps of other engines go first.
+
+        What this engine runs afterwards waits for it.
+        """
+        if self._stream is None:
+            yield
+            return
         main = torch.cuda.current_stream(self.device)
         self._side_stream.wait_stream(main)
         try:
             with torch.cuda.stream(self._side_stream):
                 yield
         finally:
-            if join:
-                main.wait_stream(self._side_stream)
+            main.wait_stream(self._side_stream)
+
+    def parallel_stream(self) -> AbstractContextManager[object]:
+        """A stream for small work beside which something else runs, until `join_parallel_stream`."""
+        if self._stream is None:
+            return nullcontext()
+        self._parallel_stream.wait_stream(torch.cuda.current_stream(self.device))
+        return torch.cuda.stream(self._parallel_stream)
+
+    def join_parallel_stream(self) -> None:
+        """What this engine runs from now on waits for the parallel stream."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self.device).wait_stream(self._parallel_stream)
 
     def expect_batch_size(self, network: Network, pipeline: Pipeline, size: int) -> None:
         """Announces that training batches will mostly be of this size; an engine may compile for it."""
