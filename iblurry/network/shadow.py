@@ -88,9 +88,11 @@ class ShadowNetwork:
         momenta = [norm.momentum for norm in norms]
         for norm in norms:
             norm.training, norm.momentum = True, 0.0
+        self.network.training = self.network.is_own  # whose body may be compiled for training; it has no dropout
         try:
             yield
         finally:
+            self.network.training = False
             for norm, momentum in zip(norms, momenta, strict=True):
                 norm.training, norm.momentum = False, momentum
 

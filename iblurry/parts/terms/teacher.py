@@ -52,6 +52,8 @@ class AverageTeacher(Term):
 
     def ahead(self, images: Tensor, plain: Tensor | None) -> tuple[Tensor, ...]:
         """The teacher's answers."""
+        if self.batch_statistics and len(images) in self.context.network.compiled:  # a size worth compiling for
+            self.context.expect_batch_size(len(images), self.teacher.network)
         return (self.teacher.logits(images, batch_statistics=self.batch_statistics),)
 
     def loss(self, forward: Forward) -> Tensor:
