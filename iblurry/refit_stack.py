@@ -74,8 +74,8 @@ class RefitStack:
         self.on_progress = on_progress
         self.single = context.network.twin()  # takes each network in turn, to be drawn and to answer
         self.network = StackedNetwork(self.single, models)
-        size, device = context.memory.capacity, context.device
-        self.size = size
+        self.size = size = context.memory.capacity
+        device = context.device
         self.images = torch.zeros(models * size, *context.memory.images.shape[1:], dtype=torch.uint8, device=device)
         self.labels = torch.zeros(models * size, dtype=torch.int64, device=device)
         self.first_rows = size * torch.arange(models, device=device)[:, None]  # where each snapshot begins

@@ -16,7 +16,7 @@ METRICS = ("a_auc", "a_avg", "a_last")
 
 
 @dataclass(frozen=True)
-class Noise:
+class RunNoise:
     """Pairs of runs of one experiment and seed, made in places that differ in the same way."""
 
     differs: str  # in what the places of a pair differ
@@ -25,7 +25,7 @@ class Noise:
     apart: dict[str, list[float]]  # by metric: |first - second| of each pair that has it, in points
 
 
-def find_noise(runs: Sequence[Result]) -> list[Noise]:
+def find_noise(runs: Sequence[Result]) -> list[RunNoise]:
     """Every pair of runs of the same experiment, seed, data and order, put together by what differs between them."""
     same: dict[tuple[str, ...], list[Result]] = {}
     for run in runs:
@@ -44,11 +44,11 @@ def _differs(first: Result, second: Result) -> str:
     return ", ".join(words) or "nothing that was noted"
 
 
-def _noise(differs: str, pairs: Sequence[tuple[Result, Result]]) -> Noise:
+def _noise(differs: str, pairs: Sequence[tuple[Result, Result]]) -> RunNoise:
     apart: dict[str, list[float]] = {name: [] for name in METRICS}
     for (first, second), name in ((pair, name) for pair in pairs for name in METRICS):
         one, other = (ACCURACY_METRICS[name].value(run) for run in (first, second))
         if one is not None and other is not None:
             apart[name].append(abs(one - other))
     rows = dict.fromkeys(first.experiment.method.name for first, _ in pairs)
-    return Noise(differs, tuple(rows), len(pairs), apart)
+    return RunNoise(differs, tuple(rows), len(pairs), apart)

@@ -11,7 +11,7 @@ from iblurry.files import replacing
 from iblurry.studies.compare import NOT_RUN, PROVISIONAL, Comparison, ComparisonBlock, find_warnings
 from iblurry.studies.describe import describe_command, describe_noted, make_slug
 from iblurry.studies.figures.curves import draw_curves
-from iblurry.studies.noise import METRICS, Noise
+from iblurry.studies.noise import METRICS, RunNoise
 from iblurry.studies.paper import (
     COUNTERPARTS,
     PAPER_SEEDS,
@@ -41,7 +41,7 @@ DRAWN = "Orders: drawn here; not the paper's own."
 def reproduction_page(
     blocks: Sequence[ComparisonBlock],
     *,
-    noise: Sequence[Noise] = (),
+    noise: Sequence[RunNoise] = (),
     notes: str | None = None,
     stem: str = "reproduction",
 ) -> str:
@@ -196,7 +196,7 @@ def _notes(misses: Sequence[Sequence[str]], notes: str | None) -> str:
     return "\n\n".join(["## What differs, and why", *parts]) if parts else ""
 
 
-def _noise(noise: Sequence[Noise]) -> str:
+def _noise(noise: Sequence[RunNoise]) -> str:
     if not noise:
         return ""
     lines = []

@@ -25,19 +25,11 @@ def test_gradients_by_group(name, side):
     network.train()(images)  # so that running statistics are not those of the start
     network.eval()
     found = GroupedNetwork(network, GROUPS).gradients(images, labels)
-    weights = [p for unit in found_units(network) for p in unit] + [network.head.weight, network.head.bias]
+    weights = list(network.parameters())
     for group, (own, answers) in enumerate(zip(images.chunk(GROUPS), labels.chunk(GROUPS), strict=True)):
         expected = torch.autograd.grad(F.cross_entropy(network(own), answers), weights)
         for slope, slopes in zip(expected, found, strict=True):
             assert (slopes[group] - slope).norm() < 1e-5 * slope.norm()
-
-
-def found_units(network):
-    """Weights in the order in which they are found: convolution, scale and shift of each unit."""
-    from iblurry.network.bodies import ConvUnit
-
-    units = [module for module in network.body.modules() if isinstance(module, ConvUnit)]
-    return [(unit.convolution.weight, unit.norm.weight, unit.norm.bias) for unit in units]
 
 
 def test_the_weights_are_those_of_now():
