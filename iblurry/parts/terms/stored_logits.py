@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -48,6 +49,7 @@ class StoredLogits(Term):
         "logits", fill=FLOOR, shape=lambda part: (part.context.network.rows,), dtype=torch.float32
     )  # FLOOR where the class was not met yet
     last: list[Tensor] = scratch(lambda part: [])  # logits of the streamed samples in the last update, where needed
+    answer: Callable[[Tensor, Tensor], None] = scratch(lambda part: part.context.compile(part._answer))
     round: tuple[int, int] = scratch(lambda part: (0, 0))  # updates at the last store, samples stored since an update
 
     def released(self) -> Self:
@@ -89,5 +91,10 @@ class StoredLogits(Term):
         updates, place = self.round
         place = place + 1 if updates == self.context.updates else 0
         self.round = (self.context.updates, place)
-        logits = self.last[0][place : place + 1] if self.last else self.context.logits(sample.images)
-        self.stored.index_copy_(0, row, logits)
+        if self.last:
+            self.stored.index_copy_(0, row, self.last[0][place : place + 1])
+        else:
+            self.answer(row, sample.images)
+
+    def _answer(self, row: Tensor, image: Tensor) -> None:
+        self.stored.index_copy_(0, row, self.context.logits(image))
