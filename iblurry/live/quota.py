@@ -72,9 +72,13 @@ class Limits:
     queue : int
         Samples accepted and not learnt yet.
     seconds : float
-        Time for a request to arrive, and for a client to take its answer.
+        Time for a request's body to arrive, and for a client to take its answer.
+    head_seconds : float
+        Time for a request's address and headers to arrive.
     connections : int
         Open connections.
+    per_address : int
+        Those of one address, unless it is a loopback one, from which a reverse proxy speaks for many.
     listeners : int
         Clients of /v1/events.
     """
@@ -86,7 +90,9 @@ class Limits:
     key: int = 200
     queue: int = 1000
     seconds: float = 30
+    head_seconds: float = 10
     connections: int = 512
+    per_address: int = 128
     listeners: int = 64
 
     def __post_init__(self) -> None:

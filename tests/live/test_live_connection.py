@@ -255,6 +255,19 @@ def test_a_body_too_large_hears_the_no_even_if_it_sends_first(port, talk):
     )
 
 
+@pytest.mark.parametrize("given", [b"Content-Length: 3000000\r\n", b"Content-Length: 90000\r\n" + b"X: x\r\n" * 9000])
+def test_a_refusal_is_not_cut_off_by_the_body_behind_it(port, given):
+    """A client that sends everything before it reads, and asks to close, is not reset while it sends."""
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as line:
+            line.sendall(POST + b"Connection: close\r\n" + given + b"\r\n")
+            for _ in range(30):
+                line.sendall(bytes(100_000))
+                time.sleep(0.001)
+            received = b"".join(iter(lambda: line.recv(65536), b""))
+        assert refusal(received) in {(413, "too_large"), (431, "head_too_large")}
+
+
 def test_chunks_without_end(port, talk):
     chunk = b"8000\r\n" + bytes(0x8000) + b"\r\n"
     raw = talk(port, POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n", *[chunk] * 40)
@@ -303,6 +316,50 @@ def test_there_is_room_for_so_many(running, talk, asked):
         assert parts(raw)[1]["retry-after"] == "1"
     for line in lines:
         line.close()
+
+
+def test_health_probes_are_answered_when_all_places_are_taken(running, talk):
+    """By half-open connections, also more of them than there are places; anything else is refused."""
+    port, _ = running(Toy(limits=Limits(seconds=9, connections=4)))
+    lines = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(60)]
+    for path in (b"/healthz", b"/readyz?full"):
+        status, headers, _ = parts(talk(port, b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n"))
+        assert (status, headers["connection"]) == (200, "close")
+    for path in (b"/v1/status", b"/healthz/"):
+        raw = talk(port, b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert refusal(raw) == (503, "too_many_connections")
+    for line in lines:
+        line.close()
+
+
+def test_one_address_does_not_get_all_places(running, talk, monkeypatch):
+    monkeypatch.setattr(connection, "is_loopback", lambda host: host == "127.0.0.1")
+    port, _ = running(Toy(limits=Limits(seconds=9, per_address=3)))
+
+    def others(count):
+        return [socket.create_connection(("127.0.0.1", port), 5, ("127.0.0.2", 0)) for _ in range(count)]
+
+    lines = others(4)
+    lines[-1].sendall(GET + b"\r\n")
+    assert heard(lines[-1]) == 503
+    assert parts(talk(port, GET + LAST))[0] == 200
+    lines[0].sendall(GET + b"\r\n")
+    assert heard(lines[0]) == 200
+    lines += others(1)  # in the place of one that is answered
+    lines[-1].sendall(GET + b"\r\n")
+    assert heard(lines[-1]) == 200
+    for line in lines:
+        line.close()
+
+
+def test_a_head_has_less_time_than_a_body(running, talk):
+    port, _ = running(Toy(limits=Limits(seconds=9, head_seconds=0.5)))
+    for pieces in ([], [GET]):
+        start = time.monotonic()
+        assert refusal(talk(port, *pieces, timeout=8)) == (408, "too_slow")
+        assert time.monotonic() - start < 5
+    slow = talk(port, POST + b"Content-Length: 48\r\nConnection: close\r\n\r\n", bytes(24), bytes(24), pause=0.8)
+    assert parts(slow)[0] == 202
 
 
 def test_a_client_that_does_not_read_is_let_go(running):

@@ -57,8 +57,9 @@ def test_limits_on_the_page_are_those_of_the_service():
         f"{limits.batch}",
         f"{limits.label}; {limits.key}",
         f"`--queue`, {limits.queue:,}",
-        f"{limits.seconds:g}",
+        f"{limits.head_seconds:g}; {limits.seconds:g}",
         f"{limits.connections}; {limits.listeners}",
+        f"{limits.per_address}",
     ):
         assert words in rows, words
 

@@ -19,7 +19,8 @@ from iblurry.live.http.metrics import ServiceMetrics
 from iblurry.live.http.responses import refusal_response
 from iblurry.live.quota import Limits, Refusal
 
-WITHOUT_TOKEN = ("/", "/docs", "/healthz", "/readyz")  # pages without data, and health checks
+PROBES = ("/healthz", "/readyz")
+WITHOUT_TOKEN = ("/", "/docs", *PROBES)  # pages without data, and health checks
 ASSETS = "/assets/"
 BODIES = 16  # so many of the largest bodies may be received at the same time
 LOGGER = logging.getLogger(__name__)
