@@ -121,6 +121,16 @@ class RunFailedError(StoppedError):
         self.is_system = is_system
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, for a sentence.
+
+    >>> counted(1, "sample"), counted(2000, "sample"), counted(2, "class")
+    ('1 sample', '2,000 samples', '2 classes')
+    """
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"
+
+
 def check_type(name: str, value: Any, kind: Any) -> None:
     """InputError where the value of an argument is not of this class, or of one of these: `str | None`."""
     if not isinstance(value, kind):

@@ -13,7 +13,7 @@ import click
 
 from iblurry.cli.connect import connect, service_options, wait_for_status
 from iblurry.cli.options import import_option
-from iblurry.errors import DataError, IblurryError, InputError, ServiceError
+from iblurry.errors import DataError, IblurryError, InputError, ServiceError, counted
 
 if TYPE_CHECKING:
     from iblurry.cli.progress import ProgressDisplay
@@ -139,7 +139,8 @@ class Sender:
         """How many are accepted."""
         unconfirmed = len(self.upload.unconfirmed)
         perhaps = f", and perhaps some of the next {unconfirmed:,}" if unconfirmed else ""
-        return f"{self.upload.accepted:,} of {len(self.samples):,} samples are accepted{perhaps}"
+        verb = "is" if self.upload.accepted == 1 else "are"
+        return f"{self.upload.accepted:,} of {counted(len(self.samples), 'sample')} {verb} accepted{perhaps}"
 
     def explain(self, error: IblurryError) -> str:
         """The error's message, what to do about it on the command line, and how far the upload came."""
@@ -210,7 +211,8 @@ def _report(receipt: Receipt, left_out: list[str], status: dict[str, Any], url: 
         named = ", ".join(left_out[:NAMED]) + more
         click.echo(f"iblurry: Left out, because they cannot be read: {len(left_out):,} ({named}).", err=True)
     before = f", {repeated:,} of which were there before" if repeated else ""
-    click.echo(f"{accepted:,} samples accepted{before}; {status['learnt']:,} learnt, {status['classes']:,} classes")
+    known = counted(status["classes"], "class")
+    click.echo(f"{counted(accepted, 'sample')} accepted{before}; {status['learnt']:,} learnt, {known}")
     if status["accuracy"] is not None:
         right = f"Right before they were learnt: {100 * status['accuracy']:.1f} % of all"
         if status["learnt"] > status["window"] and status["recent_accuracy"] is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ class LiveLearner:
         self.quality = Quality(settings.max_classes)
         self.at = 0  # samples learnt
         self.saved: list[int] = []  # samples learnt by the last two checkpoints, the newest last
+        self.saved_at: float | None = None  # when the newest was written, in seconds since 1970
+        self._restored_updates = 0  # those of the checkpoint it came from, which does not have their loss
         weights = sum(values.nbytes for values in self.learner.context.network.parameters())
         moments = 2 * weights  # Adam's, which exist from the first update on
         self.checkpoint_most = bytes_of(self.learner.state_dict()) + moments + EXTRA_BYTES
@@ -47,7 +50,8 @@ class LiveLearner:
             return []
         self.learner.load_state_dict(loaded.state["learner"])
         self.quality.load_state_dict(loaded.state["quality"])
-        self.at, self.saved = loaded.at, [loaded.at]
+        self.at, self.saved, self.saved_at = loaded.at, [loaded.at], loaded.path.stat().st_mtime
+        self._restored_updates = self.learner.context.updates
         return loaded.skipped
 
     def learn(self, entry: LogEntry) -> dict[str, Any] | None:
@@ -76,7 +80,7 @@ class LiveLearner:
             "quality": self.quality.state_dict(),
         }
         checkpoint.save(self.folder, state, at=self.at, trusted=self.saved)
-        self.saved = [*self.saved, self.at][-2:]
+        self.saved, self.saved_at = [*self.saved, self.at][-2:], time.time()
         return True
 
     def check(self) -> None:
@@ -111,7 +115,7 @@ class LiveLearner:
         context, trainer, quality = self.learner.context, self.learner.trainer, self.quality
         labels = [str(label) for label in self.learner.labels]
         held = torch.bincount(context.memory.labels[: context.memory.size].cpu(), minlength=len(labels)).tolist()
-        loss = float(trainer.loss)
+        loss = float(trainer.loss) if context.updates > self._restored_updates else float("nan")
         return LearnerReport(
             learnt=self.at,
             learning_rate=self.learning_rate,
@@ -126,6 +130,7 @@ class LiveLearner:
             classes=[row | {"held": held[i]} for i, row in enumerate(quality.classes(labels))],
             history=quality.points,
             checkpoint=self.saved[-1] if self.saved else 0,
+            checkpoint_written=self.saved_at,
             checkpoint_most=self.checkpoint_most,
             samples_per_second=samples_per_second,
             new_points=list(new_points),

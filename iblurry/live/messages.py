@@ -75,6 +75,7 @@ class LearnerReport:
     tested: int = 0
     drift: float | None = None
     checkpoint: int = 0  # samples learnt by the newest checkpoint
+    checkpoint_written: float | None = None  # when that was, in seconds since 1970
     samples_per_second: float = 0.0
     checkpoint_most: int = 0  # upper bound of a checkpoint's bytes
     classes: list[dict[str, Any]] = field(default_factory=list)  # rows of /v1/classes

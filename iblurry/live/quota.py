@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from iblurry.errors import InputError
+from iblurry.errors import InputError, counted
 
 if TYPE_CHECKING:
     from iblurry.live.settings import Settings
@@ -120,19 +120,26 @@ class Quota:
             raise Refusal(413, "too_many", f"{count} samples are more than may wait ({queue}); send fewer.")
         waiting = log.accepted - status.learnt
         if waiting + count > queue:
-            message = f"{waiting} samples wait to be learnt, and {queue} may; send these {count} again later."
+            wait, these = "waits" if waiting == 1 else "wait", "this one" if count == 1 else f"these {count}"
+            message = f"{counted(waiting, 'sample')} {wait} to be learnt, and {queue} may; send {these} again later."
             rate = status.samples_per_second  # 0 right after a start
             seconds = min(MAX_RETRY, (waiting + count - queue) / rate) if rate else MIN_RETRY
             retry_after = seconds if status.stalled is None else MAX_RETRY
             raise Refusal(429, "queue_full", message, retry_after=retry_after)
         if log.kept + count > self.samples:
-            message = f"{log.kept} samples are in no checkpoint yet, because none could be written: {status.sentence}"
+            verb = "is" if log.kept == 1 else "are"
+            why = f"because none could be written: {status.sentence}"
+            message = f"{counted(log.kept, 'sample')} {verb} in no checkpoint yet, {why}"
             raise Refusal(507, "not_saved", message, retry_after=30)
 
-    def disk_usage(self, folder: Path, status: ServiceStatus) -> dict[str, int]:
-        """Bytes used now, and the upper bound."""
+    def disk_usage(self, folder: Path, status: ServiceStatus) -> dict[str, int | None]:
+        """Bytes used now, None where the folder is gone or cannot be read, and the upper bound."""
+        try:
+            used = sum(_size(path) for path in folder.iterdir())
+        except OSError:
+            used = None
         return {
-            "disk_bytes": sum(_size(path) for path in folder.iterdir()),
+            "disk_bytes": used,
             "disk_most": self.log_bytes + 2 * WAL + CHECKPOINTS * status.report.checkpoint_most + 2**20,
         }
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.errors import counted
 from iblurry.live.log import SampleLog
 from iblurry.live.messages import CheckpointSaved, LearnerReport, Message, ProcessLost, Snapshot, Stalled, Warned
 from iblurry.live.quota import Limits
@@ -19,7 +20,7 @@ WINDOW = 1000  # samples that count as recent; drift compares them with as many 
 POINTS = 400  # of the curve, at most: then every other one is dropped
 FIRST_EVERY = 10  # samples between two points, at first
 UNTESTED, WRONG, RIGHT = -1, 0, 1
-NOT_IN_STATUS = ("classes", "history", "new_points", "checkpoint_most")  # fields of a report
+NOT_IN_STATUS = ("classes", "history", "new_points", "checkpoint_most", "checkpoint_written")  # fields of a report
 
 
 class ServiceStatus:
@@ -35,8 +36,8 @@ class ServiceStatus:
         self.stalled: str | None = None  # why nothing is learnt any more
         self.model = 0  # samples learnt by the snapshot that answers
         self._started_at = self._model_at = time.monotonic()
-        self._saved_at: float | None = None
-        self._lost: str | None = "The process that learns is being started."
+        self._is_started = False  # the learner process has reported
+        self._lost: str | None = None  # how that process was lost
         self._warning: str | None = None
 
     def start(self, log: SampleLog) -> None:
@@ -49,10 +50,10 @@ class ServiceStatus:
             case Snapshot(at=at):
                 self.model, self._model_at = at, time.monotonic()
             case LearnerReport():
-                self.report, self._lost = message, None
+                self.report, self._lost, self._is_started = message, None, True
             case CheckpointSaved(at=at):
-                self._saved_at, self._warning = time.monotonic(), None
-                self.report = dataclasses.replace(self.report, checkpoint=at)
+                self._warning = None
+                self.report = dataclasses.replace(self.report, checkpoint=at, checkpoint_written=time.time())
             case Warned(sentence):
                 self._warning = sentence
             case ProcessLost(sentence):
@@ -75,6 +76,8 @@ class ServiceStatus:
             return "stalled"
         if self.stopping:
             return "stopping"
+        if not self._is_started and self._lost is None:
+            return "starting"
         if self._lost is not None or self.learnt < self._replayed:
             return "recovering"
         return "learning" if self.learnt < self.log.accepted else "idle"
@@ -89,8 +92,10 @@ class ServiceStatus:
         left = self.log.accepted - self.learnt
         return {
             "stopping": "The service is being stopped; what waits is learnt after the next start.",
-            "recovering": self._lost or f"{left} samples from before the last start are being learnt.",
-            "learning": "1 sample waits to be learnt." if left == 1 else f"{left} samples wait to be learnt.",
+            "starting": "The process that learns is being started.",
+            "recovering": self._lost
+            or f"{counted(left, 'sample')} from before the last start {'is' if left == 1 else 'are'} being learnt.",
+            "learning": f"{counted(left, 'sample')} {'waits' if left == 1 else 'wait'} to be learnt.",
             "idle": "Everything that was sent is learnt.",
         }[self.state]
 
@@ -101,7 +106,7 @@ class ServiceStatus:
 
     def to_json(self) -> dict[str, Any]:
         """Most of /v1/status; the service adds disk usage and restarts."""
-        now, settings = time.monotonic(), self.settings
+        now, settings, saved = time.monotonic(), self.settings, self.report.checkpoint_written
         fields = (field.name for field in dataclasses.fields(self.report))
         return {
             "iblurry": __version__,
@@ -119,7 +124,7 @@ class ServiceStatus:
             "queue_limit": self.limits.queue,
             "model": self.model,
             "model_age_seconds": now - self._model_at,
-            "checkpoint_age_seconds": None if self._saved_at is None else now - self._saved_at,
+            "checkpoint_age_seconds": None if saved is None else max(0.0, time.time() - saved),
             "uptime_seconds": now - self._started_at,
             **{name: getattr(self.report, name) for name in fields if name not in NOT_IN_STATUS},
             "classes": len(self.log.labels),

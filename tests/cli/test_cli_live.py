@@ -36,6 +36,10 @@ def test_a_folder_by_class(call, service, pets):
     assert call("send", "pets").out == "4 samples accepted; 8 learnt, 2 classes\n" + recent
 
 
+def test_one_sample_of_one_class(call, service, pets):
+    assert call("send", "pets/cat/1.png", "--label", "cat").out.startswith("1 sample accepted; 1 learnt, 1 class\n")
+
+
 def test_the_order_comes_from_the_seed(call, service, pets):
     for seed in (1, 2, 1):
         assert call("send", pets, "--seed", seed).code == 0

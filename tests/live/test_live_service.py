@@ -62,6 +62,8 @@ def test_a_life(digits, tmp_path, monkeypatch):
         service = Service(folder, SMALL)
         await service.start()
         assert service.not_ready() is None
+        assert (service.status()["state"], service.status()["loss"]) == ("starting", None)
+        assert service.status()["sentence"] == "The process that learns is being started."
         await until(lambda: service.status()["state"] == "idle")
         with pytest.raises(Refusal, match="Nothing"):
             await service.predict(digits.test.images[:1])
@@ -100,8 +102,13 @@ def test_a_life(digits, tmp_path, monkeypatch):
         service = Service(folder, Settings.of(folder))
         await service.start()
         answers = await service.predict(digits.test.images[:5])
-        assert service.status()["learnt"] == service.status()["accepted"] == 60
+        status = service.status()
+        assert status["learnt"] == status["accepted"] == status["checkpoint"] == 60
+        assert status["loss"] is None  # no update was made since the start, and none is known from before
+        assert 0 <= status["checkpoint_age_seconds"] < PATIENCE
         assert (await service.learn(some(digits, 0, 40), key="first")).repeated
+        await service.learn(some(digits, 60, 61))
+        await until(lambda: service.status()["loss"] is not None)
         await service.close()
         return answers
 

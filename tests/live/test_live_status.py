@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from iblurry.live import status as module
-from iblurry.live.status import RIGHT, UNTESTED, WRONG, Quality
+from iblurry.live.messages import LearnerReport
+from iblurry.live.quota import Limits, Quota, Refusal
+from iblurry.live.settings import Settings
+from iblurry.live.status import RIGHT, UNTESTED, WRONG, Quality, ServiceStatus
 
+SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4)
 LABELS = ["a", "b", "c"]
 
 
@@ -84,3 +90,16 @@ def test_it_goes_on_where_it_was(told):
         other.record(row, outcome)
     assert other.classes(LABELS) == whole.classes(LABELS)
     assert (other.accuracy, other.drift) == (whole.accuracy, whole.drift)
+
+
+def test_one_sample_is_not_called_samples():
+    status = ServiceStatus(SMALL, Limits(queue=1))
+    status.start(SimpleNamespace(accepted=6, kept=1, labels=[]))
+    status.update(LearnerReport(learnt=5))
+    assert status.sentence == "1 sample from before the last start is being learnt."
+    with pytest.raises(Refusal, match=r"^1 sample waits to be learnt, and 1 may; send this one again later\.$"):
+        Quota(SMALL, status.limits).check(1, status=status)
+    status.log.accepted = 7
+    assert status.sentence == "2 samples from before the last start are being learnt."
+    status.update(LearnerReport(learnt=6))
+    assert status.sentence == "1 sample waits to be learnt."

@@ -155,6 +155,22 @@ def test_a_status_while_files_come_and_go(digits, tmp_path, monkeypatch):
     asyncio.run(live())
 
 
+def test_a_status_without_a_folder(digits, tmp_path):
+    async def live():
+        service = await taught(tmp_path / "live", digits, 20, seen="checkpoint")
+        shutil.rmtree(tmp_path / "live")
+        status = service.status()
+        assert (status["disk_bytes"], status["learnt"]) == (None, 20)
+        assert status["disk_most"] > 0
+        text = ServiceMetrics(service, lambda: 0).to_text().decode()
+        assert "iblurry_samples_learnt_total 20.0" in text
+        assert "iblurry_disk_bytes" not in text
+        await service.close()
+
+    ServiceMetrics = pytest.importorskip("iblurry.live.http.metrics").ServiceMetrics
+    asyncio.run(live())
+
+
 def test_what_holds_no_numbers_does_not_answer(working):
     learn = working.learner.learn
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from iblurry.errors import InputError, ServiceError
+from iblurry.errors import InputError, ServiceError, counted
 from iblurry.live.client.http_client import HttpClient, is_temporary, retry
 from iblurry.live.client.upload import (
     JSON_HEADERS,
@@ -126,7 +126,8 @@ class Client:
         except ServiceError as error:
             if not upload.accepted:
                 raise
-            before = f"The first {upload.accepted:,} of {len(pictures):,} samples are accepted."
+            verb = "is" if upload.accepted == 1 else "are"
+            before = f"The first {upload.accepted:,} of {len(pictures):,} samples {verb} accepted."
             raise error.with_message(f"{error} {before}") from error
         return upload.receipt
 
@@ -255,8 +256,10 @@ class Client:
             if min(status["learnt"], status["model"]) >= goal:
                 return status
             if time.monotonic() > deadline:
-                progress = f"The model has learnt {status['model']:,} of {goal:,} samples. {status['sentence']}"
-                raise ServiceError(f"{progress} Waited for {timeout:g} s; wait longer.", code="not_learnt_yet")
+                progress = f"The model has learnt {status['model']:,} of {counted(goal, 'sample')}."
+                raise ServiceError(
+                    f"{progress} {status['sentence']} Waited for {timeout:g} s; wait longer.", code="not_learnt_yet"
+                )
             time.sleep(POLL_SECONDS)
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -98,7 +98,7 @@ class StatusResponse(BaseModel):
     max_classes: Count = measured("classes_limit", "Classes the head has room for.")
     device: str
     threads: int
-    state: Literal["recovering", "learning", "idle", "stopping", "stalled"]
+    state: Literal["starting", "recovering", "learning", "idle", "stopping", "stalled"]
     sentence: str = Field(description="The state in words.")
     accepted: Count = measured("samples_accepted_total", "Samples that are on the disk.")
     learnt: Count = measured("samples_learnt_total", "Samples that were learnt.")
@@ -108,7 +108,7 @@ class StatusResponse(BaseModel):
     model: Count = measured("model_samples", "Samples learnt by the state that answers.")
     model_age_seconds: float | None = measured("model_age_seconds", "Age of the state that answers.")
     learning_rate: float | None = measured("learning_rate", "The learning rate of the next update.")
-    loss: float | None = measured("loss", "The loss of the last update.")
+    loss: float | None = measured("loss", "The loss of the last update; null before the first since a start.")
     updates: Count = measured("updates_total", "Updates of the model.")
     samples_per_second: float | None = measured("learning_samples_per_second", "Speed of learning.")
     accuracy: Share | None = measured("accuracy_ratio", "Test-then-train accuracy over all samples tested.")
@@ -121,7 +121,7 @@ class StatusResponse(BaseModel):
     held: Count = measured("memory_samples", "Samples in the memory.")
     checkpoint: Count = measured("checkpoint_samples", "Samples learnt by the last state that was saved.")
     checkpoint_age_seconds: float | None = measured("checkpoint_age_seconds", "Age of the last state that was saved.")
-    disk_bytes: Count = measured("disk_bytes", "What the service uses of the disk.")
+    disk_bytes: Count | None = measured("disk_bytes", "What the service uses of the disk; null if that is not known.")
     disk_most: int | None = measured("disk_most_bytes", "What it may come to use of it.")
     restarts: Count = measured("learner_restarts_total", "Restarts of the process that learns.")
     uptime_seconds: float = measured("uptime_seconds", "Since the service was started.")
