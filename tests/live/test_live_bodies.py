@@ -67,7 +67,7 @@ def test_questions(reader):
         assert (asked == PIXELS).all()
 
 
-@pytest.mark.parametrize("label", ["cat", " a ", "日本語", "🐈‍⬛", "<b>", 'a"', "\\", "\xa0"])
+@pytest.mark.parametrize("label", ["cat", "a b", "日本語", "🐈‍⬛", "می‌", "<b>", 'a"', "\\"])
 def test_labels_are_taken_exactly_as_they_are(reader, label):
     (one,) = reader.read_samples(RAW, PIXELS.tobytes(), label)
     assert one.label == label
@@ -86,6 +86,56 @@ def test_what_is_no_label(reader, label):
     with pytest.raises(Refusal) as no:
         reader.read_samples(JSON, learn({"label": label, **FORMS[1]}), None)
     assert (no.value.status, no.value.code) in {(422, "bad_label"), (400, "bad_json")}  # half a character is no JSON
+
+
+@pytest.mark.parametrize(
+    "given, label",
+    [
+        ("e\u0301", "é"),
+        (" a ", "a"),
+        ("a \xa0 b", "a b"),
+        ("\u3000a", "a"),
+        ("\u2764\ufe0f", "\u2764"),
+        ("\u212b", "Å"),
+    ],
+)
+def test_labels_that_look_the_same_are_the_same(reader, given, label):
+    (raw,) = reader.read_samples(RAW, PIXELS.tobytes(), given)
+    (one,) = reader.read_samples(JSON, learn({"label": given, **FORMS[1]}), None)
+    assert raw.label == one.label == label
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        *(f"a{hidden}b" for hidden in "\u200b\u200d\u200c\u2060\ufeff\u00ad\u202e\u2066\u061c\u034f\u3164\U000e0041"),
+        "\u200da",
+    ],
+)
+def test_labels_with_hidden_characters_are_refused_by_name(reader, label):
+    hidden = next(letter for letter in label if letter not in "ab")
+    for read in (
+        lambda: reader.read_samples(RAW, PIXELS.tobytes(), label),
+        lambda: reader.read_samples(JSON, learn({"label": label, **FORMS[1]}), None),
+    ):
+        with pytest.raises(Refusal, match=f"U\\+{ord(hidden):04X}.*leave it out") as no:
+            read()
+        assert (no.value.status, no.value.code) == (422, "bad_label")
+
+
+@pytest.mark.parametrize("label", [" ", "\xa0", "\ufe0f"])
+def test_a_label_that_shows_nothing(reader, label):
+    with pytest.raises(Refusal, match="0 characters"):
+        reader.read_samples(RAW, PIXELS.tobytes(), label)
+
+
+@pytest.mark.parametrize("value, shown", [(1.0, "1.0"), (True, "true"), ("7", '"7"'), (None, "null"), ([1], r"\[1\]")])
+def test_an_array_of_the_right_shape_and_another_type(reader, value, shown):
+    array = PIXELS.tolist()
+    array[2][1][3] = value
+    with pytest.raises(Refusal, match=rf"^samples\.0\.array has {shown}, .*whole numbers from 0 to 255") as no:
+        reader.read_samples(JSON, learn({"label": "a", "array": array}), None)
+    assert (no.value.status, no.value.code, no.value.field) == (422, "wrong_type", "array")
 
 
 def test_a_label_in_the_wrong_place(reader):

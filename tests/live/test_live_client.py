@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import math
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from iblurry import InputError
 from iblurry.errors import ServiceError
@@ -30,6 +32,34 @@ def test_paths_bytes_and_arrays(service, client, tmp_path):
         *(("zero", pixels[0]), ("one", pixels[1]), ("two", pixels[2])),
         *(("all of one", content) for content in (b"a picture", b"more", *pixels[3:6])),
     ]
+
+
+def test_pictures_of_pillow(service, client, tmp_path):
+    """Lossless, upright and in colours that a PNG can hold; alone, in lists, and in questions."""
+    colours = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    one = Image.fromarray(colours)
+    turned = one.copy()
+    turned.getexif()[0x0112] = 3  # upside down
+    client.learn(one, "one")
+    client.learn([turned, IMAGES[0], one.convert("CMYK"), one.convert("L")], "more")
+    sent = [np.asarray(Image.open(io.BytesIO(raw))) for _, raw in service.samples if raw.startswith(b"\x89PNG")]
+    assert (sent[0] == colours).all()
+    assert (sent[1] == colours[::-1, ::-1]).all()
+    assert sent[2].shape == (4, 4, 3)
+    assert sent[3].shape == (4, 4)
+    assert len(client.predict([one, turned])) == 2
+
+
+@pytest.mark.parametrize("label", ["a\u200bb", "\u202ea", "  ", "a\n"])
+def test_labels_that_no_service_takes_are_not_sent(service, client, label):
+    with pytest.raises(InputError, match="label"):
+        client.learn(IMAGES[0], label)
+    assert service.requests == []
+
+
+def test_labels_are_sent_in_one_form(service, client):
+    client.learn(IMAGES[:2], ["cafe\u0301 ", "café"])
+    assert [label for label, _ in service.samples] == ["café", "café"]
 
 
 def test_an_array_that_does_not_lie_in_a_row(service, client):

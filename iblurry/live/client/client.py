@@ -27,6 +27,7 @@ from iblurry.live.client.upload import (
     name_faulty,
     send_in_halves,
 )
+from iblurry.live.labels import normalize_label
 
 if TYPE_CHECKING:
     from iblurry.live.client.upload import ImageLike, ImageSequence
@@ -67,8 +68,8 @@ class Prediction:
 class Client:
     """A live service from Python; needs the standard library alone, and NumPy for arrays. May be shared by threads.
 
-    Images are paths, the bytes of pictures, uint8 arrays (C, H, W), or several of these: a list, or an array
-    (N, C, H, W). Pictures are resized by the service; arrays must have its shape.
+    Images are paths, the bytes of pictures, Pillow's images, uint8 arrays (C, H, W), or several of these: a list, or an
+    array (N, C, H, W). Pictures are resized by the service; arrays must have its shape.
 
     Parameters
     ----------
@@ -155,7 +156,7 @@ class Client:
         skip_bad : bool
             Skip pictures that cannot be read, instead of failing.
         """
-        _check_upload(len(images), labels, key)
+        labels = _check_upload(len(images), labels, key)
         shape, queue_limit = retry(self.patience, lambda: self._image_and_queue)
         return Upload(
             self._http,
@@ -284,7 +285,8 @@ class Client:
         return tuple(status["image"]), status["queue_limit"]
 
 
-def _check_upload(images: int, labels: Sequence[str], key: str | None) -> None:
+def _check_upload(images: int, labels: Sequence[str], key: str | None) -> list[str]:
+    """The labels in the form under which the service knows them."""
     if not images:
         raise InputError("There is nothing to learn; give at least one image.")
     if len(labels) != images:
@@ -292,10 +294,20 @@ def _check_upload(images: int, labels: Sequence[str], key: str | None) -> None:
     for label in labels:
         if not isinstance(label, str):
             raise InputError(f"The label {label!r} is no text; give labels as str, such as {str(label)!r}.")
-        if any("\ud800" <= letter <= "\udfff" for letter in label):
-            raise InputError(f"The label {label!r} is no text that UTF-8 can carry; give another.")
+    forms = {label: _label(label) for label in labels}
     if key is not None and not re.fullmatch(f"[!-~]{{1,{KEY}}}", key):
         raise InputError(f"The key {key!r} cannot be sent; give 1 to {KEY} visible ASCII characters.")
+    return [forms[label] for label in labels]
+
+
+def _label(given: str) -> str:
+    try:
+        label = normalize_label(given)
+    except InputError as error:
+        raise InputError(f"The label {given!r} {error}") from error
+    if not label:
+        raise InputError(f"The label {given!r} shows nothing; give another.")
+    return label
 
 
 def _prediction(answer: dict[str, Any], model: int) -> Prediction:

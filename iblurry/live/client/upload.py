@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
 from iblurry.errors import DataError, InputError, ServiceError
 from iblurry.live.client.http_client import HttpClient, retry
@@ -17,13 +19,16 @@ from iblurry.live.client.http_client import HttpClient, retry
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from PIL.Image import Image
 
-    ImageLike: TypeAlias = str | os.PathLike[str] | bytes | NDArray[np.uint8]  # path, picture's bytes, or (C, H, W)
+    # A path, a picture's bytes, one of Pillow's, or (C, H, W)
+    ImageLike: TypeAlias = str | os.PathLike[str] | bytes | Image | NDArray[np.uint8]
 
 JSON_HEADERS = {"Content-Type": "application/json"}
 SAMPLES = 256  # of one request; the service's default limits, and where its own are lower it says so
 BYTES = 15 * 2**20
 TOO_MUCH = (408, 413)  # statuses of a request that is too long, or takes too long to send
+PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")  # of Pillow's images; others are converted to RGB
 REFUSED = (400, 409, 413, 422, 429, 507)  # statuses that say: nothing of this request was accepted, now or before
 UNCLEAR = ("strange_answer", "mistake")  # codes of a proxy's answer, and of an internal error
 
@@ -214,7 +219,7 @@ def send_in_halves(
 
 def list_images(images: ImageLike | Sequence[ImageLike]) -> list[ImageLike]:
     """The single images of whatever was given: one, several, or an array (N, C, H, W)."""
-    if isinstance(images, str | os.PathLike | bytes):
+    if isinstance(images, str | os.PathLike | bytes) or _is_pillow(images):
         return [images]
     if isinstance(images, list | tuple):
         return [image for group in images for image in list_images(group)]
@@ -223,8 +228,8 @@ def list_images(images: ImageLike | Sequence[ImageLike]) -> list[ImageLike]:
     array = np.asarray(images)
     if array.dtype != np.uint8 or array.ndim not in (3, 4):
         raise InputError(
-            f"An image is a path, the bytes of a picture, or an array of bytes (uint8) of the shape (C, H, W) or "
-            f"(N, C, H, W), not {array.dtype} of the shape {array.shape}."
+            f"An image is a path, the bytes of a picture, one of Pillow's, or an array of bytes (uint8) of the "
+            f"shape (C, H, W) or (N, C, H, W), not {array.dtype} of the shape {array.shape}."
         )
     return [array] if array.ndim == 3 else list(array)
 
@@ -238,13 +243,32 @@ def encode_image(image: ImageLike, shape: tuple[int, ...], label: str | None = N
         except OSError as error:
             why = error.strerror or error
             raise DataError(f"{image} cannot be read ({why}); give the path of a picture.") from error
+    elif _is_pillow(image):
+        raw = _to_png(image)
     elif not isinstance(image, bytes):
-        if image.shape != shape:
-            raise InputError(f"The image has the shape {image.shape}, and this service takes (C, H, W) = {shape}.")
-        form, raw = "pixels", image.tobytes()
+        array = cast("NDArray[np.uint8]", image)
+        if array.shape != shape:
+            raise InputError(f"The image has the shape {array.shape}, and this service takes (C, H, W) = {shape}.")
+        form, raw = "pixels", array.tobytes()
     assert isinstance(raw, bytes)
     element = {} if label is None else {"label": label}
     return json.dumps(element | {form: base64.b64encode(raw).decode("ascii")}).encode()
+
+
+def _is_pillow(image: Any) -> TypeGuard[Image]:
+    """Whether it is one of Pillow's, which is not imported for that: whoever has such an image has imported it."""
+    pillow = sys.modules.get("PIL.Image")
+    return pillow is not None and isinstance(image, pillow.Image)
+
+
+def _to_png(image: Image) -> bytes:
+    """Its pixels, upright."""
+    from PIL import ImageOps
+
+    upright = ImageOps.exif_transpose(image)
+    file = io.BytesIO()
+    (upright if upright.mode in PNG_MODES else upright.convert("RGB")).save(file, "PNG")
+    return file.getvalue()
 
 
 def encode_body(name: str, elements: Iterable[bytes]) -> bytes:
@@ -259,8 +283,10 @@ def encoded_size(image: ImageLike | None, label: str = "") -> int:
     elif isinstance(image, str | os.PathLike):
         path = Path(image)
         raw = path.stat().st_size if path.is_file() else 0  # reading it will fail
+    elif _is_pillow(image):
+        raw = image.width * image.height * len(image.getbands())
     else:
-        raw = len(image) if isinstance(image, bytes) else image.nbytes
+        raw = len(image) if isinstance(image, bytes) else cast("NDArray[np.uint8]", image).nbytes
     return 4 * -(-raw // 3) + 6 * len(label) + 32
 
 

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from pydantic_core import from_json
 
 from iblurry.data.images import Shape
+from iblurry.errors import InputError
 from iblurry.live.http.pictures import PictureDecoder, decode_base64, parse_array, unpack_pixels
+from iblurry.live.labels import HIDDEN, normalize_label
 from iblurry.live.messages import IncomingSample
 from iblurry.live.quota import Limits, Refusal
 
 JSON, RAW = "application/json", "application/octet-stream"
 FORMS = ("image", "pixels", "array")
-LABEL = r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029]+"  # no control characters, no other ends of lines
-SURROGATES = r"[\ud800-\udfff]"  # JSON can express them, UTF-8 cannot
+LABEL = rf"[^{HIDDEN}]+"  # for the description: labels also have one form, see `labels`
 KEY = r"[!-~]+"  # visible ASCII
 
 
@@ -39,11 +40,11 @@ class BodyReader:
             if label is not None:
                 raise Refusal(422, "bad_label", "In JSON each sample has a label; leave the one in the address out.")
             given = self._parse(raw, "samples", {"label", *FORMS})
+            labels = []
             for place, entry in enumerate(given):
                 with _entry(place, "label"):
-                    self.check_label(entry.get("label"), f"samples.{place}.label")
-            images = self._images(given, "samples")
-            return [IncomingSample(entry["label"], image) for entry, image in zip(given, images, strict=True)]
+                    labels.append(self.check_label(entry.get("label"), f"samples.{place}.label"))
+            return [IncomingSample(*pair) for pair in zip(labels, self._images(given, "samples"), strict=True)]
         images = self._read_bare(content_type, raw)
         name = self.check_label(label, "The label in the address (?label=...)")
         return [IncomingSample(name, image) for image in images]
@@ -57,14 +58,16 @@ class BodyReader:
         return np.stack(images)
 
     def check_label(self, label: object, where: str) -> str:
-        """A label is taken exactly as it is given."""
+        """The label in its one form: see `normalize_label`."""
         if not isinstance(label, str):
             raise Refusal(422, "bad_label", f"{where} is missing or no text; give one.")
+        try:
+            label = normalize_label(label)
+        except InputError as error:
+            raise Refusal(422, "bad_label", f"{where} {error}") from error
         if not 1 <= len(label) <= self.limits.label:
             message = f"{where} has {len(label)} characters; a label has from 1 to {self.limits.label}."
             raise Refusal(422, "bad_label", message)
-        if not re.fullmatch(LABEL, label) or re.search(SURROGATES, label):
-            raise Refusal(422, "bad_label", f"{where} has control characters or broken Unicode; leave them out.")
         return label
 
     def check_key(self, key: str | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import json
 import logging
 import math
 from typing import TYPE_CHECKING, Any
@@ -100,9 +101,14 @@ def parse_array(planes: object, shape: Shape, where: str) -> NDArray[np.uint8]:
     """(C, H, W) of nested lists of whole numbers from 0 to 255."""
     channels, height, width = shape
     lines = [line for plane in _list(planes, channels) for line in _list(plane, height)]
-    if len(lines) != channels * height or not all(set(map(type, _list(line, width))) == {int} for line in lines):
+    if len(lines) != channels * height or not all(_list(line, width) for line in lines):
         message = f"{where} has another shape; send {channels} channels of {height} rows of {width} whole numbers."
         raise Refusal(422, "wrong_size", message)
+    for line in lines:
+        if set(map(type, line)) != {int}:
+            shown = json.dumps(next(value for value in line if type(value) is not int))[:40]
+            message = f"{where} has {shown}, which is no whole number; send whole numbers from 0 to 255."
+            raise Refusal(422, "wrong_type", message)
     try:
         return np.frombuffer(b"".join(map(bytes, lines)), dtype=np.uint8).reshape(shape)
     except ValueError as error:
