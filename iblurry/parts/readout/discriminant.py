@@ -22,7 +22,7 @@ class Discriminant(SecondMoments):
 
     Parameters
     ----------
-    of, expand, width, gamma, mirror
+    of, expand, width, gamma, mirror : str, str, int, float, bool
         What the features are, see `ClosedForm`.
     shrinkage : float, optional
         e in [1e-6, 1]. Default: the oracle approximating shrinkage, a function of the sums (Chen et al., 2010).

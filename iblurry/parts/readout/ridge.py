@@ -18,7 +18,7 @@ class Ridge(SecondMoments):
 
     Parameters
     ----------
-    of, expand, width, gamma, mirror
+    of, expand, width, gamma, mirror : str, str, int, float, bool
         What the features are, see `ClosedForm`; relu(x R) unless given.
     penalty : float, optional
         Added to the diagonal of G. Default: that of the least generalised cross-validation error at each moment asked,

@@ -17,7 +17,7 @@ class RunningMean(ClosedForm):
 
     Parameters
     ----------
-    of, expand, width, gamma, mirror
+    of, expand, width, gamma, mirror : str, str, int, float, bool
         What the features are, see `ClosedForm`.
     normalise : bool
         Whether features, and then their means, are divided by their length, so that angles decide.
