@@ -47,7 +47,7 @@ def checkpoint(folder, at=60):
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("mir", "agem", "gss", "clib-balanced")]
 
 
-@pytest.mark.parametrize("method", ["clib", "er", *SLOW])
+@pytest.mark.parametrize("method", ["clib", "er", "slda", *SLOW])
 def test_interrupted_anywhere_it_ends_with_the_same_bytes(method, entries, tmp_path):
     settings = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4, method=method)
     learnt(tmp_path / "peace", settings, entries)

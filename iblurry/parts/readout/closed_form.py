@@ -15,7 +15,7 @@ from iblurry.network.network import FLOOR
 from iblurry.parts.part import scratch, state
 from iblurry.parts.readout.readout import Readout
 
-BLOCK = 64  # samples whose products are added at once: one by one, writing the matrix takes ten times as long
+BLOCK = 64  # samples whose products are added at once: one by one, writing the matrix takes seven times as long
 UNMET = -1e30  # bias of a class without a sample
 
 
