@@ -51,11 +51,15 @@ if TYPE_CHECKING:
         joint,
         mir,
         mkd,
+        ncm,
+        randumb,
+        ranpac,
         recipe,
         released,
         rm,
         sar,
         sdp,
+        slda,
     )
     from iblurry.network.registry import register_network
     from iblurry.parts import (
@@ -72,6 +76,8 @@ if TYPE_CHECKING:
         Constant,
         Cosine,
         CrossEntropy,
+        Discard,
+        Discriminant,
         Distil,
         Diverse,
         Elastic,
@@ -92,6 +98,8 @@ if TYPE_CHECKING:
         Refit,
         Rehearsal,
         Reservoir,
+        Ridge,
+        RunningMean,
         Schedule,
         ScheduledPrior,
         Shuffled,
@@ -130,16 +138,16 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.method": "Head Method Pace",
     "iblurry.methods": (
         "agem balm bic clib clib_averaged clib_balanced clib_exponential clib_reservoir clib_stream derpp er er_ace "
-        "er_averaged er_constant ewc gdumb gss Hyperparameters joint METHODS mir mkd Recipe recipe released rm sar "
-        "sdp"
+        "er_averaged er_constant ewc gdumb gss Hyperparameters joint METHODS mir mkd ncm randumb ranpac Recipe recipe "
+        "released rm sar sdp slda"
     ),
     "iblurry.network.registry": "register_network",
     "iblurry.parts": (
         "Adaptive AdjustedCrossEntropy Admission AsymmetricCrossEntropy Averaged AverageTeacher Balanced "
-        "BiasCorrected ByConfidence Clip column Constant Cosine CrossEntropy Distil Diverse Elastic Everything "
-        "Exponential GradientRule Importance Interfered LeastUsed MomentumDistil MultiStep NearestMean Nothing Part "
-        "Plain Project Readout Refit Rehearsal Reservoir Schedule ScheduledPrior scratch Shuffled state StoredLogits "
-        "Term Uniform"
+        "BiasCorrected ByConfidence Clip column Constant Cosine CrossEntropy Discard Discriminant Distil Diverse "
+        "Elastic Everything Exponential GradientRule Importance Interfered LeastUsed MomentumDistil MultiStep "
+        "NearestMean Nothing Part Plain Project Readout Refit Rehearsal Reservoir Ridge RunningMean Schedule "
+        "ScheduledPrior scratch Shuffled state StoredLogits Term Uniform"
     ),
     "iblurry.rng": "Rng",
     "iblurry.streams": "Domains Gaussian IBlurry Listed Published SiBlurry Sigmoid Stream",
@@ -175,6 +183,8 @@ __all__ = [
     "CrossEntropy",
     "DataError",
     "Dataset",
+    "Discard",
+    "Discriminant",
     "Distil",
     "Diverse",
     "Domains",
@@ -217,8 +227,10 @@ __all__ = [
     "Rehearsal",
     "Reservoir",
     "Result",
+    "Ridge",
     "Rng",
     "RunState",
+    "RunningMean",
     "Schedule",
     "ScheduledPrior",
     "Shuffled",
@@ -258,6 +270,9 @@ __all__ = [
     "load_exported",
     "mir",
     "mkd",
+    "ncm",
+    "randumb",
+    "ranpac",
     "recipe",
     "register_network",
     "register_source",
@@ -268,6 +283,7 @@ __all__ = [
     "sar",
     "scratch",
     "sdp",
+    "slda",
     "state",
 ]
 

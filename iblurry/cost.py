@@ -59,7 +59,7 @@ def cost(method: Method, memory: int, *, classes: int = 10) -> MethodCost:
     Passes(forward=516.0, backward=16.0)
     """
     rows, pace = method.capacity(memory), method.pace
-    if rows < 1:
+    if rows < 1 and not method.admission.keeps_none:
         raise InputError(
             f"memory={memory} leaves {method.name} no row: {method.samples_outside_memory(memory)} samples are kept "
             "outside the memory. Give more."

@@ -25,6 +25,7 @@ from iblurry.learner_arguments import (
     as_method,
     as_pixels,
     check_boundaries,
+    check_trained,
     image_shape,
     per_channel,
     plain_label,
@@ -145,11 +146,7 @@ class Learner:
             engine=self.engine,
             refit=self.refitter,
         )
-        if method.pace.updates_per_sample and not self.context.network.trainable():
-            raise InputError(
-                f"{method.name} has no weight to train: its head is fixed (head.train=false) and freeze={freeze!r} "
-                "leaves nothing of the body; train one of the two."
-            )
+        check_trained(method, self.context.network, freeze)
         self.context.network.meter.counter = self.context.spent
         self.method = method.attach(self.context)
         self.parts = dict(self.method.parts())

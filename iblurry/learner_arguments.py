@@ -18,6 +18,7 @@ from iblurry.engine.eager import Eager, Precision
 from iblurry.errors import InputError, check_type, whole_number
 from iblurry.method import Method
 from iblurry.methods import method as method_named
+from iblurry.network.network import Network
 
 Label = str | int
 Images = Tensor | NDArray[np.uint8]
@@ -40,6 +41,22 @@ def check_boundaries(method: Method, boundaries: Any) -> None:
         raise InputError(
             f"{method.name} must be told where tasks end ({parts}), and this stream has no task boundaries; "
             "use a stream of two or more tasks, such as IBlurry, or a task-free method, such as er or clib."
+        )
+
+
+def check_trained(method: Method, network: Network, freeze: str) -> None:
+    """InputError where updates have no weight to train, or train a body that the readout needs to stay as it is."""
+    if not method.pace.updates_per_sample:
+        return
+    if not network.trainable():
+        raise InputError(
+            f"{method.name} has no weight to train: its head is fixed (head.train=false) and freeze={freeze!r} "
+            "leaves nothing of the body; train one of the two."
+        )
+    if method.readout.needs_fixed_body and network.body_parameters():
+        raise InputError(
+            f"{method.name}: {type(method.readout).__name__} sums features of a body that is not trained, but "
+            f"freeze={freeze!r} leaves weights of it to train; give freeze='body' or pace.updates_per_sample=0."
         )
 
 

@@ -169,6 +169,11 @@ class Method(Training):
                 f"{self.name}: updates are owed but the batch would be empty: the stream is not trained on "
                 f"(pace.train_stream) and {type(self.rehearsal).__name__} rehearses no row."
             )
+        if self.admission.keeps_none and (reader := next((p for _, p in self.parts() if p.rows_per_update), None)):
+            raise InputError(
+                f"{self.name}: {type(reader).__name__} reads memory rows, but {type(self.admission).__name__} keeps no "
+                "sample; use Nothing() in its place, or another admission such as Reservoir()."
+            )
         self._check_refit()
 
     def _check_refit(self) -> None:
@@ -177,6 +182,10 @@ class Method(Training):
             if self.readout.refits:
                 raise InputError(f"{self.name}: {readout} trains on the memory but `refit` does not say how.")
             return
+        if self.admission.keeps_none:
+            raise InputError(
+                f"{self.name}: {type(self.admission).__name__} keeps no sample, so a refit learns nothing."
+            )
         if not self.readout.refits:
             raise InputError(f"{self.name}: there is a `refit` but {readout} never trains; leave it out or use Refit.")
         if not self.refit.rehearsal.rows_per_update:
@@ -205,11 +214,13 @@ class Method(Training):
         return not any(part.needs_boundaries for _, part in self.parts())
 
     def capacity(self, budget: int) -> int:
-        """Memory rows out of a budget of K samples: what is held elsewhere counts."""
-        return budget - self.samples_outside_memory(budget)
+        """Memory rows out of a budget of K samples: what is held elsewhere counts; none where no sample is kept."""
+        return 0 if self.admission.keeps_none else budget - self.samples_outside_memory(budget)
 
     def check_budget(self, budget: int) -> None:
         """InputError where so many samples are too few for it."""
+        if self.admission.keeps_none:
+            return
         need = max(1, self.rehearsal.joins(sys.maxsize))
         outside = self.samples_outside_memory(budget)
         if budget - outside < need:

@@ -85,9 +85,10 @@ def test_declared_is_counted(name, meter, samples, questions):
         learner.observe(*next(endless))
     sample = meter() * (1 / PERIOD)
     learner.predict(questions)
-    query = meter() + Passes(-len(questions))
+    asked = Passes(0 if name == "randumb" else -len(questions))  # which has no network
+    query = meter() + asked
     learner.predict(questions)
-    again = meter() + Passes(-len(questions))
+    again = meter() + asked
     learner.end_task()
     declared = cost(method, budget, classes=5)
     assert (sample.forward, sample.backward) == pytest.approx((declared.sample.forward, declared.sample.backward))

@@ -70,6 +70,7 @@ def _details(recipe: Recipe, method: Method, *, fields: bool) -> dict[str, str]:
     if method.refit:
         parts["refit"] = ", ".join(type(part).__name__ for _, part in method.refit.parts())
     samples = "every sample of the stream" if method.admission.keeps_all else "samples"
+    samples = "no sample" if method.admission.keeps_none else samples
     return {
         "cost": _in_words(_cost(method)),
         "stores": "; ".join([samples, *stores(method)]),

@@ -145,7 +145,8 @@ def _check_method(given: Any, batch: Any, updates: Any) -> Method:
     if why:
         fit = ", ".join(name for name in METHODS if _unsuitable(METHODS[name]()) is None)
         raise InputError(f"The method {made.name} {why}; use one of {fit}, or run it as an experiment.")
-    check_updates(made.pace.updates_per_sample)
+    if not made.readout.learns:
+        check_updates(made.pace.updates_per_sample)
     return made
 
 

@@ -207,7 +207,7 @@ class Experiment:
     def learner(self, dataset: Dataset, engine: Eager | None = None) -> Learner:
         """A learner that has seen nothing yet."""
         classes, budget = len(dataset.classes), self.budget(dataset)
-        if self.method.capacity(budget) < classes:
+        if self.method.capacity(budget) < classes and not self.method.admission.keeps_none:
             raise InputError(
                 f"memory={budget} leaves {self.method.name} {max(0, self.method.capacity(budget))} rows for "
                 f"{classes} classes; give each class a row: at least "

@@ -170,7 +170,7 @@ class Settings:
             raise InputError(f"memory={self.memory} samples take {sizes}; give a smaller memory or smaller images.")
 
     def build_method(self) -> Method:
-        """InputError where it cannot serve: it needs task boundaries, or trains before it answers."""
+        """InputError where it cannot serve: it needs task boundaries, or more than its network answers."""
         from iblurry.method import check_updates
         from iblurry.methods import Hyperparameters, method
         from iblurry.parts import Plain
@@ -187,7 +187,10 @@ class Settings:
             )
         built = method(name, hyperparameters)
         if not built.task_free or not isinstance(built.readout, Plain):
-            why = "trains anew before it answers" if built.task_free else "must be told where tasks end"
+            why = "must be told where tasks end"
+            if built.task_free:
+                other = f"answers by {type(built.readout).__name__}, and the service by the network alone"
+                why = "trains anew before it answers" if built.readout.refits else other
             raise InputError(f"{self.method} cannot serve: it {why}. Choose one that learns as it goes, as clib or er.")
         built.check_budget(self.memory)
         return built

@@ -13,10 +13,14 @@ from iblurry.methods.gss import gss
 from iblurry.methods.joint import joint
 from iblurry.methods.mir import mir
 from iblurry.methods.mkd import mkd
+from iblurry.methods.ncm import ncm
+from iblurry.methods.randumb import randumb
+from iblurry.methods.ranpac import ranpac
 from iblurry.methods.recipe import METHODS, Hyperparameters, Recipe, method, recipe, released
 from iblurry.methods.rm import rm
 from iblurry.methods.sar import sar
 from iblurry.methods.sdp import sdp
+from iblurry.methods.slda import slda
 
 __all__ = [
     "METHODS",
@@ -43,9 +47,13 @@ __all__ = [
     "method",
     "mir",
     "mkd",
+    "ncm",
+    "randumb",
+    "ranpac",
     "recipe",
     "released",
     "rm",
     "sar",
     "sdp",
+    "slda",
 ]

@@ -17,6 +17,7 @@ from iblurry.compute import ComputeMeter
 from iblurry.errors import InputError, UnknownLabelError
 from iblurry.network.freeze import find_frozen
 from iblurry.network.fused import FoldedBody, HopperConvolutions
+from iblurry.network.table_mlp import TableMLP
 from iblurry.network.weights import redraw
 from iblurry.rng import Rng
 from iblurry.sources import is_own
@@ -86,6 +87,10 @@ class Network(nn.Module):
         body = self.compiled.get(len(images), self.body) if self.training else self.body
         with nullcontext() if self.hopper is None else self.hopper.rounded():
             return self._precisely(body, images)
+
+    def inputs(self, images: Tensor) -> Tensor:
+        """What the first layer of the body is given, (B, n): the numbers of the images, or of the rows of a table."""
+        return self.body.standardised(images) if isinstance(self.body, TableMLP) else images.flatten(1)
 
     def float_both(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Features and logits in eval mode and float32, by operations that can be traced; nothing is counted."""

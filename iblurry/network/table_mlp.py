@@ -53,9 +53,13 @@ class TableMLP(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, 1, n, 4) bytes as floats, whole and from 0 to 255 -> (B, width)."""
-        standard = (_numbers(images.to(torch.uint8)) - self.mean) / self.scale()
-        features: Tensor = self.layers(standard.clamp_(-CLIP, CLIP).float())
+        features: Tensor = self.layers(self.standardised(images))
         return features
+
+    def standardised(self, images: Tensor) -> Tensor:
+        """(B, 1, n, 4) bytes as floats -> (B, n), by the statistics of now."""
+        standard = (_numbers(images.to(torch.uint8)) - self.mean) / self.scale()
+        return standard.clamp_(-CLIP, CLIP).float()
 
     @torch.no_grad()
     def update_statistics(self, image: Tensor) -> None:

@@ -1,6 +1,6 @@
 """Parts: the components from which every method is put together, of six kinds."""
 
-from iblurry.parts.admission.admission import Admission, Everything, Reservoir
+from iblurry.parts.admission.admission import Admission, Discard, Everything, Reservoir
 from iblurry.parts.admission.balanced import Balanced
 from iblurry.parts.admission.diverse import Diverse
 from iblurry.parts.admission.importance import Importance
@@ -8,9 +8,12 @@ from iblurry.parts.gradient.gradient import Clip, GradientRule, Project
 from iblurry.parts.part import Part, column, scratch, state
 from iblurry.parts.readout.averaged import Averaged
 from iblurry.parts.readout.bias_corrected import BiasCorrected
+from iblurry.parts.readout.discriminant import Discriminant
 from iblurry.parts.readout.nearest_mean import NearestMean
 from iblurry.parts.readout.readout import Plain, Readout
 from iblurry.parts.readout.refit import Refit
+from iblurry.parts.readout.ridge import Ridge
+from iblurry.parts.readout.running_mean import RunningMean
 from iblurry.parts.rehearsal.interfered import Interfered
 from iblurry.parts.rehearsal.least_used import LeastUsed
 from iblurry.parts.rehearsal.rehearsal import Nothing, Rehearsal, Shuffled, Uniform
@@ -41,6 +44,8 @@ __all__ = [
     "Constant",
     "Cosine",
     "CrossEntropy",
+    "Discard",
+    "Discriminant",
     "Distil",
     "Diverse",
     "Elastic",
@@ -61,6 +66,8 @@ __all__ = [
     "Refit",
     "Rehearsal",
     "Reservoir",
+    "Ridge",
+    "RunningMean",
     "Schedule",
     "ScheduledPrior",
     "Shuffled",

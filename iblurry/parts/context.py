@@ -277,6 +277,11 @@ class Context:
         return self._answers(images, None)[0].float()
 
     @torch.no_grad()
+    def pixels(self, images: Tensor) -> Tensor:
+        """Plain images (uint8) normalised, (B, C * H * W) float32; of a table, its standardised numbers."""
+        return self.network.inputs(self.pipeline.test(images)).float()
+
+    @torch.no_grad()
     def _answers(self, images: Tensor, network: Network | None) -> tuple[Tensor, Tensor]:
         """Features and logits."""
         if EXPORTING.get():

@@ -48,6 +48,8 @@ def with_bytes(experiment: Experiment, reference: Experiment, of: DatasetSize) -
     name, other = experiment.method.name, reference.method.name
     if experiment.method.admission.keeps_all:
         raise InputError(f"{name} keeps every sample, so it cannot be given the bytes of {other}.")
+    if experiment.method.admission.keeps_none:
+        raise InputError(f"{name} keeps no sample, so no memory gives it the bytes of {other}.")
     held, wanted = held_bytes(experiment, of), held_bytes(reference, of).at(memory_budget(reference, of))
     memory = round((wanted - held.fixed) / held.sample)
     least = least_budget(experiment.method, of.classes)

@@ -39,6 +39,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {  # by its place here a method has its c
     "sar": (),
     "er-ace": (),
     "balm": (),
+    "slda": ("ncm", "ranpac", "randumb"),  # closed forms: one colour
 }
 OWN_MARKERS = ("p", "h", "d", "H")  # of methods that are not the package's
 OWN_COLOURS = len(COLOURS) - len(FAMILIES)

@@ -47,6 +47,10 @@ DISPLAY_NAMES = COUNTERPARTS | {  # in figures and LaTeX: the paper's names, sho
     "sdp": "SDP",
     "sar": "SAR",
     "balm": "BALM",
+    "ncm": "NCM",
+    "slda": "SLDA",
+    "ranpac": "RanPAC",
+    "randumb": "RanDumb",
     JOINT: "Joint",
 }
 

@@ -198,6 +198,8 @@ def scale_columns(
 
 def least_budget(method: Method, rows: int) -> int:
     """The smallest budget that leaves the method so many rows, and no fewer than a batch takes."""
+    if method.admission.keeps_none:
+        return 1
     budget = rows = max(rows, method.rehearsal.joins(sys.maxsize))
     while method.capacity(budget) < rows:
         budget += 1

@@ -8,10 +8,11 @@ import pytest
 
 from iblurry.method import Method
 from iblurry.parts import Adaptive, Diverse, Refit
+from iblurry.parts.readout.closed_form import ClosedForm
 from tests.laws.lawful import LAWFUL
 
 # Every law for these in each run of the tests, one of each mechanism; for all others in the slow ones.
-QUICK = ("er", "clib", "bic", "agem", "gss", "gdumb", "rm", "mir-transforms")
+QUICK = ("er", "clib", "bic", "agem", "gss", "gdumb", "rm", "mir-transforms", "ncm", "slda", "ranpac", "randumb")
 PARAMS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LAWFUL]
 
 
@@ -23,6 +24,8 @@ def lawful(request: pytest.FixtureRequest) -> Method:
         chosen = dataclasses.replace(chosen, admission=Diverse(batches=2, size=4))
     if isinstance(chosen.readout, Refit):
         chosen = dataclasses.replace(chosen, readout=dataclasses.replace(chosen.readout, epochs=4))
+    if isinstance(chosen.readout, ClosedForm):
+        chosen = dataclasses.replace(chosen, readout=dataclasses.replace(chosen.readout, width=24))
     if isinstance(chosen.schedule, Adaptive):
         chosen = dataclasses.replace(
             chosen, schedule=dataclasses.replace(chosen.schedule, trial=2, ignore=2, history=3)

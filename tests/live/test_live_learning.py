@@ -179,6 +179,7 @@ def test_other_settings_do_not_go_on(entries, tmp_path):
     [
         ({"method": "bic"}, "bic cannot serve: it must be told where tasks end"),
         ({"method": "gdumb"}, "gdumb cannot serve: it trains anew before it answers"),
+        ({"method": "slda"}, "slda cannot serve: it answers by Discriminant, and the service by the network alone"),
         ({"method": "clob"}, "no method called 'clob'. Did you mean 'clib'"),
         ({"network": "convnut"}, "no network called 'convnut'"),
         ({"memory": 3}, "memory=3 is too small"),

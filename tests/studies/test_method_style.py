@@ -9,7 +9,7 @@ import pytest
 from iblurry import web
 from iblurry.methods import METHODS
 from iblurry.studies.catalogue import STUDIES
-from iblurry.studies.method_style import COLOURS, FAMILIES, OWN, family_name, method_styles
+from iblurry.studies.method_style import COLOURS, FAMILIES, OWN, OWN_COLOURS, family_name, method_styles
 from iblurry.studies.paper import DISPLAY_NAMES, display_name
 
 BUILT_IN = [*METHODS, *(f"{name}-released" for name in METHODS)]
@@ -58,7 +58,7 @@ def test_methods_of_ones_own_have_colours_of_their_own():
     prints, pages = looks([*own, *BUILT_IN])
     assert len({prints[row] for row in own}) == len({pages[row] for row in own}) == OWN
     assert not {prints[row][0] for row in own} & {prints[row][0] for row in BUILT_IN}
-    assert len({style.colour for style in method_styles(own[:4]).values()}) == 4
+    assert len({style.colour for style in method_styles(own[:OWN_COLOURS]).values()}) == OWN_COLOURS
     assert len(method_styles([*own, "more", "and more", ""])) == OWN + 3
 
 

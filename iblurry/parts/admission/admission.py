@@ -1,4 +1,4 @@
-"""Admission: which row does this sample take? Reservoir and Everything, which need no more than the memory."""
+"""Admission: which row does this sample take? Reservoir, Everything and Discard, which need no more than the memory."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Admission(Part):
 
     kind: ClassVar[str] = "admission"
     keeps_all: ClassVar[bool] = False  # needs a row for every sample of the stream, whatever the budget
+    keeps_none: ClassVar[bool] = False  # needs no row: the memory has none, whatever the budget
 
     def on_offered(self, sample: Sample) -> None:
         """A sample is offered to the memory; it is not stored yet."""
@@ -58,3 +59,12 @@ class Everything(Admission):
             f"Everything keeps every sample, but all {self.context.memory.capacity} rows of the memory are taken; "
             "build the learner with a `memory` as long as its stream."
         )
+
+
+class Discard(Admission):
+    """Keeps no sample: the memory has no rows; for methods that learn each sample when it comes, and never again."""
+
+    keeps_none: ClassVar[bool] = True
+
+    def choose_row(self, sample: Sample) -> Tensor:
+        return self.context.memory.discard

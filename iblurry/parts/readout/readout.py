@@ -16,10 +16,16 @@ class Readout(Part):
 
     kind: ClassVar[str] = "readout"
     refits: ClassVar[bool] = False  # trains on the memory, as `Method.refit` says
+    learns: ClassVar[bool] = False  # from each sample by itself, so that no update is needed
 
     @property
     def only_at_end(self) -> bool:
         """Whether a run should query it only when the stream has ended."""
+        return False
+
+    @property
+    def needs_fixed_body(self) -> bool:
+        """Whether what it keeps of samples is worth nothing once the body is trained."""
         return False
 
     def takes(self, sample: Sample) -> bool:
