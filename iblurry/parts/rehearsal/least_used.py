@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -45,12 +44,13 @@ class LeastUsed(Rehearsal):
     rate : float
         Of the running means from which S is made, for each sample trained on.
     normalise : bool
-        Whether h is divided by the number of rows, as released.
+        Whether h is divided by the number of rows, as the released program does, whose results were published.
 
     Notes
     -----
     c_i counts the uses of row i and U_y those of class y, both discounted; a row that leaves takes nothing of U away.
-    h_i = c_i + sum_y S_{y_i y} U_y; released: max(0, (c_i (1 - S_{y_i y_i}) + sum_y S_{y_i y} U_y) / rows).
+    h_i = max(0, (c_i (1 - S_{y_i y_i}) + sum_y S_{y_i y} U_y) / rows); without `normalise` c_i + sum_y S_{y_i y} U_y,
+    as the paper writes it: a class whose gradients vary has a small S and is drawn all the more.
 
     A sample's gradient at the head is (p - onehot) outer f. With D and M the running means of its two factors for each
     class, S_ab = cos(D_a, D_b) cos(M_a, M_b) sqrt(s_a s_b) e_a e_b: s is the running mean of a sample's cosine with its
@@ -76,7 +76,7 @@ class LeastUsed(Rehearsal):
     temperature: float = 0.125
     similarity: Literal["head", "own", "none"] = "head"
     rate: float = 0.001
-    normalise: bool = False
+    normalise: bool = True
 
     uses: Tensor = column("uses")  # c
     class_uses: Tensor = _zeros("rows")  # U
@@ -84,9 +84,6 @@ class LeastUsed(Rehearsal):
     features: Tensor = _zeros("rows", "features")  # M
     spread: Tensor = state(lambda part: torch.ones(part.context.network.rows, device=part.context.device))  # s
     started: Tensor = _zeros("rows")  # e
-
-    def released(self) -> Self:
-        return dataclasses.replace(self, normalise=True)
 
     def draw_rows(self, purpose: str, step: int, size: int) -> Sequence[int]:
         """A random number for each row, as `choose` draws on the device."""
