@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-slow test-all lint bench bench-gpu bench-live fuzz reproduction clean
+.PHONY: demo test test-slow test-all lint bench bench-gpu bench-live fuzz reproduction docs clean
 
 demo: $(READY)  ## BALM, CLIB and ER on the embedded digits, three seeds each: a table and a figure
 	$(BIN)/iblurry run
@@ -37,11 +37,14 @@ fuzz: $(READY)  ## 10,000 requests that no honest client sends, to a live servic
 reproduction: $(READY)  ## docs/reproduction.md from the collected journals and the paper's numbers; needs no GPU
 	$(BIN)/iblurry reproduction
 
+docs: $(READY)  ## the documentation site, in site/: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("iblurry needs Python 3.11 or newer; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,sklearn,live]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,docs,sklearn,live]'
 	touch $(READY)
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv runs site

@@ -51,7 +51,9 @@ def test_every_method_has_a_page_with_its_parts_and_their_fields(name):
 
 
 def test_no_page_without_a_method():
-    assert {page.stem for page in PAGES.glob("*.md")} == set(MAIN)
+    listed = [path.stem for path in links(PAGES / "index.md")]
+    assert sorted(listed) == sorted(MAIN)
+    assert {page.stem for page in PAGES.glob("*.md")} == {*MAIN, "index"}
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
@@ -223,3 +225,10 @@ def test_the_data_page_runs_as_printed(tmp_path, monkeypatch, capsys):
     for name, line in (("datasets", "(1, 8, 8) ('even', 'odd')"), ("pandas", "(3, 8, 8) ('blue', 'red')")):
         assert line in said.splitlines()[3:] or importlib.util.find_spec(name) is None
     assert load("bars:classes=6").shape == (1, 6, 6)
+
+
+def test_the_first_page_runs_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for block in python(DOCS / "start.md"):
+        exec(block, {"__name__": "start"})
+    assert re.match(r"A_AUC [\d.]+ %, journal in runs", capsys.readouterr().out)

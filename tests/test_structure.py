@@ -164,15 +164,15 @@ def test_the_package_and_its_command_line_open_without_torch():
 
 def test_the_picture_of_the_architecture_is_true():
     """Each arrow is a name that its file uses and the next file defines; six files, ending at the learner."""
-    files = dict(re.findall(r'(\w)\["([\w/]+\.py)<br>', PAGE))
-    arrows = re.findall(r'(\w)(?:\["[^"]*"\])? -- "(\w+)" --> (\w)', PAGE)
-    assert [(source, target) for source, _, target in arrows] == list(zip("ABCDE", "BCDEF", strict=True))
-    assert files["F"] == "learner.py"
-    for source, name, target in arrows:
-        used = (ROOT / files[source]).read_text()
-        assert re.search(rf"\b{name}\b", used), f"{files[source]} does not use {name}"
-        defined = [getattr(node, "name", "") for node in ast.walk(TREES[ROOT / files[target]])]
-        assert name in defined, f"{files[target]} does not define {name}"
+    drawn = PAGE.partition("```text")[2].partition("```")[0]
+    files, names = re.findall(r"^([\w/]+\.py)  ", drawn, re.M), re.findall(r"^  \| (\w+)$", drawn, re.M)
+    assert len(files) == len(names) + 1 == 6
+    assert files[-1] == "learner.py"
+    for source, name, target in zip(files, names, files[1:], strict=False):
+        used = (ROOT / source).read_text()
+        assert re.search(rf"\b{name}\b", used), f"{source} does not use {name}"
+        defined = [getattr(node, "name", "") for node in ast.walk(TREES[ROOT / target])]
+        assert name in defined, f"{target} does not define {name}"
 
 
 def test_the_table_of_layers_is_that_of_this_test():
