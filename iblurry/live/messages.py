@@ -106,6 +106,13 @@ class Warned:
 
 
 @dataclass(frozen=True)
+class Crashed:
+    """The traceback with which the learner process ends."""
+
+    traceback: str
+
+
+@dataclass(frozen=True)
 class ProcessLost:
     """The learner process ended unexpectedly and is started again."""
 
@@ -119,4 +126,6 @@ class Stalled:
     sentence: str
 
 
-Message: TypeAlias = Snapshot | LearnerReport | CheckpointSaved | MemoryContents | Warned | ProcessLost | Stalled
+Message: TypeAlias = (
+    Snapshot | LearnerReport | CheckpointSaved | MemoryContents | Warned | Crashed | ProcessLost | Stalled
+)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # importing torch takes two seconds, which a command that ref
 
 FILE = "service.json"
 FORMAT = 1
+RUN_FILE = "experiment.json"  # what a run's folder has, and a service's does not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +105,14 @@ class Settings:
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """What a folder was begun with; None where it is new."""
+        """What a folder was begun with; None where it is new, FolderError where it is a run's."""
         path = folder / FILE
         if not path.exists():
+            if (folder / RUN_FILE).exists():
+                raise FolderError(
+                    f"{folder} is the folder of a run (it has {RUN_FILE}), and a service keeps to one of its own; "
+                    f"choose another --data-dir."
+                )
             return None
         try:
             about = json.loads(path.read_bytes())

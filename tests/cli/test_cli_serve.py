@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+
+from iblurry.errors import FolderError
+from iblurry.live.service import Service
+from iblurry.live.settings import Settings
+from tests.cli.conftest import QUICK
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 pytest.importorskip("uvicorn", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
@@ -44,3 +51,13 @@ def test_a_port_that_another_has(refused, here):
         port = other.getsockname()[1]
         assert f"Port {port} of 127.0.0.1" in refused("serve", "--port", port, "--data-dir", "new")
     assert not (here / "new").exists()
+
+
+def test_the_folder_of_a_run_is_left_alone(call, refused, here):
+    assert call("run", "er", "--seeds", "1", *QUICK).code == 0
+    (run,) = (here / "runs").glob("er-*")
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    assert f"{run} is the folder of a run" in refused("serve", "--data-dir", run, "--port", 0)
+    with pytest.raises(FolderError, match="is the folder of a run"):
+        asyncio.run(Service(run, Settings()).start())
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
