@@ -373,7 +373,8 @@ class Learner:
         Parameters
         ----------
         path : path
-            What `save` wrote.
+            What `save` wrote; or the folder of a run or of a live service, whose newest intact checkpoint is read. The
+            run or service may be at work meanwhile, and is not changed by what this learner does.
         network : callable or nn.Module, optional
             Again the object that the learner was given, in another process; its weights come from the file.
         device, precision : str, optional

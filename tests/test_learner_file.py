@@ -14,9 +14,8 @@ import safetensors
 import torch
 from torch import nn
 
-from iblurry import objects
+from iblurry import checkpoint, objects
 from iblurry.errors import CheckpointError, DataError, InputError
-from iblurry.experiment import checkpoint
 from iblurry.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters
 from iblurry.version import __version__

@@ -28,7 +28,7 @@ VERBS = {
     "serve": "A live service: learns what it is sent, answers meanwhile.",
     "send": "Teach a live service: pictures in folders, or a data set.",
     "ask": "Ask a live service what pictures show.",
-    "export": "The network of a run as a file: torch.export or ONNX.",
+    "export": "The network of a run or service as a file: torch.export, ONNX.",
     "collect": "Keep finished runs as a few small texts each.",
     "reproduction": "The page that sets collected runs beside the paper's tables.",
 }

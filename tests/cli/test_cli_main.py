@@ -76,7 +76,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
         *("--url", "--token", "--json", "--import"),
     ],
     "iblurry ask": ["IMAGE...", "--top", "--url", "--token", "--json"],
-    "iblurry export": ["RUN", "FILE", "--import", "--data-home", "--device", "--json"],
+    "iblurry export": ["FOLDER", "FILE", "--import", "--device", "--json"],
     "iblurry collect": ["[RUN]...", "--out", "--import", "--json"],
     "iblurry figure": [*SELECTING, "--kind", "--x", "--out", "--runs", "--metric", "--import", "--json"],
     "iblurry report": ["[DIR]", "--out", "--title", "--study", "--import", "--json"],
