@@ -7,7 +7,9 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
 
 from iblurry import checkpoint
 from iblurry.archive import State, pack, unpack
@@ -18,6 +20,9 @@ from iblurry.learner_arguments import as_path
 from iblurry.method import Method
 from iblurry.network.registry import network_key
 from iblurry.version import __version__
+
+if TYPE_CHECKING:
+    from iblurry.learner import Learner
 
 LOGGER = logging.getLogger(__name__)
 FORMAT = 1
@@ -94,6 +99,44 @@ def _read_file(place: Path) -> tuple[dict[str, Any], State, State | None]:
     if about.get("kind") != KIND:
         raise CheckpointError(f"{place} holds no learner; give {WANTED}.")
     return about["arguments"], state["state"], state["initial"]
+
+
+def fitted(state: State, learner: Learner, path: str | os.PathLike[str]) -> State:
+    """A state for the rows that a learner's head has, as if it had had them from the beginning.
+
+    Parameters
+    ----------
+    state : State
+        What `Learner.state_dict` returned.
+    learner : Learner
+        A new one, whose head has as many rows or more; InputError if it has fewer.
+    path : path
+        Where the state was read, for the error.
+    """
+    rows, wanted = len(state["network"]["open"]), learner.context.network.rows
+    if wanted < rows:
+        raise InputError(f"classes={wanted} is less than the {rows} rows of the head in {path}; give at least {rows}.")
+    if wanted == rows:
+        return state
+    like = learner.state_dict() | {"optimizer": learner.trainer.zero_state(state["optimizer"])}
+    grown: State = _widened(state, like, (rows, wanted))
+    return grown
+
+
+def _widened(state: Any, like: Any, rows: tuple[int, int]) -> Any:
+    """Tensors and lists with so many rows and so many wanted take the others from `like`."""
+    if isinstance(state, dict) and isinstance(like, dict):
+        return {name: _widened(value, like.get(name), rows) for name, value in state.items()}
+    if isinstance(state, list) and isinstance(like, list) and (len(state), len(like)) == rows:
+        return state + like[len(state) :]
+    if not isinstance(state, Tensor) or not isinstance(like, Tensor) or state.dim() != like.dim():
+        return state
+    differing = {sizes for sizes in zip(state.shape, like.shape, strict=True) if sizes[0] != sizes[1]}
+    if differing != {rows}:  # equal, or of another network, which `load_state_dict` refuses
+        return state
+    grown = like.clone().to(state.device)
+    grown[tuple(slice(size) for size in state.shape)] = state
+    return grown
 
 
 @contextmanager
