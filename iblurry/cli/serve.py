@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iblurry.cli.connect import token_option
-from iblurry.cli.options import GroupedCommand, OutputFolder, Shape, import_option
+from iblurry.cli.options import PLACE, GroupedCommand, OutputFolder, Shape, import_option
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ GROUPS = {
         *("method", "network", "memory", "image", "max_classes", "seed", "updates_per_sample", "batch"),
         *("measure_every", "initialise", "freeze", "augment", "modules"),
     ),
-    "Places": ("data_dir", "host", "port", "token", "as_json"),
+    "Places": ("data_dir", "begin", "host", "port", "token", "as_json"),
     "Machine": ("device", "threads", "queue"),
 }
 POSITIVE = click.IntRange(1)
@@ -32,6 +32,7 @@ Examples:
   iblurry serve
   iblurry serve --data-dir pets --network resnet18 --image 3x64x64
   iblurry serve --data-dir pets
+  iblurry serve --data-dir pets --from runs/clib-pets-1-0123456789ab
   iblurry serve --data-dir mine --import mine.py --network my_net
 """
 
@@ -67,6 +68,13 @@ Examples:
     default="live",
     help="Where samples, checkpoints and these settings are kept.",
 )
+@click.option(
+    "--from",
+    "begin",
+    metavar="FOLDER",
+    type=PLACE,
+    help="Go on with the learner of a run or of another service, or a saved one.",
+)
 @click.option("--host", metavar="NAME", default="127.0.0.1", help="Any but loopback asks for a token.")
 @click.option("--port", metavar="P", type=click.IntRange(0, 65535), default=8000, help="0: any that is free.")
 @token_option
@@ -75,7 +83,14 @@ Examples:
 @click.option("--threads", metavar="T", type=POSITIVE, help="Of the learner.  [default: 1]")
 @click.option("--queue", metavar="N", type=POSITIVE, help="Samples that may wait to be learnt.  [default: 1000]")
 def serve(
-    data_dir: Path, host: str, port: int, token: str | None, queue: int | None, as_json: bool, **settings: Any
+    data_dir: Path,
+    begin: Path | None,
+    host: str,
+    port: int,
+    token: str | None,
+    queue: int | None,
+    as_json: bool,
+    **settings: Any,
 ) -> None:
     """Start a live service, or go on with the one in FOLDER.
 
@@ -88,11 +103,12 @@ def serve(
     from iblurry.live.quota import Limits
     from iblurry.live.service import Service
     from iblurry.live.settings import Settings
+    from iblurry.live.transfer import begin_from
 
     given = {name: value for name, value in settings.items() if value is not None}
     if "augment" in given:
         given["augment"] = [] if given["augment"] == ("none",) else list(map(_transform, given["augment"]))
-    chosen = Settings.of(data_dir, **given)
+    chosen = Settings.of(data_dir, **given) if begin is None else begin_from(data_dir, begin, **given)
     limits = Limits() if queue is None else Limits(queue=queue)
     service = Service(data_dir, chosen, limits)
 

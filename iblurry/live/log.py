@@ -76,6 +76,13 @@ class SampleLog:
         value: int = self._database.execute(query).fetchone()[0]
         return value
 
+    def begin_at(self, accepted: int, labels: Sequence[str]) -> None:
+        """Of a new log: as if so many samples with these labels, in their order, were accepted and dropped before."""
+        with self.transaction():
+            self._add_classes(labels)
+            self.accepted = accepted
+            self._database.execute("UPDATE total SET accepted = ?", (accepted,))
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Everything inside is on the disk when it ends, or nothing of it; Refusal where SQLite fails."""

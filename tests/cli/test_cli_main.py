@@ -69,7 +69,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry serve": [
         *("--method", "--network", "--memory", "--image", "--max-classes", "--seed", "--updates-per-sample", "--batch"),
         *("--measure-every", "--initialise", "--freeze", "--augment", "--import"),
-        *("--data-dir", "--host", "--port", "--token", "--json", "--device", "--threads", "--queue"),
+        *("--data-dir", "--from", "--host", "--port", "--token", "--json", "--device", "--threads", "--queue"),
     ],
     "iblurry send": [
         *("PLACE...", "--label", "--shuffle", "--seed", "--limit", "--resume-key", "--skip-bad", "--wait"),

@@ -1,0 +1,98 @@
+"""Services that go on elsewhere: one begun from a learner, and copies of one that runs."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from iblurry.errors import FolderError, InputError
+from iblurry.live.labels import normalize_label
+from iblurry.live.log import SampleLog
+from iblurry.live.quota import Limits, Quota
+from iblurry.live.settings import Settings
+
+if TYPE_CHECKING:
+    from iblurry.learner import Learner
+
+CHANGEABLE = {"device", "threads", "max_classes"}  # settings that do not come from the learner
+
+
+def begin_from(folder: Path, source: Path, **given: Any) -> Settings:
+    """Make the folder of a service that goes on with a learner; it appears whole or not at all.
+
+    Samples are numbered on from those that the learner has seen, and its accuracy is counted from here.
+
+    Parameters
+    ----------
+    folder : Path
+        New, empty, or begun from the same source before, which then goes on with what it has.
+    source : Path
+        The folder of a run or service, or a file that `Learner.save` wrote.
+    **given
+        Settings: "device", "threads" and "max_classes", no less than the learner's; others come from the learner.
+    """
+    place = str(source.resolve())
+    if (saved := Settings.load(folder)) is not None:
+        if saved.begun_from != place:
+            begun = "anew" if saved.begun_from is None else f"from {saved.begun_from}"
+            raise FolderError(f"{folder} was begun {begun}; leave --from out to go on, or choose another --data-dir.")
+        return Settings.of(folder, **given)
+    if fixed := sorted(set(given) - CHANGEABLE):
+        raise InputError(f"{fixed[0]}={given[fixed[0]]} cannot be chosen: it comes from {source}; leave it out.")
+    learner = _load(source, classes=given.get("max_classes"), device=given.get("device", "cpu"))
+    settings = Settings.from_learner(learner, threads=given.get("threads", Settings.threads), begun_from=place)
+    settings.check()
+    with _appearing(folder) as new:
+        _write(new, settings, learner)
+    return settings
+
+
+def _load(source: Path, *, classes: int | None, device: str) -> Learner:
+    from iblurry.engine.devices import default_device, make_engine
+    from iblurry.learner import Learner
+
+    device = default_device(heavy=True) if device == "auto" else device
+    learner = Learner.load(source, classes=classes, device=device, precision=make_engine(device).precision)
+    if not learner.labels:
+        raise InputError(f"{source} has learnt nothing yet, so there is nothing to go on with; leave --from out.")
+    for label in learner.labels:
+        if not isinstance(label, str) or normalize_label(label) != label:
+            raise InputError(
+                f"{source} has the label {label!r}, which no request could send; labels of a service are text in "
+                "Unicode's form NFC."
+            )
+    return learner
+
+
+def _write(folder: Path, settings: Settings, learner: Learner) -> None:
+    from iblurry.live.learning import LiveLearner
+    from iblurry.live.status import Quality
+
+    live = LiveLearner(folder, settings)
+    live.learner.load_state_dict(learner.state_dict())
+    live.at = learner.context.seen
+    live.quality = Quality(settings.max_classes, first=live.at)
+    live.save()
+    log = SampleLog(folder, max_classes=settings.max_classes, max_bytes=Quota(settings, Limits()).log_bytes)
+    log.begin_at(live.at, [str(label) for label in learner.labels])
+    log.close()
+    settings.save(folder)
+
+
+@contextmanager
+def _appearing(folder: Path) -> Iterator[Path]:
+    """A folder to fill, which takes its name when the block ends without an error; FolderError if there is one."""
+    if folder.exists() and any(folder.iterdir()):
+        raise FolderError(f"{folder} is not empty; choose a folder that is new.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))  # for its owner alone
+    try:
+        yield made
+        made.rename(folder)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise

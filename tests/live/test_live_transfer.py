@@ -1,0 +1,134 @@
+"""Services that go on elsewhere: from a run, from another service, from a saved learner, and from a backup."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from iblurry import Experiment, Learner, run
+from iblurry.data.load import load
+from iblurry.errors import FolderError, InputError
+from iblurry.live.messages import IncomingSample
+from iblurry.live.service import Service
+from iblurry.live.settings import Settings
+from iblurry.live.transfer import begin_from
+from tests.live.test_live_service import SMALL, some, until
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a run that has met some classes; its admission is not the usual."""
+    from iblurry import Reservoir
+
+    experiment = Experiment.of("clib", "digits", admission=Reservoir(), samples=120, memory=30)
+    return run(experiment, out=tmp_path_factory.mktemp("runs")).folder
+
+
+async def started(folder, settings=None):
+    service = Service(folder, settings or Settings.of(folder))
+    await service.start()
+    return service
+
+
+def probabilities(learner, images):
+    return torch.stack([learner.probabilities(image[None])[0] for image in images]).numpy()
+
+
+def test_a_service_goes_on_with_a_run(digits, finished, tmp_path):
+    folder = tmp_path / "deep" / "live"
+    settings = begin_from(folder, finished, max_classes=15)
+    before = {path.name: path.read_bytes() for path in finished.iterdir()}
+    reference = Learner.load(finished, classes=15)
+    assert (settings.memory, settings.max_classes, settings.image) == (30, 15, (1, 8, 8))
+    assert settings.recipe["admission"] == reference.method.to_json()["admission"]
+
+    async def live():
+        service = await started(folder, settings)
+        status = service.status()
+        assert (status["accepted"], status["learnt"], status["model"], status["queue"]) == (120, 120, 120, 0)
+        assert status["classes"] == len(reference.labels)
+        answers = await service.predict(digits.test.images[:1])
+        assert list(answers.labels) == reference.labels
+        np.testing.assert_array_equal(answers.probabilities, reference.probabilities(digits.test.images[:1]).numpy())
+        samples = [IncomingSample("a new one", image) for image in digits.train.images[:20]] + some(digits, 200, 210)
+        acceptance = await service.learn(samples)
+        assert (acceptance.first, acceptance.last) == (121, 150)
+        await until(lambda: service.status()["learnt"] == 150)
+        assert [point["at"] for point in service.history()] == [130, 140, 150]
+        await service.close()
+        return samples
+
+    samples = asyncio.run(live())
+    torch.set_num_threads(1)
+    for label, pixels in samples:
+        reference.observe(pixels, label)
+    learnt = Learner.load(folder)
+    assert learnt.labels == reference.labels
+    assert torch.equal(learnt.logits(digits.test.images), reference.logits(digits.test.images))
+    assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
+
+    assert begin_from(folder, finished) == settings  # the same command goes on
+
+    async def again():
+        service = await started(folder)
+        assert service.status()["learnt"] == 150
+        await service.close()
+
+    asyncio.run(again())
+
+
+def test_a_service_goes_on_with_another(digits, tmp_path):
+    async def first():
+        service = await started(tmp_path / "one", SMALL)
+        await service.learn(some(digits, 0, 30))
+        await until(lambda: service.status()["checkpoint"] == 30)
+        begin_from(tmp_path / "two", tmp_path / "one")  # while it runs
+        other = await started(tmp_path / "two")
+        answers = [await each.predict(digits.test.images[:5]) for each in (service, other)]
+        np.testing.assert_array_equal(answers[0].probabilities, answers[1].probabilities)
+        for each in (service, other):
+            await each.learn(some(digits, 30, 50))
+            await until(lambda each=each: each.status()["learnt"] == 50)
+            await each.close()
+
+    asyncio.run(first())
+    one, two = (Learner.load(tmp_path / name) for name in ("one", "two"))
+    assert torch.equal(one.logits(digits.test.images), two.logits(digits.test.images))
+
+
+def test_what_no_service_goes_on_with(digits, finished, tmp_path):
+    new, learner = tmp_path / "new", tmp_path / "learner.safetensors"
+    one = Learner("er", image=(1, 8, 8), network="mlp", classes=5)
+    one.save(learner)
+    with pytest.raises(InputError, match="has learnt nothing yet"):
+        begin_from(new, learner)
+    one.observe(digits.train.images[0], 7)
+    one.save(learner)
+    with pytest.raises(InputError, match="the label 7"):
+        begin_from(new, learner)
+    with pytest.raises(InputError, match="memory=99 cannot be chosen"):
+        begin_from(new, finished, memory=99)
+    with pytest.raises(InputError, match="classes=3 is less than the 10 rows"):
+        begin_from(new, finished, max_classes=3)
+    with pytest.raises(FolderError, match="has no checkpoint"):
+        begin_from(new, tmp_path)
+    boundaries = Learner("bic", image=(1, 8, 8), network="mlp", classes=5)
+    boundaries.observe(digits.train.images[0], "a")
+    boundaries.save(learner)
+    with pytest.raises(InputError, match="bic cannot serve"):
+        begin_from(new, learner)
+    assert [path.name for path in tmp_path.iterdir()] == ["learner.safetensors"]
+    begin_from(new, finished)
+    with pytest.raises(FolderError, match=re.escape(f"was begun from {finished}")):
+        begin_from(new, learner)
+    with pytest.raises(FolderError, match="not empty"):
+        begin_from(tmp_path, finished)
