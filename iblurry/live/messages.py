@@ -47,6 +47,7 @@ class Command(Enum):
     """From the HTTP process to the learner process; the values are what is sent."""
 
     WAKE = b"w"  # look for samples in the log
+    SAVE = b"c"  # write a checkpoint now
     SEND_MEMORY = b"m"  # answer with MemoryContents
     STOP = b"s"  # finish the current sample, save and exit
 

@@ -247,6 +247,8 @@ class LearnerLoop:
         command = Command(self.commands.recv_bytes())
         if command is Command.SEND_MEMORY:
             self.messages.send(MemoryContents(self.learner.memory()))
+        elif command is Command.SAVE:
+            self.save.run()
         elif command is Command.STOP:
             self.stopping = True
 

@@ -25,6 +25,7 @@ CLOSED = [
     "/v1/history",
     "/v1/memory",
     "/v1/metrics",
+    "/v1/model",
     "/openapi.json",
     "/nothing",
     "/v1/events",

@@ -12,7 +12,9 @@ import torch
 from iblurry import Experiment, Learner, run
 from iblurry.data.load import load
 from iblurry.errors import FolderError, InputError
+from iblurry.export import load_exported
 from iblurry.live.messages import IncomingSample
+from iblurry.live.quota import Refusal
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
 from iblurry.live.transfer import begin_from
@@ -132,3 +134,38 @@ def test_what_no_service_goes_on_with(digits, finished, tmp_path):
         begin_from(new, learner)
     with pytest.raises(FolderError, match="not empty"):
         begin_from(tmp_path, finished)
+
+
+def test_the_current_model_is_exported(digits, tmp_path):
+    """While it learns, it has learnt what the status said; asked again, it is the same file until more is learnt."""
+
+    async def live():
+        service = await started(tmp_path / "live", SMALL)
+        with pytest.raises(Refusal, match="Nothing was learnt"):
+            await service.model("pt2")
+        await service.learn(some(digits, 0, 30))
+        await until(lambda: service.status()["learnt"])
+        learnt = service.status()["learnt"]
+        with (await service.model("safetensors")).file as file:
+            (tmp_path / "learner.safetensors").write_bytes(file.read())
+        assert Learner.load(tmp_path / "learner.safetensors").context.seen >= learnt
+        await until(lambda: service.status()["model"] == 30)
+        samples, file = await service.model("pt2")
+        with file:
+            (tmp_path / "model.pt2").write_bytes(file.read())
+        assert samples == 30
+        assert await service.model("pt2", known=30) is None
+        answers = await service.predict(digits.test.images[:50])
+        await service.learn(some(digits, 30, 31))
+        await until(lambda: service.status()["learnt"] == 31)
+        newer = await service.model("safetensors", known=30)
+        newer.file.close()
+        assert newer.samples == 31
+        await service.close()
+        return answers
+
+    answers = asyncio.run(live())
+    model = load_exported(tmp_path / "model.pt2")
+    assert tuple(model.labels) == answers.labels
+    found = model.logits(digits.test.images[:50]).softmax(1).numpy()
+    np.testing.assert_allclose(found, answers.probabilities, atol=1e-5)
