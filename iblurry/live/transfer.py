@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iblurry.errors import FolderError, InputError
+from iblurry import checkpoint
+from iblurry.errors import CheckpointError, DataError, FolderError, InputError
+from iblurry.files import replacing, sync_folder
 from iblurry.live.labels import normalize_label
-from iblurry.live.log import SampleLog
+from iblurry.live.log import SampleLog, check_log, copy_log
 from iblurry.live.quota import Limits, Quota
+from iblurry.live.settings import FILE as SETTINGS
 from iblurry.live.settings import Settings
 
 if TYPE_CHECKING:
     from iblurry.learner import Learner
 
+ATTEMPTS = 10  # to copy a service between two checkpoints that are not too close
+MEMBER = re.compile(r"service\.json|samples\.sqlite|checkpoint-\d{12,}\.safetensors")
 CHANGEABLE = {"device", "threads", "max_classes"}  # settings that do not come from the learner
 
 
@@ -83,6 +91,85 @@ def _write(folder: Path, settings: Settings, learner: Learner) -> None:
     settings.save(folder)
 
 
+def backup(folder: Path, file: Path) -> int:
+    """Write a service, which may be running, to one tar file, whole or not at all; returns how many samples it has.
+
+    The newest intact checkpoint, then the log as it is at one moment: all that was accepted until then is in it.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the service.
+    file : Path
+        NAME.tar; readable for its owner alone.
+    """
+    settings = Settings.load(folder)
+    if settings is None:
+        raise FolderError(f"{folder} is no service's folder (it has no {SETTINGS}); give that of --data-dir.")
+    with replacing(file) as temporary, tempfile.TemporaryDirectory(prefix=".backup-", dir=file.parent) as made:
+        accepted = _copy(folder, Path(made))
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as out, tarfile.open(fileobj=out, mode="w") as archive:
+            for path in sorted(Path(made).iterdir()):
+                archive.add(path, path.name)
+    return accepted
+
+
+def _copy(folder: Path, to: Path) -> int:
+    """Samples that the copy has accepted. Two checkpoints may be written while it is made, and then the log has
+    dropped what follows the one that was copied; that is done again."""
+    for _ in range(ATTEMPTS):
+        for path in to.iterdir():
+            path.unlink()
+        shutil.copyfile(folder / SETTINGS, to / SETTINGS)
+        newest = checkpoint.load_latest(folder)
+        try:
+            if newest is not None:
+                shutil.copyfile(newest.path, to / newest.path.name)
+            copy_log(folder, to)
+            return _check(to)
+        except (FileNotFoundError, CheckpointError, DataError) as error:
+            failure = error
+    raise failure
+
+
+def _check(folder: Path) -> int:
+    """Samples accepted, of a folder in which the checkpoint is intact and the log goes on from it."""
+    if Settings.load(folder) is None:
+        raise DataError(f"It has no {SETTINGS}.")
+    loaded = checkpoint.load_latest(folder)
+    return check_log(folder, 0 if loaded is None else loaded.at)
+
+
+def restore(file: Path, folder: Path) -> int:
+    """Make the folder of a service from a backup, whole or not at all; returns how many samples it has.
+
+    Parameters
+    ----------
+    file : Path
+        What `backup` wrote; DataError if it is damaged or something else.
+    folder : Path
+        New or empty.
+    """
+    with _appearing(folder) as new:
+        try:
+            with tarfile.open(file, "r:") as archive:
+                for member in archive:
+                    if not member.isfile() or not MEMBER.fullmatch(member.name):
+                        raise DataError(f"It has {member.name!r}, which no backup has.")
+                    archive.extract(member, new, set_attrs=False, filter="data")
+            accepted = _check(new)
+        except (tarfile.TarError, OSError, DataError, CheckpointError) as error:
+            raise DataError(
+                f"{file} is no backup that can be used ({error}); give what `iblurry backup` wrote."
+            ) from error
+        for path in new.iterdir():
+            path.chmod(0o600)
+            with path.open("rb") as written:
+                os.fsync(written.fileno())
+    return accepted
+
+
 @contextmanager
 def _appearing(folder: Path) -> Iterator[Path]:
     """A folder to fill, which takes its name when the block ends without an error; FolderError if there is one."""
@@ -93,6 +180,7 @@ def _appearing(folder: Path) -> Iterator[Path]:
     try:
         yield made
         made.rename(folder)
+        sync_folder(folder.parent)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise

@@ -77,6 +77,8 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     ],
     "iblurry ask": ["IMAGE...", "--top", "--url", "--token", "--json"],
     "iblurry export": ["FOLDER", "FILE", "--import", "--device", "--json"],
+    "iblurry backup": ["FOLDER", "FILE", "--json"],
+    "iblurry restore": ["FILE", "FOLDER", "--json"],
     "iblurry collect": ["[RUN]...", "--out", "--import", "--json"],
     "iblurry figure": [*SELECTING, "--kind", "--x", "--out", "--runs", "--metric", "--import", "--json"],
     "iblurry report": ["[DIR]", "--out", "--title", "--study", "--import", "--json"],

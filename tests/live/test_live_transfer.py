@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import stat
+import tarfile
 
 import numpy as np
 import pytest
@@ -11,14 +13,17 @@ import torch
 
 from iblurry import Experiment, Learner, run
 from iblurry.data.load import load
-from iblurry.errors import FolderError, InputError
+from iblurry.errors import DataError, FolderError, InputError
 from iblurry.export import load_exported
+from iblurry.live import transfer
+from iblurry.live.learning import LiveLearner
+from iblurry.live.log import LogEntry, SampleLog, copy_log
 from iblurry.live.messages import IncomingSample
 from iblurry.live.quota import Refusal
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
-from iblurry.live.transfer import begin_from
-from tests.live.test_live_service import SMALL, some, until
+from iblurry.live.transfer import backup, begin_from, restore
+from tests.live.test_live_service import SMALL, left_behind, some, until
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +174,96 @@ def test_the_current_model_is_exported(digits, tmp_path):
     assert tuple(model.labels) == answers.labels
     found = model.logits(digits.test.images[:50]).softmax(1).numpy()
     np.testing.assert_allclose(found, answers.probabilities, atol=1e-5)
+
+
+def test_a_backup_of_a_service_that_runs(digits, tmp_path):
+    """Made while it learns, it has all that was accepted before, and goes on to the same bits."""
+    backups = []
+
+    async def live():
+        service = await started(tmp_path / "live", SMALL)
+        for begin in range(0, 200, 20):
+            await service.learn(some(digits, begin, begin + 20), key=str(begin))
+            file = tmp_path / f"{begin}.tar"
+            backups.append((begin + 20, file, await asyncio.to_thread(backup, tmp_path / "live", file)))
+        await until(lambda: service.status()["learnt"] == 200)
+        await service.close()
+
+    async def again(folder, accepted):
+        service = await started(folder)
+        assert service.status()["accepted"] == accepted
+        assert (await service.learn(some(digits, 0, 20), key="0")).repeated
+        if accepted < 200:
+            await service.learn(some(digits, accepted, 200))
+        await until(lambda: service.status()["learnt"] == 200 == service.status()["model"])
+        answers = await service.predict(digits.test.images[:20])
+        await service.close()
+        return answers.probabilities
+
+    asyncio.run(live())
+    before = asyncio.run(again(tmp_path / "live", 200))
+    for accepted, file, said in (backups[0], backups[4], backups[-1]):
+        folder = tmp_path / f"restored-{accepted}"
+        assert restore(file, folder) == said == accepted
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert {stat.S_IMODE(path.stat().st_mode) for path in (file, *folder.iterdir())} == {0o600}
+        np.testing.assert_array_equal(asyncio.run(again(folder, accepted)), before)
+        assert left_behind(folder, digits, 200)
+
+
+def test_a_backup_between_checkpoints_that_are_too_close_is_made_again(digits, tmp_path, monkeypatch):
+    folder, copied = tmp_path / "live", []
+
+    async def live():
+        service = await started(folder, SMALL)
+        await service.learn(some(digits, 0, 10))
+        await until(lambda: service.status()["checkpoint"] == 10)
+        await service.close()
+
+    asyncio.run(live())
+
+    def overtaken(source, to):
+        if not copied:  # the log has dropped what follows the checkpoint that was copied
+            log = SampleLog(source, max_classes=12, max_bytes=10**8)
+            with log.transaction():
+                log.add(some(digits, 10, 20))
+                log.drop(15)
+            log.close()
+            learner = LiveLearner(source, SMALL)
+            learner.recover()
+            for at, (label, pixels) in enumerate(some(digits, 10, 20), 11):
+                learner.learn(LogEntry(at, label, pixels.tobytes()))
+            learner.save()
+        copied.append(to)
+        copy_log(source, to)
+
+    monkeypatch.setattr(transfer, "copy_log", overtaken)
+    assert backup(folder, tmp_path / "b.tar") == 20
+    assert len(copied) == 2
+    assert restore(tmp_path / "b.tar", tmp_path / "again") == 20
+    assert Learner.load(tmp_path / "again").context.seen == 20
+
+
+def test_what_is_no_backup(digits, finished, tmp_path):
+    file, new = tmp_path / "b.tar", tmp_path / "new"
+    with pytest.raises(FolderError, match="is the folder of a run"):
+        backup(finished, file)
+    with pytest.raises(FolderError, match="is no service's folder"):
+        backup(tmp_path, file)
+    assert list(tmp_path.iterdir()) == []
+    begin_from(tmp_path / "live", finished)
+    backup(tmp_path / "live", file)
+    with pytest.raises(FolderError, match="not empty"):
+        restore(file, tmp_path / "live")
+    whole = file.read_bytes()
+    with tarfile.open(tmp_path / "strange.tar", "w") as strange:
+        strange.add(file, "../b.tar")
+    for damaged in (b"", b"x" * 10000, whole[: len(whole) // 2], (tmp_path / "strange.tar").read_bytes()):
+        file.write_bytes(damaged)
+        with pytest.raises(DataError, match="is no backup that can be used"):
+            restore(file, new)
+    place = whole.index(b"weight") + 20_000  # inside the checkpoint's tensors
+    file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    with pytest.raises(DataError, match="checkpoint"):
+        restore(file, new)
+    assert {path.name for path in tmp_path.iterdir()} == {"b.tar", "live", "strange.tar"}
