@@ -13,6 +13,8 @@ import click
 from iblurry.cli.connect import token_option
 from iblurry.cli.options import PLACE, GroupedCommand, OutputFolder, Shape, import_option
 from iblurry.errors import InputError
+from iblurry.files import private_files
+from iblurry.live import log_lines
 
 if TYPE_CHECKING:
     from iblurry.live.settings import Settings
@@ -23,8 +25,8 @@ GROUPS = {
         *("method", "network", "memory", "image", "max_classes", "seed", "updates_per_sample", "batch"),
         *("measure_every", "initialise", "freeze", "augment", "modules"),
     ),
-    "Places": ("data_dir", "begin", "host", "port", "token", "as_json"),
-    "Machine": ("device", "threads", "queue"),
+    "Places": ("data_dir", "begin", "host", "port", "token", "token_file", "as_json"),
+    "Machine": ("device", "threads", "queue", "log_level", "log_format"),
 }
 POSITIVE = click.IntRange(1)
 EXAMPLES = """\b
@@ -82,6 +84,8 @@ Examples:
 @click.option("--device", metavar="NAME", help="auto, cpu or cuda.  [default: cpu]")
 @click.option("--threads", metavar="T", type=POSITIVE, help="Of the learner.  [default: 1]")
 @click.option("--queue", metavar="N", type=POSITIVE, help="Samples that may wait to be learnt.  [default: 1000]")
+@click.option("--log-level", type=click.Choice(log_lines.LEVELS), default="info", help="Of lines on standard error.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Of these lines.")
 def serve(
     data_dir: Path,
     begin: Path | None,
@@ -90,6 +94,8 @@ def serve(
     token: str | None,
     queue: int | None,
     as_json: bool,
+    log_level: str,
+    log_format: str,
     **settings: Any,
 ) -> None:
     """Start a live service, or go on with the one in FOLDER.
@@ -103,19 +109,23 @@ def serve(
     from iblurry.live.quota import Limits
     from iblurry.live.service import Service
     from iblurry.live.settings import Settings
-    from iblurry.live.transfer import begin_from
 
     given = {name: value for name, value in settings.items() if value is not None}
     if "augment" in given:
         given["augment"] = [] if given["augment"] == ("none",) else list(map(_transform, given["augment"]))
-    chosen = Settings.of(data_dir, **given) if begin is None else begin_from(data_dir, begin, **given)
     limits = Limits() if queue is None else Limits(queue=queue)
-    service = Service(data_dir, chosen, limits)
+    with private_files(), log_lines.written(log_level, as_json=log_format == "json"):
+        if begin is None:
+            chosen = Settings.of(data_dir, **given)
+        else:
+            from iblurry.live.transfer import begin_from
 
-    def announce(url: str) -> None:
-        click.echo(json.dumps({"url": url, "pid": os.getpid()}) if as_json else _greeting(url, data_dir, chosen))
+            chosen = begin_from(data_dir, begin, **given)
 
-    listen(service, host=host, port=port, token=token, on_ready=announce)
+        def announce(url: str) -> None:
+            click.echo(json.dumps({"url": url, "pid": os.getpid()}) if as_json else _greeting(url, data_dir, chosen))
+
+        listen(Service(data_dir, chosen, limits), host=host, port=port, token=token, on_ready=announce)
 
 
 def _transform(text: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.errors import StoppedError
-from iblurry.files import locked
+from iblurry.files import locked, make_private
 from iblurry.live.exporter import ModelExporter, ModelFile
 from iblurry.live.log import LogWriter, SampleLog, WriteRequest
 from iblurry.live.messages import (
@@ -79,6 +79,8 @@ class Service:
         self._reported = asyncio.Event()
         try:
             self._resources.enter_context(locked(self.folder / LOCK, timeout=3.0, remedy="choose another --data-dir"))
+            for sentence in make_private(self.folder):
+                LOGGER.warning(sentence)
             self.settings = Settings.of(self.folder, **self.settings.to_json() | {"image": self.settings.image})
             log = SampleLog(self.folder, max_classes=self.settings.max_classes, max_bytes=self.quota.log_bytes)
             self._status.start(log)
@@ -102,6 +104,7 @@ class Service:
             await asyncio.to_thread(self._resources.close)
             raise
         self._ticking = asyncio.create_task(self._emit_status())
+        LOGGER.info("%s has started; accepted: %s, learnt: %s.", self.folder, log.accepted, self._status.learnt)
 
     async def learn(self, samples: Sequence[IncomingSample], *, key: str | None = None) -> Acceptance:
         """Accept samples: they are on the disk when it returns, and nothing of them is where it raises a Refusal.
@@ -200,6 +203,7 @@ class Service:
         self._ticking.cancel()
         self._emit("end", {})
         await asyncio.to_thread(self._resources.close)
+        LOGGER.info("%s was closed; learnt: %s.", self.folder, self._status.learnt)
 
     def _check_open(self) -> None:
         if self._status.stopping:

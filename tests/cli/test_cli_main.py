@@ -69,13 +69,14 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry serve": [
         *("--method", "--network", "--memory", "--image", "--max-classes", "--seed", "--updates-per-sample", "--batch"),
         *("--measure-every", "--initialise", "--freeze", "--augment", "--import"),
-        *("--data-dir", "--from", "--host", "--port", "--token", "--json", "--device", "--threads", "--queue"),
+        *("--data-dir", "--from", "--host", "--port", "--token", "--token-file", "--json"),
+        *("--device", "--threads", "--queue", "--log-level", "--log-format"),
     ],
     "iblurry send": [
         *("PLACE...", "--label", "--shuffle", "--seed", "--limit", "--resume-key", "--skip-bad", "--wait"),
-        *("--url", "--token", "--json", "--import"),
+        *("--url", "--token", "--token-file", "--json", "--import"),
     ],
-    "iblurry ask": ["IMAGE...", "--top", "--url", "--token", "--json"],
+    "iblurry ask": ["IMAGE...", "--top", "--url", "--token", "--token-file", "--json"],
     "iblurry export": ["FOLDER", "FILE", "--import", "--device", "--json"],
     "iblurry backup": ["FOLDER", "FILE", "--json"],
     "iblurry restore": ["FILE", "FOLDER", "--json"],
