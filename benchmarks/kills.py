@@ -17,7 +17,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from iblurry.experiment.checkpoint import NAME, load_latest
+from iblurry.checkpoint import NAME, load_latest
 from iblurry.experiment.experiment import Experiment
 
 

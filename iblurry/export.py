@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from iblurry.compute import ComputeCounter
 from iblurry.errors import DataError, IblurryError, InputError
 from iblurry.files import replacing
 from iblurry.learner_arguments import Label, as_path
@@ -27,11 +28,13 @@ FORMAT = 1
 KEY = "iblurry.json"  # of the extra file in a .pt2, and of the metadata of an .onnx
 ENDINGS = (".pt2", ".onnx")
 MOST_IMAGES = 65_535  # of one call; cuDNN's batch norm, where a learner is traced on a GPU, takes no more
+CHECKED = 8  # images of each kind for which a new file must answer like the learner
+ROUNDING = {"float32": 1e-3, "bfloat16": 0.1}  # of the largest logit, by which answers may differ
 LIBRARIES = ("onnx", "onnxscript")  # the extra `onnx`
 
 
 def export(learner: Learner, path: str | os.PathLike[str], *, columns: int | None = None) -> None:
-    """Writes what answers now; see `Learner.export`.
+    """Writes what answers now, and keeps the file only if it answers like the learner; see `Learner.export`.
 
     Parameters
     ----------
@@ -55,6 +58,7 @@ def export(learner: Learner, path: str | os.PathLike[str], *, columns: int | Non
             _write_onnx(program, temporary, text)
         else:
             torch.export.save(program, temporary, extra_files={KEY: text})
+        _check(learner, columns, temporary)
 
 
 def check_ending(path: Path) -> None:
@@ -130,6 +134,39 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, text: str) ->
     model = made.model_proto
     model.metadata_props.append(onnx.StringStringEntryProto(key=KEY, value=text))
     onnx.save(model, os.fspath(path))
+
+
+@torch.no_grad()
+def _check(learner: Learner, columns: int | None, path: Path) -> None:
+    """InputError unless the file answers for samples of the memory (and, of images, for noise) as the learner does."""
+    context = learner.context
+    images = context.memory.images[: min(context.memory.size, CHECKED)]
+    if columns is not None:
+        images = images.reshape(-1, 4 * columns).view(torch.float32)
+    else:
+        noise = np.random.default_rng(1).integers(0, 256, (CHECKED, *learner.image), dtype=np.uint8)
+        images = torch.cat([images, learner.engine.to_device(torch.from_numpy(noise))])
+    with context.network.meter.counting("queries", into=ComputeCounter()):
+        wanted = AnsweringModule(learner, columns).eval()(images).float().cpu()
+    found = (_run_onnx if path.suffix == ".onnx" else _run_program)(path, images.cpu())
+    most = ROUNDING[learner.engine.precision] * max(1.0, float(wanted.abs().max()))
+    difference = float((found - wanted).abs().max()) if len(wanted) else 0.0
+    if not difference <= most:
+        raise InputError(
+            f"As a {path.suffix} the network answers otherwise than the learner, by up to {difference:.3g}, so it was "
+            "not written; choose the other format, or report it."
+        )
+
+
+def _run_program(path: Path, images: Tensor) -> Tensor:
+    answers: Tensor = torch.export.load(path).module()(images)
+    return answers
+
+
+def _run_onnx(path: Path, images: Tensor) -> Tensor:
+    from onnx.reference import ReferenceEvaluator
+
+    return torch.from_numpy(ReferenceEvaluator(os.fspath(path)).run(None, {"images": images.numpy()})[0])
 
 
 class ExportedModel:

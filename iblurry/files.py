@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,6 +63,31 @@ def _replaced_by(temporary: Path, path: Path) -> Iterator[None]:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Files made meanwhile, in this process and those it starts, are for their owner alone: 0600, and folders 0700."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def make_private(folder: Path) -> list[str]:
+    """Take the rights of others off a folder and the files in it; a sentence for each that is not ours to change."""
+    troubles = []
+    for path in (folder, *folder.iterdir()):
+        try:
+            mode = path.lstat().st_mode
+            if mode & 0o077 and (path == folder or stat.S_ISREG(mode)):
+                path.chmod(stat.S_IMODE(mode) & 0o700)
+        except FileNotFoundError:  # of a checkpoint that is being replaced
+            continue
+        except PermissionError:
+            troubles.append(f"{path} can be read by others, and belongs to another user; take their rights off it.")
+    return troubles
 
 
 def write_all(file: int, data: bytes) -> None:

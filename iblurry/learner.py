@@ -365,6 +365,7 @@ class Learner:
         path: str | os.PathLike[str],
         *,
         network: AnyNetwork | None = None,
+        classes: int | None = None,
         device: str | None = None,
         precision: Precision | None = None,
     ) -> Self:
@@ -373,17 +374,20 @@ class Learner:
         Parameters
         ----------
         path : path
-            What `save` wrote.
+            What `save` wrote; or the folder of a run or of a live service, whose newest intact checkpoint is read. The
+            run or service may be at work meanwhile, and is not changed by what this learner does.
         network : callable or nn.Module, optional
             Again the object that the learner was given, in another process; its weights come from the file.
+        classes : int, optional
+            Rows of the head, no fewer than it had; labels need not be among those announced any more.
         device, precision : str, optional
             Default: what the learner had.
         """
-        given = {"network": network, "device": device, "precision": precision}
+        given = {"network": network, "classes": classes, "device": device, "precision": precision}
         arguments, state, initial = learner_file.read(path, **given)
         learner = cls(**arguments)
         with learner_file.fitting(path):
-            learner.load_state_dict(state)
+            learner.load_state_dict(learner_file.fitted(state, learner, path))
             learner.context.network.load_initial(initial)
         return learner
 

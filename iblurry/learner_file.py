@@ -1,23 +1,33 @@
-"""A learner in one safetensors file: its arguments as JSON and its state as tensors; read intact or refused."""
+"""A learner in one safetensors file, or in the checkpoints of a run or service: its arguments and its state."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
+from iblurry import checkpoint
 from iblurry.archive import State, pack, unpack
 from iblurry.augment.transform import Transform, check_transforms
-from iblurry.errors import CheckpointError, DataError, IblurryError, InputError
+from iblurry.errors import CheckpointError, DataError, FolderError, IblurryError, InputError
 from iblurry.files import write_errors, write_file
 from iblurry.learner_arguments import as_path
 from iblurry.method import Method
 from iblurry.network.registry import network_key
 from iblurry.version import __version__
 
+if TYPE_CHECKING:
+    from iblurry.learner import Learner
+
+LOGGER = logging.getLogger(__name__)
 FORMAT = 1
 KIND = "learner"
+WANTED = "a file that Learner.save wrote, or the folder of a run or service"
 
 
 def write(path: str | os.PathLike[str], arguments: Mapping[str, Any], state: State, *, initial: State | None) -> None:
@@ -48,23 +58,85 @@ def read(path: str | os.PathLike[str], **given: Any) -> tuple[dict[str, Any], St
     Parameters
     ----------
     path : path
-        What `write` wrote.
+        What `write` wrote, or the folder of a run or service, of which the newest intact checkpoint is read.
     **given
         Arguments that replace those in the file, unless None.
     """
     place = as_path(path)
+    if place.is_dir():
+        arguments, state, initial = *_read_folder(place), None  # first weights are made again from the arguments
+    else:
+        arguments, state, initial = _read_file(place)
+    return from_json(arguments) | {name: value for name, value in given.items() if value is not None}, state, initial
+
+
+def _read_folder(place: Path) -> tuple[dict[str, Any], State]:
+    loaded = checkpoint.load_latest(place, remedy="Put back a good copy of the folder.")
+    if loaded is None:
+        raise FolderError(
+            f"{place} has no checkpoint, so there is no learner in it; give the folder of a run or of a service that "
+            "has learnt something."
+        )
+    for sentence in loaded.skipped:
+        LOGGER.warning(sentence)
+    if "arguments" not in loaded.state:
+        raise CheckpointError(
+            f"{loaded.path} is of an earlier version, which did not note how its learner was made; go on with the run "
+            "or service, whose next checkpoint does."
+        )
+    return loaded.state["arguments"], loaded.state["learner"]
+
+
+def _read_file(place: Path) -> tuple[dict[str, Any], State, State | None]:
     try:
         data = place.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        raise DataError(f"{str(place)!r} cannot be read ({error}); give a file that Learner.save wrote.") from error
+        raise DataError(f"{str(place)!r} cannot be read ({error}); give {WANTED}.") from error
     try:
         state, about = unpack(data, format=FORMAT)
     except CheckpointError as error:
-        raise CheckpointError(f"{place} cannot be used: {error}. Give a file that Learner.save wrote.") from error
+        raise CheckpointError(f"{place} cannot be used: {error}. Give {WANTED}.") from error
     if about.get("kind") != KIND:
-        raise CheckpointError(f"{place} holds no learner; give a file that Learner.save wrote.")
-    arguments = from_json(about["arguments"]) | {name: value for name, value in given.items() if value is not None}
-    return arguments, state["state"], state["initial"]
+        raise CheckpointError(f"{place} holds no learner; give {WANTED}.")
+    return about["arguments"], state["state"], state["initial"]
+
+
+def fitted(state: State, learner: Learner, path: str | os.PathLike[str]) -> State:
+    """A state for the rows that a learner's head has, as if it had had them from the beginning.
+
+    Parameters
+    ----------
+    state : State
+        What `Learner.state_dict` returned.
+    learner : Learner
+        A new one, whose head has as many rows or more; InputError if it has fewer.
+    path : path
+        Where the state was read, for the error.
+    """
+    rows, wanted = len(state["network"]["open"]), learner.context.network.rows
+    if wanted < rows:
+        raise InputError(f"classes={wanted} is less than the {rows} rows of the head in {path}; give at least {rows}.")
+    if wanted == rows:
+        return state
+    like = learner.state_dict() | {"optimizer": learner.trainer.zero_state(state["optimizer"])}
+    grown: State = _widened(state, like, (rows, wanted))
+    return grown
+
+
+def _widened(state: Any, like: Any, rows: tuple[int, int]) -> Any:
+    """Tensors and lists with so many rows and so many wanted take the others from `like`."""
+    if isinstance(state, dict) and isinstance(like, dict):
+        return {name: _widened(value, like.get(name), rows) for name, value in state.items()}
+    if isinstance(state, list) and isinstance(like, list) and (len(state), len(like)) == rows:
+        return state + like[len(state) :]
+    if not isinstance(state, Tensor) or not isinstance(like, Tensor) or state.dim() != like.dim():
+        return state
+    differing = {sizes for sizes in zip(state.shape, like.shape, strict=True) if sizes[0] != sizes[1]}
+    if differing != {rows}:  # equal, or of another network, which `load_state_dict` refuses
+        return state
+    grown = like.clone().to(state.device)
+    grown[tuple(slice(size) for size in state.shape)] = state
+    return grown
 
 
 @contextmanager

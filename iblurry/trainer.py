@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from iblurry.augment.pipeline import AugmentParams
-from iblurry.engine.optimizer_state import reset_state, restore, set_lr, state_of
+from iblurry.engine.optimizer_state import reset_state, restore, set_lr, state_of, zeros_like_state
 from iblurry.memory import Batch
 from iblurry.parts.context import Context, Drawn, Forward, Update
 from iblurry.parts.part import Part
@@ -105,6 +105,10 @@ class Trainer:
     def optimizer_state(self) -> dict[str, Any]:
         """The optimizer's buffers and numbers: all that a checkpoint needs of it."""
         return state_of(self.optimizer)
+
+    def zero_state(self, like: dict[str, Any]) -> dict[str, Any]:
+        """The buffers that `like`, a state for a smaller head, has for each parameter, as zeros of its size now."""
+        return zeros_like_state(self.optimizer, like)
 
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
         """Continues from where `optimizer_state` was taken."""

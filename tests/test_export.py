@@ -11,12 +11,14 @@ import pytest
 import torch
 from torch import nn
 
+from iblurry import export
 from iblurry.errors import DataError, InputError
 from iblurry.export import KEY, load_exported
 from iblurry.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters, er
 from iblurry.network.bodies import ConvUnit
 from iblurry.network.fused import HopperConvolutions
+from iblurry.network.network import EXPORTING
 from iblurry.parts import Averaged
 
 RNG = np.random.default_rng(1)
@@ -85,6 +87,18 @@ def test_learning_goes_on_as_if_nothing_had_been_exported(tmp_path):
     assert torch.equal(one.logits(IMAGES), other.logits(IMAGES))
 
 
+@pytest.mark.parametrize("ending", ["pt2", "onnx"])
+def test_a_file_that_answers_otherwise_is_not_kept(ending, tmp_path, monkeypatch):
+    learner = taught("er", network="mlp:width=8")
+    monkeypatch.setattr(export, "check_ending", lambda path: None)
+    monkeypatch.setattr(export, "_write_onnx", lambda program, path, text: path.write_bytes(b"model"))
+    for run in ("_run_program", "_run_onnx"):
+        monkeypatch.setattr(export, run, lambda path, images: learner.logits(images)[:, :4] + 0.5)
+    with pytest.raises(InputError, match=r"by up to 0\.5"):
+        learner.export(tmp_path / f"model.{ending}")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_it_is_read_without_iblurry(tmp_path):
     learner = taught("er", network="mlp:width=8")
@@ -107,7 +121,8 @@ def test_kernels_of_a_gpu_are_left_out(tmp_path):
     """Own kernels exist on one kind of GPU only; whatever they are, torch's convolutions take their place."""
 
     def convolve(maps, unit):
-        raise AssertionError("a kernel was traced")
+        assert not EXPORTING.get(), "a kernel was traced"
+        return unit.convolution(maps)
 
     learner = taught("er")
     wanted = learner.logits(IMAGES)[:, :4]

@@ -14,9 +14,8 @@ import safetensors
 import torch
 from torch import nn
 
-from iblurry import objects
+from iblurry import checkpoint, objects
 from iblurry.errors import CheckpointError, DataError, InputError
-from iblurry.experiment import checkpoint
 from iblurry.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters
 from iblurry.version import __version__
@@ -151,3 +150,21 @@ def test_code_that_is_not_here_is_refused(path, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="The readout 'Halved'"):
         Learner.load(path)
     sys.modules.pop("mine")
+
+
+@pytest.mark.parametrize("name", ["clib", "balm", "derpp", "mkd", "slda"])
+def test_a_head_with_more_rows(path, name):
+    """It answers and learns as a learner that had them from the beginning, and takes labels never announced."""
+    method = METHODS[name](Hyperparameters(batch=4))
+    few, many = taught(method, classes=["a", "b", "c"]), taught(method, classes=9)
+    few.save(path)
+    wide = Learner.load(path, classes=9)
+    torch.testing.assert_close(wide.logits(IMAGES), many.logits(IMAGES), atol=1e-3, rtol=1e-3)
+    for learner in (wide, many):
+        taught(learner=learner, start=20, stop=24)
+        learner.observe(IMAGES[25], "new")
+        taught(learner=learner, start=26, stop=30)
+    assert wide.labels == many.labels == ["a", "b", "c", "new"]
+    torch.testing.assert_close(wide.logits(IMAGES), many.logits(IMAGES), atol=1e-3, rtol=1e-3)
+    with pytest.raises(InputError, match="classes=2 is less than the 3 rows"):
+        Learner.load(path, classes=2)

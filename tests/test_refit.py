@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from iblurry import checkpoint
 from iblurry.augment.pipeline import Augment
 from iblurry.errors import DivergedError, InputError
-from iblurry.experiment import checkpoint
 from iblurry.learner import Learner
 from iblurry.methods import Hyperparameters, er, gdumb, joint, method, rm
 from iblurry.parts import Balanced, Cosine, Importance, Refit

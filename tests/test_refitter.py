@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from iblurry import checkpoint
 from iblurry.engine.eager import Eager
 from iblurry.engine.optimizer import Adam
 from iblurry.engine.optimizer_state import state_of
-from iblurry.experiment import checkpoint
 from iblurry.methods import Hyperparameters, gdumb, joint, method, rm
 from iblurry.parts import CrossEntropy, Exponential, MultiStep, Term
 from iblurry.parts.part import scratch, state

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from iblurry import checkpoint
 from iblurry.augment.pipeline import Augment
 from iblurry.component import Component
 from iblurry.cost import bytes_held
-from iblurry.experiment import checkpoint
 from iblurry.methods import Hyperparameters, clib, er
 from iblurry.parts import BiasCorrected, CrossEntropy, Distil
 from iblurry.parts.context import Forward

@@ -12,9 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from iblurry import Augment, Experiment, LaunchConfig, TorchTransform, load, run, run_all
+from iblurry import Augment, Experiment, LaunchConfig, TorchTransform, checkpoint, load, run, run_all
 from iblurry.cli.main import main
-from iblurry.experiment import checkpoint
 from iblurry.methods import METHODS, Hyperparameters
 from iblurry.studies.describe import describe_command, name_rows, run_command
 from tests.experiment.small import kept, small

@@ -4,23 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from iblurry.errors import InputError, ServiceError
 
 if TYPE_CHECKING:
     from iblurry.live.client import Client
 
+FROM_FILE = "iblurry.token"  # in the context's meta
 ADDRESS = "http://127.0.0.1:8000"
 
 
 def token_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--token` to a command."""
-    return click.option(
-        "--token", metavar="TEXT", envvar="IBLURRY_TOKEN", help="What the service asks for; better: $IBLURRY_TOKEN."
-    )(command)
+    """Add `--token` and `--token-file` to a command, which gets a `token`."""
+    token = click.option(
+        "--token",
+        metavar="TEXT",
+        envvar="IBLURRY_TOKEN",
+        callback=_choose_token,
+        help="What the service asks for; better: $IBLURRY_TOKEN.",
+    )
+    file = click.option(
+        "--token-file",
+        metavar="FILE",
+        envvar="IBLURRY_TOKEN_FILE",
+        type=click.Path(path_type=Path),
+        callback=_read_token,
+        expose_value=False,
+        is_eager=True,  # before --token
+        help="A file with it; else $IBLURRY_TOKEN_FILE.",
+    )
+    return token(file(command))
+
+
+def _read_token(context: click.Context, _: click.Parameter, path: Path | None) -> None:
+    if path is None:
+        return
+    try:
+        token = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InputError(f"The token file {path} cannot be read ({why}); give one with the token in it.") from error
+    if not token:
+        raise InputError(f"The token file {path} is empty; write the token into it.")
+    context.meta[FROM_FILE] = token
+
+
+def _choose_token(context: click.Context, parameter: click.Parameter, token: str | None) -> str | None:
+    """That of the file, which goes before $IBLURRY_TOKEN."""
+    if FROM_FILE not in context.meta:
+        return token
+    if context.get_parameter_source("token") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("Both --token and a token file are given; give one of them.", context)
+    found: str = context.meta[FROM_FILE]
+    return found
 
 
 def service_options(command: Callable[..., Any]) -> Callable[..., Any]:

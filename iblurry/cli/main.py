@@ -28,7 +28,9 @@ VERBS = {
     "serve": "A live service: learns what it is sent, answers meanwhile.",
     "send": "Teach a live service: pictures in folders, or a data set.",
     "ask": "Ask a live service what pictures show.",
-    "export": "The network of a run as a file: torch.export or ONNX.",
+    "export": "The network of a run or service as a file: torch.export, ONNX.",
+    "backup": "A live service as one file, while it runs.",
+    "restore": "The folder of a live service from such a file.",
     "collect": "Keep finished runs as a few small texts each.",
     "reproduction": "The page that sets collected runs beside the paper's tables.",
 }
@@ -52,9 +54,16 @@ class Verbs(click.Group):
         verb: click.Command = getattr(importlib.import_module(f"iblurry.cli.{cmd_name}"), cmd_name)
         return verb
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Without an empty line above, as its last line: a screen has 24, and the verbs need them."""
+        formatter.write_text(self.help or "")
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The two of its own stand in the first and the last line: a screen has 24, and the verbs need them."""
+        """The two of its own stand in the first and the last line."""
         self.format_commands(ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_text(self.epilog or "")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

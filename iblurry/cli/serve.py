@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iblurry.cli.connect import token_option
-from iblurry.cli.options import GroupedCommand, OutputFolder, Shape, import_option
+from iblurry.cli.options import PLACE, GroupedCommand, OutputFolder, Shape, import_option
 from iblurry.errors import InputError
+from iblurry.files import private_files
+from iblurry.live import log_lines
 
 if TYPE_CHECKING:
     from iblurry.live.settings import Settings
@@ -23,8 +25,8 @@ GROUPS = {
         *("method", "network", "memory", "image", "max_classes", "seed", "updates_per_sample", "batch"),
         *("measure_every", "initialise", "freeze", "augment", "modules"),
     ),
-    "Places": ("data_dir", "host", "port", "token", "as_json"),
-    "Machine": ("device", "threads", "queue"),
+    "Places": ("data_dir", "begin", "host", "port", "token", "token_file", "as_json"),
+    "Machine": ("device", "threads", "queue", "log_level", "log_format"),
 }
 POSITIVE = click.IntRange(1)
 EXAMPLES = """\b
@@ -32,6 +34,7 @@ Examples:
   iblurry serve
   iblurry serve --data-dir pets --network resnet18 --image 3x64x64
   iblurry serve --data-dir pets
+  iblurry serve --data-dir pets --from runs/clib-pets-1-0123456789ab
   iblurry serve --data-dir mine --import mine.py --network my_net
 """
 
@@ -67,6 +70,13 @@ Examples:
     default="live",
     help="Where samples, checkpoints and these settings are kept.",
 )
+@click.option(
+    "--from",
+    "begin",
+    metavar="FOLDER",
+    type=PLACE,
+    help="Go on with the learner of a run or of another service, or a saved one.",
+)
 @click.option("--host", metavar="NAME", default="127.0.0.1", help="Any but loopback asks for a token.")
 @click.option("--port", metavar="P", type=click.IntRange(0, 65535), default=8000, help="0: any that is free.")
 @token_option
@@ -74,8 +84,19 @@ Examples:
 @click.option("--device", metavar="NAME", help="auto, cpu or cuda.  [default: cpu]")
 @click.option("--threads", metavar="T", type=POSITIVE, help="Of the learner.  [default: 1]")
 @click.option("--queue", metavar="N", type=POSITIVE, help="Samples that may wait to be learnt.  [default: 1000]")
+@click.option("--log-level", type=click.Choice(log_lines.LEVELS), default="info", help="Of lines on standard error.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Of these lines.")
 def serve(
-    data_dir: Path, host: str, port: int, token: str | None, queue: int | None, as_json: bool, **settings: Any
+    data_dir: Path,
+    begin: Path | None,
+    host: str,
+    port: int,
+    token: str | None,
+    queue: int | None,
+    as_json: bool,
+    log_level: str,
+    log_format: str,
+    **settings: Any,
 ) -> None:
     """Start a live service, or go on with the one in FOLDER.
 
@@ -92,14 +113,19 @@ def serve(
     given = {name: value for name, value in settings.items() if value is not None}
     if "augment" in given:
         given["augment"] = [] if given["augment"] == ("none",) else list(map(_transform, given["augment"]))
-    chosen = Settings.of(data_dir, **given)
     limits = Limits() if queue is None else Limits(queue=queue)
-    service = Service(data_dir, chosen, limits)
+    with private_files(), log_lines.written(log_level, as_json=log_format == "json"):
+        if begin is None:
+            chosen = Settings.of(data_dir, **given)
+        else:
+            from iblurry.live.transfer import begin_from
 
-    def announce(url: str) -> None:
-        click.echo(json.dumps({"url": url, "pid": os.getpid()}) if as_json else _greeting(url, data_dir, chosen))
+            chosen = begin_from(data_dir, begin, **given)
 
-    listen(service, host=host, port=port, token=token, on_ready=announce)
+        def announce(url: str) -> None:
+            click.echo(json.dumps({"url": url, "pid": os.getpid()}) if as_json else _greeting(url, data_dir, chosen))
+
+        listen(Service(data_dir, chosen, limits), host=host, port=port, token=token, on_ready=announce)
 
 
 def _transform(text: str) -> dict[str, Any]:

@@ -39,6 +39,18 @@ def state_of(optimizer: torch.optim.Optimizer) -> State:
     return found
 
 
+def zeros_like_state(optimizer: torch.optim.Optimizer, state: State) -> State:
+    """The tensors that a state has for each parameter, as zeros of the parameter's size."""
+    return {
+        str(i): {
+            name: torch.zeros_like(p)
+            for name, value in state.get(str(i), {}).items()
+            if isinstance(value, Tensor) and value.dim()
+        }
+        for i, p in enumerate(_parameters(optimizer))
+    }
+
+
 def restore(optimizer: torch.optim.Optimizer, spec: Optimizer, state: State) -> bool:
     """Loads what `state_of` gave; existing buffers are overwritten in place, as captured steps know their address.
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from iblurry import checkpoint, learner_file
 from iblurry.errors import DivergedError, check_fields
-from iblurry.experiment import checkpoint
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start
 from iblurry.experiment.journal_writer import JournalWriter
@@ -77,6 +77,7 @@ class Checkpointer:
         self.start, self.folder, self.stream, self.learner = start, folder, stream, learner
         self.writer, self.policy, self.callbacks = writer, policy, callbacks
         self.last: Progress = (0, 0, 0)
+        self._arguments = learner_file.to_json(learner.arguments)  # with which Learner.load makes it again
         self._trusted: set[int] = set()  # checkpoints, by their samples
         self._periodic = Periodic(self._save, policy.seconds, share=policy.share)
 
@@ -128,6 +129,7 @@ class Checkpointer:
             self.writer.journal.sync()
             digest = _journal_digest(self.folder.journal.read_bytes())
             state = {
+                "arguments": self._arguments,
                 "experiment": self.start.experiment,
                 "learner": self.learner.state_dict(),
                 "queries": self.learner.context.queries.state_dict(),

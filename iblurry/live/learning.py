@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from iblurry import checkpoint, learner_file
 from iblurry.archive import bytes_of
 from iblurry.errors import CheckpointError, DivergedError
-from iblurry.experiment import checkpoint
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import LearnerReport, MemorySample
 from iblurry.live.settings import Settings
@@ -28,6 +28,7 @@ class LiveLearner:
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder, self.settings = folder, settings
         self.learner = settings.build_learner()
+        self._arguments = learner_file.to_json(self.learner.arguments)  # with which Learner.load makes it again
         self.quality = Quality(settings.max_classes)
         self.at = 0  # samples learnt
         self.saved: list[int] = []  # samples learnt by the last two checkpoints, the newest last
@@ -75,6 +76,7 @@ class LiveLearner:
             return False
         self.check()
         state = {
+            "arguments": self._arguments,
             "settings": self.settings.to_json(),
             "learner": self.learner.state_dict(),
             "quality": self.quality.state_dict(),

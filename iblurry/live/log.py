@@ -6,7 +6,7 @@ import hashlib
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import disk_usage
 from typing import NamedTuple
@@ -75,6 +75,13 @@ class SampleLog:
     def _value(self, query: str) -> int:
         value: int = self._database.execute(query).fetchone()[0]
         return value
+
+    def begin_at(self, accepted: int, labels: Sequence[str]) -> None:
+        """Of a new log: as if so many samples with these labels, in their order, were accepted and dropped before."""
+        with self.transaction():
+            self._add_classes(labels)
+            self.accepted = accepted
+            self._database.execute("UPDATE total SET accepted = ?", (accepted,))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -171,6 +178,27 @@ class LogReader:
 
     def close(self) -> None:
         self._database.close()
+
+
+def copy_log(folder: Path, to: Path) -> None:
+    """Copy the log as it is at one moment, by SQLite's online backup; it may be written meanwhile."""
+    path = folder / FILE
+    if not path.is_file():  # SQLite would make one
+        raise FolderError(f"{folder} has no {FILE}, so it is no service's folder; give that of --data-dir.")
+    with _database_errors(path), closing(_connect(path)) as source, closing(sqlite3.connect(to / FILE)) as copy:
+        source.backup(copy)
+
+
+def check_log(folder: Path, at: int) -> int:
+    """Samples accepted; DataError unless the log is intact and goes on from sample `at`."""
+    reader = LogReader(folder)
+    with closing(reader), _database_errors(reader.path):
+        (found,) = reader._database.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise DataError(f"{reader.path} is damaged ({found}); put back a good copy.")
+        reader.read_after(at, 1)
+        (accepted,) = reader._database.execute("SELECT accepted FROM total").fetchone()
+    return int(accepted)
 
 
 class WriteRequest(NamedTuple):

@@ -47,6 +47,7 @@ class Command(Enum):
     """From the HTTP process to the learner process; the values are what is sent."""
 
     WAKE = b"w"  # look for samples in the log
+    SAVE = b"c"  # write a checkpoint now
     SEND_MEMORY = b"m"  # answer with MemoryContents
     STOP = b"s"  # finish the current sample, save and exit
 
@@ -106,6 +107,13 @@ class Warned:
 
 
 @dataclass(frozen=True)
+class Crashed:
+    """The traceback with which the learner process ends."""
+
+    traceback: str
+
+
+@dataclass(frozen=True)
 class ProcessLost:
     """The learner process ended unexpectedly and is started again."""
 
@@ -119,4 +127,6 @@ class Stalled:
     sentence: str
 
 
-Message: TypeAlias = Snapshot | LearnerReport | CheckpointSaved | MemoryContents | Warned | ProcessLost | Stalled
+Message: TypeAlias = (
+    Snapshot | LearnerReport | CheckpointSaved | MemoryContents | Warned | Crashed | ProcessLost | Stalled
+)

@@ -8,8 +8,10 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -21,7 +23,16 @@ from iblurry.errors import DiskFullError, FolderError, IblurryError
 from iblurry.experiment.periodic import Periodic
 from iblurry.files import locked
 from iblurry.live.log import LogEntry, LogReader
-from iblurry.live.messages import CheckpointSaved, Command, MemoryContents, Message, ProcessLost, Stalled, Warned
+from iblurry.live.messages import (
+    CheckpointSaved,
+    Command,
+    Crashed,
+    MemoryContents,
+    Message,
+    ProcessLost,
+    Stalled,
+    Warned,
+)
 from iblurry.live.quota import SAVE_SAMPLES
 from iblurry.live.settings import Settings
 
@@ -89,11 +100,23 @@ class LearnerProcess:
                 return
             losses = 0 if saved else losses + 1
             if losses >= MAX_LOSSES:
-                self._on_message(Stalled(f"The process that learns was lost {losses} times in a row; see its log."))
+                times = f"The process that learns was lost {losses} times in a row ({end})"
+                self._tell(Stalled(f"{times}; the errors are in what `iblurry serve` wrote to standard error."))
                 return
             self.restarts += 1
-            self._on_message(ProcessLost(f"The process that learns was lost ({end}) and is started again."))
+            self._tell(ProcessLost(f"The process that learns was lost ({end}) and is started again."))
             self.closing.wait(RESTART_AFTER[min(losses, len(RESTART_AFTER) - 1)])
+
+    def _tell(self, message: Message) -> None:
+        """Hand a message on; what an operator should read is also a line of the service's log."""
+        match message:
+            case Warned(sentence):
+                LOGGER.warning(sentence)
+            case Crashed(lines):
+                LOGGER.error("The process that learns failed.\n%s", lines.rstrip())
+            case ProcessLost(sentence) | Stalled(sentence):
+                LOGGER.error(sentence)
+        self._on_message(message)
 
     def _run_once(self) -> tuple[bool, str]:
         """Run the process to its end: whether it saved a checkpoint, and how it ended."""
@@ -117,9 +140,9 @@ class LearnerProcess:
                 message = messages.recv()
                 saved |= isinstance(message, CheckpointSaved)
                 stalled |= isinstance(message, Stalled)
-                self._on_message(message)
+                self._tell(message)
         except (EOFError, OSError):
-            LOGGER.info("The process that learns has ended.")
+            LOGGER.debug("The process that learns has ended.")
         finally:
             with self._commands_lock:
                 self._commands = None
@@ -146,19 +169,22 @@ def learn(
     `modules` and `user_objects` are the user's own code in the settings.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which sends Command.STOP
-    import torch
-
-    torch.set_num_threads(settings.threads)
-    for module in modules:
-        importlib.import_module(module)
-    objects.receive(user_objects)
     try:
+        import torch
+
+        torch.set_num_threads(settings.threads)
+        for module in modules:
+            importlib.import_module(module)
+        objects.receive(user_objects)
         with locked(folder / LOCK, timeout=LOCK_SECONDS, remedy="choose another --data-dir"):
             LearnerLoop(messages, commands, folder, settings).run()
     except IblurryError as error:  # the same would happen again
         messages.send(Stalled(str(error)))
     except (EOFError, BrokenPipeError):  # the server is gone; the next one continues from the last checkpoint
         return
+    except Exception:
+        messages.send(Crashed(traceback.format_exc()))
+        sys.exit(1)
 
 
 class LearnerLoop:
@@ -221,6 +247,8 @@ class LearnerLoop:
         command = Command(self.commands.recv_bytes())
         if command is Command.SEND_MEMORY:
             self.messages.send(MemoryContents(self.learner.memory()))
+        elif command is Command.SAVE:
+            self.save.run()
         elif command is Command.STOP:
             self.stopping = True
 

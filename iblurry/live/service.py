@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.errors import StoppedError
-from iblurry.files import locked
+from iblurry.files import locked, make_private
+from iblurry.live.exporter import ModelExporter, ModelFile
 from iblurry.live.log import LogWriter, SampleLog, WriteRequest
 from iblurry.live.messages import (
     Acceptance,
@@ -39,6 +40,7 @@ LOGGER = logging.getLogger(__name__)
 LOCK = "service.lock"
 EVENTS = 256  # queued for one listener; a slow one loses its oldest
 STATUS_SECONDS = 1.0  # between two looks at what has changed
+SAVE_SECONDS = 10.0  # to wait for a checkpoint
 MEMORY_SECONDS = 10.0  # to wait for what only the learner process knows
 
 
@@ -77,6 +79,8 @@ class Service:
         self._reported = asyncio.Event()
         try:
             self._resources.enter_context(locked(self.folder / LOCK, timeout=3.0, remedy="choose another --data-dir"))
+            for sentence in make_private(self.folder):
+                LOGGER.warning(sentence)
             self.settings = Settings.of(self.folder, **self.settings.to_json() | {"image": self.settings.image})
             log = SampleLog(self.folder, max_classes=self.settings.max_classes, max_bytes=self.quota.log_bytes)
             self._status.start(log)
@@ -84,6 +88,8 @@ class Service:
             self._writer = LogWriter(log, check=check, on_new_labels=self._on_new_labels)
             self._predictor = Predictor(self.settings)
             self._process = LearnerProcess(self.folder, self.settings, self._receive)
+            self._exporter = ModelExporter(self.folder, self.settings)
+            self._resources.callback(self._exporter.close)
             for worker in (self._writer, self._predictor, self._process):
                 worker.start()
                 self._resources.callback(worker.close)
@@ -98,6 +104,7 @@ class Service:
             await asyncio.to_thread(self._resources.close)
             raise
         self._ticking = asyncio.create_task(self._emit_status())
+        LOGGER.info("%s has started; accepted: %s, learnt: %s.", self.folder, log.accepted, self._status.learnt)
 
     async def learn(self, samples: Sequence[IncomingSample], *, key: str | None = None) -> Acceptance:
         """Accept samples: they are on the disk when it returns, and nothing of them is where it raises a Refusal.
@@ -139,6 +146,27 @@ class Service:
             message = f"The process that learns has not answered for {MEMORY_SECONDS:.0f} seconds; ask again."
             raise Refusal(503, "recovering", message, retry_after=2) from error
 
+    async def model(self, kind: str, *, known: int | None = None) -> ModelFile | None:
+        """The current model as a file of this format (see `exporter.FORMATS`); None if it has learnt `known` samples.
+
+        The state is saved first; that of a service which learns no more is the last one saved.
+        """
+        self._check_open()
+        at = self._status.learnt
+        if not at:
+            raise Refusal(409, "nothing_learnt", "Nothing was learnt yet, so there is no model; send a sample first.")
+        if self._status.stalled is not None:
+            at = self._status.report.checkpoint
+        try:
+            async with asyncio.timeout(SAVE_SECONDS):
+                while self._status.report.checkpoint < at:
+                    self._process.send(Command.SAVE)
+                    await asyncio.sleep(0.1)
+        except TimeoutError as error:
+            message = f"The model could not be saved for {SAVE_SECONDS:.0f} seconds: {self._status.sentence} Ask again."
+            raise Refusal(503, "recovering", message, retry_after=2) from error
+        return None if known is not None and known >= at else await self._exporter.export(kind, at)
+
     def status(self) -> dict[str, Any]:
         """The JSON of /v1/status."""
         disk = self.quota.disk_usage(self.folder, self._status)
@@ -175,6 +203,7 @@ class Service:
         self._ticking.cancel()
         self._emit("end", {})
         await asyncio.to_thread(self._resources.close)
+        LOGGER.info("%s was closed; learnt: %s.", self.folder, self._status.learnt)
 
     def _check_open(self) -> None:
         if self._status.stopping:

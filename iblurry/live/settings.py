@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # importing torch takes two seconds, which a command that ref
 
 FILE = "service.json"
 FORMAT = 1
+LATER = ("initialise", "freeze", "augment", "recipe", "mean", "std", "begun_from")  # than the first services
+RUN_FILE = "experiment.json"  # what a run's folder has, and a service's does not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,13 @@ class Settings:
         "none", "body", or names of what is not trained.
     augment : list of dict, optional
         Transforms as their `to_json` writes them; None: the learner's usual.
+    recipe : dict, optional
+        The whole method as its `to_json` writes it, in a service that goes on with a learner; None: the method of that
+        name, with `updates_per_sample`, `batch` and `measure_every`, which otherwise do not count.
+    mean, std : list of float, optional
+        Of pixels from 0 to 1, a number per channel; None: 0.5 and 0.25, since the images to come are unknown.
+    begun_from : str, optional
+        The folder or file of that learner.
     """
 
     method: str = "clib"
@@ -76,6 +85,10 @@ class Settings:
     initialise: Initialise | None = None
     freeze: str = "none"
     augment: list[dict[str, Any]] | None = None
+    recipe: dict[str, Any] | None = None
+    mean: list[float] | None = None
+    std: list[float] | None = None
+    begun_from: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.image) != 3 or min(self.image) < 1 or self.image[0] not in (1, 3):
@@ -104,9 +117,14 @@ class Settings:
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """What a folder was begun with; None where it is new."""
+        """What a folder was begun with; None where it is new, FolderError where it is a run's."""
         path = folder / FILE
         if not path.exists():
+            if (folder / RUN_FILE).exists():
+                raise FolderError(
+                    f"{folder} is the folder of a run (it has {RUN_FILE}), and a service needs one of its own; choose "
+                    "another --data-dir, with --from to go on with what the run has learnt."
+                )
             return None
         try:
             about = json.loads(path.read_bytes())
@@ -116,27 +134,46 @@ class Settings:
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(f"{path} is damaged ({error}); put back a good copy.") from error
 
+    @classmethod
+    def from_learner(cls, learner: Learner, **given: Any) -> Self:
+        """Those of a service that goes on with a learner; `given` are threads and where it came from."""
+        from iblurry import learner_file
+
+        about = json.loads(json.dumps(learner_file.to_json(learner.arguments)))  # tuples as lists, as they are read
+        same = ("network", "memory", "seed", "device", "initialise", "freeze", "augment", "mean", "std")
+        return cls(
+            method=_written("method", about["method"]["name"]),
+            recipe=about["method"],
+            image=learner.image,
+            max_classes=learner.context.network.rows,
+            **{name: about[name] for name in same},
+            **given,
+        )
+
     def save(self, folder: Path) -> None:
         text = json.dumps({"format": FORMAT, "settings": self.to_json()}, indent=2)
         write_file(folder / FILE, (text + "\n").encode())
 
     @property
     def normalization(self) -> dict[str, Any]:
-        """Mean and standard deviation of pixels from 0 to 1; fixed, since the images to come are unknown."""
-        return {"mean": (0.5,) * self.image[0], "std": (0.25,) * self.image[0]}
+        """Mean and standard deviation of pixels from 0 to 1."""
+        return {"mean": self.mean or (0.5,) * self.image[0], "std": self.std or (0.25,) * self.image[0]}
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; of what came later than the first services only what is not the usual."""
-        later = {f.name: f.default for f in dataclasses.fields(self) if f.name in ("initialise", "freeze", "augment")}
+        later = {f.name: f.default for f in dataclasses.fields(self) if f.name in LATER}
         values = dataclasses.asdict(self) | {"image": list(self.image)}
         return {name: value for name, value in values.items() if name not in later or value != later[name]}
 
     def user_modules(self) -> list[str]:
         """Modules with a method or transforms of the user's own, which a process of its own imports first."""
+        from iblurry.method import Method
         from iblurry.methods.recipe import METHODS
 
         name = self.method.partition("@")[0].removesuffix("-released")
         code: list[Any] = [METHODS[name].build] if name in METHODS else []
+        if self.recipe is not None:
+            code = [type(component) for component in Method.from_json(self.recipe).components()]
         code += [type(transform) for transform in self._transforms() or ()]
         return sorted({thing.__module__ for thing in code if not is_own(thing)} - set(SCRIPTS))
 
@@ -171,7 +208,7 @@ class Settings:
 
     def build_method(self) -> Method:
         """InputError where it cannot serve: it needs task boundaries, or more than its network answers."""
-        from iblurry.method import check_updates
+        from iblurry.method import Method, check_updates
         from iblurry.methods import Hyperparameters, method
         from iblurry.parts import Plain
 
@@ -185,7 +222,7 @@ class Settings:
                 f"The method {name!r} was begun with code that is not here, {code}. Import that version (--import "
                 "FILE.py), or choose another --data-dir."
             )
-        built = method(name, hyperparameters)
+        built = method(name, hyperparameters) if self.recipe is None else Method.from_json(self.recipe)
         if not built.task_free or not isinstance(built.readout, Plain):
             why = "must be told where tasks end"
             if built.task_free:

@@ -135,11 +135,12 @@ class ServiceStatus:
 class Quality:
     """Prequential (test-then-train) accuracy, and how the mix of classes changes.
 
-    The first sample of a class is not tested: the model cannot know it. `window` samples count as recent.
+    The first sample of a class is not tested: the model cannot know it. `window` samples count as recent. `first`
+    samples were learnt before the service began.
     """
 
-    def __init__(self, classes: int, *, window: int = WINDOW) -> None:
-        self.window = window
+    def __init__(self, classes: int, *, window: int = WINDOW, first: int = 0) -> None:
+        self.window, self.first = window, first
         self.seen, self.tested, self.right = (np.zeros(classes, np.int64) for _ in range(3))  # by head row
         self.at = 0
         self.rows = np.zeros(2 * window, np.int64)  # of the last samples, a ring buffer
@@ -162,7 +163,7 @@ class Quality:
         if self.at % self.every:
             return None
         point = {
-            "at": self.at,
+            "at": self.first + self.at,
             "accuracy": self.accuracy,
             "recent_accuracy": self.recent_accuracy,
             "learning_rate": learning_rate,
@@ -171,7 +172,7 @@ class Quality:
         self.points.append(point)
         if len(self.points) > POINTS:
             self.every *= 2
-            self.points = [kept for kept in self.points if kept["at"] % self.every == 0]
+            self.points = [kept for kept in self.points if (kept["at"] - self.first) % self.every == 0]
         return point
 
     @property
@@ -221,7 +222,8 @@ class Quality:
 
     def state_dict(self) -> dict[str, Any]:
         arrays = {name: getattr(self, name) for name in ("seen", "tested", "right", "rows", "outcomes")}
-        return arrays | {"at": self.at, "window": self.window, "every": self.every, "points": self.points}
+        numbers = {"at": self.at, "first": self.first, "window": self.window, "every": self.every}
+        return arrays | numbers | {"points": self.points}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name, value in state.items():

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 import torch
 
+from iblurry import checkpoint
 from iblurry.data.load import load
-from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.saved_learner import saved_learner
 from iblurry.export import load_exported
 from iblurry.learner import Learner
+from iblurry.live.learning import LiveLearner
+from iblurry.live.log import LogEntry
 from tests.cli.conftest import QUICK
+from tests.laws.lawful import assert_same_state
+from tests.live.test_live_service import SMALL, some
 
 DATA = QUICK[1]
 
@@ -34,7 +37,7 @@ def test_the_network_answers_as_the_run_would(call, here, run):
     assert about["classes"] == model.labels
     assert set(model.labels) <= set(data.classes)
     assert model.about["mean"] == pytest.approx(data.mean)
-    learner = saved_learner(RunFolder(run), data)
+    learner = Learner.load(run)
     assert about["samples"] == learner.context.seen == 40
     wanted = learner.logits(data.test.images)[:, : len(model.labels)]
     torch.testing.assert_close(model.logits(data.test.images), wanted, atol=1e-4, rtol=1e-4)
@@ -49,6 +52,35 @@ def test_the_learner_goes_on(call, here, run):
     learner = Learner.load(here / "learner.safetensors")
     learner.observe(load(DATA).train.images[0], learner.labels[0])
     assert learner.context.seen == 41
+
+
+def test_a_service_folder_is_a_learner_too(call, here, tmp_path):
+    """Its checkpoint, whatever it does meanwhile: ready to observe and predict, and to be exported."""
+    data, folder = load("digits"), here / "live"
+    folder.mkdir()
+    live = LiveLearner(folder, SMALL)
+    for at, (label, pixels) in enumerate(some(data, 0, 40), 1):
+        live.learn(LogEntry(at, label, pixels.tobytes()))
+    live.save()
+    (folder / "checkpoint-000000000041.safetensors").write_bytes(b"damaged")
+    learner = Learner.load(folder)
+    assert_same_state(learner.state_dict(), live.learner.state_dict())
+    for image, label in zip(data.train.images[40:50], data.train.labels[40:50], strict=True):
+        for one in (learner, live.learner):
+            one.observe(image, data.classes[label])
+    assert_same_state(learner.state_dict(), live.learner.state_dict())
+    assert call("export", folder, "model.pt2").out.endswith("clib after 40 samples, 10 classes\n")
+    assert load_exported("model.pt2").predict(data.test.images) == Learner.load(folder).predict(data.test.images)
+
+
+def test_a_run_goes_on_as_its_learner_would(run):
+    """Also in another process's folder, without the data."""
+    learner, data = Learner.load(run), load(DATA)
+    saved = checkpoint.load_latest(run).state["learner"]
+    assert_same_state(learner.state_dict(), saved)
+    assert learner.announced == frozenset(data.classes)
+    assert (learner.mean, learner.std) == (pytest.approx(data.mean), pytest.approx(data.std))
+    assert len(learner.predict(data.test.images)) == len(data.test.images)
 
 
 def test_what_cannot_be_exported(call, here, run):

@@ -281,3 +281,21 @@ def test_settings_are_refused_in_a_sentence(refused, backend):
 def test_the_extra_is_asked_for(refused, monkeypatch):
     monkeypatch.setattr("iblurry.cli.serve.LIBRARIES", ("json", "no_such_library"))
     assert "no_such_library; run: pip install 'iblurry[live]'" in refused("serve")
+
+
+def test_the_token_in_a_file(call, refused, backend, here, monkeypatch):
+    (here / "token").write_text("from-the-file\n")
+    (here / "empty").write_text(" \n")
+    assert call("serve", "--token-file", "token").code == 0
+    assert backend.token == "from-the-file"
+    monkeypatch.setenv("IBLURRY_TOKEN", "from-the-environment")
+    call("serve", "--token-file", "token")
+    assert backend.token == "from-the-file"
+    call("serve")
+    assert backend.token == "from-the-environment"
+    monkeypatch.setenv("IBLURRY_TOKEN_FILE", "token")
+    call("serve")
+    assert backend.token == "from-the-file"
+    assert "give one of them" in refused("serve", "--token", "t")
+    assert "is empty" in refused("serve", "--token-file", "empty")
+    assert "cannot be read" in refused("ask", "--token-file", "nowhere", "x.png")

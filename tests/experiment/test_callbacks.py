@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from iblurry import Callback, CheckpointPolicy, LaunchConfig, run, run_all
+from iblurry import Callback, CheckpointPolicy, LaunchConfig, checkpoint, run, run_all
 from iblurry.errors import FolderError, InputError
-from iblurry.experiment import checkpoint
 from iblurry.experiment.journal import Logged, Spent, Stopped, decode, encode, read
 from iblurry.experiment.run_callbacks import RunState
 from iblurry.studies.collect import read_run

@@ -9,8 +9,9 @@ import signal
 import pytest
 import torch
 
+from iblurry import checkpoint
 from iblurry.errors import DivergedError
-from iblurry.experiment import checkpoint, run_loop
+from iblurry.experiment import run_loop
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.evaluator import Evaluator, PendingAnswer
 from iblurry.experiment.journal import Journal, NewClass, Query, TaskEnd, read

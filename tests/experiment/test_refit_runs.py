@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
+from iblurry.checkpoint import load_latest
 from iblurry.errors import InputError
-from iblurry.experiment.checkpoint import load_latest
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Held, Query, Spent, TaskEnd, read

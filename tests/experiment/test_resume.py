@@ -11,9 +11,9 @@ import signal
 
 import pytest
 
+from iblurry.checkpoint import load_latest
 from iblurry.errors import CheckpointError, DiskFullError
 from iblurry.experiment import run_loop as run_loop
-from iblurry.experiment.checkpoint import load_latest
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.folder import RunFolder
 from iblurry.launch.launch import run

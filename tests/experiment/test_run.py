@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 import torch
 
+from iblurry import checkpoint
+from iblurry.checkpoint import load_latest
 from iblurry.cost import bytes_held
 from iblurry.data.load import load
 from iblurry.errors import DivergedError, FolderError, InputError
-from iblurry.experiment import checkpoint, run_loop
-from iblurry.experiment.checkpoint import load_latest
+from iblurry.experiment import run_loop
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware, source_commit
 from iblurry.experiment.folder import RunFolder

@@ -11,10 +11,11 @@ from contextlib import closing, contextmanager
 import pytest
 import torch
 
+from iblurry import checkpoint
 from iblurry.data.load import load
 from iblurry.engine.eager import Eager
 from iblurry.errors import DivergedError, FolderError, InputError, RunFailedError
-from iblurry.experiment import checkpoint, run_loop
+from iblurry.experiment import run_loop
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.evaluator import Evaluator

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from iblurry import checkpoint
 from iblurry.engine.eager import Eager
-from iblurry.experiment import checkpoint
 from iblurry.learner import Learner
 from iblurry.method import Method
 from tests.laws.lawful import BUDGET, SAMPLES, assert_same_state, leaves, new_learner

@@ -10,8 +10,8 @@ import json
 import pytest
 import torch
 
+from iblurry import checkpoint
 from iblurry.cost import bytes_held
-from iblurry.experiment import checkpoint
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run, run_all
 from iblurry.learner import Learner

@@ -28,6 +28,13 @@ def _quick_processes():
         yield
 
 
+@pytest.fixture(autouse=True)
+def _no_delay(monkeypatch):
+    """Wrong tokens are refused at once."""
+    with contextlib.suppress(ImportError):  # without the extra
+        monkeypatch.setattr("iblurry.live.http.guard.FAILURE_SECONDS", 0.0)
+
+
 @pytest.fixture
 def toy():
     from tests.live.toy import Toy

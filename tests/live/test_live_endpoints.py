@@ -12,6 +12,8 @@ import re
 import numpy as np
 import pytest
 
+from iblurry import Client
+from iblurry.errors import InputError, ServiceError
 from iblurry.live.messages import IncomingSample, MemorySample, Predictions
 from iblurry.live.quota import Limits, Refusal
 
@@ -246,7 +248,7 @@ def test_what_there_is_not(call):
 def test_the_description_says_what_is_there(call):
     spec = call("GET", "/openapi.json").json()
     assert spec["openapi"].startswith("3.1")
-    names = ("learn", "predict", "status", "classes", "history", "memory", "events", "metrics")
+    names = ("learn", "predict", "status", "classes", "history", "memory", "model", "events", "metrics")
     assert set(spec["paths"]) == {*(f"/v1/{name}" for name in names), "/healthz", "/readyz"}
     assert "securitySchemes" not in spec["components"]
     for path in spec["paths"].values():
@@ -296,3 +298,35 @@ def test_every_answer_is_json_that_others_can_read(call, taught):
     raw = call("GET", "/v1/classes").content
     assert "日本語".encode() in raw
     assert json.loads(raw)["classes"][2]["label"] == "日本語"
+
+
+def test_the_model_as_a_file(call, toy):
+    said(call("GET", "/v1/model"), 409, "nothing_learnt")
+    call("POST", "/v1/learn?label=a", content=DARK, headers=RAW)
+    answer = call("GET", "/v1/model")
+    assert (answer.status_code, answer.content) == (200, b"pt2" * 200_000)
+    assert answer.headers["content-length"] == "600000"
+    assert (answer.headers["etag"], answer.headers["x-samples"]) == ('"1-pt2"', "1")
+    again = call("GET", "/v1/model", headers={"If-None-Match": answer.headers["etag"]})
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", '"1-pt2"')
+    for other in ("format=onnx", "format=safetensors"):
+        assert call("GET", f"/v1/model?{other}", headers={"If-None-Match": '"1-pt2"'}).status_code == 200
+    call("POST", "/v1/learn?label=a", content=DARK, headers=RAW)
+    assert call("GET", "/v1/model", headers={"If-None-Match": '"1-pt2"'}).headers["etag"] == '"2-pt2"'
+    said(call("GET", "/v1/model?format=pickle"), 422, "bad_parameter")
+    described = call("GET", "/openapi.json").json()["paths"]["/v1/model"]["get"]
+    assert described["responses"]["200"]["content"].keys() == {"application/octet-stream"}
+    assert {"304", "409", "422"} <= described["responses"].keys()
+
+
+def test_the_client_downloads_the_model(running, tmp_path, toy):
+    port, _ = running(toy)
+    with Client(f"http://127.0.0.1:{port}") as client:
+        with pytest.raises(ServiceError, match="Nothing has been learnt"):
+            client.download_model(tmp_path / "model.pt2")
+        client.learn(np.zeros(toy.settings.image, np.uint8), "a")
+        assert client.download_model(tmp_path / "model.onnx") == 1
+        with pytest.raises(InputError, match=r"\.pth"):
+            client.download_model(tmp_path / "model.pth")
+    assert (tmp_path / "model.onnx").read_bytes() == b"onnx" * 200_000
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from functools import cache
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from iblurry.live.quota import Limits
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
+from iblurry.live.http import guard
 from iblurry.live.http.app import create_app
 from iblurry.live.http.guard import BODIES, GuardMiddleware
 from iblurry.live.http.metrics import ServiceMetrics
@@ -25,6 +27,7 @@ CLOSED = [
     "/v1/history",
     "/v1/memory",
     "/v1/metrics",
+    "/v1/model",
     "/openapi.json",
     "/nothing",
     "/v1/events",
@@ -92,6 +95,16 @@ def test_without_the_token_nothing_is_learnt(call, toy):
     assert not toy.samples
     with_it = {**RAW, "Authorization": f"Bearer {TOKEN}"}
     assert call("POST", "/v1/learn?label=a", token=TOKEN, content=DARK, headers=with_it).status_code == 202
+
+
+def test_a_wrong_token_is_refused_late_and_logged(monkeypatch, caplog):
+    """A missing one, as a page's first question has it, is not; nor does the right one wait."""
+    monkeypatch.setattr(guard, "FAILURE_SECONDS", 0.4)
+    for value, is_late in ((b"Bearer wrong", True), (b"", False), (f"Bearer {TOKEN}".encode(), False)):
+        start = time.monotonic()
+        ask(plain(TOKEN), headers=[(b"authorization", value)] if value else [])
+        assert (time.monotonic() - start >= 0.4) == is_late
+    assert [record.getMessage() for record in caplog.records] == ["127.0.0.1 sent a wrong token."]
 
 
 @pytest.mark.parametrize("given", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"BEARER  {TOKEN} "])

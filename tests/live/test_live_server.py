@@ -181,7 +181,11 @@ def test_ports_and_hosts():
         assert url_of(local).startswith("http://127.0.0.1:")
     with pytest.raises(InputError, match=r"0\.0\.0\.0"):
         listen("0.0.0.0", 0, token=None)
-    with listen("0.0.0.0", 0, token="sesame") as everywhere:
+    with pytest.raises(InputError, match="15 characters, and needs 16"):
+        listen("0.0.0.0", 0, token="s" * 15)
+    with listen("127.0.0.1", 0, token="s"):
+        pass
+    with listen("0.0.0.0", 0, token="s" * 16) as everywhere:
         assert url_of(everywhere).startswith("http://127.0.0.1:")
     with pytest.raises(InputError, match="65536"):
         listen("127.0.0.1", 65536, token=None)
@@ -189,7 +193,7 @@ def test_ports_and_hosts():
         with pytest.raises(InputError, match="not known here"):
             listen(host, 0, token="sesame")
     with pytest.raises(InputError, match=r"192\.0\.2\.1"):
-        listen("192.0.2.1", 0, token="sesame")
+        listen("192.0.2.1", 0, token="s" * 16)
 
 
 def test_the_other_loopback():

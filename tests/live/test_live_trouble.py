@@ -224,6 +224,43 @@ def test_a_process_lost_again_and_again_without_a_checkpoint_is_given_up(tmp_pat
     one.close()
 
 
+def test_what_an_operator_should_know_is_in_the_log(digits, tmp_path, monkeypatch, caplog):
+    """A damaged checkpoint that was skipped, a learner that was lost, and one that fails with its traceback."""
+    monkeypatch.setattr(process, "RESTART_AFTER", (0.0,))
+    folder = tmp_path / "live"
+
+    def lines(level):
+        return [record.getMessage() for record in caplog.records if record.levelname == level]
+
+    async def live():
+        service = await taught(folder, digits, 20, seen="checkpoint")
+        await service.learn(some(digits, 20, 30))
+        await until(lambda: service.status()["checkpoint"] == 30)
+        await service.close()
+        assert not caplog.records
+        (folder / "checkpoint-000000000030.safetensors").write_bytes(b"damaged")
+        service = Service(folder, SMALL)
+        await service.start()
+        (line,) = lines("WARNING")
+        assert line.startswith("checkpoint-000000000030.safetensors is damaged")
+        os.kill(service._process.pid, signal.SIGKILL)
+        await until(lambda: service.status()["restarts"] == 1)
+        assert lines("ERROR") == ["The process that learns was lost (exit code -9) and is started again."]
+        await service.close()
+
+    asyncio.run(live())
+    caplog.clear()
+    heard = []
+    one = process.LearnerProcess(tmp_path / "no folder", Settings(network="mlp"), heard.append)
+    monkeypatch.setattr(Settings, "user_modules", lambda self: ["no_such_module"])
+    one.start()
+    one._supervisor.join(60)
+    assert isinstance(heard[-1], Stalled)
+    assert sum("No module named 'no_such_module'" in line for line in lines("ERROR")) == process.MAX_LOSSES
+    assert "standard error" in heard[-1].sentence
+    assert lines("ERROR")[-1] == heard[-1].sentence
+
+
 def test_a_damaged_checkpoint_is_never_what_is_left(tmp_path, digits):
     entries = [LogEntry(at, label, pixels.tobytes()) for at, (label, pixels) in enumerate(some(digits, 0, 40), 1)]
     first = LiveLearner(tmp_path, SMALL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.live.exporter import ModelFile
 from iblurry.live.messages import Acceptance, IncomingSample, MemorySample, Predictions
 from iblurry.live.quota import Limits, Refusal
 
@@ -120,6 +122,14 @@ class Toy:
             MemorySample(row, label, row / 10 if row % 2 else None, row + 1, pixels)
             for row, (label, pixels) in enumerate(self.samples)
         ]
+
+    async def model(self, kind: str, *, known: int | None = None) -> ModelFile | None:
+        self._fail()
+        if not self.samples:
+            raise Refusal(409, "nothing_learnt", "Nothing has been learnt yet; send samples first.")
+        if known is not None and known >= len(self.samples):
+            return None
+        return ModelFile(len(self.samples), io.BytesIO(kind.encode() * 200_000))
 
     def not_ready(self) -> str | None:
         return self.reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 import uuid
@@ -10,9 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from iblurry.errors import InputError, ServiceError, counted
+from iblurry.files import replacing
 from iblurry.live.client.http_client import HttpClient, is_temporary, retry
 from iblurry.live.client.upload import (
     JSON_HEADERS,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from iblurry.live.client.upload import ImageLike, ImageSequence
 
 POLL_SECONDS = 0.1
+MODELS = (".pt2", ".onnx", ".safetensors")
 KEY = 180  # characters; the service takes 200, and the index of a request is appended
 
 
@@ -218,6 +222,21 @@ class Client:
         """Accuracy, learning rate and classes along the samples learnt."""
         found: list[dict[str, Any]] = self._http.call("GET", "/v1/history")["points"]
         return found
+
+    def download_model(self, path: str | os.PathLike[str]) -> int:
+        """Write the current model to a file, whole or not at all; returns how many samples it has learnt.
+
+        Parameters
+        ----------
+        path : path
+            NAME.pt2 (torch.export, for `iblurry.load_exported`), NAME.onnx, or NAME.safetensors (for `Learner.load`).
+        """
+        place = Path(path)
+        if place.suffix not in MODELS:
+            raise InputError(f"{place} ends in {place.suffix!r}; end its name in {', '.join(MODELS)}.")
+        with replacing(place) as temporary, temporary.open("wb") as file:
+            headers = self._http.download(f"/v1/model?format={place.suffix[1:]}", file)
+        return int(headers["X-Samples"])
 
     def ready(self) -> bool:
         """Whether it is reachable, learns and answers."""

@@ -7,14 +7,17 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any, TypeVar
+from email.message import Message
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
 from iblurry.errors import InputError, ServiceError
 
 TEMPORARY = (429, 502, 503, 504)  # the queue is full, or the service (behind a proxy) is being restarted
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds before another try, doubled each time
+DOWNLOAD_TIMEOUT = 120.0  # seconds without a byte: a model is made when it is asked for
+PIECE = 2**18  # bytes read at once
 EVENTS_TIMEOUT = 60.0  # seconds without a line of events; the service writes one every 15
 
 Result = TypeVar("Result")
@@ -65,6 +68,22 @@ class HttpClient:
                 self._parse(response, response.read())
             while line := response.readline():
                 yield line.decode("utf-8").rstrip("\r\n")
+
+    def download(self, path: str, to: IO[bytes]) -> Message:
+        """Write the body of an answer to a file; returns the answer's headers."""
+        connection = self._connection(max(self.timeout, DOWNLOAD_TIMEOUT))
+        with contextlib.closing(connection), self._service_errors():
+            connection.request("GET", self._prefix + path, headers=self._headers)
+            response = connection.getresponse()
+            if response.status != 200:
+                self._parse(response, response.read())
+            left = int(response.getheader("Content-Length", "0"))
+            while piece := response.read(PIECE):
+                to.write(piece)
+                left -= len(piece)
+            if left > 0:
+                raise IncompleteRead(b"", left)
+            return response.headers
 
     def close(self) -> None:
         """Close all connections; the next call opens a new one."""

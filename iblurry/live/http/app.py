@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from fastapi import Depends, FastAPI, Query
@@ -28,8 +29,10 @@ from iblurry.live.http.responses import (
     EventStream,
     JsonResponse,
     Listeners,
+    ModelResponse,
     docs_page,
     file_response,
+    model_tag,
     refusal_response,
 )
 from iblurry.live.quota import Refusal
@@ -89,7 +92,7 @@ def create_app(service: Service, *, token: str | None = None) -> FastAPI:
             summary=summary.rstrip("."),
             description=description,
             response_model=model,
-            responses=openapi.refusals(refuses, needs_token=token is not None),
+            responses=more.pop("answers", {}) | openapi.refusals(refuses, needs_token=token is not None),
             dependencies=[bearer] if token is not None and path not in WITHOUT_TOKEN else [],
             **{"methods": ["GET"], "response_class": JSONResponse, **more},
         )
@@ -102,6 +105,8 @@ def create_app(service: Service, *, token: str | None = None) -> FastAPI:
     add("/v1/classes", handlers.classes, WATCH, openapi.ClassesResponse)
     add("/v1/history", handlers.history, WATCH, openapi.HistoryResponse)
     add("/v1/memory", handlers.memory, WATCH, openapi.MemoryResponse, (422,))
+    model = {"response_class": ModelResponse, "status_code": 200, "answers": openapi.MODEL_ANSWERS}
+    add("/v1/model", handlers.model, WATCH, None, (409, 422), **model)
     add("/v1/events", handlers.events, WATCH, response_class=EventStream, status_code=200)
     add("/v1/metrics", handlers.metrics, OPERATE, response_class=PlainTextResponse)
     for path, health in (("/healthz", handlers.healthz), ("/readyz", handlers.readyz)):
@@ -188,6 +193,26 @@ class Handlers:
         classes = await _run_in(self.decode_pool, lambda: format_memory(samples, each))
         return JsonResponse({"capacity": capacity, "size": len(samples), "classes": classes})
 
+    async def model(
+        self,
+        request: Request,
+        format: Annotated[
+            Literal["pt2", "onnx", "safetensors"],
+            Query(description="torch.export; ONNX, where its extra is installed; or the whole learner."),
+        ] = "pt2",
+    ) -> Response:
+        """The current model as a file.
+
+        Of torch.export or ONNX: pixels in, logits out, with normalisation and class names inside. The state is saved
+        first, so it has learnt all that /v1/status called learnt. The ETag says how many samples that were, and a
+        request with `If-None-Match` is answered with 304 until more are learnt.
+        """
+        known = _samples_of(request.headers.get("if-none-match", ""), format)
+        found = await self.service.model(format, known=known)
+        if found is None:
+            return Response(status_code=304, headers={**SECURITY_HEADERS, "ETag": model_tag(known, format)})
+        return ModelResponse(found, format)
+
     async def events(self) -> Response:
         """What happens, as it happens: server-sent events.
 
@@ -261,6 +286,12 @@ def format_memory(samples: list[MemorySample], each: int) -> list[dict[str, Any]
         }
         for label, members in sorted(classes.items())
     ]
+
+
+def _samples_of(tag: str, format: str) -> int | None:
+    """How many samples the model behind an ETag of this format had learnt."""
+    found = re.fullmatch(rf'(?:W/)?"([0-9]{{1,15}})-{format}"', tag.strip())
+    return int(found[1]) if found else None
 
 
 async def _run_in(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:

@@ -23,6 +23,7 @@ PROBES = ("/healthz", "/readyz")
 WITHOUT_TOKEN = ("/", "/docs", *PROBES)  # pages without data, and health checks
 ASSETS = "/assets/"
 BODIES = 16  # so many of the largest bodies may be received at the same time
+FAILURE_SECONDS = 1.0  # before a wrong token is refused
 LOGGER = logging.getLogger(__name__)
 
 
@@ -54,7 +55,7 @@ class GuardMiddleware:
             await send(message)
 
         try:
-            self._check(scope)
+            await self._check(scope)
             await self.app(scope, body.receive, reply)
         except ClientDisconnect:
             LOGGER.debug("A client went away before its request was complete.")
@@ -71,12 +72,12 @@ class GuardMiddleware:
         finally:
             self.held_bytes -= body.size
 
-    def _check(self, scope: Scope) -> None:
+    async def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         if self.token is None:
             _check_loopback(headers.getlist("host"), headers.getlist("origin"))
         elif scope["path"] not in WITHOUT_TOKEN and not scope["path"].startswith(ASSETS):
-            self._check_token(headers.getlist("authorization"))
+            await self._check_token(headers.getlist("authorization"), (scope.get("client") or ("?", 0))[0])
         try:
             unquote_to_bytes(scope["query_string"]).decode()
         except UnicodeDecodeError as error:
@@ -85,10 +86,14 @@ class GuardMiddleware:
         if length.isascii() and length.isdigit() and int(length[:20]) > self.limits.body:
             raise self.too_large()
 
-    def _check_token(self, given: Sequence[str]) -> None:
+    async def _check_token(self, given: Sequence[str], address: str) -> None:
+        """A wrong token is answered late, so that few can be tried; the right one is not kept waiting by others."""
         scheme, _, token = (given[0] if len(given) == 1 else "").partition(" ")
         is_known = hmac.compare_digest(token.encode("latin-1").strip(), self.token or b"")  # in constant time
         if scheme.lower() != "bearer" or not is_known:
+            if given:
+                LOGGER.warning("%s sent a wrong token.", address)
+                await asyncio.sleep(FAILURE_SECONDS)
             message = "The token is missing or wrong; send it in the header Authorization: Bearer TOKEN."
             raise Refusal(401, "wrong_token", message)
 

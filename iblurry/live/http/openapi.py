@@ -196,6 +196,19 @@ class HealthResponse(BaseModel):
     ok: Literal[True] = True
 
 
+MODEL_ANSWERS: dict[int | str, Spec] = {
+    200: {
+        "description": "The file.",
+        "headers": {
+            "ETag": {"schema": {"type": "string"}, "description": "Samples it has learnt, and its format."},
+            "X-Samples": {"schema": {"type": "integer", "minimum": 1}, "description": "Samples it has learnt."},
+        },
+        "content": {RAW: {"schema": {"type": "string", "contentMediaType": RAW}}},
+    },
+    304: {"description": "Nothing was learnt since the model with this ETag."},
+}
+
+
 def describe(app: FastAPI) -> Spec:
     """FastAPI's description, made once; every refusal is JSON, also where the answer itself is not."""
     spec = app.openapi()

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,12 +16,13 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from iblurry.live.quota import Refusal
 
 if TYPE_CHECKING:
+    from iblurry.live.exporter import ModelFile
     from iblurry.live.service import Service
 
 SECURITY_HEADERS = {  # a response is data: not to be sniffed, cached, framed or read by another site
@@ -30,6 +32,8 @@ SECURITY_HEADERS = {  # a response is data: not to be sniffed, cached, framed or
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+RAW = "application/octet-stream"
+PIECE = 2**18  # bytes of a file sent at once
 EVENT_TYPE = "text/event-stream"
 END = "end"  # the service's last event
 KEEP_ALIVE = 15.0  # seconds without an event after which a comment is sent
@@ -171,6 +175,33 @@ class EventStream(Response):
                     return
                 line = format_event(name, data)
             await send({"type": "http.response.body", "body": line, "more_body": True})
+
+
+def model_tag(samples: int | None, kind: str) -> str:
+    """The ETag of a model: how many samples it has learnt, and its format."""
+    return f'"{samples}-{kind}"'
+
+
+class ModelResponse(StreamingResponse):
+    """An exported model, sent piece by piece from its file."""
+
+    media_type = RAW
+
+    def __init__(self, model: ModelFile, kind: str) -> None:
+        self._file = model.file
+        headers = {
+            "ETag": model_tag(model.samples, kind),
+            "X-Samples": str(model.samples),
+            "Content-Length": str(model.file.seek(0, os.SEEK_END)),
+            "Content-Disposition": f'attachment; filename="model.{kind}"',
+        }
+        model.file.seek(0)
+        pieces = iter(lambda: model.file.read(PIECE), b"")
+        super().__init__(pieces, headers={**SECURITY_HEADERS, **headers}, media_type=RAW)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._file:
+            await super().__call__(scope, receive, send)
 
 
 def format_event(name: str, data: dict[str, Any]) -> bytes:

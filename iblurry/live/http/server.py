@@ -27,6 +27,7 @@ from iblurry.live.quota import Limits
 if TYPE_CHECKING:
     from iblurry.live.service import Service
 
+LEAST_TOKEN = 16  # characters, unless only this machine can ask
 BACKLOG = 2048  # connections that wait to be accepted, uvicorn's default
 SHUTDOWN_SECONDS = 10.0  # for requests that are being answered when the service is told to stop
 
@@ -98,6 +99,11 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
     family, _, _, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
     if token is None and not is_loopback(str(address[0])):
         raise InputError(f"Others could reach {host}, and use it without a token; give one, or serve 127.0.0.1 only.")
+    if token is not None and len(token) < LEAST_TOKEN and not is_loopback(str(address[0])):
+        raise InputError(
+            f"The token has {len(token)} characters, and needs {LEAST_TOKEN} at least where others can reach {host}; "
+            "make one with: openssl rand -hex 32."
+        )
     try:
         both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
         return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=both)

@@ -1,4 +1,4 @@
-"""Checkpoints: the whole state of a run in one safetensors file that is either complete and intact or not used."""
+"""Checkpoints: the whole state of a run or service in one safetensors file that is complete and intact or not used."""
 
 from __future__ import annotations
 

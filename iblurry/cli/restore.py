@@ -1,0 +1,35 @@
+"""`iblurry restore`: the folder of a live service from a backup."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from iblurry.cli.options import PLACE, OutputFolder
+from iblurry.errors import counted
+
+EXAMPLES = """\b
+Examples:
+  iblurry restore live-monday.tar live-again
+  iblurry serve --data-dir live-again
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("file", type=PLACE)
+@click.argument("folder", type=OutputFolder())
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a line.")
+def restore(file: Path, folder: Path, as_json: bool) -> None:
+    """Make FOLDER, new or empty, the live service that `iblurry backup` wrote to FILE.
+
+    The checkpoint and the log are checked first; of a file that is damaged nothing is left.
+    """
+    from iblurry.live.transfer import restore as make
+
+    samples = make(file, folder)
+    if as_json:
+        click.echo(json.dumps({"folder": str(folder), "samples": samples}, indent=2))
+        return
+    click.echo(f"{folder}: {counted(samples, 'sample')} accepted; go on with `iblurry serve --data-dir {folder}`")

@@ -1,0 +1,90 @@
+"""The current model as a file: made from the newest checkpoint, in a process of its own, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from iblurry import objects
+from iblurry.errors import IblurryError
+from iblurry.live import process
+from iblurry.live.quota import Refusal
+from iblurry.live.settings import Settings
+
+FORMATS = ("pt2", "onnx", "safetensors")
+NICE = 10  # learning and answering come first
+
+
+class ModelFile(NamedTuple):
+    """An exported model that is open for reading."""
+
+    samples: int  # that it had learnt
+    file: IO[bytes]
+
+
+class ModelExporter:
+    """Exports the newest checkpoint of a service; a file is kept until one of a newer checkpoint takes its place."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.folder, self.settings = folder, settings
+        self._home = tempfile.TemporaryDirectory(prefix="iblurry-model-")
+        self._made: dict[str, int] = {}  # samples learnt by the file of each format
+        self._lock = asyncio.Lock()
+
+    async def export(self, kind: str, at: int) -> ModelFile:
+        """A file of this format with a model that has learnt `at` samples or more, which a checkpoint has."""
+        path = Path(self._home.name) / f"model.{kind}"
+        async with self._lock:
+            if self._made.get(kind, -1) < at:
+                self._made[kind] = await asyncio.to_thread(self._run, path)
+            return ModelFile(self._made[kind], path.open("rb"))
+
+    def close(self) -> None:
+        self._home.cleanup()
+
+    def _run(self, path: Path) -> int:
+        context: Any = multiprocessing.get_context(process.START_METHOD)
+        answer, its_answer = context.Pipe(duplex=False)
+        own = self.settings.user_modules(), self.settings.user_objects()
+        worker = context.Process(target=export_checkpoint, args=(its_answer, self.folder, path, *own), daemon=True)
+        worker.start()
+        its_answer.close()
+        try:
+            found: int | str = answer.recv()
+        except EOFError:
+            found = f"The process that exports was lost (exit code {worker.exitcode}); try again."
+        finally:
+            answer.close()
+            worker.join()
+        if isinstance(found, str):
+            raise Refusal(409, "cannot_export", found)
+        return found
+
+
+def export_checkpoint(
+    answer: Connection, folder: Path, path: Path, modules: Sequence[str], user_objects: dict[str, Any]
+) -> None:
+    """The process's main function; it answers with the samples that the model had learnt, or why there is none."""
+    os.nice(NICE)
+    import torch
+
+    from iblurry.learner import Learner
+
+    torch.set_num_threads(1)
+    for module in modules:
+        importlib.import_module(module)
+    objects.receive(user_objects)
+    try:
+        learner = Learner.load(folder)
+        (learner.save if path.suffix == ".safetensors" else learner.export)(path)
+    except IblurryError as error:
+        answer.send(str(error))
+    else:
+        answer.send(learner.context.seen)

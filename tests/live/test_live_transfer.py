@@ -1,0 +1,269 @@
+"""Services that go on elsewhere: from a run, from another service, from a saved learner, and from a backup."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import stat
+import tarfile
+
+import numpy as np
+import pytest
+import torch
+
+from iblurry import Experiment, Learner, run
+from iblurry.data.load import load
+from iblurry.errors import DataError, FolderError, InputError
+from iblurry.export import load_exported
+from iblurry.live import transfer
+from iblurry.live.learning import LiveLearner
+from iblurry.live.log import LogEntry, SampleLog, copy_log
+from iblurry.live.messages import IncomingSample
+from iblurry.live.quota import Refusal
+from iblurry.live.service import Service
+from iblurry.live.settings import Settings
+from iblurry.live.transfer import backup, begin_from, restore
+from tests.live.test_live_service import SMALL, left_behind, some, until
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a run that has met some classes; its admission is not the usual."""
+    from iblurry import Reservoir
+
+    experiment = Experiment.of("clib", "digits", admission=Reservoir(), samples=120, memory=30)
+    return run(experiment, out=tmp_path_factory.mktemp("runs")).folder
+
+
+async def started(folder, settings=None):
+    service = Service(folder, settings or Settings.of(folder))
+    await service.start()
+    return service
+
+
+def probabilities(learner, images):
+    return torch.stack([learner.probabilities(image[None])[0] for image in images]).numpy()
+
+
+def test_a_service_goes_on_with_a_run(digits, finished, tmp_path):
+    folder = tmp_path / "deep" / "live"
+    settings = begin_from(folder, finished, max_classes=15)
+    before = {path.name: path.read_bytes() for path in finished.iterdir()}
+    reference = Learner.load(finished, classes=15)
+    assert (settings.memory, settings.max_classes, settings.image) == (30, 15, (1, 8, 8))
+    assert settings.recipe["admission"] == reference.method.to_json()["admission"]
+
+    async def live():
+        service = await started(folder, settings)
+        status = service.status()
+        assert (status["accepted"], status["learnt"], status["model"], status["queue"]) == (120, 120, 120, 0)
+        assert status["classes"] == len(reference.labels)
+        answers = await service.predict(digits.test.images[:1])
+        assert list(answers.labels) == reference.labels
+        np.testing.assert_array_equal(answers.probabilities, reference.probabilities(digits.test.images[:1]).numpy())
+        samples = [IncomingSample("a new one", image) for image in digits.train.images[:20]] + some(digits, 200, 210)
+        acceptance = await service.learn(samples)
+        assert (acceptance.first, acceptance.last) == (121, 150)
+        await until(lambda: service.status()["learnt"] == 150)
+        assert [point["at"] for point in service.history()] == [130, 140, 150]
+        await service.close()
+        return samples
+
+    samples = asyncio.run(live())
+    torch.set_num_threads(1)
+    for label, pixels in samples:
+        reference.observe(pixels, label)
+    learnt = Learner.load(folder)
+    assert learnt.labels == reference.labels
+    assert torch.equal(learnt.logits(digits.test.images), reference.logits(digits.test.images))
+    assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
+
+    assert begin_from(folder, finished) == settings  # the same command goes on
+
+    async def again():
+        service = await started(folder)
+        assert service.status()["learnt"] == 150
+        await service.close()
+
+    asyncio.run(again())
+
+
+def test_a_service_goes_on_with_another(digits, tmp_path):
+    async def first():
+        service = await started(tmp_path / "one", SMALL)
+        await service.learn(some(digits, 0, 30))
+        await until(lambda: service.status()["checkpoint"] == 30)
+        begin_from(tmp_path / "two", tmp_path / "one")  # while it runs
+        other = await started(tmp_path / "two")
+        answers = [await each.predict(digits.test.images[:5]) for each in (service, other)]
+        np.testing.assert_array_equal(answers[0].probabilities, answers[1].probabilities)
+        for each in (service, other):
+            await each.learn(some(digits, 30, 50))
+            await until(lambda each=each: each.status()["learnt"] == 50)
+            await each.close()
+
+    asyncio.run(first())
+    one, two = (Learner.load(tmp_path / name) for name in ("one", "two"))
+    assert torch.equal(one.logits(digits.test.images), two.logits(digits.test.images))
+
+
+def test_what_no_service_goes_on_with(digits, finished, tmp_path):
+    new, learner = tmp_path / "new", tmp_path / "learner.safetensors"
+    one = Learner("er", image=(1, 8, 8), network="mlp", classes=5)
+    one.save(learner)
+    with pytest.raises(InputError, match="has learnt nothing yet"):
+        begin_from(new, learner)
+    one.observe(digits.train.images[0], 7)
+    one.save(learner)
+    with pytest.raises(InputError, match="the label 7"):
+        begin_from(new, learner)
+    with pytest.raises(InputError, match="memory=99 cannot be chosen"):
+        begin_from(new, finished, memory=99)
+    with pytest.raises(InputError, match="classes=3 is less than the 10 rows"):
+        begin_from(new, finished, max_classes=3)
+    with pytest.raises(FolderError, match="has no checkpoint"):
+        begin_from(new, tmp_path)
+    boundaries = Learner("bic", image=(1, 8, 8), network="mlp", classes=5)
+    boundaries.observe(digits.train.images[0], "a")
+    boundaries.save(learner)
+    with pytest.raises(InputError, match="bic cannot serve"):
+        begin_from(new, learner)
+    assert [path.name for path in tmp_path.iterdir()] == ["learner.safetensors"]
+    begin_from(new, finished)
+    with pytest.raises(FolderError, match=re.escape(f"was begun from {finished}")):
+        begin_from(new, learner)
+    with pytest.raises(FolderError, match="not empty"):
+        begin_from(tmp_path, finished)
+
+
+def test_the_current_model_is_exported(digits, tmp_path):
+    """While it learns, it has learnt what the status said; asked again, it is the same file until more is learnt."""
+
+    async def live():
+        service = await started(tmp_path / "live", SMALL)
+        with pytest.raises(Refusal, match="Nothing was learnt"):
+            await service.model("pt2")
+        await service.learn(some(digits, 0, 30))
+        await until(lambda: service.status()["learnt"])
+        learnt = service.status()["learnt"]
+        with (await service.model("safetensors")).file as file:
+            (tmp_path / "learner.safetensors").write_bytes(file.read())
+        assert Learner.load(tmp_path / "learner.safetensors").context.seen >= learnt
+        await until(lambda: service.status()["model"] == 30)
+        samples, file = await service.model("pt2")
+        with file:
+            (tmp_path / "model.pt2").write_bytes(file.read())
+        assert samples == 30
+        assert await service.model("pt2", known=30) is None
+        answers = await service.predict(digits.test.images[:50])
+        await service.learn(some(digits, 30, 31))
+        await until(lambda: service.status()["learnt"] == 31)
+        newer = await service.model("safetensors", known=30)
+        newer.file.close()
+        assert newer.samples == 31
+        await service.close()
+        return answers
+
+    answers = asyncio.run(live())
+    model = load_exported(tmp_path / "model.pt2")
+    assert tuple(model.labels) == answers.labels
+    found = model.logits(digits.test.images[:50]).softmax(1).numpy()
+    np.testing.assert_allclose(found, answers.probabilities, atol=1e-5)
+
+
+def test_a_backup_of_a_service_that_runs(digits, tmp_path):
+    """Made while it learns, it has all that was accepted before, and goes on to the same bits."""
+    backups = []
+
+    async def live():
+        service = await started(tmp_path / "live", SMALL)
+        for begin in range(0, 200, 20):
+            await service.learn(some(digits, begin, begin + 20), key=str(begin))
+            file = tmp_path / f"{begin}.tar"
+            backups.append((begin + 20, file, await asyncio.to_thread(backup, tmp_path / "live", file)))
+        await until(lambda: service.status()["learnt"] == 200)
+        await service.close()
+
+    async def again(folder, accepted):
+        service = await started(folder)
+        assert service.status()["accepted"] == accepted
+        assert (await service.learn(some(digits, 0, 20), key="0")).repeated
+        if accepted < 200:
+            await service.learn(some(digits, accepted, 200))
+        await until(lambda: service.status()["learnt"] == 200 == service.status()["model"])
+        answers = await service.predict(digits.test.images[:20])
+        await service.close()
+        return answers.probabilities
+
+    asyncio.run(live())
+    before = asyncio.run(again(tmp_path / "live", 200))
+    for accepted, file, said in (backups[0], backups[4], backups[-1]):
+        folder = tmp_path / f"restored-{accepted}"
+        assert restore(file, folder) == said == accepted
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert {stat.S_IMODE(path.stat().st_mode) for path in (file, *folder.iterdir())} == {0o600}
+        np.testing.assert_array_equal(asyncio.run(again(folder, accepted)), before)
+        assert left_behind(folder, digits, 200)
+
+
+def test_a_backup_between_checkpoints_that_are_too_close_is_made_again(digits, tmp_path, monkeypatch):
+    folder, copied = tmp_path / "live", []
+
+    async def live():
+        service = await started(folder, SMALL)
+        await service.learn(some(digits, 0, 10))
+        await until(lambda: service.status()["checkpoint"] == 10)
+        await service.close()
+
+    asyncio.run(live())
+
+    def overtaken(source, to):
+        if not copied:  # the log has dropped what follows the checkpoint that was copied
+            log = SampleLog(source, max_classes=12, max_bytes=10**8)
+            with log.transaction():
+                log.add(some(digits, 10, 20))
+                log.drop(15)
+            log.close()
+            learner = LiveLearner(source, SMALL)
+            learner.recover()
+            for at, (label, pixels) in enumerate(some(digits, 10, 20), 11):
+                learner.learn(LogEntry(at, label, pixels.tobytes()))
+            learner.save()
+        copied.append(to)
+        copy_log(source, to)
+
+    monkeypatch.setattr(transfer, "copy_log", overtaken)
+    assert backup(folder, tmp_path / "b.tar") == 20
+    assert len(copied) == 2
+    assert restore(tmp_path / "b.tar", tmp_path / "again") == 20
+    assert Learner.load(tmp_path / "again").context.seen == 20
+
+
+def test_what_is_no_backup(digits, finished, tmp_path):
+    file, new = tmp_path / "b.tar", tmp_path / "new"
+    with pytest.raises(FolderError, match="is the folder of a run"):
+        backup(finished, file)
+    with pytest.raises(FolderError, match="is no service's folder"):
+        backup(tmp_path, file)
+    assert list(tmp_path.iterdir()) == []
+    begin_from(tmp_path / "live", finished)
+    backup(tmp_path / "live", file)
+    with pytest.raises(FolderError, match="not empty"):
+        restore(file, tmp_path / "live")
+    whole = file.read_bytes()
+    with tarfile.open(tmp_path / "strange.tar", "w") as strange:
+        strange.add(file, "../b.tar")
+    for damaged in (b"", b"x" * 10000, whole[: len(whole) // 2], (tmp_path / "strange.tar").read_bytes()):
+        file.write_bytes(damaged)
+        with pytest.raises(DataError, match="is no backup that can be used"):
+            restore(file, new)
+    place = whole.index(b"weight") + 20_000  # inside the checkpoint's tensors
+    file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    with pytest.raises(DataError, match="checkpoint"):
+        restore(file, new)
+    assert {path.name for path in tmp_path.iterdir()} == {"b.tar", "live", "strange.tar"}
