@@ -168,6 +168,7 @@ def same(folder: Path, data: Dataset, order: dict[int, int]) -> bool:
 
     from iblurry.live.learning import LiveLearner
     from iblurry.live.log import LogEntry
+    from iblurry.live.messages import Operation
     from iblurry.live.settings import Settings
 
     settings = Settings.of(folder)
@@ -177,7 +178,9 @@ def same(folder: Path, data: Dataset, order: dict[int, int]) -> bool:
     learning = LiveLearner(peace, settings)
     for at, which in sorted(order.items()):
         pixels = np.ascontiguousarray(data.train.images[which])
-        learning.learn(LogEntry(at, data.classes[data.train.labels[which]], pixels.tobytes()))
+        learning.apply(
+            LogEntry(at, Operation("sample", at, data.classes[data.train.labels[which]], pixels=pixels.tobytes()))
+        )
     learning.save()
     name = f"checkpoint-{len(order):012d}.safetensors"
     return (folder / name).exists() and (folder / name).read_bytes() == (peace / name).read_bytes()

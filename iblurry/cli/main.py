@@ -28,6 +28,7 @@ VERBS = {
     "serve": "A live service: learns what it is sent, answers meanwhile.",
     "send": "Teach a live service: pictures in folders, or a data set.",
     "ask": "Ask a live service what pictures show.",
+    "correct": "Correct a live service: remove or relabel, rename or merge.",
     "export": "The network of a run as a file: torch.export or ONNX.",
     "collect": "Keep finished runs as a few small texts each.",
     "reproduction": "The page that sets collected runs beside the paper's tables.",
@@ -55,6 +56,10 @@ class Verbs(click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The two of its own stand in the first and the last line: a screen has 24, and the verbs need them."""
         self.format_commands(ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Without the empty line before it."""
+        formatter.write_text(self.epilog or "")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

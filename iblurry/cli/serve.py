@@ -24,9 +24,10 @@ GROUPS = {
         *("measure_every", "initialise", "freeze", "augment", "modules"),
     ),
     "Places": ("data_dir", "host", "port", "token", "as_json"),
-    "Machine": ("device", "threads", "queue"),
+    "Machine": ("device", "threads", "queue", "idle_updates"),
 }
 POSITIVE = click.IntRange(1)
+IDLE_UPDATES = 5000  # some minutes of a small network on one core
 EXAMPLES = """\b
 Examples:
   iblurry serve
@@ -74,8 +75,22 @@ Examples:
 @click.option("--device", metavar="NAME", help="auto, cpu or cuda.  [default: cpu]")
 @click.option("--threads", metavar="T", type=POSITIVE, help="Of the learner.  [default: 1]")
 @click.option("--queue", metavar="N", type=POSITIVE, help="Samples that may wait to be learnt.  [default: 1000]")
+@click.option(
+    "--idle-updates",
+    metavar="N",
+    type=click.IntRange(0),
+    default=IDLE_UPDATES,
+    help="Updates from the memory after the last sample, while idle; 0: none.",
+)
 def serve(
-    data_dir: Path, host: str, port: int, token: str | None, queue: int | None, as_json: bool, **settings: Any
+    data_dir: Path,
+    host: str,
+    port: int,
+    token: str | None,
+    queue: int | None,
+    idle_updates: int,
+    as_json: bool,
+    **settings: Any,
 ) -> None:
     """Start a live service, or go on with the one in FOLDER.
 
@@ -94,7 +109,7 @@ def serve(
         given["augment"] = [] if given["augment"] == ("none",) else list(map(_transform, given["augment"]))
     chosen = Settings.of(data_dir, **given)
     limits = Limits() if queue is None else Limits(queue=queue)
-    service = Service(data_dir, chosen, limits)
+    service = Service(data_dir, chosen, limits, idle_updates=idle_updates)
 
     def announce(url: str) -> None:
         click.echo(json.dumps({"url": url, "pid": os.getpid()}) if as_json else _greeting(url, data_dir, chosen))

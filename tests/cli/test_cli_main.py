@@ -27,6 +27,7 @@ SELECTING = (
     "--equal-bytes",
     "--data-home",
 )
+CORRECTING = ("--wait", "--url", "--token", "--json")
 FROZEN = {  # taking one away, or giving it another name, breaks somebody's script
     "iblurry": ["--version"],
     "iblurry run": [
@@ -69,8 +70,14 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry serve": [
         *("--method", "--network", "--memory", "--image", "--max-classes", "--seed", "--updates-per-sample", "--batch"),
         *("--measure-every", "--initialise", "--freeze", "--augment", "--import"),
-        *("--data-dir", "--host", "--port", "--token", "--json", "--device", "--threads", "--queue"),
+        *("--data-dir", "--host", "--port", "--token", "--json", "--device", "--threads", "--queue", "--idle-updates"),
     ],
+    "iblurry correct": [],
+    "iblurry correct delete": ["CLASS", *CORRECTING],
+    "iblurry correct merge": ["CLASS", "OTHER", *CORRECTING],
+    "iblurry correct relabel": ["NUMBER", "LABEL", *CORRECTING],
+    "iblurry correct remove": ["NUMBER...", *CORRECTING],
+    "iblurry correct rename": ["CLASS", "NAME", *CORRECTING],
     "iblurry send": [
         *("PLACE...", "--label", "--shuffle", "--seed", "--limit", "--resume-key", "--skip-bad", "--wait"),
         *("--url", "--token", "--json", "--import"),
