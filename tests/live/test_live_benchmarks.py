@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from benchmarks.live import kills, load
+from benchmarks.live import idle, kills, load
 from iblurry.cli.serve import LIBRARIES
 
 MISSING = [name for name in LIBRARIES if find_spec(name) is None]
@@ -51,3 +51,11 @@ def test_a_service_is_measured(tmp_path):
         "learning with questions / alone",
     ]
     assert "to reach  50.00" in load.table(found)
+
+
+def test_idle_time_is_measured(tmp_path):
+    settings = {"network": "mlp", "image": "1x8x8", "memory": 200}
+    found = idle.measured(tmp_path / "live", "digits", ("1", "4", "7"), 3.0, settings)
+    assert found["updates"] > 50
+    assert found["right after rehearsal"] > found["right once learnt"] - 0.05
+    assert found["right after rehearsal"] > 0.8
