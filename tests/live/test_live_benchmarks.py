@@ -55,7 +55,7 @@ def test_a_service_is_measured(tmp_path):
 
 def test_idle_time_is_measured(tmp_path):
     settings = {"network": "mlp", "image": "1x8x8", "memory": 200}
-    found = idle.measured(tmp_path / "live", "digits", ("1", "4", "7"), 3.0, settings)
+    found = idle.measured(tmp_path / "live", "digits", ("one", "four", "seven"), 3.0, settings)
     assert found["updates"] > 50
     assert found["right after rehearsal"] > found["right once learnt"] - 0.05
     assert found["right after rehearsal"] > 0.8
