@@ -30,6 +30,7 @@ bench-gpu: $(READY)  ## on a machine with a GPU and CIFAR-10: engines compute th
 
 bench-live: $(READY)  ## the live service on this machine: how quickly it answers while it learns, and learns while it answers
 	$(BIN)/python -m benchmarks.live.load
+	$(BIN)/python -m benchmarks.live.idle
 
 fuzz: $(READY)  ## 10,000 requests that no honest client sends, to a live service
 	$(BIN)/python -m benchmarks.live.fuzz --cases 10000

@@ -30,7 +30,7 @@ from iblurry.learner_arguments import (
     per_channel,
     plain_label,
 )
-from iblurry.memory import Batch, Memory, Sample
+from iblurry.memory import REMOVED, Batch, Memory, Sample
 from iblurry.method import Method
 from iblurry.network.build import Initialise, build, fresh_bias, fresh_row, fresh_weight
 from iblurry.network.registry import AnyNetwork, network_key
@@ -158,7 +158,7 @@ class Learner:
         self.refitter.online = self.trainer
         self.stream_batch: list[Sample] = []  # samples of the round to come
         self.credit = 0  # updates owed, in units of 1 / denominator of updates_per_sample
-        self._prepared: tuple[int, int, int] | None = None  # samples, updates and tasks of the last `prepare`
+        self.prepared_at: tuple[int, int, int] | None = None  # samples, updates and tasks of the last `prepare`
         self._head_rows = torch.arange(rows, device=on)
 
     # ------------------------------------------------------------------------------------------------ learning
@@ -198,18 +198,18 @@ class Learner:
         name = plain_label(label)
         row = self.context.network.row_of(name)
         if row is None:
-            row = self._meet(name)
+            row = self.meet(name)
         return Sample(pixels[None], self._head_rows[row : row + 1], row)
 
-    def _meet(self, label: Label) -> int:
-        """A class never seen before: parts hear of it, then its head row opens in place."""
+    def meet(self, label: Label) -> int:
+        """A class that is not known: parts hear of it, then its head row opens in place; that row."""
         if self.announced is not None and label not in self.announced:
             names = ", ".join(sorted(map(repr, self.announced)))
             raise UnknownLabelError(
                 f"The label {label!r} was never announced. Announced: {names}. Add it to `classes`."
             )
         net, rng = self.context.network, self.context.rng
-        row = net.known
+        row = net.next_row
         if row < net.rows:  # a full head refuses in expose(), and nothing has changed then
             for part in self.parts.values():
                 part.on_class(row)
@@ -221,7 +221,7 @@ class Learner:
             weight = fresh_weight(rng, row, net.rows, net.features)
         net.expose(label, weight, bias)
         for shared in self.context.shared.values():
-            shared.on_row_opened()
+            shared.on_rows_changed()
         if head.moments == "forget":
             self.trainer.forget_head()
         elif head.moments == "rebuild":
@@ -229,6 +229,9 @@ class Learner:
         return row
 
     def _store(self, sample: Sample) -> None:
+        if sample.label == REMOVED:
+            self.context.memory.clock += 1  # which numbers samples
+            return
         self.context.memory.offered += 1
         self.method.admission.on_offered(sample)
         row = self.method.admission.admit(sample)
@@ -239,8 +242,10 @@ class Learner:
         """Takes the updates owed, on the stream batch and the memory; then the next stream batch begins."""
         pace = self.method.pace
         samples, self.stream_batch = self.stream_batch, []
-        stream = self._together(samples if pace.train_stream else [])
+        stream = self._together([s for s in samples if s.label != REMOVED] if pace.train_stream else [])
         updates, self.credit = divmod(self.credit, pace.updates_per_sample.denominator)
+        if not len(stream.labels) and not self.method.rehearsal.joins(self.context.memory.size):
+            updates = 0  # all that waited was removed, and the memory is empty
         for left in range(updates - 1, -1, -1):
             self.trainer.update(stream, last_of_round=left == 0)
         if pace.store_when == "after":
@@ -259,16 +264,16 @@ class Learner:
 
     def prepare(self) -> None:
         """Has the readout do what answers need, once at each moment of the stream; `logits` calls it."""
-        if not self.context.network.known:
+        if self.context.network.open_rows == 0:
             raise InputError("Nothing was learnt yet, so there is nothing to answer; observe a sample first.")
         self.method.readout.finish_pending()
         context, queries, meter = self.context, self.context.queries, self.context.network.meter
         moment = (context.seen, context.updates, context.tasks)
-        if moment != self._prepared:
+        if moment != self.prepared_at:
             is_first = queries.first_time("prepare", moment)  # else repeated after a resume, and counted before
             with meter.counting("queries", into=queries if is_first else ComputeCounter()):
                 self.method.readout.prepare()
-            self._prepared = moment
+            self.prepared_at = moment
 
     def probabilities(self, images: Images) -> Tensor:
         """(B, classes met so far), in the order of `labels`."""
@@ -291,8 +296,8 @@ class Learner:
         export(self, path)
 
     @property
-    def labels(self) -> list[Label]:
-        """The classes met so far, in the order they came."""
+    def labels(self) -> list[Any]:
+        """The classes (str or int) met so far, in the order they came; None where one was deleted."""
         return self.context.network.labels
 
     def check(self) -> None:
@@ -346,7 +351,7 @@ class Learner:
         saved, counters = state["counters"], self.context.counters
         counters.seen, counters.updates, counters.tasks = saved["seen"], saved["updates"], saved["tasks"]
         self.context.spent.load_state_dict(saved["spent"])
-        self.credit, self._prepared = saved["credit"], None
+        self.credit, self.prepared_at = saved["credit"], None
         self.refitter.load_state_dict(state["refit"])
 
     def save(self, path: str | os.PathLike[str]) -> None:

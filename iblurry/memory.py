@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+REMOVED = -1  # the label of an empty row, and of a sample that was removed before it was stored
+
 
 class Batch(NamedTuple):
     """Some samples: pixels and the head rows of their labels."""
@@ -28,7 +30,8 @@ class Memory:
     """`capacity` rows that never move, then the discard row: writing there is how a sample is turned away.
 
     Rows fill in order 0, 1, 2, ...; only a full memory asks an admission policy. `written_at` numbers the writes from
-    1, so 0 marks a row never written, and the order of two rows' last writes can be told on the device.
+    1, so 0 marks a row never written, and the order of two rows' last writes can be told on the device. Every sample of
+    the stream is written once, if only to the discard row, so that this is the sample's number, too.
 
     >>> memory = Memory(2, (1, 2, 2))
     >>> memory.write(memory.next_row(), Sample(torch.ones(1, 1, 2, 2, dtype=torch.uint8), torch.tensor([5]), 5))
@@ -44,10 +47,11 @@ class Memory:
         self.images = torch.zeros(capacity + 1, *shape, dtype=torch.uint8, device=device)
         flat = self.images.view(capacity + 1, -1)
         self._words = flat.view(torch.int64) if flat.shape[1] % 8 == 0 else flat  # the same, read eight bytes at a time
-        self.labels = torch.full((capacity + 1,), -1, dtype=torch.int64, device=device)
+        self.labels = torch.full((capacity + 1,), REMOVED, dtype=torch.int64, device=device)
         self.written_at = torch.zeros(capacity + 1, dtype=torch.int64, device=device)
         self.clock = torch.zeros(1, dtype=torch.int64, device=device)  # writes so far, the discard row's too
         self._columns: dict[str, Tensor] = {}
+        self._fills: dict[str, float] = {}  # start value of each column
         self._rows = torch.arange(capacity + 1, device=device)
 
     @property
@@ -100,7 +104,21 @@ class Memory:
         """
         if name not in self._columns:
             self._columns[name] = torch.full((self.capacity + 1, *shape), fill, dtype=dtype, device=self.device)
+            self._fills[name] = fill
         return self._columns[name]
+
+    def relabel(self, rows: Tensor, label: int) -> None:
+        """Gives these rows, (capacity,) bool, another label."""
+        self.labels[:-1].masked_fill_(rows, label)
+
+    def remove(self, rows: Tensor) -> None:
+        """Empties these rows, (capacity,) bool; the others move up in order, so that the filled ones stay the first."""
+        kept = (self.filled() & ~rows).nonzero().flatten()
+        starts = [(self.images, 0.0), (self.labels, REMOVED), (self.written_at, 0.0)]
+        for values, start in starts + [(self._columns[name], self._fills[name]) for name in self._columns]:
+            values[: len(kept)] = values[kept]
+            values[len(kept) : -1] = start
+        self.size = len(kept)
 
     def state_dict(self) -> dict[str, object]:
         return {

@@ -115,8 +115,18 @@ class Trainer:
         if restore(self.optimizer, self.training.optimizer, state):
             self._compile()
 
-    def update(self, stream: Batch, *, last_of_round: bool) -> None:
-        """Takes one update: the host's half."""
+    def update(self, stream: Batch, *, last_of_round: bool, is_extra: bool = False) -> None:
+        """Takes one update: the host's half.
+
+        Parameters
+        ----------
+        stream : Batch
+            Samples of the stream that are in the batch.
+        last_of_round : bool
+            Whether it is the last one that these samples earned.
+        is_extra : bool
+            Whether no sample earned it: nothing is measured, and the schedule does not move.
+        """
         context, counters, training = self.context, self.context.counters, self.training
         drawn = {
             name: self._draw(name, part, len(stream.labels))
@@ -136,9 +146,10 @@ class Trainer:
         context.network.meter.counter.updates += 1
         if last_of_round and self.unmixed_last:
             params = params._replace(mixes=False)
-        measure = self.measures and counters.updates % self.measure_every == 0
+        measure = self.measures and not is_extra and counters.updates % self.measure_every == 0
         rows, losses = self._step(stream, drawn, params, measure)
-        training.schedule.step(Update(rows, losses, last_of_round))
+        if not is_extra:
+            training.schedule.step(Update(rows, losses, last_of_round))
         if self.on_update is not None:
             self.on_update()
 

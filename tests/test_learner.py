@@ -139,7 +139,7 @@ def test_clib_carries_the_head_state_over():
     feed(learner, [0, 1] * 4)
     state = learner.trainer.optimizer.state[learner.context.network.head.weight]
     moments, steps = state["exp_avg"].clone(), float(state["step"])
-    learner._meet(2)
+    learner.meet(2)
     assert float(state["step"]) == steps == 8
     assert torch.equal(state["exp_avg"], moments)
     assert moments[:2].any()
@@ -154,7 +154,7 @@ def test_first_adam_step_of_a_new_row(moments, ratio):
     learner = learner_of(clib(Hyperparameters(batch=8), head=Head(moments=moments), schedule=Constant(initial_lr=1e-3)))
     feed(learner, [0, 1] * 4)
     net = learner.context.network
-    row = learner._meet(2)
+    row = learner.meet(2)
     before = net.head.weight[row].detach().clone()
     feed(learner, [2])
     moved = (net.head.weight[row] - before).detach().abs()
@@ -169,7 +169,7 @@ def test_released_head_draws_the_whole_bias_again():
     feed(learner, [0, 1] * 4)
     net = learner.context.network
     weight, bias = net.head.weight.detach().clone(), net.head.bias.detach().clone()
-    learner._meet(2)
+    learner.meet(2)
     assert torch.equal(net.head.weight[:2], weight[:2])
     assert (net.head.bias[:3] != bias[:3]).all()
     assert (net.head.bias.abs() <= 1 / np.sqrt(net.features)).all()

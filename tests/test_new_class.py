@@ -49,10 +49,10 @@ def test_old_rows_stay_bit_for_bit_and_released_draws_the_bias_within_its_bound(
     for chosen in (name, f"{name}-released"):
         learner = Learner(method(chosen), image=(3, 16, 16), classes=10, memory=60, network="resnet18")
         assert learner.context.network.features == golden["linear_init_bound"]["in_features"]
-        learner._meet("a")
-        learner._meet("b")
+        learner.meet("a")
+        learner.meet("b")
         before = head(learner)
-        learner._meet("c")
+        learner.meet("c")
         after = head(learner)
         assert torch.equal(after["weight"][:2], before["weight"][:2])
         assert after["weight"][2].any()
@@ -64,7 +64,7 @@ def test_old_rows_stay_bit_for_bit_and_released_draws_the_bias_within_its_bound(
 def test_clib_carries_the_whole_optimizer_state_and_its_head_rate_restarts_when_released():
     learner = trained("clib-released", samples=15)
     before, body = moments(learner, "head"), moments(learner, "body")
-    learner._meet(2)
+    learner.meet(2)
     after = moments(learner, "head")
     assert {key for _, key in after} == {"step", "exp_avg", "exp_avg_sq"}
     for (name, key), value in after.items():
@@ -93,7 +93,7 @@ def test_er_starts_the_head_and_every_rate_again_and_keeps_the_body(name):
     assert rates == [pytest.approx(3e-4 * 0.9**15)] * len(rates)
     body = moments(learner, "body")
     assert {float(value) for (_, key), value in body.items() if key == "step"} == {16}
-    learner._meet(2)
+    learner.meet(2)
     assert not any(value.any() for value in moments(learner, "head").values())
     assert all(torch.equal(value, body[which]) for which, value in moments(learner, "body").items())
     used = []

@@ -1,7 +1,9 @@
 """`python -m benchmarks.live.kills --times 50`: a service killed again and again under load loses and doubles nothing.
 
-Two writers and a reader work all the time. At the end every acknowledged sample must have a number of its own, without
-a gap, and the last checkpoint must be that of a learner that took the samples in this order in peace.
+Two writers, one who corrects, and a reader who sends some labels later work all the time, with pauses in which the
+service rehearses. The log is read along, since it is cut back with every checkpoint. At the end every acknowledged
+sample and correction must be in it once, under its number, without a gap, and the last checkpoint must be that of a
+learner that took the operations in this order in peace.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sqlite3
 import tempfile
 import threading
 import time
@@ -26,10 +29,16 @@ from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.errors import ServiceError
 from iblurry.live.client import Client, Receipt, http_client
+from iblurry.live.log import FILE
+from iblurry.live.messages import Operation
 
 DATA = "shapes:classes=10,train=200,test=20,size=8,channels=1"
 SETTINGS: dict[str, object] = {"network": "mlp", "image": "1x8x8", "memory": 60, "batch": 8, "queue": 400}
+SETTINGS["idle_updates"] = 200
 BATCH = 8  # samples of a request, at most
+LABELLED = 20  # one answer of so many gets its label later
+MOST_PAUSE = 0.4  # seconds between two requests of a writer, at most
+NOT_THERE = (404, 409, 410, 422)  # statuses of what cannot be corrected or labelled (any more)
 PATIENCE = 120.0
 
 
@@ -37,8 +46,11 @@ PATIENCE = 120.0
 class Record:
     """What came back to the writers and the reader."""
 
-    order: dict[int, int] = field(default_factory=dict)  # number of a sample -> which one it was
-    twice: list[int] = field(default_factory=list)  # numbers given to two samples
+    order: dict[int, tuple[str, bytes]] = field(default_factory=dict)  # number of a sample -> its label and pixels
+    corrections: dict[int, Operation] = field(default_factory=dict)  # acknowledged, by their numbers
+    log: dict[int, Operation] = field(default_factory=dict)  # all that was read from the log
+    twice: list[int] = field(default_factory=list)  # numbers given to two samples, or corrections
+    labels: int = 0  # that were sent later
     requests: int = 0
     repeated: int = 0  # requests that had been accepted before a kill cut their answer off
     answers: int = 0
@@ -69,7 +81,9 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
     back_at_once = patch.object(http_client, "LONGEST_PAUSE", http_client.FIRST_PAUSE)  # whoever was cut off
     with back_at_once, ServeProcess(folder, *to_options(SETTINGS)) as serving:
         work = [partial(write, serving.url, data, record, seed + i) for i in range(2)]
+        work.append(partial(correct, serving.url, data, record, seed + 2))
         work.append(partial(read, serving.url, data, record))
+        work.append(partial(read_log, folder / FILE, record))
         threads = [threading.Thread(target=to_the_end, args=(one, record)) for one in work]
         for thread in threads:
             thread.start()
@@ -81,20 +95,29 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
                 thread.join()
         with Client(serving.url, patience=PATIENCE) as client:
             client.wait(timeout=PATIENCE)
-            status = client.status()
         code = serving.stop()
+    copy_log(folder / FILE, record)
+    samples = {op.number: (op.label, op.pixels) for op in record.log.values() if op.kind == "sample"}
+    found = {at: record.log.get(at) for at in record.corrections}
     return {
         "kills": times,
         "seconds": round(time.monotonic() - began, 1),
         "acknowledged": len(record.order),
-        "accepted": status["accepted"],
+        "accepted": len(samples),
+        "corrections": len(record.corrections),
+        "labels sent later": record.labels,
+        "steps of rehearsal": sum(operation.kind == "rehearse" for operation in record.log.values()),
         "requests": record.requests,
         "of them repeated": record.repeated,
         "answers": record.answers,
         "unanswered": record.unanswered,
         "wrong": record.wrong,
-        "whole": not record.twice and sorted(record.order) == list(range(1, status["accepted"] + 1)),
-        "same": same(folder, data, record.order),
+        "whole": not record.twice
+        and sorted(record.log) == list(range(1, len(record.log) + 1))
+        and samples == record.order
+        and found == record.corrections
+        and len(found) == sum(op.kind not in ("sample", "rehearse") for op in record.log.values()),
+        "same": same(folder, record.log),
         "exit code": code,
     }
 
@@ -128,29 +151,66 @@ def write(url: str, data: Dataset, record: Record, seed: int) -> None:
     with Client(url, patience=PATIENCE) as client:
         while not record.over.is_set():
             chosen = [chance.randrange(len(data.train)) for _ in range(chance.randint(1, BATCH))]
+            images = [data.train.images[i] for i in chosen]
             labels = [data.classes[data.train.labels[i]] for i in chosen]
-            note(client.learn([data.train.images[i] for i in chosen], labels), chosen, record)
+            note(client.learn(images, labels), images, labels, record)
+            time.sleep(chance.choice((0, 0, 0, MOST_PAUSE)))
 
 
-def note(receipt: Receipt, chosen: list[int], record: Record) -> None:
+def note(receipt: Receipt, images: Sequence[Any], labels: Sequence[str], record: Record) -> None:
     """Which numbers these samples have got."""
     with record.lock:
         record.requests += 1
         record.repeated += bool(receipt.repeated)
-        if receipt.last - receipt.first + 1 != len(chosen):
-            record.wrong.append(f"{len(chosen)} samples were numbered {receipt.first} to {receipt.last}")
-        for number, which in zip(range(receipt.first, receipt.last + 1), chosen, strict=False):
+        if receipt.last - receipt.first + 1 != len(labels):
+            record.wrong.append(f"{len(labels)} samples were numbered {receipt.first} to {receipt.last}")
+        for number, image, label in zip(range(receipt.first, receipt.last + 1), images, labels, strict=False):
             if number in record.order:
                 record.twice.append(number)
-            record.order[number] = which
+            record.order[number] = label, np.ascontiguousarray(image).tobytes()
+
+
+def correct(url: str, data: Dataset, record: Record, seed: int) -> None:
+    """Corrects at random, each until it is acknowledged or cannot be applied."""
+    chance = random.Random(seed)
+    with Client(url, patience=PATIENCE) as client:
+        while not record.over.is_set():
+            time.sleep(chance.uniform(0, MOST_PAUSE))
+            number, (one, other) = chance.randint(1, len(record.order) + 1), chance.sample(data.classes, 2)
+            operation = chance.choice(
+                [
+                    Operation("remove", number),
+                    Operation("relabel", number, other),
+                    Operation("rename", label=one, to=other),
+                    Operation("merge", label=one, to=other),
+                    Operation("delete", label=one),
+                ]
+            )
+            kind, sample, label, to, _ = operation
+            named = {"sample": sample, "label": label, "to": to}
+            try:
+                receipt = client.correct([{"action": kind} | {name: value for name, value in named.items() if value}])
+            except ServiceError as error:
+                if error.status not in NOT_THERE:
+                    raise
+                continue
+            if receipt.operation in record.corrections:
+                record.twice.append(receipt.operation)
+            record.corrections[receipt.operation] = operation
 
 
 def read(url: str, data: Dataset, record: Record) -> None:
-    """Asks all the time; a service that is away is no answer, but whatever answers answers well."""
-    with Client(url, patience=0) as client:
+    """Asks all the time; a service that is away is no answer, but whatever answers answers well.
+
+    Now and then it sends the label of an answer.
+    """
+    chance = random.Random(1)
+    with Client(url, patience=0) as client, Client(url, patience=PATIENCE) as patient:
         while not record.over.is_set():
+            which = chance.randrange(len(data.test))
+            image, label = data.test.images[which], data.classes[data.test.labels[which]]
             try:
-                (answer,) = client.predict([data.test.images[0]], top=10)
+                (answer,) = client.predict([image], top=10)
             except ServiceError as error:
                 record.unanswered += 1
                 if error.status is not None and error.status >= 500:
@@ -160,9 +220,33 @@ def read(url: str, data: Dataset, record: Record) -> None:
                 record.answers += 1
                 if abs(sum(guess.probability for guess in answer.top) - 1) > 1e-3:
                     record.wrong.append(f"{answer} does not add up")
+                if record.answers % LABELLED == 0:
+                    try:
+                        note(patient.label(answer.id, label), [image], [label], record)
+                        record.labels += 1
+                    except ServiceError as error:
+                        if error.status not in NOT_THERE:  # the image is gone with a kill
+                            raise
 
 
-def same(folder: Path, data: Dataset, order: dict[int, int]) -> bool:
+def read_log(path: Path, record: Record) -> None:
+    """Reads along, much more often than the log is cut back."""
+    while not record.over.is_set():
+        copy_log(path, record)
+        time.sleep(0.1)
+
+
+def copy_log(path: Path, record: Record) -> None:
+    query = "SELECT at, kind, number, label, other, pixels FROM operation WHERE at > ? ORDER BY at"
+    database = sqlite3.connect(path, timeout=PATIENCE)
+    try:
+        for at, *values in database.execute(query, (max(record.log, default=0),)):
+            record.log[at] = Operation(*values)
+    finally:
+        database.close()
+
+
+def same(folder: Path, operations: dict[int, Operation]) -> bool:
     """Whether the last checkpoint is, byte for byte, that of a learner nobody disturbed."""
     import torch
 
@@ -175,11 +259,10 @@ def same(folder: Path, data: Dataset, order: dict[int, int]) -> bool:
     peace = folder.parent / "peace"
     peace.mkdir(exist_ok=True)
     learning = LiveLearner(peace, settings)
-    for at, which in sorted(order.items()):
-        pixels = np.ascontiguousarray(data.train.images[which])
-        learning.learn(LogEntry(at, data.classes[data.train.labels[which]], pixels.tobytes()))
+    for at, operation in sorted(operations.items()):
+        learning.apply(LogEntry(at, operation))
     learning.save()
-    name = f"checkpoint-{len(order):012d}.safetensors"
+    name = f"checkpoint-{len(operations):012d}.safetensors"
     return (folder / name).exists() and (folder / name).read_bytes() == (peace / name).read_bytes()
 
 

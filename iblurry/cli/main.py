@@ -28,6 +28,7 @@ VERBS = {
     "serve": "A live service: learns what it is sent, answers meanwhile.",
     "send": "Teach a live service: pictures in folders, or a data set.",
     "ask": "Ask a live service what pictures show.",
+    "correct": "Correct a live service: remove or relabel, rename or merge.",
     "export": "The network of a run or service as a file: torch.export, ONNX.",
     "backup": "A live service as one file, while it runs.",
     "restore": "The folder of a live service from such a file.",
@@ -63,10 +64,12 @@ class Verbs(click.Group):
         self.format_commands(ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Without the empty line before it."""
         formatter.write_text(self.epilog or "")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
+        formatter.write("Commands:\n")  # a section would begin with an empty line
+        with formatter.indentation():
             formatter.write_dl(list(VERBS.items()))
 
 

@@ -26,9 +26,10 @@ GROUPS = {
         *("measure_every", "initialise", "freeze", "augment", "modules"),
     ),
     "Places": ("data_dir", "begin", "host", "port", "token", "token_file", "as_json"),
-    "Machine": ("device", "threads", "queue", "log_level", "log_format"),
+    "Machine": ("device", "threads", "queue", "idle_updates", "log_level", "log_format"),
 }
 POSITIVE = click.IntRange(1)
+IDLE_UPDATES = 5000  # some minutes of a small network on one core
 EXAMPLES = """\b
 Examples:
   iblurry serve
@@ -84,6 +85,13 @@ Examples:
 @click.option("--device", metavar="NAME", help="auto, cpu or cuda.  [default: cpu]")
 @click.option("--threads", metavar="T", type=POSITIVE, help="Of the learner.  [default: 1]")
 @click.option("--queue", metavar="N", type=POSITIVE, help="Samples that may wait to be learnt.  [default: 1000]")
+@click.option(
+    "--idle-updates",
+    metavar="N",
+    type=click.IntRange(0),
+    default=IDLE_UPDATES,
+    help="Updates from the memory after the last sample, while idle; 0: none.",
+)
 @click.option("--log-level", type=click.Choice(log_lines.LEVELS), default="info", help="Of lines on standard error.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Of these lines.")
 def serve(
@@ -93,6 +101,7 @@ def serve(
     port: int,
     token: str | None,
     queue: int | None,
+    idle_updates: int,
     as_json: bool,
     log_level: str,
     log_format: str,
@@ -125,7 +134,8 @@ def serve(
         def announce(url: str) -> None:
             click.echo(json.dumps({"url": url, "pid": os.getpid()}) if as_json else _greeting(url, data_dir, chosen))
 
-        listen(Service(data_dir, chosen, limits), host=host, port=port, token=token, on_ready=announce)
+        service = Service(data_dir, chosen, limits, idle_updates=idle_updates)
+        listen(service, host=host, port=port, token=token, on_ready=announce)
 
 
 def _transform(text: str) -> dict[str, Any]:

@@ -216,15 +216,15 @@ class RunCallbacks:
 @contextmanager
 def without_trace(learner: Learner, *, is_counted: bool = False) -> Iterator[None]:
     """Inside, answers are not counted unless `is_counted`, and what the readout prepares for them is forgotten."""
-    queries, readout, prepared = learner.context.queries, learner.method.readout, learner._prepared
+    queries, readout, prepared = learner.context.queries, learner.method.readout, learner.prepared_at
     before = queries.state_dict()
     try:
         with learner.context.network.meter.counting("queries", into=queries if is_counted else ComputeCounter()):
             yield
     finally:
-        is_prepared_anew = queries.state_dict()["counted"] != before["counted"] or learner._prepared != prepared
+        is_prepared_anew = queries.state_dict()["counted"] != before["counted"] or learner.prepared_at != prepared
         if not is_counted:
             queries.load_state_dict(before)
         if is_prepared_anew:  # the next answer of the run prepares itself again, as after a resume
             readout.load_state_dict(readout.state_dict())
-            learner._prepared = None
+            learner.prepared_at = None

@@ -25,6 +25,7 @@ NICE = 10  # learning and answering come first
 class ModelFile(NamedTuple):
     """An exported model that is open for reading."""
 
+    operation: int  # the last one that is in it, or one before that
     samples: int  # that it had learnt
     file: IO[bytes]
 
@@ -35,16 +36,16 @@ class ModelExporter:
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder, self.settings = folder, settings
         self._home = tempfile.TemporaryDirectory(prefix="iblurry-model-")
-        self._made: dict[str, int] = {}  # samples learnt by the file of each format
+        self._made: dict[str, tuple[int, int]] = {}  # operation and samples of the file of each format
         self._lock = asyncio.Lock()
 
     async def export(self, kind: str, at: int) -> ModelFile:
-        """A file of this format with a model that has learnt `at` samples or more, which a checkpoint has."""
+        """A file of this format with a model after operation `at` or a later one, which a checkpoint has."""
         path = Path(self._home.name) / f"model.{kind}"
         async with self._lock:
-            if self._made.get(kind, -1) < at:
-                self._made[kind] = await asyncio.to_thread(self._run, path)
-            return ModelFile(self._made[kind], path.open("rb"))
+            if self._made.get(kind, (-1, 0))[0] < at:
+                self._made[kind] = at, await asyncio.to_thread(self._run, path)
+            return ModelFile(*self._made[kind], path.open("rb"))
 
     def close(self) -> None:
         self._home.cleanup()

@@ -1,4 +1,4 @@
-"""The learner of a service with its prequential test and its checkpoints: a function of the samples in order."""
+"""The learner of a service with its prequential test and its checkpoints: a function of the operations in order."""
 
 from __future__ import annotations
 
@@ -10,29 +10,34 @@ from typing import Any
 import numpy as np
 import torch
 
-from iblurry import checkpoint, learner_file
+from iblurry import amendments, checkpoint, learner_file
 from iblurry.archive import bytes_of
 from iblurry.errors import CheckpointError, DivergedError
 from iblurry.live.log import LogEntry
-from iblurry.live.messages import LearnerReport, MemorySample
+from iblurry.live.messages import LearnerReport, MemorySample, Operation
 from iblurry.live.settings import Settings
 from iblurry.live.status import RIGHT, UNTESTED, WRONG, Quality
 from iblurry.parts import Importance
 
+STEP_SECONDS = 0.05  # of rehearsal, about: what a sample may have to wait for
+STEP_UPDATES = 64  # of one step, at most
 EXTRA_BYTES = 2**20  # of a checkpoint beside the learner's state, an upper bound
 
 
 class LiveLearner:
-    """Deterministic: the same samples leave the same state to the last bit, however often it was interrupted."""
+    """Deterministic: the same operations leave the same state to the last bit, however often it was interrupted."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder, self.settings = folder, settings
         self.learner = settings.build_learner()
         self._arguments = learner_file.to_json(self.learner.arguments)  # with which Learner.load makes it again
         self.quality = Quality(settings.max_classes)
-        self.at = 0  # samples learnt
-        self.saved: list[int] = []  # samples learnt by the last two checkpoints, the newest last
+        self.at = 0  # operations applied
+        self.learnt = 0  # samples among them
+        self.saved: list[int] = []  # operations applied by the last two checkpoints, the newest last
+        self.saved_samples = 0  # learnt by the newest
         self.saved_at: float | None = None  # when the newest was written, in seconds since 1970
+        self.seconds_per_update = STEP_SECONDS  # of rehearsal, as last measured; unknown at first: a short step
         self._restored_updates = 0  # those of the checkpoint it came from, which does not have their loss
         weights = sum(values.nbytes for values in self.learner.context.network.parameters())
         moments = 2 * weights  # Adam's, which exist from the first update on
@@ -52,23 +57,61 @@ class LiveLearner:
         self.learner.load_state_dict(loaded.state["learner"])
         self.quality.load_state_dict(loaded.state["quality"])
         self.at, self.saved, self.saved_at = loaded.at, [loaded.at], loaded.path.stat().st_mtime
+        self.learnt = self.saved_samples = loaded.state.get("learnt", loaded.at)  # once there were samples alone
         self._restored_updates = self.learner.context.updates
         return loaded.skipped
 
-    def learn(self, entry: LogEntry) -> dict[str, Any] | None:
-        """Test, then train; returns a new point of the curve if one is due."""
+    def apply(self, entry: LogEntry) -> dict[str, Any] | None:
+        """The next operation of the log; returns a new point of the curve if one is due."""
         if entry.at != self.at + 1:
-            raise CheckpointError(f"Sample {entry.at} cannot follow sample {self.at}.")
-        pixels = torch.frombuffer(bytearray(entry.pixels), dtype=torch.uint8).view(self.settings.image)
+            raise CheckpointError(f"Operation {entry.at} cannot follow operation {self.at}.")
+        point, network = None, self.learner.context.network
+        kind, number, label, to, _ = entry.operation
+        match kind:
+            case "sample":
+                point = self._learn(entry.operation)
+            case "rehearse":
+                began = time.monotonic()
+                amendments.rehearse(self.learner, number)
+                self.seconds_per_update = (time.monotonic() - began) / number
+            case "remove":
+                amendments.remove(self.learner, number)
+            case "relabel":
+                amendments.relabel(self.learner, number, label)
+            case "rename":
+                amendments.rename_class(self.learner, label, to)
+            case "merge" | "delete":
+                row, into = network.row_of(label), network.row_of(to) if kind == "merge" else None
+                assert row is not None, "the log has checked it"
+                self.quality.close_class(row, into)
+                if kind == "merge":
+                    amendments.merge_class(self.learner, label, to)
+                else:
+                    amendments.delete_class(self.learner, label)
+        self.at = entry.at
+        return point
+
+    def _learn(self, sample: Operation) -> dict[str, Any] | None:
+        """Test, then train."""
+        if sample.number != self.learnt + 1:
+            raise CheckpointError(f"Sample {sample.number} cannot follow sample {self.learnt}.")
+        pixels = torch.frombuffer(bytearray(sample.pixels), dtype=torch.uint8).view(self.settings.image)
         network = self.learner.context.network
-        row = network.row_of(entry.label)
+        row = network.row_of(sample.label)
         outcome = UNTESTED
         if row is not None:
             outcome = RIGHT if int(self.learner.logits(pixels[None]).argmax()) == row else WRONG
-        self.quality.record(network.known if row is None else row, outcome)
-        self.learner.observe(pixels, entry.label)
-        self.at = entry.at
-        return self.quality.add_point(learning_rate=self.learning_rate, classes=network.known)
+        self.quality.record(network.next_row if row is None else row, outcome)
+        self.learner.observe(pixels, sample.label)
+        self.learnt = sample.number
+        return self.quality.add_point(learning_rate=self.learning_rate, classes=network.open_rows)
+
+    @property
+    def step_updates(self) -> int:
+        """Updates of a step of rehearsal that takes some hundredths of a second; 0 where nothing can be rehearsed."""
+        if not amendments.can_rehearse(self.learner):
+            return 0
+        return max(1, min(STEP_UPDATES, round(STEP_SECONDS / max(self.seconds_per_update, 1e-6))))
 
     def save(self) -> bool:
         """Write a checkpoint; False if this state is saved already, DivergedError if it is not finite."""
@@ -80,9 +123,10 @@ class LiveLearner:
             "settings": self.settings.to_json(),
             "learner": self.learner.state_dict(),
             "quality": self.quality.state_dict(),
+            "learnt": self.learnt,
         }
         checkpoint.save(self.folder, state, at=self.at, trusted=self.saved)
-        self.saved, self.saved_at = [*self.saved, self.at][-2:], time.time()
+        self.saved, self.saved_samples, self.saved_at = [*self.saved, self.at][-2:], self.learnt, time.time()
         return True
 
     def check(self) -> None:
@@ -90,7 +134,7 @@ class LiveLearner:
         self.learner.check()
         for name, values in self.learner.context.network.state_dict().items():
             if not values.isfinite().all():
-                raise DivergedError(f"The network ({name}) holds no numbers any more at sample {self.at}.")
+                raise DivergedError(f"The network ({name}) holds no numbers any more at sample {self.learnt}.")
 
     @property
     def learning_rate(self) -> float:
@@ -99,7 +143,7 @@ class LiveLearner:
 
     @property
     def droppable(self) -> int:
-        """Samples up to this number are in both checkpoints that are kept."""
+        """Operations up to this number are in both checkpoints that are kept."""
         return self.saved[0] if len(self.saved) == 2 else 0
 
     def memory(self) -> list[MemorySample]:
@@ -115,11 +159,13 @@ class LiveLearner:
     def report(self, *, samples_per_second: float = 0.0, new_points: Sequence[dict[str, Any]] = ()) -> LearnerReport:
         """Progress and quality; the parameters are known by the caller alone."""
         context, trainer, quality = self.learner.context, self.learner.trainer, self.quality
-        labels = [str(label) for label in self.learner.labels]
+        labels = ["" if label is None else str(label) for label in self.learner.labels]
         held = torch.bincount(context.memory.labels[: context.memory.size].cpu(), minlength=len(labels)).tolist()
+        classes = [row | {"held": held[i]} for i, row in enumerate(quality.classes(labels)) if labels[i]]
         loss = float(trainer.loss) if context.updates > self._restored_updates else float("nan")
         return LearnerReport(
-            learnt=self.at,
+            learnt=self.learnt,
+            applied=self.at,
             learning_rate=self.learning_rate,
             loss=loss if np.isfinite(loss) else None,
             updates=context.updates,
@@ -129,9 +175,10 @@ class LiveLearner:
             window=quality.window,
             tested=int(quality.tested.sum()),
             drift=quality.drift,
-            classes=[row | {"held": held[i]} for i, row in enumerate(quality.classes(labels))],
+            classes=classes,
             history=quality.points,
-            checkpoint=self.saved[-1] if self.saved else 0,
+            checkpoint=self.saved_samples,
+            checkpoint_operation=self.saved[-1] if self.saved else 0,
             checkpoint_written=self.saved_at,
             checkpoint_most=self.checkpoint_most,
             samples_per_second=samples_per_second,

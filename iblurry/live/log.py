@@ -1,4 +1,7 @@
-"""The log: accepted samples on the disk, in the order they will be learnt, until two checkpoints include them."""
+"""The log: operations on the disk, in the order they will be applied, until two checkpoints include them.
+
+Most of them are samples; corrections and steps of rehearsal are among them, so that a replay is exact.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,47 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import disk_usage
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from iblurry.errors import BusyError, DataError, DiskFullError, FolderError, IblurryError
 from iblurry.files import sync_folder
-from iblurry.live.messages import Acceptance, IncomingSample
-from iblurry.live.quota import KEYS, PAGE, WAL, Refusal
+from iblurry.live.messages import Acceptance, IncomingSample, Operation
+from iblurry.live.quota import KEYS, PAGE, SAVE_SAMPLES, WAL, Refusal
 from iblurry.live.worker import BatchWorker
 
 LOGGER = logging.getLogger(__name__)
+Entry: TypeAlias = IncomingSample | Operation
 FILE = "samples.sqlite"
-FORMAT = 1
+FORMAT = 2
 TRANSACTION = 64  # requests written in one transaction: a sync of the disk costs the same for one as for all
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS sample (at INTEGER PRIMARY KEY, class INTEGER NOT NULL, pixels BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS class (row INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS request (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, digest BLOB NOT NULL,
-                                    first INTEGER NOT NULL, last INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS total (accepted INTEGER NOT NULL);
-INSERT INTO total SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM total);
+OPERATION = """
+CREATE TABLE operation (at INTEGER PRIMARY KEY, kind TEXT NOT NULL, number INTEGER NOT NULL, label TEXT NOT NULL,
+                        other TEXT NOT NULL, pixels BLOB NOT NULL);
 """
+SCHEMA = f"""
+BEGIN;
+{OPERATION}
+CREATE TABLE class (row INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE);
+CREATE TABLE request (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, digest BLOB NOT NULL,
+                      first INTEGER NOT NULL, last INTEGER NOT NULL, operation INTEGER NOT NULL);
+CREATE TABLE total (accepted INTEGER NOT NULL, operations INTEGER NOT NULL, rehearsed INTEGER NOT NULL);
+INSERT INTO total VALUES (0, 0, 0);
+PRAGMA user_version = {FORMAT};
+COMMIT;
+"""
+FROM_1 = f"""
+BEGIN;
+{OPERATION}
+INSERT INTO operation SELECT at, 'sample', at, label, '', pixels FROM sample JOIN class ON row = class;
+DROP TABLE sample;
+ALTER TABLE request ADD COLUMN operation INTEGER NOT NULL DEFAULT 0;
+UPDATE request SET operation = last;
+ALTER TABLE total ADD COLUMN operations INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE total ADD COLUMN rehearsed INTEGER NOT NULL DEFAULT 0;
+UPDATE total SET operations = accepted;
+PRAGMA user_version = {FORMAT};
+COMMIT;
+"""  # when there were samples alone
 READ_ONLY = (FolderError, "Make the file and its folder readable and writable for this program.")
 LOCKED = (BusyError, "Close the other program that has it open.")
 TROUBLE: dict[int, tuple[type[IblurryError], str]] = {  # by SQLite's result code: our error, and the remedy
@@ -42,34 +66,33 @@ TROUBLE: dict[int, tuple[type[IblurryError], str]] = {  # by SQLite's result cod
 
 
 class LogEntry(NamedTuple):
-    """A sample as it is learnt; `at` is its number from 1."""
+    """An operation; `at` is its number from 1, samples and all others counted."""
 
     at: int
-    label: str
-    pixels: bytes
+    operation: Operation
 
 
 class SampleLog:
     """SQLite in WAL mode: one connection writes, others read meanwhile. What is committed survives a power failure.
 
-    There may be `max_classes` labels; SQLite itself keeps the file below `max_bytes`.
+    There may be `max_classes` labels; SQLite itself keeps the file below `max_bytes`. `accepted` are samples,
+    `operations` all that was ever written, and `rehearsed` the updates since the last sample or correction.
     """
 
     def __init__(self, folder: Path, *, max_classes: int, max_bytes: int) -> None:
         self.path, self.max_classes = folder / FILE, max_classes
         with _database_errors(self.path):
             self._database = _connect(self.path)
-            self._database.execute(f"PRAGMA max_page_count = {max_bytes // PAGE}")
             version: int = self._value("PRAGMA user_version")
-            if version not in (0, FORMAT):
+            if version > FORMAT:
                 raise DataError(f"{self.path} has format {version}, and this version of iblurry reads {FORMAT}.")
-            if not version:  # nothing is written to an existing log: the disk may be full
-                self._database.executescript(SCHEMA)
-                self._database.execute(f"PRAGMA user_version = {FORMAT}")
-            self.accepted = self._value("SELECT accepted FROM total")
-            self.kept = self._value("SELECT count(*) FROM sample")
+            if version < FORMAT:  # nothing is written to an existing log: the disk may be full
+                self._database.executescript(FROM_1 if version else SCHEMA)
+            self._database.execute(f"PRAGMA max_page_count = {max_bytes // PAGE}")
+            totals = self._database.execute("SELECT accepted, operations, rehearsed FROM total").fetchone()
+            self.accepted, self.operations, self.rehearsed = map(int, totals)
+            self.kept = self._value("SELECT count(*) FROM operation")
             self.labels = [str(label) for (label,) in self._database.execute("SELECT label FROM class ORDER BY row")]
-        self._rows = {label: row for row, label in enumerate(self.labels)}
         sync_folder(folder)  # the file's name must survive a power failure, too
 
     def _value(self, query: str) -> int:
@@ -79,14 +102,15 @@ class SampleLog:
     def begin_at(self, accepted: int, labels: Sequence[str]) -> None:
         """Of a new log: as if so many samples with these labels, in their order, were accepted and dropped before."""
         with self.transaction():
-            self._add_classes(labels)
-            self.accepted = accepted
-            self._database.execute("UPDATE total SET accepted = ?", (accepted,))
+            self._database.executemany("INSERT INTO class VALUES (?, ?)", enumerate(labels))
+            self.accepted = self.operations = accepted
+            self.labels = list(labels)
+            self._database.execute("UPDATE total SET accepted = ?, operations = ?", (accepted, accepted))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Everything inside is on the disk when it ends, or nothing of it; Refusal where SQLite fails."""
-        before = self.accepted, len(self.labels), self.kept
+        before = self.accepted, self.operations, self.rehearsed, self.kept, self.labels
         try:
             self._database.execute("BEGIN IMMEDIATE")
             yield
@@ -94,10 +118,7 @@ class SampleLog:
         except BaseException as error:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
-            self.accepted, labels, self.kept = before
-            for label in self.labels[labels:]:
-                del self._rows[label]
-            del self.labels[labels:]
+            self.accepted, self.operations, self.rehearsed, self.kept, self.labels = before
             if not isinstance(error, sqlite3.Error):
                 raise
             known = _known_error(error, self.path)
@@ -106,46 +127,76 @@ class SampleLog:
             raise Refusal(503, "log_failed", f"{known} Then send it again.", retry_after=1) from error
 
     def find_repeated(self, key: str, digest: bytes) -> Acceptance | None:
-        """The answer to the same request before; Refusal where the key was used for other samples."""
-        found = self._database.execute("SELECT digest, first, last FROM request WHERE key = ?", (key,)).fetchone()
+        """The answer to the same request before; Refusal where the key was used for another."""
+        query = "SELECT digest, first, last, operation FROM request WHERE key = ?"
+        found = self._database.execute(query, (key,)).fetchone()
         if found is None:
             return None
         if found[0] != digest:
-            message = f"The key {key!r} was used for other samples; make a new key for every new request."
+            message = f"The key {key!r} was used for another request; make a new key for every new one."
             raise Refusal(422, "key_reused", message)
-        return Acceptance(found[1], found[2], repeated=True)
+        return Acceptance(found[1], found[2], repeated=True, operation=found[3])
 
-    def add(self, samples: Sequence[IncomingSample], key: str | None = None, digest: bytes = b"") -> Acceptance:
+    def add(self, entries: Sequence[Entry], key: str | None = None, digest: bytes = b"") -> Acceptance:
         """Inside `transaction`. A refusal leaves nothing behind."""
-        self._add_classes([sample.label for sample in samples])
-        first = self.accepted + 1
-        rows = [(at, self._rows[label], pixels.tobytes()) for at, (label, pixels) in enumerate(samples, first)]
-        self._database.executemany("INSERT INTO sample VALUES (?, ?, ?)", rows)
-        self.accepted += len(rows)
+        accepted, labels, rows = self.accepted, list(self.labels), []
+        for at, entry in enumerate(entries, self.operations + 1):
+            if isinstance(entry, IncomingSample):
+                accepted += 1
+                operation = Operation("sample", accepted, entry.label, pixels=entry.pixels.tobytes())
+            else:
+                operation = entry
+            self._change_labels(labels, operation, accepted)
+            rows.append((at, *operation))
+        first, self.accepted = self.accepted + 1 if accepted > self.accepted else 0, accepted
+        self._database.executemany("INSERT INTO operation VALUES (?, ?, ?, ?, ?, ?)", rows)
+        if labels != self.labels:
+            self._database.execute("DELETE FROM class")
+            self._database.executemany("INSERT INTO class VALUES (?, ?)", enumerate(labels))
+            self.labels = labels
+        self.operations += len(rows)
         self.kept += len(rows)
-        self._database.execute("UPDATE total SET accepted = ?", (self.accepted,))
+        rehearsed = sum(entry.number for entry in entries if isinstance(entry, Operation) and entry.kind == "rehearse")
+        self.rehearsed = self.rehearsed + rehearsed if rehearsed else 0
+        totals = (self.accepted, self.operations, self.rehearsed)
+        self._database.execute("UPDATE total SET accepted = ?, operations = ?, rehearsed = ?", totals)
+        acceptance = Acceptance(first, self.accepted if first else 0, operation=self.operations)
         if key is not None:
-            entry = (key, digest, first, self.accepted)
-            self._database.execute("INSERT INTO request (key, digest, first, last) VALUES (?, ?, ?, ?)", entry)
+            entry_of_key = (key, digest, acceptance.first, acceptance.last, acceptance.operation)
+            columns = "key, digest, first, last, operation"
+            self._database.execute(f"INSERT INTO request ({columns}) VALUES (?, ?, ?, ?, ?)", entry_of_key)
             self._database.execute("DELETE FROM request WHERE number <= last_insert_rowid() - ?", (KEYS,))
-        return Acceptance(first, self.accepted)
+        return acceptance
 
-    def _add_classes(self, labels: Sequence[str]) -> None:
-        new = [label for label in dict.fromkeys(labels) if label not in self._rows]
-        if len(self.labels) + len(new) > self.max_classes:
-            message = (
-                f"The label {new[self.max_classes - len(self.labels)]!r} is one more than the {self.max_classes} "
-                "classes there is room for; use a known label, or begin a new --data-dir with more --max-classes."
-            )
-            raise Refusal(409, "too_many_classes", message)
-        for label in new:
-            self._database.execute("INSERT INTO class VALUES (?, ?)", (len(self.labels), label))
-            self._rows[label] = len(self.labels)
-            self.labels.append(label)
+    def _change_labels(self, labels: list[str], operation: Operation, accepted: int) -> None:
+        """What an operation does to the labels there are; Refusal where it cannot be applied."""
+        kind, number, label, to, _ = operation
+        if kind in ("remove", "relabel") and not 1 <= number <= accepted:
+            known = f"samples have numbers from 1 to {accepted}" if accepted else "there are no samples yet"
+            raise Refusal(404, "unknown_sample", f"There is no sample {number}: {known}; correct the number.")
+        for name in {"rename": [label], "merge": [label, to], "delete": [label]}.get(kind, []):
+            if name not in labels:
+                raise Refusal(404, "unknown_class", f"There is no class {name!r}; /v1/classes lists those there are.")
+        if kind in ("sample", "relabel") and label not in labels:
+            if len(labels) == self.max_classes:
+                message = (
+                    f"The label {label!r} is one more than the {self.max_classes} classes there is room for; use a "
+                    "known label, delete a class, or begin a new --data-dir with more --max-classes."
+                )
+                raise Refusal(409, "too_many_classes", message)
+            labels.append(label)
+        elif kind == "rename" and to != label:
+            if to in labels:
+                raise Refusal(409, "class_exists", f"There is a class {to!r} already; merge {label!r} into it instead.")
+            labels[labels.index(label)] = to
+        elif kind == "merge" and label == to:
+            raise Refusal(422, "same_class", f"The class {label!r} cannot be merged into itself; name another.")
+        elif kind in ("merge", "delete"):
+            labels.remove(label)
 
     def drop(self, upto: int) -> None:
-        """Inside `transaction`: delete samples up to this one, which two checkpoints include."""
-        self.kept -= self._database.execute("DELETE FROM sample WHERE at <= ?", (upto,)).rowcount
+        """Inside `transaction`: delete operations up to this one, which two checkpoints include."""
+        self.kept -= self._database.execute("DELETE FROM operation WHERE at <= ?", (upto,)).rowcount
 
     def close(self) -> None:
         self._database.close()
@@ -160,19 +211,17 @@ class LogReader:
             self._database = _connect(self.path)
 
     def read_after(self, at: int, limit: int) -> list[LogEntry]:
-        """At most `limit` samples behind number `at`, in order and without a gap."""
+        """At most `limit` operations behind number `at`, in order and without a gap."""
         with _database_errors(self.path):
             self._database.execute("BEGIN")  # both queries see the same moment
-            (accepted,) = self._database.execute("SELECT accepted FROM total").fetchone()
-            found = self._database.execute(
-                "SELECT at, label, pixels FROM sample JOIN class ON row = class WHERE at > ? ORDER BY at LIMIT ?",
-                (at, limit),
-            ).fetchall()
+            (written,) = self._database.execute("SELECT operations FROM total").fetchone()
+            query = "SELECT at, kind, number, label, other, pixels FROM operation WHERE at > ? ORDER BY at LIMIT ?"
+            found = self._database.execute(query, (at, limit)).fetchall()
             self._database.execute("COMMIT")
-        entries = [LogEntry(*row) for row in found]
-        if accepted < at or (accepted > at and (not entries or entries[0].at != at + 1)):
-            held = f"goes from sample {entries[0].at if entries else 'none'} to {accepted}"
-            remedy = f"does not fit the checkpoint at sample {at}; put back a copy of the whole folder."
+        entries = [LogEntry(row[0], Operation(*row[1:])) for row in found]
+        if written < at or (written > at and (not entries or entries[0].at != at + 1)):
+            held = f"goes from operation {entries[0].at if entries else 'none'} to {written}"
+            remedy = f"does not fit the checkpoint at operation {at}; put back a copy of the whole folder."
             raise DataError(f"{self.path} {held} and {remedy}")
         return entries
 
@@ -190,7 +239,7 @@ def copy_log(folder: Path, to: Path) -> None:
 
 
 def check_log(folder: Path, at: int) -> int:
-    """Samples accepted; DataError unless the log is intact and goes on from sample `at`."""
+    """Samples accepted; DataError unless the log is intact and goes on from operation `at`."""
     reader = LogReader(folder)
     with closing(reader), _database_errors(reader.path):
         (found,) = reader._database.execute("PRAGMA quick_check(1)").fetchone()
@@ -202,16 +251,34 @@ def check_log(folder: Path, at: int) -> int:
 
 
 class WriteRequest(NamedTuple):
-    """Samples to write, with their idempotency key."""
+    """What to write, with its idempotency key.
 
-    samples: Sequence[IncomingSample]
+    Where `find` is given, it makes the entries, unless the request came before; `digest` is then that of the request.
+    """
+
+    entries: Sequence[Entry]
     key: str | None
+    digest: bytes = b""
+    find: Callable[[], Sequence[Entry]] | None = None
 
 
-class LogWriter(BatchWorker[WriteRequest | int, Acceptance | None]):
-    """One thread that writes the samples of all waiting requests in one transaction; a number asks for a drop.
+class RehearseRequest(NamedTuple):
+    """A step of so many updates, unless something else was written behind operation `after`."""
 
-    `check` raises a Refusal where there is no room for so many samples; `on_new_labels` is called with the labels that
+    after: int
+    updates: int
+
+
+class DropRequest(NamedTuple):
+    """Operations up to this one are in two checkpoints."""
+
+    upto: int
+
+
+class LogWriter(BatchWorker[WriteRequest | RehearseRequest | DropRequest, Acceptance | None]):
+    """One thread that writes what all waiting requests ask for in one transaction.
+
+    `check` raises a Refusal where there is no room for so many entries; `on_new_labels` is called with the labels that
     were met for the first time, once they are on the disk.
     """
 
@@ -226,15 +293,25 @@ class LogWriter(BatchWorker[WriteRequest | int, Acceptance | None]):
         super().close()
         self.log.close()
 
-    def handle(self, requests: list[WriteRequest | int]) -> Sequence[Acceptance | Exception | None]:
+    def handle(
+        self, requests: list[WriteRequest | RehearseRequest | DropRequest]
+    ) -> Sequence[Acceptance | Exception | None]:
         """No request is answered before all of them are on the disk."""
-        if drops := [request for request in requests if isinstance(request, int)]:
+        if drops := [request.upto for request in requests if isinstance(request, DropRequest)]:
             self._drop(max(drops))
-        known = len(self.log.labels)
+        known = self.log.labels
         with self.log.transaction():
-            answers = [None if isinstance(request, int) else self._add(*request) for request in requests]
-        self._on_new_labels(self.log.labels[known:])
+            answers = [self._write(request) for request in requests]
+        self._on_new_labels([label for label in self.log.labels if label not in known])
         return answers
+
+    def _write(self, request: WriteRequest | RehearseRequest | DropRequest) -> Acceptance | Refusal | None:
+        match request:
+            case WriteRequest():
+                return self._add(request)
+            case RehearseRequest(after, updates) if after == self.log.operations and self.log.kept < 2 * SAVE_SAMPLES:
+                return self.log.add([Operation("rehearse", updates)])
+        return None
 
     def _drop(self, upto: int) -> None:
         """A full disk may refuse even this; it is asked again with the next checkpoint."""
@@ -242,26 +319,32 @@ class LogWriter(BatchWorker[WriteRequest | int, Acceptance | None]):
             with self.log.transaction():
                 self.log.drop(upto)
         except Refusal as refusal:
-            LOGGER.warning("Samples that are in checkpoints could not be dropped: %s", refusal)
+            LOGGER.warning("Operations that are in checkpoints could not be dropped: %s", refusal)
 
-    def _add(self, samples: Sequence[IncomingSample], key: str | None) -> Acceptance | Refusal:
+    def _add(self, request: WriteRequest) -> Acceptance | Refusal:
         """A repeated request needs no room."""
-        digest = b"" if key is None else digest_of(samples)
+        key, digest = request.key, b""
         try:
-            if key is not None and (repeated := self.log.find_repeated(key, digest)) is not None:
-                return repeated
-            self._check(len(samples))
-            return self.log.add(samples, key, digest)
+            if key is not None:
+                digest = request.digest or digest_of(request.entries)
+                if (repeated := self.log.find_repeated(key, digest)) is not None:
+                    return repeated
+            entries = request.entries if request.find is None else request.find()
+            self._check(len(entries))
+            return self.log.add(entries, key, digest)
         except Refusal as refusal:
             return refusal
 
 
-def digest_of(samples: Sequence[IncomingSample]) -> bytes:
-    """SHA-256 of labels and pixels."""
+def digest_of(entries: Sequence[Entry]) -> bytes:
+    """SHA-256 of all that is in them."""
     digest = hashlib.sha256()
-    for label, pixels in samples:
-        name = label.encode()
-        digest.update(len(name).to_bytes(4, "big") + name + pixels.tobytes())
+    for entry in entries:
+        if isinstance(entry, IncomingSample):
+            name = entry.label.encode()
+            digest.update(len(name).to_bytes(4, "big") + name + entry.pixels.tobytes())
+        else:
+            digest.update(repr(entry).encode())
     return digest.digest()
 
 

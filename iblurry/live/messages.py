@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,26 @@ class IncomingSample(NamedTuple):
     pixels: NDArray[np.uint8]  # (C, H, W), of the service's shape
 
 
-class Acceptance(NamedTuple):
-    """The numbers, from 1, under which the samples of a request were accepted."""
+Kind = Literal["sample", "rehearse", "remove", "relabel", "rename", "merge", "delete"]
 
-    first: int
+
+class Operation(NamedTuple):
+    """One step of learning, as the log keeps it: the state of a learner is a function of these in order."""
+
+    kind: Kind
+    number: int = 0  # of the sample that is learnt, removed or relabelled, from 1; or how many updates are rehearsed
+    label: str = ""  # of the sample; or the class that is renamed, merged or deleted
+    to: str = ""  # the new name of that class, or the one that it is merged into
+    pixels: bytes = b""
+
+
+class Acceptance(NamedTuple):
+    """The numbers, from 1, under which a request was accepted."""
+
+    first: int  # of its samples; 0 where it has none
     last: int
     repeated: bool = False  # the same request had been accepted before
+    operation: int = 0  # its last one
 
 
 class Predictions(NamedTuple):
@@ -31,6 +45,7 @@ class Predictions(NamedTuple):
     model: int  # samples it had learnt
     labels: tuple[str, ...]
     probabilities: NDArray[np.float32]  # (B, len(labels))
+    ids: tuple[str, ...] = ()  # under which labels can be sent later, one for each image
 
 
 class MemorySample(NamedTuple):
@@ -57,8 +72,9 @@ class Snapshot:
     """A state of the model to answer with, after `at` samples."""
 
     at: int
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # by head row; "" where a class was deleted
     tensors: list[NDArray[Any]]  # of the network's state_dict, in its order
+    operation: int = 0  # the last one that is in it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +82,7 @@ class LearnerReport:
     """Progress and quality of learning; the defaults describe a learner that has learnt nothing."""
 
     learnt: int = 0
+    applied: int = 0  # the last operation
     learning_rate: float | None = None
     loss: float | None = None
     updates: int = 0
@@ -76,6 +93,7 @@ class LearnerReport:
     tested: int = 0
     drift: float | None = None
     checkpoint: int = 0  # samples learnt by the newest checkpoint
+    checkpoint_operation: int = 0  # the last one that is in it
     checkpoint_written: float | None = None  # when that was, in seconds since 1970
     samples_per_second: float = 0.0
     checkpoint_most: int = 0  # upper bound of a checkpoint's bytes
@@ -85,10 +103,19 @@ class LearnerReport:
 
 
 @dataclass(frozen=True)
-class CheckpointSaved:
-    """A checkpoint after `at` samples; the log no longer needs those up to `droppable`."""
+class CaughtUp:
+    """All operations up to `at` are applied; the learner could rehearse `updates` before it looks again."""
 
     at: int
+    updates: int
+
+
+@dataclass(frozen=True)
+class CheckpointSaved:
+    """A checkpoint after `at` samples and `operation`; the log no longer needs the operations up to `droppable`."""
+
+    at: int
+    operation: int
     droppable: int
 
 
@@ -128,5 +155,5 @@ class Stalled:
 
 
 Message: TypeAlias = (
-    Snapshot | LearnerReport | CheckpointSaved | MemoryContents | Warned | Crashed | ProcessLost | Stalled
+    Snapshot | LearnerReport | CaughtUp | CheckpointSaved | MemoryContents | Warned | Crashed | ProcessLost | Stalled
 )

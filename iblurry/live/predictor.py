@@ -69,4 +69,5 @@ class SnapshotModel:
 def take_snapshot(learner: Learner, at: int) -> Snapshot:
     """The learner's network after `at` samples."""
     state = learner.context.network.state_dict().values()
-    return Snapshot(at, tuple(map(str, learner.labels)), [values.cpu().clone().numpy() for values in state])
+    labels = tuple("" if label is None else str(label) for label in learner.labels)
+    return Snapshot(at, labels, [values.cpu().clone().numpy() for values in state])

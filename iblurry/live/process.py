@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import logging
 import multiprocessing
@@ -24,6 +25,7 @@ from iblurry.experiment.periodic import Periodic
 from iblurry.files import locked
 from iblurry.live.log import LogEntry, LogReader
 from iblurry.live.messages import (
+    CaughtUp,
     CheckpointSaved,
     Command,
     Crashed,
@@ -188,7 +190,7 @@ def learn(
 
 
 class LearnerLoop:
-    """Learns the log's samples in order; between two of them it publishes, reports, saves and obeys commands."""
+    """Applies the log's operations in order; between two of them it publishes, reports, saves and obeys commands."""
 
     def __init__(self, messages: Connection, commands: Connection, folder: Path, settings: Settings) -> None:
         from iblurry.live.learning import LiveLearner
@@ -201,7 +203,7 @@ class LearnerLoop:
         self.meter = ThroughputMeter()
         self.publish, self.report = Periodic(self._publish, PUBLISH_SECONDS), Periodic(self._report, REPORT_SECONDS)
         self.save = Periodic(self._save, SAVE_SOONEST, longest=SAVE_SECONDS)
-        self._published = self._reported = -1  # at which sample
+        self._published = self._reported = -1  # at which operation
         self._points: list[dict[str, Any]] = []  # since the last report
 
     def run(self) -> None:
@@ -216,34 +218,43 @@ class LearnerLoop:
             if not entries:
                 self._idle()
             for entry in entries:
-                if self._learn(entry):
+                if self._apply(entry):
                     break
         self._save()
 
-    def _learn(self, entry: LogEntry) -> bool:
-        """Learn a sample, and do whatever is due after it; True where it was told to stop."""
-        if (point := self.learner.learn(entry)) is not None:
+    def _apply(self, entry: LogEntry) -> bool:
+        """Apply an operation, and do whatever is due after it; True where it was told to stop."""
+        if (point := self.learner.apply(entry)) is not None:
             self._points.append(point)
-        self.meter.count += 1
+        self.meter.count += entry.operation.kind == "sample"
         if self.learner.at - (self.learner.saved or [0])[-1] >= SAVE_SAMPLES:
             self.save.run()
-        for task in (self.save, self.publish, self.report):
-            task.run_if_due()
+        self._run_due()
         while self.commands.poll():
             self._obey()
         return self.stopping
 
+    def _run_due(self) -> None:
+        for task in (self.save, self.publish, self.report):
+            task.run_if_due()
+
     def _idle(self) -> None:
-        """Nothing to learn: publish and report the latest state, save it before long, and wait for a command."""
+        """Nothing to apply: say so, and publish and report the latest state unless rehearsal begins.
+
+        The HTTP process writes a step of rehearsal to the log, if it wants one, and wakes this one.
+        """
         self.meter.reset()
-        self.publish.run()
-        self.report.run()
-        self.save.run_if_due()
-        if self.commands.poll(IDLE_SECONDS):
-            self._obey()
+        self.messages.send(CaughtUp(self.learner.at, self.learner.step_updates))
+        self._run_due()
+        if not self.commands.poll(PUBLISH_SECONDS):
+            self.publish.run()
+            self.report.run()
+            if not self.commands.poll(IDLE_SECONDS):
+                return
+        self._obey()
 
     def _obey(self) -> None:
-        """Nothing is done to WAKE: the loop looks for samples anyway."""
+        """Nothing is done to WAKE: the loop looks at the log anyway."""
         command = Command(self.commands.recv_bytes())
         if command is Command.SEND_MEMORY:
             self.messages.send(MemoryContents(self.learner.memory()))
@@ -258,7 +269,8 @@ class LearnerLoop:
         if self._published == self.learner.at:
             return
         self.learner.check()  # the snapshot before is better than one that is not finite
-        self.messages.send(take_snapshot(self.learner.learner, self.learner.at))
+        snapshot = take_snapshot(self.learner.learner, self.learner.learnt)
+        self.messages.send(dataclasses.replace(snapshot, operation=self.learner.at))
         self._published = self.learner.at
 
     def _report(self) -> None:
@@ -275,7 +287,7 @@ class LearnerLoop:
                 remedy = "Stop it, put the folder back or name its new place as --data-dir, and start it again"
                 raise FolderError(f"{self.folder} was moved or replaced while the service ran. {remedy}.")
             if self.learner.save():
-                self.messages.send(CheckpointSaved(self.learner.at, self.learner.droppable))
+                self.messages.send(CheckpointSaved(self.learner.learnt, self.learner.at, self.learner.droppable))
         except (DiskFullError, OSError) as error:
             why = "its disk is full" if isinstance(error, DiskFullError) else error.strerror or error
             sentence = f"No checkpoint can be written to {self.folder} ({why}): make room, or mend it."

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from iblurry.live.settings import Settings
     from iblurry.live.status import ServiceStatus
 
-SAVE_SAMPLES = 1000  # a checkpoint is written after at most so many samples
+SAVE_SAMPLES = 1000  # a checkpoint is written after at most so many samples, or other operations
 CHECKPOINTS = 3  # the newest, the one before it, and one that is being written
 MIN_RETRY, MAX_RETRY = 2.0, 60.0  # seconds: Retry-After while the learning rate is unknown, and the longest
 KEYS = 100_000  # idempotency keys remembered, those of the latest requests
 PAGE = 4096  # bytes of an SQLite page
 WAL = 16 * 2**20  # bytes that SQLite's write-ahead log is truncated to
-CELL, USABLE = 64, 4000  # bytes beside a sample's pixels, and of a page for samples; both are upper bounds
+CELL, USABLE = 64, 4000  # bytes beside a sample's label and pixels, and of a page for samples; both are upper bounds
+CHARACTER = 4  # bytes of a label's, at most
 PER_KEY, PER_CLASS = 400, 2048  # bytes
 
 
@@ -81,6 +82,10 @@ class Limits:
         Those of one address, unless it is a loopback one, from which a reverse proxy speaks for many.
     listeners : int
         Clients of /v1/events.
+    questions : int
+        Images that were asked about and are kept for a label that comes later.
+    question_seconds : float
+        How long they are kept.
     """
 
     body: int = 16 * 2**20
@@ -94,6 +99,8 @@ class Limits:
     connections: int = 512
     per_address: int = 128
     listeners: int = 64
+    questions: int = 1000
+    question_seconds: float = 3600
 
     def __post_init__(self) -> None:
         for limit in fields(self):
@@ -104,14 +111,15 @@ class Limits:
 class Quota:
     """How many samples may wait, and the disk space that follows from it.
 
-    Samples stay in the log until two checkpoints include them, so the log holds the queue and a few checkpoint
-    intervals more.
+    Operations stay in the log until two checkpoints include them, so the log holds the queue and a few checkpoint
+    intervals more; corrections count as samples do.
     """
 
     def __init__(self, settings: Settings, limits: Limits) -> None:
         self.limits = limits
         self.samples = limits.queue + 3 * SAVE_SAMPLES  # in the log
-        self.log_bytes = max_log_bytes(math.prod(settings.image), kept=self.samples, classes=settings.max_classes)
+        size = math.prod(settings.image)
+        self.log_bytes = max_log_bytes(size, kept=self.samples, classes=settings.max_classes, label=limits.label)
 
     def check(self, count: int, *, status: ServiceStatus) -> None:
         """Raise a Refusal where `count` more samples are too many."""
@@ -144,9 +152,9 @@ class Quota:
         }
 
 
-def max_log_bytes(sample: int, *, kept: int, classes: int) -> int:
-    """Upper bound of the log's file for `kept` samples of `sample` bytes each."""
-    cell = sample + CELL
+def max_log_bytes(sample: int, *, kept: int, classes: int, label: int) -> int:
+    """Upper bound of the log's file for `kept` operations: samples of `sample` bytes, or up to two labels each."""
+    cell = CELL + CHARACTER * label + max(sample, CHARACTER * label)
     pages = 1 / (USABLE // cell) if cell <= USABLE else 1 + math.ceil(cell / USABLE)  # of one sample
     return math.ceil(1.1 * kept * pages * PAGE) + KEYS * PER_KEY + classes * PER_CLASS + 2**20
 

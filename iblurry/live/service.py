@@ -1,10 +1,12 @@
-"""The service: a log that accepts samples, a process that learns them, a thread that answers, and their status."""
+"""The service: a log that accepts operations, a process that applies them, a thread that answers, and their status."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,9 +18,10 @@ from numpy.typing import NDArray
 from iblurry.errors import StoppedError
 from iblurry.files import locked, make_private
 from iblurry.live.exporter import ModelExporter, ModelFile
-from iblurry.live.log import LogWriter, SampleLog, WriteRequest
+from iblurry.live.log import DropRequest, LogWriter, RehearseRequest, SampleLog, WriteRequest
 from iblurry.live.messages import (
     Acceptance,
+    CaughtUp,
     CheckpointSaved,
     Command,
     IncomingSample,
@@ -26,12 +29,14 @@ from iblurry.live.messages import (
     MemoryContents,
     MemorySample,
     Message,
+    Operation,
     Predictions,
     Snapshot,
     Stalled,
 )
 from iblurry.live.predictor import Predictor
 from iblurry.live.process import LearnerProcess
+from iblurry.live.questions import QuestionStore
 from iblurry.live.quota import Limits, Quota, Refusal
 from iblurry.live.settings import Settings
 from iblurry.live.status import ServiceStatus
@@ -57,12 +62,17 @@ class Service:
         What it learns with; `start` refuses others than those an existing folder was begun with.
     limits : Limits, optional
         How much requests may ask of it.
+    idle_updates : int
+        Updates from the memory that it takes after the last sample or correction, while nothing else is to be done.
     """
 
-    def __init__(self, folder: Path, settings: Settings, limits: Limits | None = None) -> None:
-        self.folder, self.settings, self.limits = folder, settings, limits or Limits()
+    def __init__(
+        self, folder: Path, settings: Settings, limits: Limits | None = None, *, idle_updates: int = 0
+    ) -> None:
+        self.folder, self.settings, self.limits, self.idle_updates = folder, settings, limits or Limits(), idle_updates
         self.quota = Quota(settings, self.limits)
-        self._status = ServiceStatus(settings, self.limits)
+        self._questions = QuestionStore(settings.image, self.limits)
+        self._status = ServiceStatus(settings, self.limits, idle_updates=idle_updates)
         self._resources = ExitStack()
         self._listeners: set[asyncio.Queue[tuple[str, dict[str, Any]]]] = set()
         self._memory: asyncio.Future[list[MemorySample]] | None = None  # asked for and not here yet
@@ -116,17 +126,51 @@ class Service:
         key : str, optional
             Idempotency key: the same samples under the same key are accepted once.
         """
-        self._check_open()
-        acceptance = await asyncio.wrap_future(self._writer.submit(WriteRequest(samples, key)))
-        assert acceptance is not None
-        self._process.send(Command.WAKE)
-        return acceptance
+        return await self._write(WriteRequest(samples, key))
+
+    async def correct(self, corrections: Sequence[Operation], *, key: str | None = None) -> Acceptance:
+        """Accept corrections of samples and classes, all of them or none, as durably as samples.
+
+        Parameters
+        ----------
+        corrections : sequence of Operation
+            In the order in which they are applied.
+        key : str, optional
+            As of `learn`.
+        """
+        return await self._write(WriteRequest(corrections, key))
+
+    async def label(self, labels: Sequence[tuple[str, str]], *, key: str | None = None) -> Acceptance:
+        """Accept labels of images that were predicted before, as samples; a Refusal where one is not there any more.
+
+        Parameters
+        ----------
+        labels : sequence of (str, str)
+            Ids of predictions, and labels.
+        key : str, optional
+            As of `learn`; a repeated request is answered also when the images are gone.
+        """
+        taken: dict[str, NDArray[np.uint8]] = {}
+
+        def find() -> list[IncomingSample]:
+            for question, _ in labels:
+                taken[question] = self._questions.take(question)
+            return [IncomingSample(label, taken[question]) for question, label in labels]
+
+        digest = hashlib.sha256(repr(("label", list(labels))).encode()).digest()
+        try:
+            return await self._write(WriteRequest((), key, digest, find))
+        except Refusal:
+            for question, pixels in taken.items():
+                self._questions.put_back(question, pixels)
+            raise
 
     async def predict(self, pixels: NDArray[np.uint8]) -> Predictions:
         """Predict images (B, C, H, W) from the newest snapshot, whatever is being learnt."""
         if not self._status.model:
             raise Refusal(409, "nothing_learnt", "Nothing was learnt yet, so there is no answer; send a sample first.")
-        return await asyncio.wrap_future(self._predictor.submit(pixels))
+        predictions = await asyncio.wrap_future(self._predictor.submit(pixels))
+        return predictions._replace(ids=tuple(self._questions.add(pixels)))
 
     async def memory(self) -> list[MemorySample]:
         """The memory's samples, as they are between two updates."""
@@ -147,19 +191,19 @@ class Service:
             raise Refusal(503, "recovering", message, retry_after=2) from error
 
     async def model(self, kind: str, *, known: int | None = None) -> ModelFile | None:
-        """The current model as a file of this format (see `exporter.FORMATS`); None if it has learnt `known` samples.
+        """The current model as a file of this format (see `exporter.FORMATS`); None if `known` is its last operation.
 
         The state is saved first; that of a service which learns no more is the last one saved.
         """
         self._check_open()
-        at = self._status.learnt
-        if not at:
+        at = self._status.report.applied
+        if not self._status.learnt:
             raise Refusal(409, "nothing_learnt", "Nothing was learnt yet, so there is no model; send a sample first.")
         if self._status.stalled is not None:
-            at = self._status.report.checkpoint
+            at = self._status.report.checkpoint_operation
         try:
             async with asyncio.timeout(SAVE_SECONDS):
-                while self._status.report.checkpoint < at:
+                while self._status.report.checkpoint_operation < at:
                     self._process.send(Command.SAVE)
                     await asyncio.sleep(0.1)
         except TimeoutError as error:
@@ -205,6 +249,26 @@ class Service:
         await asyncio.to_thread(self._resources.close)
         LOGGER.info("%s was closed; learnt: %s.", self.folder, self._status.learnt)
 
+    async def _write(self, request: WriteRequest) -> Acceptance:
+        self._check_open()
+        acceptance = await asyncio.wrap_future(self._writer.submit(request))
+        assert acceptance is not None
+        self._process.send(Command.WAKE)
+        return acceptance
+
+    def _rehearse(self, after: int, updates: int) -> None:
+        """Write one step of rehearsal to the log, unless enough were taken or something else is to be done."""
+        log = self._status.log
+        updates = min(updates, self.idle_updates - log.rehearsed)
+        if updates > 0 and after == log.operations and not self._status.stopping:
+            step = self._writer.submit(RehearseRequest(after, updates))
+            step.add_done_callback(self._on_step)
+
+    def _on_step(self, step: Future[Acceptance | None]) -> None:
+        """In the writer's thread; a step that was not written is not waited for."""
+        if not step.cancelled() and step.exception() is None and step.result() is not None:
+            self._process.send(Command.WAKE)
+
     def _check_open(self) -> None:
         if self._status.stopping:
             message = "The service is being stopped; send it again when it is back."
@@ -233,7 +297,9 @@ class Service:
                     self._emit("point", point)
             case CheckpointSaved(droppable=droppable):
                 if droppable:
-                    self._writer.submit(droppable)
+                    self._writer.submit(DropRequest(droppable))
+            case CaughtUp(at, updates):
+                self._rehearse(at, updates)
         self._status.update(message)
         if isinstance(message, LearnerReport | Stalled):
             self._reported.set()

@@ -20,7 +20,11 @@ WINDOW = 1000  # samples that count as recent; drift compares them with as many 
 POINTS = 400  # of the curve, at most: then every other one is dropped
 FIRST_EVERY = 10  # samples between two points, at first
 UNTESTED, WRONG, RIGHT = -1, 0, 1
-NOT_IN_STATUS = ("classes", "history", "new_points", "checkpoint_most", "checkpoint_written")  # fields of a report
+DELETED = -1  # the row of a sample whose class was deleted
+NOT_IN_STATUS = (  # fields of a report
+    *("classes", "history", "new_points", "checkpoint_most"),
+    *("checkpoint_written", "checkpoint_operation"),
+)
 
 
 class ServiceStatus:
@@ -29,31 +33,34 @@ class ServiceStatus:
     Written by the event loop's thread; others only read single numbers of it.
     """
 
-    def __init__(self, settings: Settings, limits: Limits) -> None:
-        self.settings, self.limits = settings, limits
+    def __init__(self, settings: Settings, limits: Limits, *, idle_updates: int = 0) -> None:
+        self.settings, self.limits, self.idle_updates = settings, limits, idle_updates
         self.report = LearnerReport()
         self.stopping = False
         self.stalled: str | None = None  # why nothing is learnt any more
         self.model = 0  # samples learnt by the snapshot that answers
+        self.model_operation = 0  # the last one that is in it
         self._started_at = self._model_at = time.monotonic()
         self._is_started = False  # the learner process has reported
         self._lost: str | None = None  # how that process was lost
         self._warning: str | None = None
 
     def start(self, log: SampleLog) -> None:
-        """The samples in the log are learnt, or learnt again, before new ones."""
+        """What is in the log is applied, or applied again, before anything new."""
         self.log = log
-        self._replayed = log.accepted
+        self._replayed = log.operations
 
     def update(self, message: Message) -> None:
         match message:
-            case Snapshot(at=at):
-                self.model, self._model_at = at, time.monotonic()
+            case Snapshot(at=at, operation=operation):
+                self.model, self.model_operation, self._model_at = at, operation, time.monotonic()
             case LearnerReport():
                 self.report, self._lost, self._is_started = message, None, True
-            case CheckpointSaved(at=at):
+            case CheckpointSaved(at=at, operation=operation):
                 self._warning = None
-                self.report = dataclasses.replace(self.report, checkpoint=at, checkpoint_written=time.time())
+                self.report = dataclasses.replace(
+                    self.report, checkpoint=at, checkpoint_operation=operation, checkpoint_written=time.time()
+                )
             case Warned(sentence):
                 self._warning = sentence
             case ProcessLost(sentence):
@@ -78,7 +85,7 @@ class ServiceStatus:
             return "stopping"
         if not self._is_started and self._lost is None:
             return "starting"
-        if self._lost is not None or self.learnt < self._replayed:
+        if self._lost is not None or self.report.applied < self._replayed:
             return "recovering"
         return "learning" if self.learnt < self.log.accepted else "idle"
 
@@ -90,13 +97,17 @@ class ServiceStatus:
         if self._warning is not None:
             return self._warning
         left = self.log.accepted - self.learnt
+        rehearsed = self.log.rehearsed
+        before = f"{counted(left, 'sample')} from before the last start {'is' if left == 1 else 'are'} being learnt."
+        idle = "Everything that was sent is learnt"
+        if rehearsed:
+            idle += f", and {rehearsed:,} of {self.idle_updates:,} updates were taken from the memory meanwhile"
         return {
             "stopping": "The service is being stopped; what waits is learnt after the next start.",
             "starting": "The process that learns is being started.",
-            "recovering": self._lost
-            or f"{counted(left, 'sample')} from before the last start {'is' if left == 1 else 'are'} being learnt.",
+            "recovering": self._lost or (before if left else "Steps from before the last start are taken again."),
             "learning": f"{counted(left, 'sample')} {'waits' if left == 1 else 'wait'} to be learnt.",
-            "idle": "Everything that was sent is learnt.",
+            "idle": f"{idle}.",
         }[self.state]
 
     @property
@@ -122,7 +133,11 @@ class ServiceStatus:
             "accepted": self.log.accepted,
             "queue": self.log.accepted - self.learnt,
             "queue_limit": self.limits.queue,
+            "operations": self.log.operations,
             "model": self.model,
+            "model_operation": self.model_operation,
+            "rehearsed": self.log.rehearsed,
+            "idle_updates": self.idle_updates,
             "model_age_seconds": now - self._model_at,
             "checkpoint_age_seconds": None if saved is None else max(0.0, time.time() - saved),
             "uptime_seconds": now - self._started_at,
@@ -157,6 +172,17 @@ class Quality:
         if outcome != UNTESTED:
             self.tested[row] += 1
             self.right[row] += outcome
+
+    def close_class(self, row: int, into: int | None) -> None:
+        """A class was merged into another, which takes over its counts, or deleted with them."""
+        for counts in (self.seen, self.tested, self.right):
+            if into is not None:
+                counts[into] += counts[row]
+            counts[row] = 0
+        recent = self.rows == row
+        if into is None:
+            self.outcomes[recent] = UNTESTED
+        self.rows[recent] = DELETED if into is None else into
 
     def add_point(self, *, learning_rate: float, classes: int) -> dict[str, Any] | None:
         """A new point of the curve, if one is due."""
@@ -211,7 +237,8 @@ class Quality:
 
     def _shares(self) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Class shares in the recent window and in the one before it; None while that is not full."""
-        recent, before = (np.bincount(self.rows[self._window(back)], minlength=len(self.seen)) for back in (0, 1))
+        windows = (self.rows[self._window(back)] for back in (0, 1))
+        recent, before = (np.bincount(rows[rows != DELETED], minlength=len(self.seen)) for rows in windows)
         whole = self.at >= 2 * self.window
         return recent / max(1, recent.sum()), before / self.window if whole else None
 

@@ -67,7 +67,7 @@ def _load(source: Path, *, classes: int | None, device: str) -> Learner:
     learner = Learner.load(source, classes=classes, device=device, precision=make_engine(device).precision)
     if not learner.labels:
         raise InputError(f"{source} has learnt nothing yet, so there is nothing to go on with; leave --from out.")
-    for label in learner.labels:
+    for label in _labels(learner):
         if not isinstance(label, str) or normalize_label(label) != label:
             raise InputError(
                 f"{source} has the label {label!r}, which no request could send; labels of a service are text in "
@@ -76,17 +76,22 @@ def _load(source: Path, *, classes: int | None, device: str) -> Learner:
     return learner
 
 
+def _labels(learner: Learner) -> list[str]:
+    """Without those of classes that were deleted."""
+    return [label for label in learner.labels if label is not None]
+
+
 def _write(folder: Path, settings: Settings, learner: Learner) -> None:
     from iblurry.live.learning import LiveLearner
     from iblurry.live.status import Quality
 
     live = LiveLearner(folder, settings)
     live.learner.load_state_dict(learner.state_dict())
-    live.at = learner.context.seen
+    live.at = live.learnt = learner.context.seen
     live.quality = Quality(settings.max_classes, first=live.at)
     live.save()
     log = SampleLog(folder, max_classes=settings.max_classes, max_bytes=Quota(settings, Limits()).log_bytes)
-    log.begin_at(live.at, [str(label) for label in learner.labels])
+    log.begin_at(live.at, _labels(learner))
     log.close()
     settings.save(folder)
 

@@ -65,7 +65,8 @@ class Network(nn.Module):
         if not self.is_own:
             body.train()
         self.meter = ComputeMeter()  # counts every image that passes; shared with the networks made by `twin`
-        self.labels: list[str | int] = []  # in order of exposure: labels[row]; not part of the state_dict
+        # labels[row], in order of exposure, None where a class was deleted; not part of the state_dict
+        self.labels: list[Any] = []
         self.precision: torch.dtype | None = None  # of convolutions and products, where it is not float32
         self.layout = torch.contiguous_format  # of images and convolutions in memory
         self.compiled: dict[int, Callable[[Tensor], Tensor]] = {}  # the body compiled for training batches of this size
@@ -213,11 +214,11 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def expose(self, label: str | int, weight: Tensor, bias: Tensor) -> int:
-        """Open the next row for a new label and return it.
+        """Open the next row for a new label and return it: the first that was closed again, or else a new one.
 
         `weight` is (features,) for the new row alone, or (rows, features) to redraw all; `bias` is (1,) or (rows,).
         """
-        row = self.known
+        row = self.next_row
         if label in self.labels:
             raise InputError(
                 f"The label {label!r} already has row {self.row_of(label)}; ask row_of before exposing it."
@@ -231,8 +232,16 @@ class Network(nn.Module):
         self.head.weight[row if weight.dim() == 1 else whole].copy_(weight)
         self.head.bias[slice(row, row + 1) if len(bias) == 1 else whole].copy_(bias)
         self.open[row] = True
-        self.labels.append(label)
+        self.labels[row : row + 1] = [label]
         return row
+
+    @torch.no_grad()
+    def close_row(self, row: int) -> None:
+        """Closes one row, which never answers again unless another class takes it."""
+        self.head.weight[row] = 0
+        self.head.bias[row] = 0
+        self.open[row] = False
+        self.labels[row] = None
 
     def twin(self) -> Network:
         """A network like this one with weights of its own and nothing compiled yet; the meter is shared."""
@@ -263,8 +272,18 @@ class Network(nn.Module):
 
     @property
     def known(self) -> int:
-        """How many classes were met."""
+        """How many rows were ever opened: the classes met, with those that were deleted since."""
         return len(self.labels)
+
+    @property
+    def open_rows(self) -> int:
+        """How many classes there are."""
+        return self.known - self.labels.count(None)
+
+    @property
+    def next_row(self) -> int:
+        """The row that the next new class takes."""
+        return self.labels.index(None) if None in self.labels else self.known
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Weight and bias of the head."""

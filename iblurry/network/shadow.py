@@ -50,8 +50,8 @@ class ShadowNetwork:
                 shadow.lerp_(value, weight)
 
     @torch.no_grad()
-    def on_row_opened(self) -> None:
-        """The network has opened a head row."""
+    def on_rows_changed(self) -> None:
+        """The network has opened or closed a head row."""
         if self.opens_rows:
             new = self.followed.open & ~self.network.open
             self.network.head.weight.copy_(
@@ -59,6 +59,8 @@ class ShadowNetwork:
             )
             self.network.head.bias.copy_(torch.where(new, self.followed.head.bias, self.network.head.bias))
             self.network.open.copy_(self.followed.open)
+        else:
+            self.network.open &= self.followed.open
 
     def logits(self, images: Tensor, *, batch_statistics: bool = False) -> Tensor:
         """Answers to augmented training images (float); see `forward_both`."""

@@ -94,7 +94,7 @@ class Shared(Protocol):
     def state_dict(self) -> dict[str, Tensor]: ...
     def load_state_dict(self, state: dict[str, Tensor]) -> None: ...
     def reset(self) -> None: ...
-    def on_row_opened(self) -> None: ...
+    def on_rows_changed(self) -> None: ...
     def on_update(self) -> None: ...
 
 
@@ -119,8 +119,8 @@ class SharedScalar:
     def reset(self) -> None:
         self.value.zero_()
 
-    def on_row_opened(self) -> None:
-        """A new class does not change it."""
+    def on_rows_changed(self) -> None:
+        """Neither a new class nor a deleted one changes it."""
 
     def on_update(self) -> None:
         """An update does not change it by itself."""
@@ -153,8 +153,8 @@ class LogitCorrection:
     def reset(self) -> None:
         self.pairs.copy_(torch.tensor([1.0, 0.0]))
 
-    def on_row_opened(self) -> None:
-        """A new class has its pair already."""
+    def on_rows_changed(self) -> None:
+        """A new class has its pair already, and a deleted one keeps it for the next."""
 
     def on_update(self) -> None:
         """It changes at task ends only."""

@@ -136,6 +136,15 @@ class Part(Component):
     def on_boundary(self) -> None:
         """A task ended."""
 
+    def on_amended(self) -> None:
+        """Memory rows were removed or relabelled, or updates were taken that no sample earned: see `amendments`.
+
+        Losses measured before it are not to be compared with those measured after it.
+        """
+
+    def on_class_closed(self, label: int, into: int | None) -> None:
+        """A class was deleted, or merged into another; its head row is closed, and may be opened for a new class."""
+
     def released(self) -> Part:
         """The same part as the authors' released program has it, where that differs from the paper."""
         return self

@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
+from iblurry.cli.serve import IDLE_UPDATES
 from iblurry.data.load import load
 from iblurry.data.sources.arrays import save
 from iblurry.errors import InputError
@@ -219,8 +220,8 @@ def backend(monkeypatch):
         about = {"method": "clib", "network": "mlp", "image": (1, 8, 8), "memory": 500, "max_classes": 100}
         return SimpleNamespace(**about)
 
-    def service(folder, settings, limits):
-        told.limits = limits
+    def service(folder, settings, limits, *, idle_updates):
+        told.limits, told.idle_updates = limits, idle_updates
         return SimpleNamespace(folder=folder, settings=settings)
 
     def serve(service, *, host, port, token, on_ready):
@@ -247,13 +248,15 @@ def test_serve_passes_on_only_what_was_given(call, backend, here):
         assert word in said.out
     assert (str(backend.folder), backend.given, backend.limits) == ("live", {}, Limits())
     assert (backend.host, backend.port, backend.token) == ("127.0.0.1", 8000, None)
+    assert backend.idle_updates == IDLE_UPDATES
 
 
 def test_serve_with_everything(call, backend, monkeypatch):
     monkeypatch.setenv("IBLURRY_TOKEN", "sesame")
     words = "--method er --network mlp --memory 9 --image 1x8x8 --max-classes 7 --seed 0 --updates-per-sample 1/4"
     more = (
-        "--batch 8 --measure-every 3 --device cuda --threads 2 --data-dir d --host 0.0.0.0 --port 80 --queue 5 --json"
+        "--batch 8 --measure-every 3 --device cuda --threads 2 --data-dir d --host 0.0.0.0 --port 80 --queue 5 --json "
+        "--idle-updates 0"
     )
     said = call("serve", *words.split(), *more.split())
     assert json.loads(said.out) == {"url": "http://0.0.0.0:80", "pid": os.getpid()}
@@ -272,6 +275,7 @@ def test_serve_with_everything(call, backend, monkeypatch):
         "threads": 2,
     }
     assert (backend.limits, backend.token, backend.host, backend.port) == (Limits(queue=5), "sesame", "0.0.0.0", 80)
+    assert backend.idle_updates == 0
 
 
 def test_settings_are_refused_in_a_sentence(refused, backend):

@@ -27,6 +27,7 @@ SELECTING = (
     "--equal-bytes",
     "--data-home",
 )
+CORRECTING = ("--wait", "--url", "--token", "--token-file", "--json")
 FROZEN = {  # taking one away, or giving it another name, breaks somebody's script
     "iblurry": ["--version"],
     "iblurry run": [
@@ -70,8 +71,14 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
         *("--method", "--network", "--memory", "--image", "--max-classes", "--seed", "--updates-per-sample", "--batch"),
         *("--measure-every", "--initialise", "--freeze", "--augment", "--import"),
         *("--data-dir", "--from", "--host", "--port", "--token", "--token-file", "--json"),
-        *("--device", "--threads", "--queue", "--log-level", "--log-format"),
+        *("--device", "--threads", "--queue", "--idle-updates", "--log-level", "--log-format"),
     ],
+    "iblurry correct": [],
+    "iblurry correct delete": ["CLASS", *CORRECTING],
+    "iblurry correct merge": ["CLASS", "OTHER", *CORRECTING],
+    "iblurry correct relabel": ["NUMBER", "LABEL", *CORRECTING],
+    "iblurry correct remove": ["NUMBER...", *CORRECTING],
+    "iblurry correct rename": ["CLASS", "NAME", *CORRECTING],
     "iblurry send": [
         *("PLACE...", "--label", "--shuffle", "--seed", "--limit", "--resume-key", "--skip-bad", "--wait"),
         *("--url", "--token", "--token-file", "--json", "--import"),

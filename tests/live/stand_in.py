@@ -27,6 +27,7 @@ class StandIn:
         self.image, self.token, self.batch, self.queue_limit, self.prefix = image, token, batch, queue_limit, prefix
         self.troubles, self.requests, self.connections = [], [], 0
         self.unreadable, self.sentence = set(), None  # what is said of them, unless the usual
+        self.corrections = []  # as they came
         self.samples, self.keys = [], {}  # (label, image or pixels); key: (body, answer)
         self.learnt, self.state = None, "learning"  # None: all that is accepted
         self.unready = None  # or a sentence why
@@ -59,7 +60,10 @@ class StandIn:
             "queue_limit": self.queue_limit,
             "accepted": len(self.samples),
             "learnt": learnt,
+            "operations": len(self.samples) + len(self.corrections),
+            "applied": learnt + len(self.corrections),
             "model": learnt,
+            "model_operation": learnt + len(self.corrections),
             "queue": len(self.samples) - learnt,
             "accuracy": 0.75 if learnt else None,
             "recent_accuracy": 0.8 if learnt else None,
@@ -107,6 +111,13 @@ class StandInHandler(BaseHTTPRequestHandler):
             return self.predict(json.loads(raw)["images"], int(parse_qs(path.query)["top"][0]))
         assert self.headers["Content-Type"] == "application/json"
         key = self.headers["Idempotency-Key"]
+        if path.path == "/v1/correct":
+            service.corrections += json.loads(raw)["corrections"]
+            sentence, last = "It is forgotten in time.", len(service.samples) + len(service.corrections)
+            return self.answer(202, {"accepted": 1, "operation": last, "repeated": False, "sentence": sentence})
+        if path.path == "/v1/label":
+            labels = json.loads(raw)["labels"]
+            return self.answer(*self.keep(key, raw, [{"label": one["label"], "pixels": one["id"]} for one in labels]))
         samples = json.loads(raw)["samples"]
         service.requests.append((key, len(samples)))
         trouble = service.troubles.pop(0) if service.troubles else ""
@@ -166,7 +177,7 @@ class StandInHandler(BaseHTTPRequestHandler):
             label = known.get(base64.b64decode(one.get("image") or one["pixels"]), self.service.samples[0][0])
             others = sorted({*known.values()} - {label})
             ranked = [{"label": label, "probability": 0.9}, *({"label": each, "probability": 0.01} for each in others)]
-            answers.append({**ranked[0], "top": ranked[:top]})
+            answers.append({"id": f"{len(answers):08d}", **ranked[0], "top": ranked[:top]})
         return self.answer(200, {"model": len(self.service.samples), "answers": answers})
 
     def stream(self):

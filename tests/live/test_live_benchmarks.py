@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from benchmarks.live import kills, load
+from benchmarks.live import idle, kills, load
 from iblurry.cli.serve import LIBRARIES
 
 MISSING = [name for name in LIBRARIES if find_spec(name) is None]
@@ -17,6 +17,8 @@ def test_killed_under_load_nothing_is_lost_doubled_or_learnt_otherwise(tmp_path)
     row = kills.killed(tmp_path / "live", times=2, seconds=1.0, seed=1)
     assert row["acknowledged"] == row["accepted"] > 20
     assert row["answers"] > 0
+    assert row["corrections"] > 0
+    assert row["steps of rehearsal"] > 0
     assert (row["whole"], row["same"], row["wrong"], row["exit code"]) == (True, True, [], 0)
 
 
@@ -24,16 +26,20 @@ def test_a_lost_sample_would_be_told(tmp_path):
     data = kills.load(kills.DATA)
     settings = kills.to_options(kills.SETTINGS)
     assert settings[:2] == ["--network", "mlp"]
-    order = dict(enumerate(range(12), 1))
     images, labels = data.train.images[:12], [data.classes[label] for label in data.train.labels[:12]]
-    with kills.ServeProcess(tmp_path / "live", *settings) as serving:
+    record = kills.Record()
+    with kills.ServeProcess(tmp_path / "live", *settings, "--idle-updates", "0") as serving:
         with kills.Client(serving.url) as client:
             client.learn(images, labels)
+            client.remove(3)
             client.wait(timeout=60)
         assert serving.stop() == 0
-    assert kills.same(tmp_path / "live", data, order)
-    assert not kills.same(tmp_path / "live", data, order | {12: 13})
-    assert not kills.same(tmp_path / "live", data, {number: i for number, i in order.items() if number < 12})
+    kills.copy_log(tmp_path / "live" / kills.FILE, record)
+    assert [operation.kind for operation in record.log.values()] == ["sample"] * 12 + ["remove"]
+    other = record.log[13]._replace(number=4)
+    assert kills.same(tmp_path / "live", record.log)
+    assert not kills.same(tmp_path / "live", record.log | {13: other})
+    assert not kills.same(tmp_path / "live", {at: one for at, one in record.log.items() if at < 13})
 
 
 def test_a_service_is_measured(tmp_path):
@@ -45,3 +51,11 @@ def test_a_service_is_measured(tmp_path):
         "learning with questions / alone",
     ]
     assert "to reach  50.00" in load.table(found)
+
+
+def test_idle_time_is_measured(tmp_path):
+    settings = {"network": "mlp", "image": "1x8x8", "memory": 200}
+    found = idle.measured(tmp_path / "live", "digits", ("one", "four", "seven"), 3.0, settings)
+    assert found["updates"] > 50
+    assert found["right after rehearsal"] > found["right once learnt"] - 0.05
+    assert found["right after rehearsal"] > 0.8

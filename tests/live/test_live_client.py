@@ -100,7 +100,7 @@ def test_keys_that_a_header_cannot_carry(client, key):
 def test_answers(service, client):
     client.learn(IMAGES[:3], ["zero", "one", "two"])
     first, second = client.predict([IMAGES[1], b"strange"], top=2)
-    assert first == Prediction("one", 0.9, (TopLabel("one", 0.9), TopLabel("two", 0.01)), model=3)
+    assert first == Prediction("one", 0.9, (TopLabel("one", 0.9), TopLabel("two", 0.01)), model=3, id="00000000")
     assert second.label == "zero"
     assert [len(one.top) for one in client.predict(IMAGES[0])] == [3]
     assert client.predict([]) == []

@@ -192,7 +192,7 @@ def test_a_sheet_of_nothing():
 
 
 def test_of_equal_classes_the_one_met_first_is_named():
-    answers = format_predictions(Predictions(3, ("b", "a"), np.array([[0.5, 0.5]], np.float32)), 5)
+    answers = format_predictions(Predictions(3, ("b", "a"), np.array([[0.5, 0.5]], np.float32), ("x",)), 5)
     assert [guess["label"] for guess in answers["answers"][0]["top"]] == ["b", "a"]
 
 
@@ -248,7 +248,10 @@ def test_what_there_is_not(call):
 def test_the_description_says_what_is_there(call):
     spec = call("GET", "/openapi.json").json()
     assert spec["openapi"].startswith("3.1")
-    names = ("learn", "predict", "status", "classes", "history", "memory", "model", "events", "metrics")
+    names = (
+        *("learn", "predict", "label", "correct", "status", "classes", "history", "memory", "model", "events"),
+        "metrics",
+    )
     assert set(spec["paths"]) == {*(f"/v1/{name}" for name in names), "/healthz", "/readyz"}
     assert "securitySchemes" not in spec["components"]
     for path in spec["paths"].values():

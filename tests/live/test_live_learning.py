@@ -10,6 +10,7 @@ from iblurry.data.load import load
 from iblurry.errors import CheckpointError, DataError, DivergedError, FolderError, InputError
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
+from iblurry.live.messages import Operation
 from iblurry.live.predictor import SnapshotModel, take_snapshot
 from iblurry.live.settings import FILE, Settings
 
@@ -20,7 +21,10 @@ SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batc
 def entries():
     digits = load("digits")
     found = zip(digits.train.images[:60], digits.train.labels[:60], strict=True)
-    return [LogEntry(at, digits.classes[label], image.tobytes()) for at, (image, label) in enumerate(found, 1)]
+    return [
+        LogEntry(at, Operation("sample", at, digits.classes[label], pixels=image.tobytes()))
+        for at, (image, label) in enumerate(found, 1)
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +39,7 @@ def learnt(folder, settings, entries):
     folder.mkdir(exist_ok=True)
     learning = LiveLearner(folder, settings)
     for entry in entries:
-        learning.learn(entry)
+        learning.apply(entry)
     learning.save()
     return learning
 
@@ -57,7 +61,7 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(method, entries, tmp_p
         assert learning.recover() == []
         assert learning.at == begin
         for entry in entries[begin:end]:
-            learning.learn(entry)
+            learning.apply(entry)
         learning.save()
     assert checkpoint(tmp_path / "broken") == checkpoint(tmp_path / "peace")
 
@@ -66,11 +70,11 @@ def test_a_sample_is_tested_before_it_is_learnt(entries, tmp_path):
     learning = LiveLearner(tmp_path, SMALL)
     right = tested = 0
     for entry in entries:
-        pixels = np.frombuffer(entry.pixels, np.uint8).reshape(1, 1, 8, 8).copy()
-        if entry.label in learning.learner.labels:
+        pixels = np.frombuffer(entry.operation.pixels, np.uint8).reshape(1, 1, 8, 8).copy()
+        if entry.operation.label in learning.learner.labels:
             tested += 1
-            right += learning.learner.predict(pixels) == [entry.label]
-        learning.learn(entry)
+            right += learning.learner.predict(pixels) == [entry.operation.label]
+        learning.apply(entry)
     report = learning.report()
     assert report.tested == tested == 60 - len(learning.learner.labels)
     assert report.accuracy == right / tested
@@ -84,7 +88,9 @@ def test_testing_changes_nothing(entries, tmp_path):
     learning = learnt(tmp_path, SMALL, entries)
     plain = SMALL.build_learner()
     for entry in entries:
-        plain.observe(torch.frombuffer(bytearray(entry.pixels), dtype=torch.uint8).view(1, 8, 8), entry.label)
+        plain.observe(
+            torch.frombuffer(bytearray(entry.operation.pixels), dtype=torch.uint8).view(1, 8, 8), entry.operation.label
+        )
     for ours, theirs in zip(
         plain.context.network.parameters(), learning.learner.context.network.parameters(), strict=True
     ):
@@ -93,15 +99,15 @@ def test_testing_changes_nothing(entries, tmp_path):
 
 def test_samples_are_learnt_in_order_only(entries, tmp_path):
     learning = LiveLearner(tmp_path, SMALL)
-    with pytest.raises(CheckpointError, match="Sample 2 cannot follow sample 0"):
-        learning.learn(entries[1])
+    with pytest.raises(CheckpointError, match="Operation 2 cannot follow operation 0"):
+        learning.apply(entries[1])
 
 
 def test_two_checkpoints_are_kept_and_say_what_is_droppable(entries, tmp_path):
     learning = LiveLearner(tmp_path, SMALL)
     ends = []
     for entry in entries[:30]:
-        learning.learn(entry)
+        learning.apply(entry)
         if entry.at % 10 == 0:
             learning.save()
             learning.save()  # nothing new: nothing to do
@@ -117,7 +123,7 @@ def test_two_checkpoints_are_kept_and_say_what_is_droppable(entries, tmp_path):
 
 def test_what_is_no_number_is_not_saved(entries, tmp_path):
     learning = learnt(tmp_path, SMALL, entries[:20])
-    learning.learn(entries[20])
+    learning.apply(entries[20])
     with torch.no_grad():
         next(iter(learning.learner.context.network.parameters())).fill_(float("nan"))
     with pytest.raises(DivergedError, match="no numbers any more at sample 21"):
@@ -144,7 +150,7 @@ def test_a_snapshot_answers_as_the_learner_does(entries, tmp_path):
     questions = load("digits").test.images[:9]
     for count in (3, 30, 60):
         for entry in entries[learning.at : count]:
-            learning.learn(entry)
+            learning.apply(entry)
         answering.load(take_snapshot(learning.learner, learning.at))
         answers = answering.predict(questions)
         assert (answers.model, list(answers.labels)) == (count, learning.learner.labels)

@@ -11,8 +11,8 @@ import pytest
 
 from iblurry.errors import BusyError, DataError, DiskFullError, FolderError
 from iblurry.live import log as logs
-from iblurry.live.log import LogEntry, LogReader, LogWriter, SampleLog, WriteRequest, digest_of
-from iblurry.live.messages import Acceptance, IncomingSample
+from iblurry.live.log import DropRequest, LogEntry, LogReader, LogWriter, SampleLog, WriteRequest, digest_of
+from iblurry.live.messages import Acceptance, IncomingSample, Operation
 from iblurry.live.quota import KEYS, MAX_RETRY, MIN_RETRY, PER_KEY, Limits, Quota, Refusal, max_log_bytes
 from iblurry.live.settings import Settings
 
@@ -41,13 +41,13 @@ def add(log, *labels, key=None):
 
 
 def test_samples_come_back_in_order(log, tmp_path):
-    assert add(log, "cat", "dog") == Acceptance(1, 2)
-    assert add(log, "cat") == Acceptance(3, 3)
+    assert add(log, "cat", "dog") == Acceptance(1, 2, operation=2)
+    assert add(log, "cat") == Acceptance(3, 3, operation=3)
     found = LogReader(tmp_path).read_after(0, 10)
     assert found == [
-        LogEntry(1, "cat", bytes(4)),
-        LogEntry(2, "dog", bytes([1] * 4)),
-        LogEntry(3, "cat", bytes(4)),
+        LogEntry(1, Operation("sample", 1, "cat", pixels=bytes(4))),
+        LogEntry(2, Operation("sample", 2, "dog", pixels=bytes([1] * 4))),
+        LogEntry(3, Operation("sample", 3, "cat", pixels=bytes(4))),
     ]
     assert [entry.at for entry in LogReader(tmp_path).read_after(1, 1)] == [2]
     assert LogReader(tmp_path).read_after(3, 10) == []
@@ -58,7 +58,7 @@ def test_what_was_committed_is_there_after_a_restart(log, tmp_path):
     add(log, "cat", "dog", key="one")
     again = SampleLog(tmp_path, max_classes=3, max_bytes=ROOMY)
     assert (again.accepted, again.labels, again.kept) == (2, ["cat", "dog"], 2)
-    assert again.find_repeated("one", digest_of(samples("cat", "dog"))) == Acceptance(1, 2, repeated=True)
+    assert again.find_repeated("one", digest_of(samples("cat", "dog"))) == Acceptance(1, 2, repeated=True, operation=2)
     again.close()
 
 
@@ -86,8 +86,8 @@ def test_one_class_too_many_leaves_nothing_behind(log, tmp_path):
         add(log, "c", "d", "a")
     assert refused.value.status == 409
     assert (log.accepted, log.labels) == (2, ["a", "b"])
-    assert add(log, "c") == Acceptance(3, 3)
-    assert [entry.label for entry in LogReader(tmp_path).read_after(0, 10)] == ["a", "b", "c"]
+    assert add(log, "c") == Acceptance(3, 3, operation=3)
+    assert [entry.operation.label for entry in LogReader(tmp_path).read_after(0, 10)] == ["a", "b", "c"]
 
 
 def test_a_transaction_is_whole_or_not_there(log, tmp_path):
@@ -101,8 +101,8 @@ def test_a_transaction_is_whole_or_not_there(log, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         breaking()
     assert (log.accepted, log.labels, log.kept) == (1, ["a"], 1)
-    assert add(log, "c", "b") == Acceptance(2, 3)
-    assert [entry.label for entry in LogReader(tmp_path).read_after(0, 10)] == ["a", "c", "b"]
+    assert add(log, "c", "b") == Acceptance(2, 3, operation=3)
+    assert [entry.operation.label for entry in LogReader(tmp_path).read_after(0, 10)] == ["a", "c", "b"]
 
 
 def test_dropped_samples_are_a_gap_for_who_needs_them(log, tmp_path):
@@ -112,20 +112,20 @@ def test_dropped_samples_are_a_gap_for_who_needs_them(log, tmp_path):
     reader = LogReader(tmp_path)
     assert [entry.at for entry in reader.read_after(3, 10)] == [4]
     assert log.kept == 1
-    with pytest.raises(DataError, match=r"sample 4 to 4 .* sample 1;"):
+    with pytest.raises(DataError, match=r"operation 4 to 4 .* operation 1;"):
         reader.read_after(1, 10)
-    with pytest.raises(DataError, match="sample 9;"):
+    with pytest.raises(DataError, match="operation 9;"):
         reader.read_after(9, 10)
     with log.transaction():
         log.drop(4)
     assert reader.read_after(4, 10) == []
-    with pytest.raises(DataError, match="goes from sample none to 4"):
+    with pytest.raises(DataError, match="goes from operation none to 4"):
         reader.read_after(3, 10)
 
 
 def test_the_file_is_bounded_and_reuses_its_room(tmp_path):
     shape = (1, 32, 32)
-    most = max_log_bytes(1024, kept=300, classes=3) - KEYS * PER_KEY
+    most = max_log_bytes(1024, kept=300, classes=3, label=1) - KEYS * PER_KEY
     log = SampleLog(tmp_path, max_classes=3, max_bytes=most)
     large = [IncomingSample("a", picture(7, shape)) for _ in range(100)]
 
@@ -244,10 +244,10 @@ def test_requests_of_many_threads_are_numbered_without_a_gap(writer, tmp_path):
 
 def test_a_refused_request_does_not_stop_its_neighbours(writer):
     futures = [writer.submit(WriteRequest(samples(*labels), None)) for labels in (["a"], ["a", "b", "c", "d"], ["b"])]
-    assert futures[0].result(30) == Acceptance(1, 1)
+    assert futures[0].result(30) == Acceptance(1, 1, operation=1)
     with pytest.raises(Refusal, match="'d'"):
         futures[1].result(30)
-    assert futures[2].result(30) == Acceptance(2, 2)
+    assert futures[2].result(30) == Acceptance(2, 2, operation=2)
     assert writer.met == ["a", "b"]
 
 
@@ -267,7 +267,7 @@ def test_a_failed_transaction_is_told_to_all_who_wait(writer, monkeypatch, tmp_p
         writer.submit(WriteRequest(samples("a"), None)).result(30)
     assert refused.value.code == "disk_full"
     monkeypatch.undo()
-    assert writer.submit(WriteRequest(samples("a"), None)).result(30) == Acceptance(2, 2)
+    assert writer.submit(WriteRequest(samples("a"), None)).result(30) == Acceptance(2, 2, operation=2)
 
 
 def test_who_went_away_is_not_waited_for(writer, tmp_path):
@@ -279,8 +279,8 @@ def test_who_went_away_is_not_waited_for(writer, tmp_path):
 
 def test_dropping_comes_after_what_waits(writer, tmp_path):
     writer.submit(WriteRequest(samples("a", "b", "a"), None)).result(30)
-    writer.submit(2)
-    assert writer.submit(WriteRequest(samples("b"), None)).result(30) == Acceptance(4, 4)
+    writer.submit(DropRequest(2))
+    assert writer.submit(WriteRequest(samples("b"), None)).result(30) == Acceptance(4, 4, operation=4)
     writer.submit(WriteRequest(samples("b"), None)).result(30)
     assert [entry.at for entry in LogReader(tmp_path).read_after(2, 10)] == [3, 4, 5]
     assert writer.log.kept == 3

@@ -46,6 +46,8 @@ def test_the_python_runs_as_printed(capsys):
         out = run_block(service.url, capsys)
     assert re.search(r"\w+ 0\.90 \w+\n", out)
     assert out.endswith("500 accepted, 500 learnt, accuracy 0.75\n")
+    assert [one["action"] for one in service.corrections] == ["relabel", "delete"]
+    assert service.corrections[0]["sample"] == len(service.samples) == 501
 
 
 def test_limits_on_the_page_are_those_of_the_service():
@@ -60,6 +62,7 @@ def test_limits_on_the_page_are_those_of_the_service():
         f"{limits.head_seconds:g}; {limits.seconds:g}",
         f"{limits.connections}; {limits.listeners}",
         f"{limits.per_address}",
+        f"{limits.questions:,}; {'an hour' if limits.question_seconds == 3600 else '?'}",
     ):
         assert words in rows, words
 

@@ -14,7 +14,7 @@ from iblurry.data.load import load
 from iblurry.errors import BusyError, InputError, StoppedError
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
-from iblurry.live.messages import IncomingSample
+from iblurry.live.messages import IncomingSample, Operation
 from iblurry.live.quota import Limits, Refusal
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
@@ -47,7 +47,7 @@ def left_behind(folder, digits, count):
     peace.mkdir(exist_ok=True)
     learning = LiveLearner(peace, SMALL)
     for at, (label, pixels) in enumerate(some(digits, 0, count), 1):
-        learning.learn(LogEntry(at, label, pixels.tobytes()))
+        learning.apply(LogEntry(at, Operation("sample", at, label, pixels=pixels.tobytes())))
     learning.save()
     torch.set_num_threads(before)
     name = f"checkpoint-{count:012d}.safetensors"

@@ -94,12 +94,12 @@ def test_it_goes_on_where_it_was(told):
 
 def test_one_sample_is_not_called_samples():
     status = ServiceStatus(SMALL, Limits(queue=1))
-    status.start(SimpleNamespace(accepted=6, kept=1, labels=[]))
-    status.update(LearnerReport(learnt=5))
+    status.start(SimpleNamespace(accepted=6, operations=6, rehearsed=0, kept=1, labels=[]))
+    status.update(LearnerReport(learnt=5, applied=5))
     assert status.sentence == "1 sample from before the last start is being learnt."
     with pytest.raises(Refusal, match=r"^1 sample waits to be learnt, and 1 may; send this one again later\.$"):
         Quota(SMALL, status.limits).check(1, status=status)
     status.log.accepted = 7
     assert status.sentence == "2 samples from before the last start are being learnt."
-    status.update(LearnerReport(learnt=6))
+    status.update(LearnerReport(learnt=6, applied=6))
     assert status.sentence == "1 sample waits to be learnt."

@@ -18,7 +18,7 @@ from iblurry.export import load_exported
 from iblurry.live import transfer
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry, SampleLog, copy_log
-from iblurry.live.messages import IncomingSample
+from iblurry.live.messages import IncomingSample, Operation
 from iblurry.live.quota import Refusal
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
@@ -155,10 +155,10 @@ def test_the_current_model_is_exported(digits, tmp_path):
             (tmp_path / "learner.safetensors").write_bytes(file.read())
         assert Learner.load(tmp_path / "learner.safetensors").context.seen >= learnt
         await until(lambda: service.status()["model"] == 30)
-        samples, file = await service.model("pt2")
-        with file:
-            (tmp_path / "model.pt2").write_bytes(file.read())
-        assert samples == 30
+        model = await service.model("pt2")
+        with model.file:
+            (tmp_path / "model.pt2").write_bytes(model.file.read())
+        assert (model.operation, model.samples) == (30, 30)
         assert await service.model("pt2", known=30) is None
         answers = await service.predict(digits.test.images[:50])
         await service.learn(some(digits, 30, 31))
@@ -232,7 +232,7 @@ def test_a_backup_between_checkpoints_that_are_too_close_is_made_again(digits, t
             learner = LiveLearner(source, SMALL)
             learner.recover()
             for at, (label, pixels) in enumerate(some(digits, 10, 20), 11):
-                learner.learn(LogEntry(at, label, pixels.tobytes()))
+                learner.apply(LogEntry(at, Operation("sample", at, label, pixels=pixels.tobytes())))
             learner.save()
         copied.append(to)
         copy_log(source, to)

@@ -16,7 +16,7 @@ from iblurry.errors import CheckpointError, DiskFullError, DivergedError, Stoppe
 from iblurry.live import log, process
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry, SampleLog
-from iblurry.live.messages import CheckpointSaved, Command, IncomingSample, Snapshot, Stalled, Warned
+from iblurry.live.messages import CheckpointSaved, Command, IncomingSample, Operation, Snapshot, Stalled, Warned
 from iblurry.live.predictor import SnapshotModel
 from iblurry.live.process import LearnerLoop
 from iblurry.live.quota import KEYS, PER_KEY, max_log_bytes
@@ -172,17 +172,17 @@ def test_a_status_without_a_folder(digits, tmp_path):
 
 
 def test_what_holds_no_numbers_does_not_answer(working):
-    learn = working.learner.learn
+    apply = working.learner.apply
 
     def poisoned(entry):
-        point = learn(entry)
+        point = apply(entry)
         working.publish.due_at = 0.0
         if entry.at == 20:
             with torch.no_grad():
                 next(iter(working.learner.learner.context.network.parameters())).fill_(float("nan"))
         return point
 
-    working.learner.learn = poisoned
+    working.learner.apply = poisoned
     with pytest.raises(DivergedError):
         working.run()
     answering = SnapshotModel(SMALL)
@@ -193,16 +193,16 @@ def test_what_holds_no_numbers_does_not_answer(working):
 
 def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(working, tmp_path):
     (tmp_path / "checkpoint-x.tmp").mkdir()  # in the way
-    learn = working.learner.learn
+    apply = working.learner.apply
 
     def slowly(entry):
         working.save.due_at = 0.0
         working.stopping = entry.at == 40
         if entry.at == 30:
             (tmp_path / "checkpoint-x.tmp").rmdir()
-        return learn(entry)
+        return apply(entry)
 
-    working.learner.learn = slowly
+    working.learner.apply = slowly
     working.run()
     told = [message for message in working.messages.sent if isinstance(message, Warned | CheckpointSaved)]
     assert isinstance(told[0], Warned)
@@ -262,17 +262,20 @@ def test_what_an_operator_should_know_is_in_the_log(digits, tmp_path, monkeypatc
 
 
 def test_a_damaged_checkpoint_is_never_what_is_left(tmp_path, digits):
-    entries = [LogEntry(at, label, pixels.tobytes()) for at, (label, pixels) in enumerate(some(digits, 0, 40), 1)]
+    entries = [
+        LogEntry(at, Operation("sample", at, label, pixels=pixels.tobytes()))
+        for at, (label, pixels) in enumerate(some(digits, 0, 40), 1)
+    ]
     first = LiveLearner(tmp_path, SMALL)
     for entry in entries[:20]:
-        first.learn(entry)
+        first.apply(entry)
         if entry.at in (10, 20):
             first.save()
     (tmp_path / "checkpoint-000000000020.safetensors").write_bytes(b"damaged")
     again = LiveLearner(tmp_path, SMALL)
     assert len(again.recover()) == 1
     for entry in entries[10:30]:
-        again.learn(entry)
+        again.apply(entry)
     again.save()
     names = sorted(path.name for path in tmp_path.glob("checkpoint-*"))
     assert names == ["checkpoint-000000000010.safetensors", "checkpoint-000000000030.safetensors"]
@@ -288,7 +291,7 @@ def test_a_log_that_does_not_go_on_from_the_checkpoint_stops_the_start(digits, t
         held.add(some(digits, 0, 10))
         held.drop(5)
     held.close()
-    with pytest.raises(StoppedError, match="does not fit the checkpoint at sample 0"):
+    with pytest.raises(StoppedError, match="does not fit the checkpoint at operation 0"):
         asyncio.run(Service(tmp_path, SMALL).start())
 
 
@@ -311,7 +314,9 @@ def test_a_full_disk_at_the_start_is_said_as_such(tmp_path, monkeypatch):
 @pytest.mark.parametrize("size", [64, 900, 2304, 3072, 5000, 30000])
 def test_the_log_takes_as_many_samples_as_it_says(tmp_path, size):
     kept = 600
-    held = SampleLog(tmp_path, max_classes=3, max_bytes=max_log_bytes(size, kept=kept, classes=3) - KEYS * PER_KEY)
+    held = SampleLog(
+        tmp_path, max_classes=3, max_bytes=max_log_bytes(size, kept=kept, classes=3, label=1) - KEYS * PER_KEY
+    )
     pixels = np.random.default_rng(1).integers(0, 256, (1, 1, size), dtype=np.uint8)
     for begin in range(0, 3 * kept, 100):  # round and round, as checkpoints free what was learnt
         with held.transaction():
@@ -326,7 +331,7 @@ def test_the_most_is_known_before_the_first_checkpoint(digits, tmp_path):
     learning = LiveLearner(tmp_path, SMALL)
     before = learning.report().checkpoint_most
     for at, (label, pixels) in enumerate(some(digits, 0, 60), 1):
-        learning.learn(LogEntry(at, label, pixels.tobytes()))
+        learning.apply(LogEntry(at, Operation("sample", at, label, pixels=pixels.tobytes())))
     learning.save()
     (path,) = tmp_path.glob("checkpoint-*")
     assert path.stat().st_size <= before == learning.report().checkpoint_most < 2 * path.stat().st_size + 2**21

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.live.exporter import ModelFile
-from iblurry.live.messages import Acceptance, IncomingSample, MemorySample, Predictions
+from iblurry.live.messages import Acceptance, IncomingSample, MemorySample, Operation, Predictions
+from iblurry.live.questions import QuestionStore
 from iblurry.live.quota import Limits, Refusal
 
 STATUS = {  # of a service that has nothing to do
@@ -32,7 +33,12 @@ STATUS = {  # of a service that has nothing to do
     "accepted": 0,
     "learnt": 0,
     "classes": 0,
+    "operations": 0,
+    "applied": 0,
     "model": 0,
+    "model_operation": 0,
+    "rehearsed": 0,
+    "idle_updates": 0,
     "model_age_seconds": 0.4,
     "learning_rate": 3e-4,
     "loss": 0.2,
@@ -65,6 +71,9 @@ class Toy:
         self.reason: str | None = None
         self.closed = self.started = False
         self.loss = 0.2
+        self.idle_updates = 0
+        self.questions = QuestionStore(image, self.limits)
+        self.corrections: list[Operation] = []
 
     async def start(self) -> None:
         self.started = True
@@ -93,7 +102,21 @@ class Toy:
         means = np.array([np.mean([s.pixels for s in self.samples if s.label == label]) for label in self.labels])
         far = np.abs(pixels.mean(axis=(1, 2, 3))[:, None] - means)
         shares = np.exp(-far / 50)
-        return Predictions(len(self.samples), self.labels, (shares / shares.sum(1, keepdims=True)).astype(np.float32))
+        shares = (shares / shares.sum(1, keepdims=True)).astype(np.float32)
+        return Predictions(len(self.samples), self.labels, shares, tuple(self.questions.add(pixels)))
+
+    async def label(self, labels: Sequence[tuple[str, str]], *, key: str | None = None) -> Acceptance:
+        return await self.learn([IncomingSample(label, self.questions.take(one)) for one, label in labels], key=key)
+
+    async def correct(self, corrections: Sequence[Operation], *, key: str | None = None) -> Acceptance:
+        self._fail()
+        for one in corrections:
+            if one.number > len(self.samples):
+                raise Refusal(404, "unknown_sample", f"There is no sample {one.number}; correct the number.")
+            if not one.number and one.label not in self.labels:
+                raise Refusal(404, "unknown_class", f"There is no class {one.label!r}; give another.")
+        self.corrections += corrections
+        return Acceptance(0, 0, operation=len(self.samples) + len(self.corrections))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -129,7 +152,7 @@ class Toy:
             raise Refusal(409, "nothing_learnt", "Nothing has been learnt yet; send samples first.")
         if known is not None and known >= len(self.samples):
             return None
-        return ModelFile(len(self.samples), io.BytesIO(kind.encode() * 200_000))
+        return ModelFile(len(self.samples), len(self.samples), io.BytesIO(kind.encode() * 200_000))
 
     def not_ready(self) -> str | None:
         return self.reason

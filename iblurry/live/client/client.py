@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -9,18 +10,17 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from iblurry.errors import InputError, ServiceError, counted
 from iblurry.files import replacing
 from iblurry.live.client.http_client import HttpClient, is_temporary, retry
+from iblurry.live.client.records import CorrectionReceipt, Prediction, Receipt, TopLabel
 from iblurry.live.client.upload import (
     JSON_HEADERS,
     SAMPLES,
-    Receipt,
     Upload,
     encode_body,
     encode_image,
@@ -38,35 +38,6 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.1
 MODELS = (".pt2", ".onnx", ".safetensors")
 KEY = 180  # characters; the service takes 200, and the index of a request is appended
-
-
-class TopLabel(NamedTuple):
-    """A label and its probability."""
-
-    label: str
-    probability: float
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The model's answer for one image.
-
-    Parameters
-    ----------
-    label : str
-        The most probable label.
-    probability : float
-        Its probability, over the classes met so far.
-    top : tuple of TopLabel
-        The most probable labels, the best first.
-    model : int
-        Samples the model had learnt.
-    """
-
-    label: str
-    probability: float
-    top: tuple[TopLabel, ...]
-    model: int
 
 
 class Client:
@@ -205,6 +176,64 @@ class Client:
             raise name_faulty(error, sent, lambda index: image_name(pictures[index], index)) from error
         return predictions
 
+    def label(self, ids: str | Sequence[str], labels: str | Sequence[str], key: str | None = None) -> Receipt:
+        """Send labels of images that were predicted before; the service has the images, for a while.
+
+        Parameters
+        ----------
+        ids : str or sequence of str
+            Of predictions: `Prediction.id`.
+        labels : str or sequence of str
+            One for each id, or one for all.
+        key : str, optional
+            As of `learn`.
+        """
+        ids = [ids] if isinstance(ids, str) else list(ids)
+        named = _check_upload(len(ids), [labels] * len(ids) if isinstance(labels, str) else list(labels), key)
+        entries = [{"id": one, "label": label} for one, label in zip(ids, named, strict=True)]
+        answer = self._post("/v1/label", {"labels": entries}, key)
+        repeated = answer["accepted"] if answer["repeated"] else 0
+        return Receipt(answer["accepted"], answer["first"], answer["last"], repeated)
+
+    def remove(self, sample: int, key: str | None = None) -> CorrectionReceipt:
+        """Take a sample out of the memory, by its number."""
+        return self.correct([{"action": "remove", "sample": sample}], key)
+
+    def relabel(self, sample: int, label: str, key: str | None = None) -> CorrectionReceipt:
+        """Give a sample of the memory another label, by its number; a new label makes a new class."""
+        return self.correct([{"action": "relabel", "sample": sample, "label": label}], key)
+
+    def rename_class(self, label: str, to: str, key: str | None = None) -> CorrectionReceipt:
+        """Call a class by a name that no other has."""
+        return self.correct([{"action": "rename", "label": label, "to": to}], key)
+
+    def merge_class(self, label: str, to: str, key: str | None = None) -> CorrectionReceipt:
+        """Make a class part of another."""
+        return self.correct([{"action": "merge", "label": label, "to": to}], key)
+
+    def delete_class(self, label: str, key: str | None = None) -> CorrectionReceipt:
+        """Delete a class with its samples in the memory; it never answers again."""
+        return self.correct([{"action": "delete", "label": label}], key)
+
+    def correct(self, corrections: Sequence[dict[str, Any]], key: str | None = None) -> CorrectionReceipt:
+        """Send several corrections, of which all are accepted, or none; they are on the disk when it returns.
+
+        Parameters
+        ----------
+        corrections : sequence of dict
+            As `POST /v1/correct` takes them: {"action": "remove", "sample": 17} and so on.
+        key : str, optional
+            As of `learn`.
+        """
+        answer = self._post("/v1/correct", {"corrections": list(corrections)}, key)
+        return CorrectionReceipt(**{f.name: answer[f.name] for f in dataclasses.fields(CorrectionReceipt)})
+
+    def _post(self, path: str, body: dict[str, Any], key: str | None) -> dict[str, Any]:
+        """Retried while the service is busy or away; counted once, because of its key."""
+        headers = JSON_HEADERS | {"Idempotency-Key": key or uuid.uuid4().hex}
+        raw = json.dumps(body).encode()
+        return retry(self.patience, lambda: self._http.call("POST", path, raw, headers))
+
     def status(self) -> dict[str, Any]:
         """What it learns with, samples accepted and learnt, queue, accuracy, disk, and more."""
         return self._http.call("GET", "/v1/status")
@@ -252,6 +281,7 @@ class Client:
         self,
         learnt: int | None = None,
         *,
+        operation: int | None = None,
         timeout: float = 300.0,
         on_status: Callable[[dict[str, Any]], None] | None = None,
     ) -> dict[str, Any]:
@@ -261,19 +291,23 @@ class Client:
         ----------
         learnt : int, optional
             Up to this sample; otherwise all that are accepted now.
+        operation : int, optional
+            Up to this correction: `CorrectionReceipt.operation`. Without either, all that were accepted.
         timeout : float
             Seconds to wait; a service that is away for longer than `patience` is given up before.
         on_status : callable, optional
             Called with every status on the way.
         """
         deadline = time.monotonic() + timeout
-        goal = learnt
+        goal, last = (0, operation) if learnt is None and operation is not None else (learnt, operation or 0)
         while True:
             status = retry(max(0.0, min(self.patience, deadline - time.monotonic())), self.status)
-            goal = status["accepted"] if goal is None else goal
+            if goal is None:
+                goal, last = status["accepted"], max(last, status.get("operations", 0))
             if on_status is not None:
                 on_status(status)
-            if min(status["learnt"], status["model"]) >= goal:
+            applied = min(status.get("applied", last), status.get("model_operation", last))
+            if min(status["learnt"], status["model"]) >= goal and applied >= last:
                 return status
             if time.monotonic() > deadline:
                 progress = f"The model has learnt {status['model']:,} of {counted(goal, 'sample')}."
@@ -331,7 +365,7 @@ def _label(given: str) -> str:
 
 def _prediction(answer: dict[str, Any], model: int) -> Prediction:
     top = tuple(TopLabel(each["label"], each["probability"]) for each in answer["top"])
-    return Prediction(answer["label"], answer["probability"], top, model)
+    return Prediction(answer["label"], answer["probability"], top, model, answer.get("id", ""))
 
 
 def _parse_events(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -8,13 +8,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
 from iblurry.errors import DataError, InputError, ServiceError
 from iblurry.live.client.http_client import HttpClient, retry
+from iblurry.live.client.records import Receipt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,26 +33,6 @@ REFUSED = (400, 409, 413, 422, 429, 507)  # statuses that say: nothing of this r
 UNCLEAR = ("strange_answer", "mistake")  # codes of a proxy's answer, and of an internal error
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """Samples that are on the service's disk and will be learnt.
-
-    Parameters
-    ----------
-    accepted : int
-        How many.
-    first, last : int
-        Numbers of the first and the last one, from 1; with other clients, not all between them are ours.
-    repeated : int
-        How many had been accepted before, under the same key.
-    """
-
-    accepted: int
-    first: int
-    last: int
-    repeated: int
 
 
 class ImageSequence(Protocol):

@@ -39,7 +39,7 @@ from iblurry.live.quota import Refusal
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
-    from iblurry.live.messages import MemorySample, Predictions
+    from iblurry.live.messages import Acceptance, MemorySample, Predictions
     from iblurry.live.service import Service
 
 Result = TypeVar("Result")
@@ -101,6 +101,10 @@ def create_app(service: Service, *, token: str | None = None) -> FastAPI:
     asking = {"methods": ["POST"], "openapi_extra": openapi.predict_body(shape, limits)}
     add("/v1/learn", handlers.learn, LEARN, openapi.LearnResponse, (409, 415, 422, 507), **learning)
     add("/v1/predict", handlers.predict, LEARN, openapi.PredictResponse, (409, 415, 422), **asking)
+    labelling = {"methods": ["POST"], "status_code": 202, "openapi_extra": openapi.label_body(limits)}
+    correcting = {"methods": ["POST"], "status_code": 202, "openapi_extra": openapi.correct_body(limits)}
+    add("/v1/label", handlers.label, LEARN, openapi.LearnResponse, (404, 409, 410, 415, 422, 507), **labelling)
+    add("/v1/correct", handlers.correct, LEARN, openapi.CorrectResponse, (404, 409, 415, 422, 507), **correcting)
     add("/v1/status", handlers.status, WATCH, openapi.StatusResponse)
     add("/v1/classes", handlers.classes, WATCH, openapi.ClassesResponse)
     add("/v1/history", handlers.history, WATCH, openapi.HistoryResponse)
@@ -149,15 +153,37 @@ class Handlers:
         They are on the disk when the answer comes, and are learnt in the order they were accepted. A new
         label makes a new class, as long as there is room.
         """
-        keys, labels = request.headers.getlist("idempotency-key"), request.query_params.getlist("label")
+        labels = request.query_params.getlist("label")
         if len(labels) > 1:
             raise Refusal(422, "bad_label", "The address has more than one label; give one.")
-        label = labels[0] if labels else None
-        key = self.reader.check_key(" ".join(keys) if keys else None)  # two are refused for their space
+        label, key = labels[0] if labels else None, self._key(request)
         content_type, raw = await _body(request)
         samples = await _run_in(self.decode_pool, lambda: self.reader.read_samples(content_type, raw, label))
-        acceptance = await self.service.learn(samples, key=key)
-        return JsonResponse({"accepted": len(samples), **acceptance._asdict()}, 202)
+        return _accepted(len(samples), await self.service.learn(samples, key=key))
+
+    async def label(self, request: Request) -> Response:
+        """Accept labels of images that were predicted before, by their ids.
+
+        The images become samples as those of /v1/learn do. An id is good once, until the service is restarted, and as
+        long as its image is kept: the last ones for a while, see the answer to one that is gone (410).
+        """
+        key = self._key(request)
+        labels = self.reader.read_labels(*await _body(request))
+        return _accepted(len(labels), await self.service.label(labels, key=key))
+
+    async def correct(self, request: Request) -> Response:
+        """Correct samples and classes: all corrections of a request, in order, or none.
+
+        They are on the disk when the answer comes, and are applied in turn with the samples. A sample is named by its
+        number: remove it from the memory, or relabel it there. A class is named by its label: rename it, merge it into
+        another, or delete it. What the weights have learnt from a mistake stays until updates from the corrected memory
+        overwrite it, as the answer says.
+        """
+        key = self._key(request)
+        corrections = self.reader.read_corrections(*await _body(request))
+        acceptance = await self.service.correct(corrections, key=key)
+        answer = {"accepted": len(corrections), "operation": acceptance.operation, "repeated": acceptance.repeated}
+        return JsonResponse(answer | {"sentence": unlearning(self.service.idle_updates)}, 202)
 
     async def predict(
         self,
@@ -204,10 +230,10 @@ class Handlers:
         """The current model as a file.
 
         Of torch.export or ONNX: pixels in, logits out, with normalisation and class names inside. The state is saved
-        first, so it has learnt all that /v1/status called learnt. The ETag says how many samples that were, and a
-        request with `If-None-Match` is answered with 304 until more are learnt.
+        first, so it has learnt all that /v1/status called learnt; X-Samples says how many samples that were. A request
+        with `If-None-Match` is answered with 304 until samples, corrections or rehearsal have changed the model.
         """
-        known = _samples_of(request.headers.get("if-none-match", ""), format)
+        known = _operation_of(request.headers.get("if-none-match", ""), format)
         found = await self.service.model(format, known=known)
         if found is None:
             return Response(status_code=304, headers={**SECURITY_HEADERS, "ETag": model_tag(known, format)})
@@ -251,6 +277,10 @@ class Handlers:
         """This description, to be read."""
         return file_response(request, *docs_page())
 
+    def _key(self, request: Request) -> str | None:
+        keys = request.headers.getlist("idempotency-key")
+        return self.reader.check_key(" ".join(keys) if keys else None)  # two are refused for their space
+
     def close(self) -> None:
         """End the threads."""
         for pool in (self.predict_pool, self.decode_pool):
@@ -262,12 +292,25 @@ def format_predictions(predictions: Predictions, top: int) -> dict[str, Any]:
     if not np.isfinite(predictions.probabilities).all():
         message = "The model's answer is no number: it has diverged; look at /v1/status, or begin in another folder."
         raise Refusal(503, "not_finite", message)
-    order = np.argsort(-predictions.probabilities, axis=1, kind="stable")[:, :top]
+    known = [column for column, label in enumerate(predictions.labels) if label]  # others were deleted
+    if not known:
+        raise Refusal(409, "nothing_learnt", "All classes were deleted, so there is no answer; send a sample first.")
+    labels, probabilities = [predictions.labels[column] for column in known], predictions.probabilities[:, known]
+    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
     named = [
-        [{"label": predictions.labels[column], "probability": float(shares[column])} for column in row]
-        for row, shares in zip(order.tolist(), predictions.probabilities, strict=True)
+        [{"label": labels[column], "probability": float(shares[column])} for column in row]
+        for row, shares in zip(order.tolist(), probabilities, strict=True)
     ]
-    return {"model": predictions.model, "answers": [{**best[0], "top": best} for best in named]}
+    answers = [{"id": one, **best[0], "top": best} for one, best in zip(predictions.ids, named, strict=True)]
+    return {"model": predictions.model, "answers": answers}
+
+
+def unlearning(idle_updates: int) -> str:
+    """What becomes of what was learnt from a mistake."""
+    stays = "The weights keep what they learnt from the mistake until updates from the corrected memory overwrite it"
+    if idle_updates:
+        return f"{stays}: up to {idle_updates:,} are taken while the service has nothing else to do."
+    return f"{stays}: those of the next samples, since it does not rehearse while idle (--idle-updates 0)."
 
 
 def format_memory(samples: list[MemorySample], each: int) -> list[dict[str, Any]]:
@@ -288,10 +331,15 @@ def format_memory(samples: list[MemorySample], each: int) -> list[dict[str, Any]
     ]
 
 
-def _samples_of(tag: str, format: str) -> int | None:
-    """How many samples the model behind an ETag of this format had learnt."""
+def _operation_of(tag: str, format: str) -> int | None:
+    """The last operation in the model behind an ETag of this format."""
     found = re.fullmatch(rf'(?:W/)?"([0-9]{{1,15}})-{format}"', tag.strip())
     return int(found[1]) if found else None
+
+
+def _accepted(count: int, acceptance: Acceptance) -> Response:
+    first, last, repeated, _ = acceptance
+    return JsonResponse({"accepted": count, "first": first, "last": last, "repeated": repeated}, 202)
 
 
 async def _run_in(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,18 @@ from iblurry.data.images import Shape
 from iblurry.errors import InputError
 from iblurry.live.http.pictures import PictureDecoder, decode_base64, parse_array, unpack_pixels
 from iblurry.live.labels import HIDDEN, normalize_label
-from iblurry.live.messages import IncomingSample
+from iblurry.live.messages import IncomingSample, Kind, Operation
 from iblurry.live.quota import Limits, Refusal
 
 JSON, RAW = "application/json", "application/octet-stream"
 FORMS = ("image", "pixels", "array")
+ACTIONS: dict[str, tuple[str, ...]] = {  # corrections, and what each of them names
+    "remove": ("sample",),
+    "relabel": ("sample", "label"),
+    "rename": ("label", "to"),
+    "merge": ("label", "to"),
+    "delete": ("label",),
+}
 LABEL = rf"[^{HIDDEN}]+"  # for the description: labels also have one form, see `labels`
 KEY = r"[!-~]+"  # visible ASCII
 
@@ -39,7 +46,7 @@ class BodyReader:
         if media_type(content_type) == JSON:
             if label is not None:
                 raise Refusal(422, "bad_label", "In JSON each sample has a label; leave the one in the address out.")
-            given = self._parse(raw, "samples", {"label", *FORMS})
+            given = self._parse_images(raw, "samples", {"label", *FORMS})
             labels = []
             for place, entry in enumerate(given):
                 with _entry(place, "label"):
@@ -52,10 +59,48 @@ class BodyReader:
     def read_images(self, content_type: str, raw: bytes) -> NDArray[np.uint8]:
         """Images to classify, (B, C, H, W)."""
         if media_type(content_type) == JSON:
-            images = self._images(self._parse(raw, "images", set(FORMS)), "images")
+            images = self._images(self._parse_images(raw, "images", set(FORMS)), "images")
         else:
             images = self._read_bare(content_type, raw)
         return np.stack(images)
+
+    def read_corrections(self, content_type: str, raw: bytes) -> list[Operation]:
+        """Corrections of samples and classes, in order."""
+        self._check_json(content_type)
+        corrections = []
+        for place, entry in enumerate(self._parse(raw, "corrections")):
+            with _entry(place):
+                action = entry.get("action") if isinstance(entry, dict) else None
+                names = ACTIONS.get(action, ()) if isinstance(action, str) else ()
+                if not names or set(entry) != {"action", *names}:
+                    shape = f"have {', '.join(names)} besides its action" if names else f"have an action: {_ACTIONS}"
+                    raise Refusal(422, "bad_body", f"corrections.{place} must {shape}, and nothing else.")
+                number = entry.get("sample", 1)
+                if type(number) is not int or number < 1:
+                    message = f"corrections.{place}.sample is no whole number from 1; give the number of a sample."
+                    raise Refusal(422, "bad_number", message)
+            texts = dict.fromkeys(("label", "to"), "")
+            for name in texts.keys() & set(names):
+                with _entry(place, name):
+                    texts[name] = self.check_label(entry[name], f"corrections.{place}.{name}")
+            number = number if "sample" in names else 0
+            corrections.append(Operation(cast(Kind, action), number, texts["label"], texts["to"]))
+        return corrections
+
+    def read_labels(self, content_type: str, raw: bytes) -> list[tuple[str, str]]:
+        """Ids of predictions, and labels."""
+        self._check_json(content_type)
+        labels = []
+        for place, entry in enumerate(self._parse(raw, "labels")):
+            with _entry(place):
+                if not isinstance(entry, dict) or set(entry) != {"id", "label"}:
+                    raise Refusal(422, "bad_body", f"labels.{place} must have an id and a label, and nothing else.")
+            with _entry(place, "id"):
+                if not isinstance(entry["id"], str) or len(entry["id"]) > self.limits.key:
+                    raise Refusal(422, "bad_id", f"labels.{place}.id is none; give one as /v1/predict returns it.")
+            with _entry(place, "label"):
+                labels.append((entry["id"], self.check_label(entry["label"], f"labels.{place}.label")))
+        return labels
 
     def check_label(self, label: object, where: str) -> str:
         """The label in its one form: see `normalize_label`."""
@@ -77,7 +122,12 @@ class BodyReader:
             raise Refusal(422, "bad_key", message)
         return key
 
-    def _parse(self, raw: bytes, name: str, allowed: set[str]) -> list[dict[str, Any]]:
+    def _check_json(self, content_type: str) -> None:
+        if media_type(content_type) != JSON:
+            raise Refusal(415, "unknown_kind", f"The Content-Type is none this endpoint reads; send {JSON}.")
+
+    def _parse(self, raw: bytes, name: str) -> list[Any]:
+        """The list under this one name of a JSON object."""
         most = self.limits.batch * (math.prod(self.shape) + 2 * self.limits.label + 8)
         if raw.count(b",") > most:  # two million empty lists took 3 s to parse
             raise Refusal(413, "too_many", f"The body has more than {most} values; send fewer images at once.")
@@ -91,6 +141,10 @@ class BodyReader:
         if len(given) > self.limits.batch:
             message = f"There are {len(given)} {name}, a request may have {self.limits.batch}; send several."
             raise Refusal(413, "too_many", message)
+        return given
+
+    def _parse_images(self, raw: bytes, name: str, allowed: set[str]) -> list[dict[str, Any]]:
+        given = self._parse(raw, name)
         for place, entry in enumerate(given):
             if not isinstance(entry, dict) or not entry.keys() <= allowed or sum(form in entry for form in FORMS) != 1:
                 extra = "a label and " if "label" in allowed else ""
@@ -126,6 +180,9 @@ class BodyReader:
             return list(unpack_pixels(raw, self.shape, self.limits, "The body"))
         message = f"The Content-Type is none this service reads; send {JSON}, image/png or {RAW}."
         raise Refusal(415, "unknown_kind", message)
+
+
+_ACTIONS = ", ".join(ACTIONS)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel, Field
 
 from iblurry.data.images import Shape
-from iblurry.live.http.bodies import JSON, KEY, LABEL, RAW
+from iblurry.live.http.bodies import ACTIONS, JSON, KEY, LABEL, RAW
 from iblurry.live.quota import Limits
 
 Spec = dict[str, Any]
@@ -31,7 +31,9 @@ REASONS = {
     401: "The token is missing or wrong.",
     403: "The request comes by way of another site.",
     408: "The request did not arrive in time.",
-    409: "Not now: nothing has been learnt yet, or there is no room for one more class.",
+    404: "There is no such sample, class or answer.",
+    409: "Not now: nothing has been learnt yet, there is no room for one more class, or it is done already.",
+    410: "The image of that answer is not kept any more.",
     413: "Larger than a request may be: bytes, images or pixels.",
     415: "A kind of body that is not read here.",
     422: "Something in it cannot be used: a picture, a label, a parameter or an idempotency key.",
@@ -50,7 +52,9 @@ class ErrorResponse(BaseModel):
     error: str = Field(description="For programs.", examples=["queue_full"])
     message: str = Field(description="For people: what was given, what is allowed, what to do.")
     index: Count | None = Field(None, description="Which entry of the JSON is at fault, from 0; absent if not one is.")
-    field: Literal["image", "pixels", "array", "label"] | None = Field(None, description="What of that entry.")
+    field: Literal["image", "pixels", "array", "label", "to", "id"] | None = Field(
+        None, description="What of that entry."
+    )
 
 
 class LearnResponse(BaseModel):
@@ -60,6 +64,15 @@ class LearnResponse(BaseModel):
     first: int = Field(ge=1, description="The number of the first of them, from 1.", examples=[17])
     last: int = Field(ge=1, examples=[18])
     repeated: bool = Field(description="This key and content had been accepted before.", examples=[False])
+
+
+class CorrectResponse(BaseModel):
+    """The corrections are on the disk and will be applied, whatever happens to the process."""
+
+    accepted: int = Field(ge=1, examples=[1])
+    operation: int = Field(ge=1, description="The number of the last of them, see `model_operation` of the status.")
+    repeated: bool = Field(description="This key and content had been accepted before.", examples=[False])
+    sentence: str = Field(description="What becomes of what was learnt from the mistake.")
 
 
 class LabelProbability(BaseModel):
@@ -72,6 +85,7 @@ class LabelProbability(BaseModel):
 class ImagePrediction(LabelProbability):
     """The likeliest class of an image, and the next ones."""
 
+    id: str = Field(description="Its label can be sent later by this, see /v1/label.", examples=["5f2a9c01-17"])
     top: list[LabelProbability]
 
 
@@ -106,6 +120,11 @@ class StatusResponse(BaseModel):
     queue_limit: Count = measured("queue_limit_samples", "Samples the queue may hold.")
     classes: Count = measured("classes", "Classes met so far.")
     model: Count = measured("model_samples", "Samples learnt by the state that answers.")
+    operations: Count = measured("operations_total", "Samples, corrections and steps of rehearsal on the disk.")
+    applied: Count = measured("operations_applied_total", "Those that were applied.")
+    model_operation: Count = measured("model_operations", "Those in the state that answers.")
+    rehearsed: Count = measured("rehearsed_updates", "Updates taken while idle, since the last sample or correction.")
+    idle_updates: Count = measured("idle_updates_limit", "So many may be taken.")
     model_age_seconds: float | None = measured("model_age_seconds", "Age of the state that answers.")
     learning_rate: float | None = measured("learning_rate", "The learning rate of the next update.")
     loss: float | None = measured("loss", "The loss of the last update; null before the first since a start.")
@@ -236,17 +255,47 @@ def refusals(statuses: tuple[int, ...], *, needs_token: bool) -> dict[int | str,
 
 def learn_body(shape: Shape, limits: Limits) -> Spec:
     """Parameters and body of `POST /v1/learn`."""
-    label = {"type": "string", "minLength": 1, "maxLength": limits.label, "pattern": f"^{LABEL}$", "examples": ["cat"]}
-    key = {"type": "string", "minLength": 1, "maxLength": limits.key, "pattern": f"^{KEY}$"}
-    parameters = [
-        ("label", "query", label, "What the body shows, if it is a picture or raw pixels."),
-        ("Idempotency-Key", "header", key, "Text of your choice: a request sent again with the same key counts once."),
+    label = _label(limits)
+    shown = _parameter("label", "query", label, "What the body shows, if it is a picture or raw pixels.")
+    body = _body("samples", shape, limits, {"label": label}, example={"label": "cat", "image": ONE_PIXEL})
+    return {"parameters": [shown, _key(limits)], "requestBody": body}
+
+
+def label_body(limits: Limits) -> Spec:
+    """Parameters and body of `POST /v1/label`."""
+    entry = _object(id={"type": "string", "maxLength": limits.key}, label=_label(limits))
+    return _json_list("labels", entry, limits, example={"id": "5f2a9c01-17", "label": "cat"})
+
+
+def correct_body(limits: Limits) -> Spec:
+    """Parameters and body of `POST /v1/correct`."""
+    fields = {"sample": {"type": "integer", "minimum": 1, "examples": [17]}, "label": _label(limits)}
+    fields["to"] = fields["label"]
+    entries = [
+        {"title": action} | _object(action={"const": action}, **{name: fields[name] for name in names})
+        for action, names in ACTIONS.items()
     ]
-    names = ("name", "in", "schema", "description")
-    return {
-        "parameters": [{**dict(zip(names, each, strict=True)), "required": False} for each in parameters],
-        "requestBody": _body("samples", shape, limits, {"label": label}, example={"label": "cat", "image": ONE_PIXEL}),
-    }
+    return _json_list("corrections", {"oneOf": entries}, limits, example={"action": "delete", "label": "cot"})
+
+
+def _json_list(name: str, entry: Spec, limits: Limits, *, example: Spec) -> Spec:
+    whole = _object(**{name: {"type": "array", "minItems": 1, "maxItems": limits.batch, "items": entry}})
+    content = {JSON: {"schema": whole, "example": {name: [example]}}}
+    return {"parameters": [_key(limits)], "requestBody": {"required": True, "content": content}}
+
+
+def _label(limits: Limits) -> Spec:
+    return {"type": "string", "minLength": 1, "maxLength": limits.label, "pattern": f"^{LABEL}$", "examples": ["cat"]}
+
+
+def _key(limits: Limits) -> Spec:
+    key = {"type": "string", "minLength": 1, "maxLength": limits.key, "pattern": f"^{KEY}$"}
+    about = "Text of your choice: a request sent again with the same key counts once."
+    return _parameter("Idempotency-Key", "header", key, about)
+
+
+def _parameter(name: str, place: str, schema: Spec, description: str) -> Spec:
+    return {"name": name, "in": place, "schema": schema, "description": description, "required": False}
 
 
 def predict_body(shape: Shape, limits: Limits) -> Spec:

@@ -177,9 +177,9 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": line, "more_body": True})
 
 
-def model_tag(samples: int | None, kind: str) -> str:
-    """The ETag of a model: how many samples it has learnt, and its format."""
-    return f'"{samples}-{kind}"'
+def model_tag(operation: int | None, kind: str) -> str:
+    """The ETag of a model: the last operation that is in it, and its format."""
+    return f'"{operation}-{kind}"'
 
 
 class ModelResponse(StreamingResponse):
@@ -190,7 +190,7 @@ class ModelResponse(StreamingResponse):
     def __init__(self, model: ModelFile, kind: str) -> None:
         self._file = model.file
         headers = {
-            "ETag": model_tag(model.samples, kind),
+            "ETag": model_tag(model.operation, kind),
             "X-Samples": str(model.samples),
             "Content-Length": str(model.file.seek(0, os.SEEK_END)),
             "Content-Disposition": f'attachment; filename="model.{kind}"',

@@ -33,6 +33,10 @@ class LargestClass(Admission):
     def on_stored(self, row: Tensor, sample: Sample) -> None:
         self.counts[sample.label] += 1
 
+    def on_amended(self) -> None:
+        memory = self.context.memory
+        self.counts = torch.bincount(memory.labels[: memory.size], minlength=len(self.counts)).tolist()
+
     def largest(self, new: int) -> int:
         """The class that gives up a row for a new sample of class `new`."""
         self.counts[new] += 1

@@ -91,6 +91,11 @@ class Importance(LargestClass):
             self._count_in(row, sample, replaced)
         self.importance.index_copy_(0, row, start)
 
+    def on_amended(self) -> None:
+        super().on_amended()
+        self.mark.fill_(-1)  # no row is the same any more
+        self.used.zero_()
+
     def on_update(self, update: Update) -> None:
         self.used.index_add_(0, update.rows, torch.ones_like(update.rows, dtype=self.used.dtype))
         if update.losses is not None:

@@ -106,6 +106,12 @@ class ClosedForm(Readout):
         self.sums.index_add_(0, labels, features)
         self.add(features)
 
+    def on_class_closed(self, label: int, into: int | None) -> None:
+        for sums in (self.counts, self.sums):
+            if into is not None:
+                sums[into] += sums[label]
+            sums[label] = 0
+
     def add(self, features: Tensor) -> None:
         """Adds features of a sample, (B, size), to what else is summed."""
 

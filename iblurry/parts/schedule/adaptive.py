@@ -105,6 +105,10 @@ class Adaptive(Schedule):
         self._finish_read()
         self.head_is_fresh = self.head_restarts
 
+    def on_amended(self) -> None:
+        self._finish_read()
+        self.mark.fill_(-1)  # no row is the same any more: the gain of this trial does not count
+
     def step(self, update: Update) -> None:
         if not update.last_of_round or update.losses is None:
             return

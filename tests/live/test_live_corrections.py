@@ -1,0 +1,397 @@
+"""Corrections, rehearsal while idle and delayed labels: in the log, in a learner, and through a service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from iblurry import Client
+from iblurry.cli.main import iblurry
+from iblurry.data.load import load
+from iblurry.errors import ServiceError
+from iblurry.live import log as logs
+from iblurry.live.learning import LiveLearner
+from iblurry.live.log import LogEntry, LogReader, LogWriter, RehearseRequest, SampleLog
+from iblurry.live.messages import Acceptance, IncomingSample, Operation
+from iblurry.live.questions import QuestionStore
+from iblurry.live.quota import Limits, Refusal
+from iblurry.live.service import Service
+from iblurry.live.settings import Settings
+from iblurry.live.status import Quality
+from tests.live.test_live_service import some, until
+
+SMALL = Settings(network="mlp", image=(1, 8, 8), memory=40, max_classes=12, batch=8)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+# ---------------------------------------------------------------------------------------------------- the log
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = SampleLog(tmp_path, max_classes=3, max_bytes=2**26)
+    with made.transaction():
+        made.add([IncomingSample(label, np.zeros((1, 2, 2), np.uint8)) for label in "aba"])
+    yield made
+    made.close()
+
+
+def add(log, *operations, key=None):
+    with log.transaction():
+        return log.add(operations, key, logs.digest_of(operations))
+
+
+def test_operations_are_kept_in_order_with_the_labels_there_are_after_them(log, tmp_path):
+    assert add(log, Operation("rename", label="b", to="c"), key="k") == Acceptance(0, 0, operation=4)
+    assert log.labels == ["a", "c"]
+    add(log, Operation("relabel", 3, "d"), Operation("merge", label="a", to="d"))
+    assert log.labels == ["c", "d"]
+    add(log, Operation("delete", label="c"), Operation("remove", 1))
+    assert (log.labels, log.operations, log.accepted, log.kept) == (["d"], 8, 3, 8)
+    kinds = [entry.operation.kind for entry in LogReader(tmp_path).read_after(3, 10)]
+    assert kinds == ["rename", "relabel", "merge", "delete", "remove"]
+    again = SampleLog(tmp_path, max_classes=3, max_bytes=2**26)
+    assert (again.labels, again.operations, again.accepted) == (["d"], 8, 3)
+    digest = logs.digest_of([Operation("rename", label="b", to="c")])
+    assert again.find_repeated("k", digest) == Acceptance(0, 0, repeated=True, operation=4)
+    again.close()
+
+
+@pytest.mark.parametrize(
+    "operation, status, why",
+    [
+        (Operation("remove", 4), 404, "no sample 4: samples have numbers from 1 to 3"),
+        (Operation("relabel", 4, "a"), 404, "no sample 4"),
+        (Operation("rename", label="x", to="y"), 404, "no class 'x'"),
+        (Operation("rename", label="a", to="b"), 409, "merge 'a' into it"),
+        (Operation("merge", label="a", to="x"), 404, "no class 'x'"),
+        (Operation("merge", label="a", to="a"), 422, "into itself"),
+        (Operation("delete", label="x"), 404, "no class 'x'"),
+    ],
+)
+def test_what_cannot_be_applied_leaves_nothing_behind(operation, status, why, log):
+    with pytest.raises(Refusal, match=why) as refused:
+        add(log, Operation("relabel", 1, "new"), operation)
+    assert refused.value.status == status
+    assert (log.labels, log.operations, log.accepted) == (["a", "b"], 3, 3)
+
+
+def test_a_deleted_class_makes_room_for_another(log):
+    add(log, Operation("relabel", 1, "c"))
+    with pytest.raises(Refusal, match="'d' is one more than the 3 classes"):
+        add(log, Operation("relabel", 1, "d"))
+    add(log, Operation("delete", label="a"), Operation("relabel", 1, "d"))
+    assert log.labels == ["b", "c", "d"]
+
+
+def test_a_step_of_rehearsal_never_stands_behind_what_came_meanwhile(log, tmp_path):
+    writer = LogWriter(log, check=lambda count: None, on_new_labels=lambda labels: None)
+    assert writer.handle([RehearseRequest(3, 5)]) == [Acceptance(0, 0, operation=4)]
+    assert log.rehearsed == 5
+    assert writer.handle([RehearseRequest(3, 5)]) == [None]
+    assert writer.handle([RehearseRequest(4, 5)]) == [Acceptance(0, 0, operation=5)]
+    assert (log.rehearsed, log.operations) == (10, 5)
+    add(log, Operation("remove", 1))
+    assert log.rehearsed == 0
+    log.kept = 2 * logs.SAVE_SAMPLES  # no checkpoint can be written: the log is for samples
+    assert writer.handle([RehearseRequest(6, 5)]) == [None]
+
+
+def test_a_log_of_the_first_format_is_taken_over(tmp_path):
+    database = sqlite3.connect(tmp_path / logs.FILE)
+    database.executescript("""
+        CREATE TABLE sample (at INTEGER PRIMARY KEY, class INTEGER NOT NULL, pixels BLOB NOT NULL);
+        CREATE TABLE class (row INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE);
+        CREATE TABLE request (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, digest BLOB NOT NULL,
+                              first INTEGER NOT NULL, last INTEGER NOT NULL);
+        CREATE TABLE total (accepted INTEGER NOT NULL);
+        INSERT INTO total VALUES (7);
+        INSERT INTO class VALUES (0, 'a'), (1, 'b');
+        INSERT INTO sample VALUES (6, 1, x'0102'), (7, 0, x'0304');
+        INSERT INTO request (key, digest, first, last) VALUES ('k', x'00', 6, 7);
+        PRAGMA user_version = 1;
+    """)
+    database.close()
+    log = SampleLog(tmp_path, max_classes=3, max_bytes=2**26)
+    assert (log.accepted, log.operations, log.kept, log.labels) == (7, 7, 2, ["a", "b"])
+    assert log.find_repeated("k", b"\0") == Acceptance(6, 7, repeated=True, operation=7)
+    assert LogReader(tmp_path).read_after(5, 9) == [
+        LogEntry(6, Operation("sample", 6, "b", pixels=b"\1\2")),
+        LogEntry(7, Operation("sample", 7, "a", pixels=b"\3\4")),
+    ]
+    log.close()
+
+
+# ---------------------------------------------------------------------------------------------------- the learner
+
+
+def story(digits):
+    """Samples among all other operations."""
+    found = [Operation("sample", n, digits.classes[digits.train.labels[n]], pixels=digits.train.images[n].tobytes())
+             for n in range(1, 61)]  # fmt: skip
+    labels = list(dict.fromkeys(one.label for one in found[:40]))
+    found[20:20] = [Operation("remove", 20), Operation("rehearse", 3), Operation("relabel", 19, "new")]
+    found[45:45] = [Operation("rename", label="new", to="newer"), Operation("merge", label=labels[0], to="newer")]
+    found[50:50] = [Operation("delete", label=labels[1]), Operation("remove", 1), Operation("rehearse", 5)]
+    return [LogEntry(at, operation) for at, operation in enumerate(found, 1)]
+
+
+@pytest.mark.parametrize("method", ["clib", "er"])
+def test_interrupted_among_operations_it_ends_with_the_same_bytes(method, digits, tmp_path):
+    settings = Settings(**SMALL.to_json() | {"method": method, "image": (1, 8, 8)})
+    entries = story(digits)
+    ends = [0, 13, 20, 21, 22, 23, 30, 46, 47, 51, 53, len(entries)]
+    for folder, parts in (("peace", [(0, len(entries))]), ("broken", pairwise(ends))):
+        (tmp_path / folder).mkdir()
+        for begin, end in parts:
+            learning = LiveLearner(tmp_path / folder, settings)
+            assert learning.recover() == []
+            assert learning.at == begin
+            for entry in entries[begin:end]:
+                learning.apply(entry)
+            learning.save()
+    name = f"checkpoint-{len(entries):012d}.safetensors"
+    assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "peace" / name).read_bytes()
+    assert (learning.learnt, learning.report().learnt, learning.report().applied) == (60, 60, len(entries))
+    assert not {one.since for one in learning.memory()} & {1, 20}
+    assert "" not in {row["label"] for row in learning.report().classes}
+
+
+def test_counts_follow_the_classes():
+    quality = Quality(3, window=4)
+    for row, outcome in ((0, 1), (1, 1), (1, 0), (2, 0)):
+        quality.record(row, outcome)
+    quality.close_class(1, into=2)
+    assert (quality.seen.tolist(), quality.tested.tolist(), quality.right.tolist()) == ([1, 0, 3], [1, 0, 3], [1, 0, 1])
+    assert quality.classes(["a", "", "c"])[2]["recent_share"] == 0.75
+    quality.close_class(2, into=None)
+    assert (quality.accuracy, quality.recent_accuracy) == (1.0, 1.0)
+    assert quality.classes(["a", "", ""])[0]["recent_share"] == 1.0
+
+
+# ---------------------------------------------------------------------------------------------------- questions
+
+
+def test_images_are_kept_for_a_while(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("iblurry.live.questions.time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])}))
+    store = QuestionStore((1, 2, 2), Limits(questions=3, question_seconds=10))
+    images = np.arange(16, dtype=np.uint8).reshape(4, 1, 2, 2)
+    ids = store.add(images)
+    assert np.array_equal(store.take(ids[1]), images[1])
+
+    def refused(question):
+        with pytest.raises(Refusal) as raised:
+            store.take(question)
+        return raised.value.status, raised.value.code
+
+    assert refused(ids[0]) == (410, "question_gone")  # one more than are kept
+    assert refused(ids[1]) == (409, "labelled_before")
+    store.put_back(ids[1], images[1])
+    assert np.array_equal(store.take(ids[1]), images[1])
+    start = ids[0].partition("-")[0]
+    for unknown in (
+        "",
+        "x",
+        f"{start}-",
+        f"{start}-0",
+        f"{start}-5",
+        f"{start}-{'9' * 100}",
+        "00000000-2",
+        f"{start}-٣",
+    ):
+        assert refused(unknown) == (404, "unknown_question")
+    now[0] += 11
+    assert refused(ids[2]) == (410, "question_gone")
+    assert QuestionStore((3, 4000, 4000), Limits()).limit == 1  # so many bytes at most
+
+
+# ---------------------------------------------------------------------------------------------------- a service
+
+
+@pytest.fixture
+def client(running, tmp_path):
+    pytest.importorskip("fastapi")
+    port, _ = running(Service(tmp_path / "live", SMALL))
+    with Client(f"http://127.0.0.1:{port}") as made:
+        yield made
+
+
+def held(client):
+    """Numbers of the samples in the memory, by class."""
+    return {row["label"]: {item["since"] for item in row["items"]} for row in client.memory(each=100)["classes"]}
+
+
+def test_corrections_through_the_api(client, digits):
+    client.learn(digits.train.images[:30], [f"class {n % 3}" for n in range(30)])
+    client.wait()
+    assert sum(map(len, held(client).values())) == 30
+    client.remove(1)
+    assert "memory" in client.relabel(2, "typo").sentence
+    client.wait()
+    assert 1 not in held(client)["class 0"]
+    assert held(client)["typo"] == {2}
+    first = client.merge_class("typo", "class 1", key="once")
+    again = client.merge_class("typo", "class 1", key="once")
+    assert (first.repeated, again.repeated, again.operation) == (False, True, first.operation)
+    client.rename_class(" class 2 ", "third")
+    client.wait()
+    assert 2 in held(client)["class 1"]
+    assert [row["label"] for row in client.classes()] == ["class 0", "class 1", "third"]
+    client.delete_class("class 1")
+    status = client.wait()
+    assert {guess.label for guess in client.predict(digits.test.images[:1], top=9)[0].top} == {"class 0", "third"}
+    assert {answer.label for answer in client.predict(digits.test.images[:40])} <= {"class 0", "third"}
+    assert (status["classes"], status["accepted"], status["learnt"]) == (2, 30, 30)
+    assert status["operations"] == status["applied"] == status["model_operation"] == 35
+    for label in ("class 0", "third"):
+        client.delete_class(label)
+    client.wait()
+    with pytest.raises(ServiceError, match="All classes were deleted") as refused:
+        client.predict(digits.test.images[:1])
+    assert refused.value.status == 409
+
+
+def test_refused_corrections(client, digits):
+    client.learn(digits.train.images[:3], ["a", "b", "a"])
+    for corrections, status, code in (
+        ([{"action": "remove", "sample": 4}], 404, "unknown_sample"),
+        ([{"action": "delete", "label": "c"}], 404, "unknown_class"),
+        ([{"action": "rename", "label": "a", "to": "b"}], 409, "class_exists"),
+        ([{"action": "merge", "label": "a", "to": "a"}], 422, "same_class"),
+        ([{"action": "delete", "label": "a"}, {"action": "delete", "label": "a"}], 404, "unknown_class"),
+        ([{"action": "forget", "label": "a"}], 422, "bad_body"),
+        ([{"action": ["remove"], "sample": 1}], 422, "bad_body"),
+        ([{"action": "remove", "sample": 1, "label": "a"}], 422, "bad_body"),
+        ([{"action": "remove", "sample": True}], 422, "bad_number"),
+        ([{"action": "remove", "sample": 0}], 422, "bad_number"),
+        ([{"action": "relabel", "sample": 1, "label": "\u200b"}], 422, "bad_label"),
+        (["remove"], 422, "bad_body"),
+        ([], 422, "bad_body"),
+    ):
+        with pytest.raises(ServiceError) as refused:
+            client.correct(corrections)
+        assert (refused.value.status, refused.value.code) == (status, code), corrections
+    assert client.wait()["operations"] == 3
+
+
+def test_labels_that_come_later(client, digits):
+    client.learn(digits.train.images[:20], ["a", "b"] * 10)
+    client.wait()
+    answers = client.predict(digits.test.images[:3])
+    assert len({answer.id for answer in answers}) == 3
+    receipt = client.label([answers[0].id, answers[2].id], ["a", " new "], key="later")
+    assert (receipt.accepted, receipt.first, receipt.last, receipt.repeated) == (2, 21, 22, 0)
+    assert client.label([answers[0].id, answers[2].id], ["a", "new"], key="later").repeated == 2
+    client.wait()
+    assert held(client)["new"] == {22}
+    with pytest.raises(ServiceError, match="relabel the sample") as refused:
+        client.label([answers[1].id, answers[0].id], "b")
+    assert refused.value.status == 409
+    with pytest.raises(ServiceError, match="one more than the 12"):
+        client.learn(digits.train.images[:13], [f"label {number}" for number in range(13)])
+    client.learn(digits.train.images[:9], [f"label {number}" for number in range(9)])
+    with pytest.raises(ServiceError, match="one more than the 12"):
+        client.label(answers[1].id, "one too many")
+    assert client.label(answers[1].id, "b").accepted == 1  # a refusal used nothing up
+    with pytest.raises(ServiceError, match="send the picture itself to /v1/learn") as refused:
+        client.label("00000000-1", "b")
+    assert refused.value.status == 404
+
+
+def test_the_command_line(client, digits):
+    client.learn(digits.train.images[:6], ["cat", "cot"] * 3)
+    client.wait()
+
+    def call(*words):
+        said = CliRunner().invoke(iblurry, ["correct", *words, "--url", client.url])
+        assert said.exit_code == 0, said.output
+        return said.output
+
+    assert call("remove", "1", "3").startswith("2 corrections applied. The weights keep what they learnt")
+    call("relabel", "5", "dog")
+    call("rename", "dog", "hound")
+    assert json.loads(call("merge", "cot", "cat", "--json"))["accepted"] == 1
+    assert held(client) == {"cat": {2, 4, 6}, "hound": {5}}
+    call("delete", "hound", "--no-wait")
+    client.wait()
+    assert held(client) == {"cat": {2, 4, 6}}
+
+
+# ---------------------------------------------------------------------------------------------------- while idle
+
+
+def test_it_rehearses_while_idle_and_stops_for_samples(digits, tmp_path):
+    folder, taken = tmp_path / "live", []
+
+    async def live():
+        service = Service(folder, SMALL, idle_updates=200)
+        await service.start()
+        await service.learn(some(digits, 0, 40))
+        await until(lambda: service.status()["rehearsed"] == 200)
+        await until(lambda: service.status()["updates"] == 240 and service.status()["model_operation"] > 40)
+        await asyncio.sleep(0.6)
+        assert service.status()["rehearsed"] == 200  # and not one more
+        assert "200 of 200 updates" in service.status()["sentence"]
+        await service.learn(some(digits, 40, 41))
+        assert service.status()["rehearsed"] < 200
+        await until(lambda: service.status()["rehearsed"] > 0)
+        began = time.monotonic()
+        await service.learn(some(digits, 41, 42))
+        await until(lambda: service.status()["learnt"] == 42)
+        taken.append(time.monotonic() - began)
+        await service.correct([Operation("remove", 1)])
+        await until(lambda: service.status()["rehearsed"] == 200)
+        await service.close()
+
+    async def again():
+        service = Service(folder, Settings.of(folder), idle_updates=200)
+        await service.start()
+        await asyncio.sleep(0.6)
+        assert (service.status()["rehearsed"], service.status()["state"]) == (200, "idle")
+        await service.close()
+
+    asyncio.run(live())
+    assert taken[0] < 2
+    newest = sorted(folder.glob("checkpoint-*"))[-1].name
+    asyncio.run(again())
+    assert sorted(folder.glob("checkpoint-*"))[-1].name == newest
+
+
+def test_without_samples_or_a_memory_nothing_is_rehearsed(digits, tmp_path):
+    async def live(folder, method):
+        settings = Settings(**SMALL.to_json() | {"method": method, "image": (1, 8, 8)})
+        service = Service(folder, settings, idle_updates=50)
+        await service.start()
+        await until(lambda: service.status()["state"] == "idle")
+        await asyncio.sleep(0.3)
+        assert service.status()["operations"] == 0
+        if method == "agem":  # trains on the stream alone
+            await service.learn(some(digits, 0, 20))
+            await until(lambda: service.status()["learnt"] == 20)
+            await asyncio.sleep(0.3)
+            assert service.status()["operations"] == 20
+        await service.close()
+
+    asyncio.run(live(tmp_path / "clib", "clib"))
+    asyncio.run(live(tmp_path / "agem", "agem"))
