@@ -20,7 +20,14 @@ FORMAT = 1
 KIND = "learner"
 
 
-def write(path: str | os.PathLike[str], arguments: Mapping[str, Any], state: State, *, initial: State | None) -> None:
+def write(
+    path: str | os.PathLike[str],
+    arguments: Mapping[str, Any],
+    state: State,
+    *,
+    initial: State | None,
+    frozen: State | None,
+) -> None:
     """Writes a learner atomically; missing folders are made.
 
     Parameters
@@ -33,17 +40,21 @@ def write(path: str | os.PathLike[str], arguments: Mapping[str, Any], state: Sta
         What `Learner.state_dict` returned.
     initial : State, optional
         The body's first weights, where refits start from them again.
+    frozen : State, optional
+        The weights of a body that is not trained, which the state does not have.
     """
     place = as_path(path)
     about = {"kind": KIND, "format": FORMAT, "version": __version__, "arguments": to_json(arguments)}
-    data = pack({"state": state, "initial": initial}, about)
+    data = pack({"state": state, "initial": initial, "frozen": frozen}, about)
     with write_errors(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         write_file(place, data)
 
 
-def read(path: str | os.PathLike[str], **given: Any) -> tuple[dict[str, Any], State, State | None]:
-    """Arguments, state and initial weights in a file; CheckpointError unless it is whole and a learner's.
+def read(path: str | os.PathLike[str], **given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments, and "state", "initial" and "frozen" as `write` had them.
+
+    CheckpointError unless the file is whole and a learner's.
 
     Parameters
     ----------
@@ -64,7 +75,7 @@ def read(path: str | os.PathLike[str], **given: Any) -> tuple[dict[str, Any], St
     if about.get("kind") != KIND:
         raise CheckpointError(f"{place} holds no learner; give a file that Learner.save wrote.")
     arguments = from_json(about["arguments"]) | {name: value for name, value in given.items() if value is not None}
-    return arguments, state["state"], state["initial"]
+    return arguments, {"frozen": None} | state  # which the first files do not have
 
 
 @contextmanager

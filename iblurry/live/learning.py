@@ -32,10 +32,12 @@ class LiveLearner:
         self.at = 0  # samples learnt
         self.saved: list[int] = []  # samples learnt by the last two checkpoints, the newest last
         self.saved_at: float | None = None  # when the newest was written, in seconds since 1970
+        self.prepared_at = 0, 0  # samples learnt and classes met when the test of samples was prepared last
         self._restored_updates = 0  # those of the checkpoint it came from, which does not have their loss
         weights = sum(values.nbytes for values in self.learner.context.network.parameters())
         moments = 2 * weights  # Adam's, which exist from the first update on
         self.checkpoint_most = bytes_of(self.learner.state_dict()) + moments + EXTRA_BYTES
+        self.checkpoint_most += bytes_of(self._slowly_prepared())
 
     def recover(self) -> list[str]:
         """Load the newest checkpoint that can be trusted; return a sentence for every newer one that cannot."""
@@ -50,6 +52,10 @@ class LiveLearner:
             return []
         self.learner.load_state_dict(loaded.state["learner"])
         self.quality.load_state_dict(loaded.state["quality"])
+        test = loaded.state.get("test", {"at": [0, 0], "tensors": {}})  # which the first services did not have
+        self.prepared_at = tuple(test["at"])
+        for name, values in test["tensors"].items():
+            self._slowly_prepared()[name].copy_(values)
         self.at, self.saved, self.saved_at = loaded.at, [loaded.at], loaded.path.stat().st_mtime
         self._restored_updates = self.learner.context.updates
         return loaded.skipped
@@ -59,15 +65,32 @@ class LiveLearner:
         if entry.at != self.at + 1:
             raise CheckpointError(f"Sample {entry.at} cannot follow sample {self.at}.")
         pixels = torch.frombuffer(bytearray(entry.pixels), dtype=torch.uint8).view(self.settings.image)
-        network = self.learner.context.network
+        network, image = self.learner.context.network, self.learner.encode(pixels[None])
         row = network.row_of(entry.label)
         outcome = UNTESTED
         if row is not None:
-            outcome = RIGHT if int(self.learner.logits(pixels[None]).argmax()) == row else WRONG
+            self._prepare_test()
+            outcome = RIGHT if int(self.learner.logits(image, prepare=False).argmax()) == row else WRONG
         self.quality.record(network.known if row is None else row, outcome)
-        self.learner.observe(pixels, entry.label)
+        self.learner.observe(image, entry.label)
         self.at = entry.at
         return self.quality.add_point(learning_rate=self.learning_rate, classes=network.known)
+
+    def _slowly_prepared(self) -> dict[str, torch.Tensor]:
+        """What tests read until they are prepared again; nothing where each is."""
+        readout = self.learner.method.readout
+        return readout.prepared() if readout.prepare_every > 1 else {}
+
+    def _prepare_test(self) -> None:
+        """Prepares the readout where it is due: for each test, or less often where that is slow.
+
+        Then it lacks up to an eighth of the samples, at most `prepare_every` of them, and no class.
+        """
+        at, known = self.prepared_at
+        every = min(self.learner.method.readout.prepare_every, max(1, at // 8))
+        if self.at - at >= every or known < self.learner.context.network.known:
+            self.learner.prepare()
+            self.prepared_at = self.at, self.learner.context.network.known
 
     def save(self) -> bool:
         """Write a checkpoint; False if this state is saved already, DivergedError if it is not finite."""
@@ -78,6 +101,7 @@ class LiveLearner:
             "settings": self.settings.to_json(),
             "learner": self.learner.state_dict(),
             "quality": self.quality.state_dict(),
+            "test": {"at": list(self.prepared_at), "tensors": self._slowly_prepared()},
         }
         checkpoint.save(self.folder, state, at=self.at, trusted=self.saved)
         self.saved, self.saved_at = [*self.saved, self.at][-2:], time.time()
@@ -108,7 +132,8 @@ class LiveLearner:
             values[:size].cpu().numpy() for values in (memory.images, memory.labels, memory.written_at)
         )
         worth = admission.importance[:size].tolist() if isinstance(admission, Importance) else [None] * size
-        return [MemorySample(i, str(labels[rows[i]]), worth[i], int(since[i]), images[i].copy()) for i in range(size)]
+        pixels = [image.copy() for image in images] if self.learner.context.frozen is None else [None] * size
+        return [MemorySample(i, str(labels[rows[i]]), worth[i], int(since[i]), pixels[i]) for i in range(size)]
 
     def report(self, *, samples_per_second: float = 0.0, new_points: Sequence[dict[str, Any]] = ()) -> LearnerReport:
         """Progress and quality; the parameters are known by the caller alone."""

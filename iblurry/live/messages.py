@@ -40,7 +40,7 @@ class MemorySample(NamedTuple):
     label: str
     importance: float | None
     since: int  # the sample's number
-    pixels: NDArray[np.uint8]  # (C, H, W)
+    pixels: NDArray[np.uint8] | None  # (C, H, W); None where features are stored
 
 
 class Command(Enum):
@@ -57,7 +57,7 @@ class Snapshot:
 
     at: int
     labels: tuple[str, ...]
-    tensors: list[NDArray[Any]]  # of the network's state_dict, in its order
+    tensors: list[NDArray[Any]]  # of the readout's `answers_with`, in its order
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ Image = tuple[int, int, int]  # channels, height, width
 Factory = Callable[..., nn.Module]  # makes a body for images of such a shape; its other arguments are options
 AnyNetwork = str | Factory | nn.Module
 F = TypeVar("F", bound=Factory)
+FROZEN = "frozen:"  # before the name of a network whose body is not trained
 WORDS = {"true": True, "false": False, "none": None}  # values of options besides numbers and text
 
 
@@ -98,6 +99,19 @@ def network_key(network: AnyNetwork) -> str:
     if NETWORKS.get(name) is network:
         return hashed_name(network)
     return objects.keep(re.sub(r"\W", "", name), object_hash(network), network)
+
+
+def split_frozen(network: Any, freeze: Any) -> tuple[Any, Any]:
+    """`frozen:NAME` is the network NAME with freeze="body"; anything else stays as it is.
+
+    >>> split_frozen("frozen:mlp:width=64", "none")
+    ('mlp:width=64', 'body')
+    """
+    if not isinstance(network, str) or not network.strip().startswith(FROZEN):
+        return network, freeze
+    if freeze not in ("none", "body"):
+        raise InputError(f"network={network!r} freezes the whole body, and freeze={freeze!r} parts of it; give one.")
+    return network.strip().removeprefix(FROZEN).strip(), "body"
 
 
 def find_network(network: AnyNetwork) -> FoundNetwork:

@@ -171,7 +171,10 @@ class MemoryItem(BaseModel):
     row: Count
     importance: float | None
     since: Count = Field(description="The number of the sample.")
-    thumbnail: str = Field(description="A data URI of a PNG.", pattern="^data:image/png;base64,")
+    thumbnail: str | None = Field(
+        description="A data URI of a PNG; null where features are stored in place of pictures.",
+        pattern="^data:image/png;base64,",
+    )
 
 
 class ClassMemory(BaseModel):
