@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from iblurry import learner_file
+from iblurry import learner_file, learner_state
 from iblurry.augment import Augment
 from iblurry.augment.transform import Transforms
 from iblurry.compute import ComputeCounter
@@ -30,7 +30,7 @@ from iblurry.learner_arguments import (
     plain_label,
 )
 from iblurry.learner_context import make_context
-from iblurry.memory import Batch, Sample
+from iblurry.memory import Batch, Encoded, Sample
 from iblurry.method import Method
 from iblurry.network.build import Initialise, fresh_bias, fresh_row, fresh_weight
 from iblurry.network.registry import AnyNetwork, network_key, split_frozen
@@ -38,12 +38,6 @@ from iblurry.parts.part import Part
 from iblurry.refitter import Refitter
 from iblurry.rng import Rng
 from iblurry.trainer import Trainer
-
-
-class Encoded(NamedTuple):
-    """Images as a learner stores them: pixels, or features of its frozen body."""
-
-    values: Tensor  # (B, ...) uint8, on the learner's device
 
 
 class Learner:
@@ -124,17 +118,19 @@ class Learner:
         self.mean, self.std = per_channel("mean", mean, 0.5, image[0]), per_channel("std", std, 0.25, image[0])
         if augment is None:
             augment = () if freeze == "body" else Augment(pad=min(4, min(image[1:]) // 8), flip=False)
-        self.arguments = {  # a new learner with these is what this one was at the start
-            "method": method,
+        built_from: dict[str, Any] = {
             "image": image,
-            "classes": labels or rows,
-            "memory": memory,
             "network": network,
             "initialise": initialise,
             "freeze": freeze,
             "augment": augment,
             "mean": self.mean,
             "std": self.std,
+        }
+        self.arguments = built_from | {  # a new learner with these is what this one was at the start
+            "method": method,
+            "classes": labels or rows,
+            "memory": memory,
             "seed": seed,
             "boundaries": boundaries,
             "device": str(on),
@@ -143,15 +139,9 @@ class Learner:
         self.on_refit: Callable[[int, int], None] = lambda done, total: None  # called after each update of a refit
         self.refitter = Refitter(method.refit, on_progress=lambda *progress: self.on_refit(*progress))
         self.context = make_context(
-            image=image,
+            **built_from,
             rows=rows,
             capacity=method.capacity(memory),
-            network=network,
-            initialise=initialise,
-            freeze=freeze,
-            augment=augment,
-            mean=self.mean,
-            std=self.std,
             rng=rng,
             engine=self.engine,
             refits=method.refit is not None,
@@ -177,10 +167,7 @@ class Learner:
     # ------------------------------------------------------------------------------------------------ learning
 
     def encode(self, images: Images) -> Encoded:
-        """What learning and answering need of images (uint8, (B, C, H, W)): `logits` and `observe` take it as well.
-
-        Features of a frozen body then are computed once for both; of other networks these are the images.
-        """
+        """Images (uint8, (B, C, H, W)) as they are stored: a frozen body computes once what is asked and learnt."""
         return Encoded(self.context.encode(self._pixels(images)))
 
     def observe(self, image: Images | Encoded, label: Label) -> None:
@@ -356,45 +343,11 @@ class Learner:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resume needs, by reference: save or copy it before the next sample."""
-        pixels = self._together(self.stream_batch)
-        return {
-            "network": dict(self.context.network.state_dict()),
-            "labels": list(self.labels),
-            "optimizer": self.trainer.optimizer_state(),
-            "memory": self.context.memory.state_dict(),
-            "parts": {name: part.state_dict() for name, part in self.parts.items()},
-            "shared": {name: shared.state_dict() for name, shared in self.context.shared.items()},
-            "stream batch": {"images": pixels.images, "labels": pixels.labels},
-            "refit": self.refitter.state_dict(),
-            "counters": {
-                "seen": self.context.seen,
-                "updates": self.context.updates,
-                "credit": self.credit,
-                "tasks": self.context.tasks,
-                "spent": self.context.spent.state_dict(),
-            },
-        }
+        return learner_state.take(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from where `state_dict` was taken, bit for bit."""
-        self.context.network.load_state_dict(state["network"])
-        self.context.network.labels[:] = state["labels"]
-        self.trainer.load_optimizer_state(state["optimizer"])
-        self.context.memory.load_state_dict(state["memory"])
-        for name, shared in self.context.shared.items():
-            shared.load_state_dict(state["shared"][name])
-        for name, part in self.parts.items():
-            part.load_state_dict(state["parts"][name])
-        images, labels = state["stream batch"]["images"], state["stream batch"]["labels"]
-        to_device = self.engine.to_device
-        self.stream_batch = [
-            Sample(to_device(i[None]), to_device(n[None]), int(n)) for i, n in zip(images, labels, strict=True)
-        ]
-        saved, counters = state["counters"], self.context.counters
-        counters.seen, counters.updates, counters.tasks = saved["seen"], saved["updates"], saved["tasks"]
-        self.context.spent.load_state_dict(saved["spent"])
-        self.credit, self._prepared = saved["credit"], None
-        self.refitter.load_state_dict(state["refit"])
+        learner_state.restore(self, state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes everything to one file, from which `load` makes a learner that goes on bit for bit.

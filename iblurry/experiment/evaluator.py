@@ -16,7 +16,8 @@ from iblurry.data.images import eager_bytes
 from iblurry.data.prefetch import Decoders, batches
 from iblurry.engine.eager import AsyncRead
 from iblurry.errors import DivergedError
-from iblurry.learner import Encoded, Learner
+from iblurry.learner import Learner
+from iblurry.memory import Encoded
 from iblurry.parts.context import Context
 
 CHUNK = 512  # images that go to the device together
