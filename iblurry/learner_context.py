@@ -57,6 +57,7 @@ def make_context(
         built.keep_initial()
     on = engine.device
     both: dict[str, Any] = {"rng": rng, "engine": engine}
+    mean, std = getattr(built.body, "normalization", (mean, std))  # of one trained elsewhere
     pixels = Pipeline(augment, shape=image, mean=mean, std=std, device=on)
     if freeze != "body":
         memory = Memory(capacity, image, on)

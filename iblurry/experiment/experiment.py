@@ -28,7 +28,7 @@ from iblurry.method import Method
 from iblurry.methods import method as method_named
 from iblurry.methods.recipe import Slots
 from iblurry.network.build import Initialise
-from iblurry.network.registry import NETWORKS, network_key, split_frozen
+from iblurry.network.registry import NETWORKS, is_pretrained, network_key, split_frozen
 from iblurry.sources import DIGITS, Origin, is_own, origin
 from iblurry.streams.order import Order, held_out, stratified_subset
 from iblurry.streams.stream import DRAWN, IBlurry, Stream, make_stream
@@ -172,6 +172,11 @@ class Experiment:
         """What its folder is called: clib-digits-1-0123456789ab."""
         data = Path(self.dataset.split(":", 1)[0].split("@", 1)[0]).stem
         return f"{_file_safe(self.method.name)}-{_file_safe(data)}-{self.seed}-{self.digest}"
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether the body starts with weights from elsewhere; False where its code or object is not here."""
+        return is_pretrained(self.network, self.initialise)
 
     def components(self) -> Iterator[Component]:
         """Whatever of it may be a user's own code."""

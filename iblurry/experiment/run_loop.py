@@ -361,7 +361,7 @@ class RunLoop:
             "dataset": self.experiment.dataset,
             "seed": self.experiment.seed,
         }
-        own: dict[str, Any] = {}
+        own: dict[str, Any] = {"pretrained": True} if self.experiment.pretrained else {}
         if last := {name: values[-1][1] for name, values in logged(records).items()}:
             own["logged"] = last
         if not has_boundaries(records):

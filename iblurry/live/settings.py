@@ -128,6 +128,13 @@ class Settings:
         """Mean and standard deviation of pixels from 0 to 1; fixed, since the images to come are unknown."""
         return {"mean": (0.5,) * self.image[0], "std": (0.25,) * self.image[0]}
 
+    @property
+    def pretrained(self) -> bool:
+        """Whether the body starts with weights from elsewhere."""
+        from iblurry.network.registry import is_pretrained
+
+        return is_pretrained(self.network, self.initialise)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; of what came later than the first services only what is not the usual."""
         later = {f.name: f.default for f in dataclasses.fields(self) if f.name in ("initialise", "freeze", "augment")}

@@ -93,6 +93,8 @@ class StatusResponse(BaseModel):
     iblurry: str = Field(description="The program's version.", examples=["0.1.0"])
     method: str = Field(examples=["clib"])
     network: str = Field(examples=["convnet"])
+    freeze: str = Field(description="What of the network is not trained; of a frozen body features are stored.")
+    pretrained: bool = Field(description="Whether the network started with weights that were trained elsewhere.")
     image: list[int] = Field(min_length=3, max_length=3, description="Channels, height, width.", examples=[[3, 32, 32]])
     capacity: Count = measured("memory_capacity_samples", "Samples the memory can hold.")
     max_classes: Count = measured("classes_limit", "Classes the head has room for.")
