@@ -22,7 +22,7 @@ from iblurry.export import export
 from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.network.build import Initialise
-from iblurry.network.registry import AnyNetwork, network_key
+from iblurry.network.registry import AnyNetwork, network_key, split_frozen
 from iblurry.network.table_mlp import TableMLP
 from iblurry.rng import Rng
 
@@ -274,7 +274,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         super().__setstate__(state)
         if "learner_" in state:
             if self.network is not None:
-                network_key(self.network)  # an object is kept here from now on
+                network_key(split_frozen(self.network, "none")[0])  # an object is kept here from now on
             self.learner_ = self._spec.build()
             self.learner_.load_state_dict(_to_tensors(state["learner_"]))
 
