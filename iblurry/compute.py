@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-PURPOSES = ("training", "losses", "distillation", "parts", "queries")
+PURPOSES = ("training", "losses", "distillation", "parts", "features", "queries")
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,9 @@ class ComputeCounter:
     """Images forward and backward by purpose, and optimizer steps; integers of the host, saved with a run.
 
     training: batches, those of refits included; losses: the loss of each memory row; distillation: answers of a shadow
-    network to training images; parts: all else that parts send (candidates, reference gradients); queries: the images
-    asked about, and the readout's own work for them.
+    network to training images; parts: all else that parts send (candidates, reference gradients); features: images of
+    which a frozen body computed what is stored, whose head alone the others pass; queries: the images asked about, and
+    the readout's own work for them.
     """
 
     def __init__(self) -> None:

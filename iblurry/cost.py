@@ -97,10 +97,10 @@ def stores(method: Method) -> list[str]:
 def bytes_held(learner: Learner) -> dict[str, int]:
     """Bytes that its method needs from sample to sample, by what they are; the same throughout a run.
 
-    memory: every row with its image, label, time of writing and columns; stream: samples that wait for their round;
-    aside: samples that parts hold outside the memory; parts: what else is their state (a teacher, Fisher values);
-    network; and the optimizer's buffers. A network trained anew for each query takes the place of one that learns
-    nothing online.
+    memory: every row with its image or stored features, label, time of writing and columns; stream: samples that wait
+    for their round; aside: samples that parts hold outside the memory; parts: what else is their state (a teacher,
+    Fisher values); network, a frozen body included; and the optimizer's buffers. A network trained anew for each query
+    takes the place of one that learns nothing online.
     """
     method, context, memory = learner.method, learner.context, learner.context.memory
     refit, learns = method.refit, bool(method.pace.updates_per_sample)
@@ -108,6 +108,7 @@ def bytes_held(learner: Learner) -> dict[str, int]:
     columns = _bytes(memory.state_dict()["columns"]) // (memory.capacity + 1) + memory.written_at.element_size()
     aside = sample * sum(part.samples_outside_memory(context.budget) for part in learner.parts.values())
     network, trained = _bytes(context.network.state_dict()), list(context.network.trainable().values())
+    frozen = _bytes(dict(context.frozen.network.body.state_dict())) if context.frozen is not None else 0
     online = state_bytes(method.optimizer, trained) if learns else 0
     study = state_bytes(refit.optimizer, trained) if refit else 0
     is_fresh = refit is not None and not method.readout.needs_boundaries  # else it is the learner's own, started again
@@ -118,7 +119,7 @@ def bytes_held(learner: Learner) -> dict[str, int]:
         "parts": _bytes([shared.state_dict() for shared in context.shared.values()])
         + _bytes([part.state_dict() for part in learner.parts.values()])
         - aside,
-        "network": network * (1 + (is_fresh and learns)),
+        "network": network * (1 + (is_fresh and learns)) + frozen,
         "optimizer": online + study if is_fresh else max(online, study),
     }
 

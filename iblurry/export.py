@@ -84,12 +84,13 @@ class AnsweringModule(nn.Module):
     def __init__(self, learner: Learner, columns: int | None) -> None:
         super().__init__()
         self._readout, self._known, self._columns = learner.method.readout, len(learner.labels), columns
+        self._encode = learner.context.encode
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) uint8, or (B, columns) float32, to (B, classes)."""
         if self._columns is not None:
             images = images.view(torch.uint8).reshape(-1, 1, self._columns, 4)  # the bytes of its numbers
-        return self._readout.logits(images)[:, : self._known]
+        return self._readout.logits(self._encode(images))[:, : self._known]
 
 
 @torch.no_grad()
@@ -107,7 +108,8 @@ def _traced(learner: Learner, columns: int | None) -> torch.export.ExportedProgr
     except IblurryError:
         raise
     except Exception as error:  # of the user's body or readout, or torch's: there is no common class
-        names = f"{type(learner.context.network.body).__name__} with {type(learner.method.readout).__name__}"
+        body = (learner.context.frozen or learner.context).network.body
+        names = f"{type(body).__name__} with {type(learner.method.readout).__name__}"
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InputError(
             f"{names} cannot be exported ({why}); it must be tensor operations only, for any number of images."

@@ -9,9 +9,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from iblurry import learner_file
+from iblurry import learner_file, learner_state
 from iblurry.augment import Augment
-from iblurry.augment.pipeline import Pipeline
 from iblurry.augment.transform import Transforms
 from iblurry.compute import ComputeCounter
 from iblurry.engine.eager import Eager, Precision
@@ -30,11 +29,11 @@ from iblurry.learner_arguments import (
     per_channel,
     plain_label,
 )
-from iblurry.memory import REMOVED, Batch, Memory, Sample
+from iblurry.learner_context import make_context
+from iblurry.memory import REMOVED, Batch, Encoded, Sample
 from iblurry.method import Method
-from iblurry.network.build import Initialise, build, fresh_bias, fresh_row, fresh_weight
-from iblurry.network.registry import AnyNetwork, network_key
-from iblurry.parts.context import Context
+from iblurry.network.build import Initialise, fresh_bias, fresh_row, fresh_weight
+from iblurry.network.registry import AnyNetwork, network_key, split_frozen
 from iblurry.parts.part import Part
 from iblurry.refitter import Refitter
 from iblurry.rng import Rng
@@ -56,15 +55,17 @@ class Learner:
         The budget K of samples that may be kept.
     network : str, callable or nn.Module
         A name (`convnet`, `mlp`, `resnet18`, `resnet34` or a registered one), with options or without
-        (`resnet18:stem=cifar`); a factory from `image` to a body; or a body, which is copied.
+        (`resnet18:stem=cifar`); a factory from `image` to a body; or a body, which is copied. `frozen:NAME` is NAME
+        with freeze="body".
     initialise : {"redraw", "keep"}, optional
         Whether the body's weights are drawn by the package's rules or stay as they are made. Default: "redraw" for the
         built-in networks, "keep" for a user's.
     freeze : str, default "none"
-        "body", or names of its submodules and parameters, separated by commas, that are not trained.
+        "body", or names of its submodules and parameters, separated by commas, that are not trained. Of a frozen body
+        the features of each sample are computed once and stored in the memory in place of its pixels.
     augment : Transform or tuple of Transform, optional
         What training images undergo, in this order; () is nothing. Default: images are cropped at random by up to an
-        eighth of their side and not mirrored.
+        eighth of their side and not mirrored; nothing where features are stored.
     mean, std : sequence of float, optional
         One number per channel, of pixels in [0, 1]; default 0.5 and 0.25.
     seed : int
@@ -105,6 +106,7 @@ class Learner:
         engine: Eager | None = None,
     ) -> None:
         method = as_method(method)
+        network, freeze = split_frozen(network, freeze)
         network = network_key(network) if isinstance(network, str) else network  # with the hash of a user's code
         image, memory, seed = image_shape(image), whole_number("memory", memory, 1), whole_number("seed", seed, 0)
         check_boundaries(method, boundaries)
@@ -115,18 +117,20 @@ class Learner:
         on, rng, self.image = self.engine.device, Rng(seed), image
         self.mean, self.std = per_channel("mean", mean, 0.5, image[0]), per_channel("std", std, 0.25, image[0])
         if augment is None:
-            augment = Augment(pad=min(4, min(image[1:]) // 8), flip=False)
-        self.arguments = {  # a new learner with these is what this one was at the start
-            "method": method,
+            augment = () if freeze == "body" else Augment(pad=min(4, min(image[1:]) // 8), flip=False)
+        built_from: dict[str, Any] = {
             "image": image,
-            "classes": labels or rows,
-            "memory": memory,
             "network": network,
             "initialise": initialise,
             "freeze": freeze,
             "augment": augment,
             "mean": self.mean,
             "std": self.std,
+        }
+        self.arguments = built_from | {  # a new learner with these is what this one was at the start
+            "method": method,
+            "classes": labels or rows,
+            "memory": memory,
             "seed": seed,
             "boundaries": boundaries,
             "device": str(on),
@@ -134,18 +138,17 @@ class Learner:
         }
         self.on_refit: Callable[[int, int], None] = lambda done, total: None  # called after each update of a refit
         self.refitter = Refitter(method.refit, on_progress=lambda *progress: self.on_refit(*progress))
-        built = build(network, image, rows, rng=rng, initialise=initialise, freeze=freeze)
-        if method.refit is not None:
-            built.keep_initial()
-        self.context = Context(
-            network=self.engine.setup(built).train_head(method.head.train).eval(),
-            memory=Memory(method.capacity(memory), image, on),
-            pipeline=Pipeline(augment, shape=image, mean=self.mean, std=self.std, device=on),
+        self.context = make_context(
+            **built_from,
+            rows=rows,
+            capacity=method.capacity(memory),
             rng=rng,
-            budget=memory - method.pace.samples_outside_memory,
             engine=self.engine,
+            refits=method.refit is not None,
+            budget=memory - method.pace.samples_outside_memory,
             refit=self.refitter,
         )
+        self.context.network.train_head(method.head.train)
         check_trained(method, self.context.network, freeze)
         self.context.network.meter.counter = self.context.spent
         self.method = method.attach(self.context)
@@ -163,13 +166,17 @@ class Learner:
 
     # ------------------------------------------------------------------------------------------------ learning
 
-    def observe(self, image: Images, label: Label) -> None:
+    def encode(self, images: Images) -> Encoded:
+        """Images (uint8, (B, C, H, W)) as they are stored: a frozen body computes once what is asked and learnt."""
+        return Encoded(self.context.encode(self._pixels(images)))
+
+    def observe(self, image: Images | Encoded, label: Label) -> None:
         """Learns from one labelled sample: opens a head row for a new class, and takes the updates that are due.
 
         Parameters
         ----------
         image : array or tensor
-            uint8, (C, H, W); copied.
+            uint8, (C, H, W); copied. Or what `encode` made of one image.
         label : str or int
             A new one is welcome at any time while the head has rows.
         """
@@ -192,14 +199,18 @@ class Learner:
             part.on_boundary()
         self.method.readout.finish_pending()
 
-    def _sample(self, image: Images, label: Label) -> Sample:
-        given = as_pixels(image, self.image, "observe")
-        pixels = self.engine.to_device(given).clone()  # the caller may use the same array again
+    def _sample(self, image: Images | Encoded, label: Label) -> Sample:
+        if isinstance(image, Encoded):
+            stored = image.values
+        else:
+            given = as_pixels(image, self.image, "observe")
+            pixels = self.engine.to_device(given)[None]
+            stored = self.context.encode(pixels).clone()  # the caller may use the same array again
         name = plain_label(label)
         row = self.context.network.row_of(name)
         if row is None:
             row = self.meet(name)
-        return Sample(pixels[None], self._head_rows[row : row + 1], row)
+        return Sample(stored, self._head_rows[row : row + 1], row)
 
     def meet(self, label: Label) -> int:
         """A class that is not known: parts hear of it, then its head row opens in place; that row."""
@@ -254,13 +265,21 @@ class Learner:
 
     # ------------------------------------------------------------------------------------------------ answering
 
-    def logits(self, images: Images) -> Tensor:
-        """The answer to plain images (uint8, (B, C, H, W)), one column per head row; learning is not touched."""
-        pixels = self.engine.to_device(as_pixels(images, (-1, *self.image), "predict"))
-        self.prepare()
+    def logits(self, images: Images | Encoded, *, prepare: bool = True) -> Tensor:
+        """The answer to plain images (uint8, (B, C, H, W)), one column per head row; learning is not touched.
+
+        Without `prepare` a readout answers as it was prepared last, and must have been.
+        """
+        given = images if isinstance(images, Encoded) else self._pixels(images)
+        if prepare:
+            self.prepare()
         context = self.context
         with context.network.meter.counting("queries", into=context.queries):
-            return self.method.readout.logits(pixels)
+            stored = given.values if isinstance(given, Encoded) else context.encode(given)
+            return self.method.readout.logits(stored)
+
+    def _pixels(self, images: Images) -> Tensor:
+        return self.engine.to_device(as_pixels(images, (-1, *self.image), "predict"))
 
     def prepare(self) -> None:
         """Has the readout do what answers need, once at each moment of the stream; `logits` calls it."""
@@ -274,6 +293,21 @@ class Learner:
             with meter.counting("queries", into=queries if is_first else ComputeCounter()):
                 self.method.readout.prepare()
             self.prepared_at = moment
+
+    def snapshot(self) -> list[Tensor]:
+        """Copies, on the CPU, of what answers now: `load_snapshot` of a readout of the same settings takes them over.
+
+        What was prepared before stays prepared: `logits(prepare=False)` answers as if this had not been called.
+        """
+        readout, before = self.method.readout, self.prepared_at
+        held = [values.clone() for values in readout.prepared().values()] if readout.prepare_every > 1 else []
+        self.prepare()
+        made = [values.cpu().clone() for values in readout.answers_with()]
+        if held:
+            for values, old in zip(readout.prepared().values(), held, strict=True):
+                values.copy_(old)
+            self.prepared_at = before
+        return made
 
     def probabilities(self, images: Images) -> Tensor:
         """(B, classes met so far), in the order of `labels`."""
@@ -314,45 +348,11 @@ class Learner:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resume needs, by reference: save or copy it before the next sample."""
-        pixels = self._together(self.stream_batch)
-        return {
-            "network": dict(self.context.network.state_dict()),
-            "labels": list(self.labels),
-            "optimizer": self.trainer.optimizer_state(),
-            "memory": self.context.memory.state_dict(),
-            "parts": {name: part.state_dict() for name, part in self.parts.items()},
-            "shared": {name: shared.state_dict() for name, shared in self.context.shared.items()},
-            "stream batch": {"images": pixels.images, "labels": pixels.labels},
-            "refit": self.refitter.state_dict(),
-            "counters": {
-                "seen": self.context.seen,
-                "updates": self.context.updates,
-                "credit": self.credit,
-                "tasks": self.context.tasks,
-                "spent": self.context.spent.state_dict(),
-            },
-        }
+        return learner_state.take(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from where `state_dict` was taken, bit for bit."""
-        self.context.network.load_state_dict(state["network"])
-        self.context.network.labels[:] = state["labels"]
-        self.trainer.load_optimizer_state(state["optimizer"])
-        self.context.memory.load_state_dict(state["memory"])
-        for name, shared in self.context.shared.items():
-            shared.load_state_dict(state["shared"][name])
-        for name, part in self.parts.items():
-            part.load_state_dict(state["parts"][name])
-        images, labels = state["stream batch"]["images"], state["stream batch"]["labels"]
-        to_device = self.engine.to_device
-        self.stream_batch = [
-            Sample(to_device(i[None]), to_device(n[None]), int(n)) for i, n in zip(images, labels, strict=True)
-        ]
-        saved, counters = state["counters"], self.context.counters
-        counters.seen, counters.updates, counters.tasks = saved["seen"], saved["updates"], saved["tasks"]
-        self.context.spent.load_state_dict(saved["spent"])
-        self.credit, self.prepared_at = saved["credit"], None
-        self.refitter.load_state_dict(state["refit"])
+        learner_state.restore(self, state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes everything to one file, from which `load` makes a learner that goes on bit for bit.
@@ -362,7 +362,9 @@ class Learner:
         path : path
             Usually NAME.safetensors; an interrupted write leaves what was there.
         """
-        learner_file.write(path, self.arguments, self.state_dict(), initial=self.context.network.initial)
+        body = None if self.context.frozen is None else dict(self.context.frozen.network.body.state_dict())
+        initial = self.context.network.initial
+        learner_file.write(path, self.arguments, self.state_dict(), initial=initial, frozen=body)
 
     @classmethod
     def load(
@@ -389,11 +391,13 @@ class Learner:
             Default: what the learner had.
         """
         given = {"network": network, "classes": classes, "device": device, "precision": precision}
-        arguments, state, initial = learner_file.read(path, **given)
+        arguments, saved = learner_file.read(path, **given)
         learner = cls(**arguments)
         with learner_file.fitting(path):
-            learner.load_state_dict(learner_file.fitted(state, learner, path))
-            learner.context.network.load_initial(initial)
+            learner.load_state_dict(learner_file.fitted(saved["state"], learner, path))
+            learner.context.network.load_initial(saved["initial"])
+            if learner.context.frozen is not None and saved["frozen"] is not None:
+                learner.context.frozen.network.body.load_state_dict(saved["frozen"])
         return learner
 
     # ------------------------------------------------------------------------------------------------ checking

@@ -30,7 +30,14 @@ KIND = "learner"
 WANTED = "a file that Learner.save wrote, or the folder of a run or service"
 
 
-def write(path: str | os.PathLike[str], arguments: Mapping[str, Any], state: State, *, initial: State | None) -> None:
+def write(
+    path: str | os.PathLike[str],
+    arguments: Mapping[str, Any],
+    state: State,
+    *,
+    initial: State | None,
+    frozen: State | None,
+) -> None:
     """Writes a learner atomically; missing folders are made.
 
     Parameters
@@ -43,17 +50,21 @@ def write(path: str | os.PathLike[str], arguments: Mapping[str, Any], state: Sta
         What `Learner.state_dict` returned.
     initial : State, optional
         The body's first weights, where refits start from them again.
+    frozen : State, optional
+        The weights of a body that is not trained, which the state does not have.
     """
     place = as_path(path)
     about = {"kind": KIND, "format": FORMAT, "version": __version__, "arguments": to_json(arguments)}
-    data = pack({"state": state, "initial": initial}, about)
+    data = pack({"state": state, "initial": initial, "frozen": frozen}, about)
     with write_errors(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         write_file(place, data)
 
 
-def read(path: str | os.PathLike[str], **given: Any) -> tuple[dict[str, Any], State, State | None]:
-    """Arguments, state and initial weights in a file; CheckpointError unless it is whole and a learner's.
+def read(path: str | os.PathLike[str], **given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments, and "state", "initial" and "frozen" as `write` had them.
+
+    CheckpointError unless the file is whole and a learner's.
 
     Parameters
     ----------
@@ -64,13 +75,13 @@ def read(path: str | os.PathLike[str], **given: Any) -> tuple[dict[str, Any], St
     """
     place = as_path(path)
     if place.is_dir():
-        arguments, state, initial = *_read_folder(place), None  # first weights are made again from the arguments
+        arguments, saved = _read_folder(place)
     else:
-        arguments, state, initial = _read_file(place)
-    return from_json(arguments) | {name: value for name, value in given.items() if value is not None}, state, initial
+        arguments, saved = _read_file(place)
+    return from_json(arguments) | {name: value for name, value in given.items() if value is not None}, saved
 
 
-def _read_folder(place: Path) -> tuple[dict[str, Any], State]:
+def _read_folder(place: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     loaded = checkpoint.load_latest(place, remedy="Put back a good copy of the folder.")
     if loaded is None:
         raise FolderError(
@@ -82,12 +93,13 @@ def _read_folder(place: Path) -> tuple[dict[str, Any], State]:
     if "arguments" not in loaded.state:
         raise CheckpointError(
             f"{loaded.path} is of an earlier version, which did not note how its learner was made; go on with the run "
-            "or service, whose next checkpoint does."
+            "or service, whose next checkpoint does; a run that is finished must be run again."
         )
-    return loaded.state["arguments"], loaded.state["learner"]
+    # first weights, and those of a frozen body, are made again from the arguments
+    return loaded.state["arguments"], {"state": loaded.state["learner"], "initial": None, "frozen": None}
 
 
-def _read_file(place: Path) -> tuple[dict[str, Any], State, State | None]:
+def _read_file(place: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         data = place.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
@@ -98,7 +110,7 @@ def _read_file(place: Path) -> tuple[dict[str, Any], State, State | None]:
         raise CheckpointError(f"{place} cannot be used: {error}. Give {WANTED}.") from error
     if about.get("kind") != KIND:
         raise CheckpointError(f"{place} holds no learner; give {WANTED}.")
-    return about["arguments"], state["state"], state["initial"]
+    return about["arguments"], {"frozen": None} | state  # which the first files do not have
 
 
 def fitted(state: State, learner: Learner, path: str | os.PathLike[str]) -> State:

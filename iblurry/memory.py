@@ -26,6 +26,12 @@ class Sample(NamedTuple):
     label: int  # the same head row, on the host
 
 
+class Encoded(NamedTuple):
+    """Images as a learner stores them: pixels, or features of its frozen body; `Learner.encode` makes it."""
+
+    values: Tensor  # (B, ...) uint8, on the learner's device
+
+
 class Memory:
     """`capacity` rows that never move, then the discard row: writing there is how a sample is turned away.
 

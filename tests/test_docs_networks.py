@@ -36,7 +36,7 @@ def saved(block, tmp_path, name):
     return module
 
 
-@pytest.mark.parametrize("page", ["networks.md", "optimizers.md"])
+@pytest.mark.parametrize("page", ["networks.md", "optimizers.md", "frozen.md"])
 def test_no_block_is_long(page):
     assert all(len(block.strip().splitlines()) <= LONGEST for block in python(DOCS / page))
 
@@ -105,3 +105,15 @@ def test_optimizers_of_ones_own(name, tmp_path, samples):
         learner.observe(image, label)
     assert not torch.equal(learner.context.network.body.layers[1].weight, before)
     assert Optimizer.from_json(learner.method.optimizer.to_json()) == learner.method.optimizer
+
+
+def test_frozen_features(capsys, monkeypatch):
+    """Every block of the page runs, and heads on filters drawn at random are far from guessing."""
+    found = python(DOCS / "frozen.md")
+    monkeypatch.setattr("iblurry.network.registry.NETWORKS", dict(NETWORKS))
+    for block in found:
+        exec(compile(block, "frozen.py", "exec"), {"__name__": "frozen_page"})
+    accuracies = [float(word) for word in re.findall(r"0\.\d+", capsys.readouterr().out)]
+    assert len(found) == 3
+    assert len(accuracies) == 2
+    assert min(accuracies) > 0.6

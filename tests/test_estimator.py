@@ -53,7 +53,7 @@ def test_in_how_many_calls_rows_come_makes_no_difference(X, y, method):
 
 def test_partial_fit_is_a_learner_that_observes():
     model = small(network="convnet").partial_fit(PICTURES, TENS)
-    learner = Learner(clib(Hyperparameters(batch=8)), image=(1, 8, 8), memory=20, classes=10)
+    learner = Learner(clib(Hyperparameters(batch=8, measure_every=10)), image=(1, 8, 8), memory=20, classes=10)
     for image, label in zip(PICTURES, TENS, strict=True):
         learner.observe(image, label)
     assert_same_state(state(model), learner.state_dict())
@@ -150,7 +150,8 @@ def test_colour_images_learn_with_a_convnet():
 
 def test_neither_scale_nor_offset_matters():
     X, y = make_blobs(120, centers=3, random_state=0)
-    usual, moved = small().fit(X, y), small().fit(X * [1e4, 1e-3] + [3e5, -1], y)
+    each = {"measure_every": 1}  # a row that leaves the memory for rounding's sake changes more than rounding
+    usual, moved = small(**each).fit(X, y), small(**each).fit(X * [1e4, 1e-3] + [3e5, -1], y)
     np.testing.assert_allclose(moved.predict_proba(X * [1e4, 1e-3] + [3e5, -1]), usual.predict_proba(X), atol=5e-3)
 
 
@@ -301,3 +302,50 @@ def test_exported(rows, y, tmp_path):
     np.testing.assert_allclose(exported.logits(rows).softmax(1), model.predict_proba(rows)[:, order], atol=1e-5)
     with pytest.raises(NotFittedError):
         small().export(tmp_path / "model.pt2")
+
+
+# ------------------------------------------------------------------------------------------- frozen bodies, threads
+
+
+@pytest.mark.parametrize("method", ["ncm", "slda", "ranpac", "randumb", "er"])
+def test_closed_forms_and_frozen_features_by_name(method):
+    """Also pickled in between; the memory has features, and a second call goes on with the sums."""
+    frozen = {} if method == "randumb" else {"network": "frozen:convnet"}
+    model = small(method=method, **frozen)
+    halves = clone(model).partial_fit(PICTURES[:15], TENS[:15])
+    halves = pickle.loads(pickle.dumps(halves)).partial_fit(PICTURES[15:], TENS[15:])
+    model.partial_fit(PICTURES, TENS)
+    assert_same_state(state(halves), state(model))
+    if frozen:
+        features = model.learner_.context.network.features
+        assert model.memory_[0].shape == (len(model.memory_[1]), features)
+        assert model.memory_[0].dtype == np.float32
+    if method != "er":
+        assert model.score(PICTURES, TENS) > 0.5
+
+
+def test_a_table_with_a_frozen_body_keeps_its_rows():
+    X, y = make_blobs(40, centers=3, random_state=0)
+    model = small(method="er", freeze="body").partial_fit(X, y)
+    kept, _ = model.memory_
+    assert {tuple(row) for row in kept.tolist()} <= {tuple(row) for row in X.astype(np.float32).tolist()}
+    assert not model.learner_.context.network.body_parameters()
+
+
+def test_the_memory_is_measured_as_seldom_as_asked():
+    spent = {
+        every: small(measure_every=every).partial_fit(PICTURES, TENS).learner_.context.spent.forward["losses"]
+        for every in (1, 10)
+    }
+    assert spent[1] > 5 * spent[10] > 0
+
+
+def test_threads_are_torch_s_again_afterwards(monkeypatch):
+    before, seen = torch.get_num_threads(), []
+    observe = Learner.observe
+    monkeypatch.setattr(Learner, "observe", lambda *given: (seen.append(torch.get_num_threads()), observe(*given)))
+    small(n_threads=before + 1, method="er").partial_fit(PICTURES[:3], TENS[:3]).predict(PICTURES)
+    assert set(seen) == {before + 1}
+    assert torch.get_num_threads() == before
+    with pytest.raises(InputError, match="n_threads=0: n_threads is a whole number"):
+        small(n_threads=0).fit(PICTURES, TENS)

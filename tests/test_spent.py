@@ -138,8 +138,15 @@ def test_by_hand(samples, questions):
     learner.predict(questions)
     assert learner.context.spent.state_dict() == {
         "updates": 8,
-        "forward": {"training": 4 * 4 + 4 * 8, "losses": 0, "distillation": 0, "parts": 0, "queries": 0},
-        "backward": {"training": 4 * 4 + 4 * 8, "losses": 0, "distillation": 0, "parts": 0, "queries": 0},
+        "forward": {"training": 4 * 4 + 4 * 8, "losses": 0, "distillation": 0, "parts": 0, "features": 0, "queries": 0},
+        "backward": {
+            "training": 4 * 4 + 4 * 8,
+            "losses": 0,
+            "distillation": 0,
+            "parts": 0,
+            "features": 0,
+            "queries": 0,
+        },
     }
     assert learner.context.queries.forward["queries"] == len(questions)
 
@@ -199,7 +206,14 @@ def test_a_captured_step_is_counted_at_each_replay():
     for _ in range(2):
         meter.replay(passes)
         rows.pop(0)
-    assert meter.counter.forward == {"training": 32, "losses": 12, "distillation": 0, "parts": 0, "queries": 0}
+    assert meter.counter.forward == {
+        "training": 32,
+        "losses": 12,
+        "distillation": 0,
+        "parts": 0,
+        "features": 0,
+        "queries": 0,
+    }
     assert meter.counter.backward["training"] == 32
 
 

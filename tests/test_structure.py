@@ -32,6 +32,8 @@ LAYERS = [  # imports only go up this list
         "refit_stack",
         "learner",
         "learner_arguments",
+        "learner_context",
+        "learner_state",
         "learner_file",
         "amendments",
         "export",

@@ -273,10 +273,41 @@ class Pipeline:
             images = _apply(transform, images, next(drawn))
         return images
 
+    def mirrored(self, images: Tensor) -> Tensor | None:
+        """The stored images mirrored left to right; None where what is stored cannot be mirrored."""
+        return images.flip(-1)
+
     def test(self, images: Tensor) -> Tensor:
         """(B, C, H, W) uint8 -> float32, normalised only."""
         assert images.dtype is torch.uint8, "pixels are uint8 until here: a float image would be scaled twice"
         return (images * self._scale).add_(self._shift)
+
+
+class FeaturePipeline(Pipeline):
+    """Maps stored features, the bytes of float32, to network input: nothing is augmented, mixed or normalised.
+
+    Parameters
+    ----------
+    features : int
+        Numbers of a sample.
+    device : torch.device or str, default "cpu"
+        Where they are.
+    """
+
+    def __init__(self, features: int, device: torch.device | str = "cpu") -> None:
+        super().__init__((), shape=(1, features, 4), mean=(0.0,), std=(1.0,), device=device)
+
+    def vary_eagerly(self, images: Tensor, params: AugmentParams) -> Tensor:
+        return self.test(images)
+
+    def test(self, images: Tensor) -> Tensor:
+        """(B, 1, features, 4) uint8 -> (B, features) float32; floats, which an export has, stay as they are."""
+        if images.is_floating_point():
+            return images
+        return images.contiguous().view(torch.float32).flatten(1)
+
+    def mirrored(self, images: Tensor) -> None:
+        """Features have no mirror image."""
 
 
 def _apply(transform: Transform, images: Tensor, uniforms: Tensor) -> Tensor:

@@ -54,8 +54,11 @@ class Eager:
             self._parallel_stream = torch.cuda.Stream(self.device, priority=HIGH)
 
     def setup(self, network: Network) -> Network:
-        """Moves the network to the device and sets this engine's precision and memory layout."""
-        if self.precision == "bfloat16":
+        """Moves the network to the device and sets this engine's precision and memory layout.
+
+        A head on stored features, whose body has no weights, stays float32: its products are small.
+        """
+        if self.precision == "bfloat16" and any(True for _ in network.body.parameters()):
             network.precision = torch.bfloat16
             if self.device.type == "cuda":
                 network.layout = torch.channels_last

@@ -22,7 +22,7 @@ from iblurry.export import export
 from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.network.build import Initialise
-from iblurry.network.registry import AnyNetwork, network_key
+from iblurry.network.registry import AnyNetwork, network_key, split_frozen
 from iblurry.network.table_mlp import TableMLP
 from iblurry.rng import Rng
 
@@ -38,12 +38,13 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         A name in METHODS or a Method; one that needs no task ends and does not train when queried.
     network : str, callable or nn.Module, optional
         A name, a factory or a body, as `Learner` takes them, for images; "mlp" for a table and "convnet" for images
-        unless given.
+        unless given. "frozen:NAME" is NAME with freeze="body".
     initialise : {"redraw", "keep"}, optional
         Whether the network's weights are drawn by the package's rules or stay as they are made; unless given, drawn for
         the built-in networks, kept for a user's.
     freeze : str, default "none"
-        "body", or names of its submodules and parameters, separated by commas, that are not trained.
+        "body", or names of its submodules and parameters, separated by commas, that are not trained. Of images,
+        features of a frozen body are computed once and kept in place of pixels.
     memory : int, default 500
         Samples that may be kept.
     max_classes : int, default 100
@@ -52,6 +53,9 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Optimizer steps per sample, of a method given by its name.
     batch_size : int, default 16
         Images per update, of a method given by its name.
+    measure_every : int, default 10
+        Updates between two measures of the whole memory's loss, where the method looks at it (clib), of a method given
+        by its name; the paper has 1, and 10 on ImageNet.
     epochs : int, default 1
         Passes of `fit`; `partial_fit` takes one.
     shape : tuple of int, optional
@@ -61,6 +65,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     random_state : int, RandomState or None, default 1
         None: numpy's global generator gives a seed.
     device : str, default "cpu"
+    n_threads : int, optional
+        Of torch, while it learns or answers; unless given, as many as torch has. Another number changes the last bits.
 
     Attributes
     ----------
@@ -68,7 +74,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_ : ndarray
         The classes announced or met, sorted.
     memory_ : tuple of ndarray
-        The rows that the memory holds, and their classes.
+        The rows that the memory holds, and their classes; of a frozen body their features.
 
     Examples
     --------
@@ -93,11 +99,13 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_classes: int = 100,
         updates_per_sample: float | str = 1,
         batch_size: int = 16,
+        measure_every: int = 10,
         epochs: int = 1,
         shape: tuple[int, int, int] | None = None,
         augment: Transforms | None = None,
         random_state: int | np.random.RandomState | None = 1,
         device: str = "cpu",
+        n_threads: int | None = None,
     ) -> None:
         self.method = method
         self.network = network
@@ -107,11 +115,13 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_classes = max_classes
         self.updates_per_sample = updates_per_sample
         self.batch_size = batch_size
+        self.measure_every = measure_every
         self.epochs = epochs
         self.shape = shape
         self.augment = augment
         self.random_state = random_state
         self.device = device
+        self.n_threads = n_threads
 
     # ------------------------------------------------------------------------------------------------ learning
 
@@ -121,7 +131,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Where it fails, the previous learner stays as it was.
         """
         epochs = positive_int("epochs", self.epochs)
-        with self._restored_on_error():
+        with self._threads(), self._restored_on_error():
             images, targets = self._build(X, y)
             if self._is_table:
                 self._measure_statistics(images)
@@ -136,14 +146,28 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         `classes` announces classes that may come later. It may be left out: new classes are accepted at any time.
         """
-        if self.__sklearn_is_fitted__():
-            images, targets = self._read(X, y)
-            self.classes_ = merge_classes(self.classes_, targets, classes, most=self._spec.classes)
-        else:
-            with self._restored_on_error():
-                images, targets = self._build(X, y, classes)
-        self._observe(images, targets, measure=self._is_table)
+        with self._threads():
+            if self.__sklearn_is_fitted__():
+                images, targets = self._read(X, y)
+                self.classes_ = merge_classes(self.classes_, targets, classes, most=self._spec.classes)
+            else:
+                with self._restored_on_error():
+                    images, targets = self._build(X, y, classes)
+            self._observe(images, targets, measure=self._is_table)
         return self
+
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        """Torch has `n_threads` threads meanwhile, and afterwards as many as before."""
+        if self.n_threads is None:
+            yield
+            return
+        before = torch.get_num_threads()
+        torch.set_num_threads(positive_int("n_threads", self.n_threads))
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
     def _build(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
@@ -195,7 +219,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         images, _ = self._read(X)
         probabilities = np.zeros((len(images), len(self.classes_)))
-        with self.learner_.engine.cuda_stream():
+        with self._threads(), self.learner_.engine.cuda_stream():
             logits = self.learner_.logits(images)[:, : len(self.learner_.labels)]
             probabilities[:, self._columns] = logits.double().softmax(1).cpu().numpy()
         return probabilities
@@ -226,7 +250,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         memory = self.learner_.context.memory
         with self.learner_.engine.cuda_stream():
             images, rows = (values[: memory.size].cpu().numpy() for values in (memory.images, memory.labels))
-        return from_images(images, self._spec.shape), self.classes_[self._columns[rows]]
+        shape = self._spec.shape if self.learner_.context.frozen is None else None  # features are numbers, as a table's
+        return from_images(images, shape), self.classes_[self._columns[rows]]
 
     def __sklearn_is_fitted__(self) -> bool:
         return "learner_" in vars(self)
@@ -249,7 +274,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         super().__setstate__(state)
         if "learner_" in state:
             if self.network is not None:
-                network_key(self.network)  # an object is kept here from now on
+                network_key(split_frozen(self.network, "none")[0])  # an object is kept here from now on
             self.learner_ = self._spec.build()
             self.learner_.load_state_dict(_to_tensors(state["learner_"]))
 

@@ -18,11 +18,11 @@ from iblurry.method import Method, check_updates
 from iblurry.methods import METHODS, Hyperparameters
 from iblurry.methods import method as method_named
 from iblurry.network.build import Initialise
-from iblurry.network.registry import network_key
+from iblurry.network.registry import network_key, split_frozen
 from iblurry.network.table_mlp import BYTES, TableMLP
 
 Shape = tuple[int, int, int]  # channels, height, width
-DEFAULTS = Hyperparameters()
+PACE: dict[str, Any] = {"batch_size": 16, "updates_per_sample": 1, "measure_every": 10}  # the parameters' defaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,17 +68,19 @@ class LearnerSpec:
                 f"A row of X has {columns} columns, but an image of shape={shape} has {math.prod(shape)} pixels; "
                 "give the shape (channels, height, width) that the rows have."
             )
-        network = _check_network(params["network"], shape)
+        named, freeze = split_frozen(params["network"], params["freeze"])
+        network = _check_network(named, shape)
+        pace = {name: params[name] for name in ("batch_size", "updates_per_sample", "measure_every")}
         return cls(
-            method=_check_method(params["method"], params["batch_size"], params["updates_per_sample"]),
+            method=_check_method(params["method"], pace),
             classes=positive_int("max_classes", params["max_classes"]),
             memory=positive_int("memory", params["memory"]),
             columns=columns,
             shape=shape,
             network=network,
             initialise=params["initialise"],
-            freeze=params["freeze"],
-            augment=_check_augment(params["augment"], network, shape),
+            freeze=freeze,
+            augment=_check_augment(params["augment"], network, shape, freeze),
             seed=seed,
             device=_check_device(params["device"]),
         )
@@ -93,7 +95,7 @@ class LearnerSpec:
             memory=self.memory,
             network=TableMLP if is_table else self.network,
             initialise=self.initialise,
-            freeze=self.freeze,
+            freeze="layers" if is_table and self.freeze == "body" else self.freeze,  # its statistics go on moving
             augment=self.augment,
             mean=[0.0] if is_table else None,  # bytes stay the numbers they are
             std=[1 / 255] if is_table else None,
@@ -128,16 +130,20 @@ def check_shape(given: Any) -> Shape | None:
     return channels, height, width
 
 
-def _check_method(given: Any, batch: Any, updates: Any) -> Method:
+def _check_method(given: Any, pace: dict[str, Any]) -> Method:
+    """A method; `pace` has the parameters that one given by its name gets, and any other has its own."""
     if isinstance(given, str):
+        updates = pace["updates_per_sample"]
         check_updates(updates)
-        made = method_named(given, Hyperparameters(batch=positive_int("batch_size", batch), updates_per_sample=updates))
+        batch, measure = (positive_int(name, pace[name]) for name in ("batch_size", "measure_every"))
+        made = method_named(given, Hyperparameters(batch=batch, updates_per_sample=updates, measure_every=measure))
     elif not isinstance(given, Method):
         raise InputError(f"method={given!r} is neither a name ({', '.join(METHODS)}) nor a Method, as clib() makes it.")
-    elif (batch, updates) != (DEFAULTS.batch, DEFAULTS.updates_per_sample):
+    elif pace != PACE:
+        changed = ", ".join(f"{name}={value!r}" for name, value in pace.items() if value != PACE[name])
         raise InputError(
-            f"batch_size={batch!r} and updates_per_sample={updates!r} are for a method given by its name; one that is "
-            "put together has its own, as in clib(Hyperparameters(batch=32)), so leave them out."
+            f"{changed}: that is for a method given by its name; one that is put together has its own, as in "
+            "clib(Hyperparameters(batch=32)), so leave it out."
         )
     else:
         made = given
@@ -169,10 +175,12 @@ def _check_network(given: Any, shape: Shape | None) -> str:
     return key
 
 
-def _check_augment(given: Any, network: str, shape: Shape | None) -> Transforms | None:
+def _check_augment(given: Any, network: str, shape: Shape | None, freeze: str) -> Transforms | None:
     transforms = None if given is None else as_field(check_transforms(given))
     if shape is None and given is not None:
         raise InputError(f"augment={given!r} varies images, but X is a table of numbers; leave it out.")
+    if given is None and freeze == "body" and shape is not None:
+        return None  # features are stored
     if given is None and (shape is None or network.partition(":")[0] == "mlp"):
         return NO_AUGMENT  # an mlp does not know which pixels are neighbours
     return transforms

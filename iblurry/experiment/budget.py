@@ -30,11 +30,24 @@ class PendingHeld:
         return Held(self.at, tuple(self._rows.tolist()))
 
 
-def spent(learner: Learner, flops: int) -> Spent:
-    """So far, where an image's forward pass takes so many floating-point operations; nothing is waited for."""
+def spent(learner: Learner, flops: int, *, features: int) -> Spent:
+    """All that was computed so far; nothing is waited for.
+
+    Parameters
+    ----------
+    learner : Learner
+        Who computed it.
+    flops : int
+        Floating-point operations of an image's forward pass; of the head alone where features are stored.
+    features : int
+        Those of a frozen body. What it computes of questions is counted as the queries'.
+    """
+    asked = learner.context.queries.forward["features"]
     total = ComputeCounter()
     total.include(learner.context.spent)
     total.include(learner.context.queries)
     forward, backward = total.forward, total.backward
     operations = {purpose: flops * (forward[purpose] + BACKWARD * backward[purpose]) for purpose in PURPOSES}
+    operations["features"] = features * (forward["features"] - asked)
+    operations["queries"] += features * asked
     return Spent(learner.context.seen, total.updates, forward, backward, operations, bytes_held(learner))

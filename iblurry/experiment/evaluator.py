@@ -10,12 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from iblurry.compute import ComputeCounter
 from iblurry.data.dataset import Dataset
 from iblurry.data.images import eager_bytes
 from iblurry.data.prefetch import Decoders, batches
 from iblurry.engine.eager import AsyncRead
 from iblurry.errors import DivergedError
 from iblurry.learner import Learner
+from iblurry.memory import Encoded
+from iblurry.parts.context import Context
 
 CHUNK = 512  # images that go to the device together
 Counts = tuple[tuple[int, ...], tuple[int, ...]]  # right answers and test images, class by class
@@ -35,24 +38,41 @@ class Evaluator:
     budget : int, optional
         Test images of more than so many bytes are not kept on the device but read for each query; None: twice
         $IBLURRY_EAGER_BYTES, by default 8 GiB, in which those of ImageNet fit.
+    learner : Learner, optional
+        Whose stored form of the images is kept, so that a frozen body sees each once; None: pixels are.
     """
 
     def __init__(
-        self, dataset: Dataset, device: torch.device, *, decoders: Decoders | None = None, budget: int | None = None
+        self,
+        dataset: Dataset,
+        device: torch.device,
+        *,
+        decoders: Decoders | None = None,
+        budget: int | None = None,
+        learner: Learner | None = None,
     ) -> None:
         self.dataset, self.device, self.decoders = dataset, device, decoders
-        count, size = len(dataset.test), math.prod(dataset.shape)
+        self._context = learner.context if learner is not None and learner.context.frozen is not None else None
+        shape = dataset.shape if self._context is None else self._context.memory.images.shape[1:]
+        count, size = len(dataset.test), math.prod(shape)
         self.is_kept = count * size <= (2 * eager_bytes() if budget is None else budget)
         room = count if self.is_kept else 0
-        self._images = torch.empty(room, *dataset.shape, dtype=torch.uint8, device=device)  # in the order of _indices
+        self._images = torch.empty(room, *shape, dtype=torch.uint8, device=device)  # in the order of _indices
         self._indices = np.empty(0, dtype=np.int64)  # (asked,) of test images of the classes met
         self._targets = torch.empty(0, dtype=torch.int64, device=device)  # (asked,) rows of the head
         self._totals: list[int] = []  # test images of each class met
+        self._is_new = True  # whether the features of the class now added were never computed in this run
 
     def ask(self, learner: Learner) -> PendingAnswer:
         """Query the learner about all classes it has met; on a GPU this does not wait for the answer."""
         self.meet(learner.labels)
-        return self.count(learner.logits, len(learner.labels), at=learner.context.seen, lr=learner.method.schedule.lr)
+        lr, at = learner.method.schedule.lr, learner.context.seen
+        return self.count(self._logits_of(learner), len(learner.labels), at=at, lr=lr)
+
+    def _logits_of(self, learner: Learner) -> Callable[[Tensor], Tensor]:
+        if self._context is None:
+            return learner.logits
+        return lambda stored: learner.logits(Encoded(stored))
 
     def meet(self, labels: Sequence[str | int]) -> int:
         """Adds the questions about classes that are new; returns how many there are about all of these."""
@@ -66,7 +86,7 @@ class Evaluator:
         Parameters
         ----------
         logits : callable
-            Answers to plain images (uint8).
+            Answers to images as they are kept, (uint8).
         classes : int
             How many of the classes.
         at, lr : int, float
@@ -91,6 +111,8 @@ class Evaluator:
     def _add_class(self, label: str) -> None:
         indices = np.flatnonzero(self.dataset.test.labels == self.dataset.classes.index(label))
         if self.is_kept:
+            if self._context is not None:
+                self._is_new = self._context.queries.first_time(f"features of {label}", ())
             start = len(self._indices)
             for pixels in self._read(indices):
                 self._images[start : start + len(pixels)] = pixels
@@ -101,7 +123,14 @@ class Evaluator:
 
     def _read(self, indices: NDArray[np.int64]) -> Iterator[Tensor]:
         for pixels in batches(self.dataset.test.images, indices, CHUNK, self.decoders):
-            yield torch.from_numpy(pixels).to(self.device)
+            images = torch.from_numpy(pixels).to(self.device)
+            yield images if self._context is None else self._encoded(images, self._context)
+
+    def _encoded(self, images: Tensor, context: Context) -> Tensor:
+        """Counted as a query's; what is kept is counted once, however often the run is interrupted."""
+        is_new = self._is_new or not self.is_kept
+        with context.network.meter.counting("queries", into=context.queries if is_new else ComputeCounter()):
+            return context.encode(images)
 
 
 class PendingAnswer:

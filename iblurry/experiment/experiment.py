@@ -28,7 +28,7 @@ from iblurry.method import Method
 from iblurry.methods import method as method_named
 from iblurry.methods.recipe import Slots
 from iblurry.network.build import Initialise
-from iblurry.network.registry import NETWORKS, network_key
+from iblurry.network.registry import NETWORKS, is_pretrained, network_key, split_frozen
 from iblurry.sources import DIGITS, Origin, is_own, origin
 from iblurry.streams.order import Order, held_out, stratified_subset
 from iblurry.streams.stream import DRAWN, IBlurry, Stream, make_stream
@@ -55,13 +55,14 @@ class Experiment:
     network : str, callable or nn.Module
         "resnet18", "resnet34", "convnet", "mlp" or a name you registered, with options as in "resnet18:stem=cifar"; a
         factory from the image shape to a body; or a body. The field holds its key; see `iblurry.register_network`.
+        "frozen:NAME" is NAME with freeze="body".
     memory : int
         K, the budget of samples kept.
     stream : Stream
         The order of the samples: `IBlurry(disjoint=50, blur=10, tasks=5)`, `Gaussian(sigma=0.1)`, `Listed(...)`, or
         one of your own; see docs/streams.md.
     augment : Transform or tuple of Transform
-        What training images undergo, in this order; () is nothing.
+        What training images undergo, in this order; () is nothing, and always so where features are stored.
     query_every : int
         Samples between two queries, the points of the accuracy curve.
     samples : int, optional
@@ -72,7 +73,8 @@ class Experiment:
         Whether the network's weights are drawn by the package's rules or stay as the factory or module has them; None:
         drawn for the built-in networks, kept for a user's.
     freeze : str
-        "none", "body", or names of the body's submodules and parameters, separated by commas, that are not trained.
+        "none", "body", or names of the body's submodules and parameters, separated by commas, that are not trained. Of
+        a frozen body the features of each sample are computed once and stored in the memory in place of its pixels.
     validate : float
         Share of every class's training images that are held out of the stream and asked about in place of the test
         images; 0: the test images are asked about.
@@ -137,11 +139,14 @@ class Experiment:
     def __post_init__(self) -> None:
         if isinstance(self.dataset, Dataset):
             object.__setattr__(self, "dataset", _dataset_name(self.dataset))
-        object.__setattr__(self, "network", network_key(self.network))
+        network, freeze = split_frozen(self.network, self.freeze)
+        object.__setattr__(self, "network", network_key(network))
+        object.__setattr__(self, "freeze", freeze)
         for name, (kind, words) in TYPES.items():
             if not isinstance(getattr(self, name), kind):
                 raise InputError(f"{name}={getattr(self, name)!r} does not fit; give {words}.")
-        object.__setattr__(self, "augment", as_field(check_transforms(self.augment)))
+        transforms = check_transforms(self.augment) if freeze != "body" else ()
+        object.__setattr__(self, "augment", as_field(transforms))
         for name, least in LEAST.items():
             if name != "samples" or self.samples is not None:
                 object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
@@ -167,6 +172,11 @@ class Experiment:
         """What its folder is called: clib-digits-1-0123456789ab."""
         data = Path(self.dataset.split(":", 1)[0].split("@", 1)[0]).stem
         return f"{_file_safe(self.method.name)}-{_file_safe(data)}-{self.seed}-{self.digest}"
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether the body starts with weights from elsewhere; False where its code or object is not here."""
+        return is_pretrained(self.network, self.initialise)
 
     def components(self) -> Iterator[Component]:
         """Whatever of it may be a user's own code."""

@@ -139,7 +139,7 @@ class Spent(_Record):
     kind: ClassVar[str] = "spent"
     at: int  # samples seen
     updates: int  # optimiser steps, those of refits among them
-    forward: dict[str, int]  # images, by purpose: training, losses, distillation, parts, queries
+    forward: dict[str, int]  # images, by purpose: training, losses, distillation, parts, features, queries
     backward: dict[str, int]
     flops: dict[str, int]  # by purpose
     bytes: dict[str, int]  # by kind

@@ -44,6 +44,11 @@ class Result:
         """The content of environment.json: versions, device, seconds spent; empty if it was not kept."""
         return RunFolder(self.folder).environment() or {}
 
+    @property
+    def pretrained(self) -> bool:
+        """Whether the body started with weights from elsewhere, as the summary says, or else the network's name."""
+        return bool((self.summary or {}).get("pretrained")) or self.experiment.pretrained
+
     @cached_property
     def logged(self) -> dict[str, list[tuple[int, float]]]:
         """What callbacks logged, by name: samples seen and the value, in the order it was logged."""

@@ -29,7 +29,7 @@ from iblurry.experiment.journal import Journal, NewClass, Query, Record, Spent, 
 from iblurry.experiment.journal_writer import JournalWriter, PendingQuery
 from iblurry.experiment.metrics import NO_BOUNDARIES, has_boundaries, logged, metrics, stopped
 from iblurry.experiment.run_callbacks import RunCallbacks, RunState
-from iblurry.network.flops import flops
+from iblurry.network.flops import feature_flops, flops
 from iblurry.streams.iterator import StreamItem, StreamIterator
 
 HELD_EVERY = 10  # queries between two records of what the memory holds
@@ -180,7 +180,8 @@ class RunLoop:
         device = self.engine.device
         self.learner = self.experiment.learner(self.dataset, self.engine)
         self.learner.on_refit = self._on_refit_update
-        self.evaluator = Evaluator(self.experiment.questions(self.dataset), device, decoders=self.stream.decoders)
+        questions = self.experiment.questions(self.dataset)
+        self.evaluator = Evaluator(questions, device, decoders=self.stream.decoders, learner=self.learner)
         self.images = device_images(self.dataset, device) if self.has_remote_tensors else None  # None: the stream's
         self.environment = environment(self.stream, threads=self.threads, engine=self.engine, pack=self.pack)
         self._check_same_data()
@@ -286,9 +287,9 @@ class RunLoop:
 
     def _put_spent(self) -> None:
         self.writer.put(PendingHeld(self.learner))
-        self.writer.put(
-            spent(self.learner, flops(self.experiment.network, self.dataset.shape, len(self.dataset.classes)))
-        )
+        network, shape, classes = self.experiment.network, self.dataset.shape, len(self.dataset.classes)
+        per_image = flops(network, shape, classes, freeze=self.experiment.freeze)
+        self.writer.put(spent(self.learner, per_image, features=feature_flops(network, shape)))
         self.recorded[Spent] = self.stream.position
 
     def _call_with_answer(self, hook: str, kind: type[Query | TaskEnd]) -> None:
@@ -360,7 +361,7 @@ class RunLoop:
             "dataset": self.experiment.dataset,
             "seed": self.experiment.seed,
         }
-        own: dict[str, Any] = {}
+        own: dict[str, Any] = {"pretrained": True} if self.experiment.pretrained else {}
         if last := {name: values[-1][1] for name, values in logged(records).items()}:
             own["logged"] = last
         if not has_boundaries(records):

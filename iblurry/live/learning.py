@@ -38,10 +38,12 @@ class LiveLearner:
         self.saved_samples = 0  # learnt by the newest
         self.saved_at: float | None = None  # when the newest was written, in seconds since 1970
         self.seconds_per_update = STEP_SECONDS  # of rehearsal, as last measured; unknown at first: a short step
+        self.prepared_at = 0, 0  # samples learnt and classes met when the test of samples was prepared last
         self._restored_updates = 0  # those of the checkpoint it came from, which does not have their loss
         weights = sum(values.nbytes for values in self.learner.context.network.parameters())
         moments = 2 * weights  # Adam's, which exist from the first update on
         self.checkpoint_most = bytes_of(self.learner.state_dict()) + moments + EXTRA_BYTES
+        self.checkpoint_most += bytes_of(self._slowly_prepared())
 
     def recover(self) -> list[str]:
         """Load the newest checkpoint that can be trusted; return a sentence for every newer one that cannot."""
@@ -56,6 +58,10 @@ class LiveLearner:
             return []
         self.learner.load_state_dict(loaded.state["learner"])
         self.quality.load_state_dict(loaded.state["quality"])
+        test = loaded.state.get("test", {"at": [0, 0], "tensors": {}})  # which the first services did not have
+        self.prepared_at = tuple(test["at"])
+        for name, values in test["tensors"].items():
+            self._slowly_prepared()[name].copy_(values)
         self.at, self.saved, self.saved_at = loaded.at, [loaded.at], loaded.path.stat().st_mtime
         self.learnt = self.saved_samples = loaded.state.get("learnt", loaded.at)  # once there were samples alone
         self._restored_updates = self.learner.context.updates
@@ -88,6 +94,8 @@ class LiveLearner:
                     amendments.merge_class(self.learner, label, to)
                 else:
                     amendments.delete_class(self.learner, label)
+        if kind != "sample":
+            self.prepared_at = 0, 0  # the next test is prepared anew
         self.at = entry.at
         return point
 
@@ -97,12 +105,13 @@ class LiveLearner:
             raise CheckpointError(f"Sample {sample.number} cannot follow sample {self.learnt}.")
         pixels = torch.frombuffer(bytearray(sample.pixels), dtype=torch.uint8).view(self.settings.image)
         network = self.learner.context.network
-        row = network.row_of(sample.label)
+        image, row = self.learner.encode(pixels[None]), network.row_of(sample.label)
         outcome = UNTESTED
         if row is not None:
-            outcome = RIGHT if int(self.learner.logits(pixels[None]).argmax()) == row else WRONG
+            self._prepare_test()
+            outcome = RIGHT if int(self.learner.logits(image, prepare=False).argmax()) == row else WRONG
         self.quality.record(network.next_row if row is None else row, outcome)
-        self.learner.observe(pixels, sample.label)
+        self.learner.observe(image, sample.label)
         self.learnt = sample.number
         return self.quality.add_point(learning_rate=self.learning_rate, classes=network.open_rows)
 
@@ -112,6 +121,22 @@ class LiveLearner:
         if not amendments.can_rehearse(self.learner):
             return 0
         return max(1, min(STEP_UPDATES, round(STEP_SECONDS / max(self.seconds_per_update, 1e-6))))
+
+    def _slowly_prepared(self) -> dict[str, torch.Tensor]:
+        """What tests read until they are prepared again; nothing where each is."""
+        readout = self.learner.method.readout
+        return readout.prepared() if readout.prepare_every > 1 else {}
+
+    def _prepare_test(self) -> None:
+        """Prepares the readout where it is due: for each test, or less often where that is slow.
+
+        Then it lacks up to an eighth of the samples, at most `prepare_every` of them, and no class.
+        """
+        at, known = self.prepared_at
+        every = min(self.learner.method.readout.prepare_every, max(1, at // 8))
+        if self.learnt - at >= every or known < self.learner.context.network.known:
+            self.learner.prepare()
+            self.prepared_at = self.learnt, self.learner.context.network.known
 
     def save(self) -> bool:
         """Write a checkpoint; False if this state is saved already, DivergedError if it is not finite."""
@@ -124,6 +149,7 @@ class LiveLearner:
             "learner": self.learner.state_dict(),
             "quality": self.quality.state_dict(),
             "learnt": self.learnt,
+            "test": {"at": list(self.prepared_at), "tensors": self._slowly_prepared()},
         }
         checkpoint.save(self.folder, state, at=self.at, trusted=self.saved)
         self.saved, self.saved_samples, self.saved_at = [*self.saved, self.at][-2:], self.learnt, time.time()
@@ -154,7 +180,8 @@ class LiveLearner:
             values[:size].cpu().numpy() for values in (memory.images, memory.labels, memory.written_at)
         )
         worth = admission.importance[:size].tolist() if isinstance(admission, Importance) else [None] * size
-        return [MemorySample(i, str(labels[rows[i]]), worth[i], int(since[i]), images[i].copy()) for i in range(size)]
+        pixels = [image.copy() for image in images] if self.learner.context.frozen is None else [None] * size
+        return [MemorySample(i, str(labels[rows[i]]), worth[i], int(since[i]), pixels[i]) for i in range(size)]
 
     def report(self, *, samples_per_second: float = 0.0, new_points: Sequence[dict[str, Any]] = ()) -> LearnerReport:
         """Progress and quality; the parameters are known by the caller alone."""

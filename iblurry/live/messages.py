@@ -55,7 +55,7 @@ class MemorySample(NamedTuple):
     label: str
     importance: float | None
     since: int  # the sample's number
-    pixels: NDArray[np.uint8]  # (C, H, W)
+    pixels: NDArray[np.uint8] | None  # (C, H, W); None where features are stored
 
 
 class Command(Enum):
@@ -73,7 +73,7 @@ class Snapshot:
 
     at: int
     labels: tuple[str, ...]  # by head row; "" where a class was deleted
-    tensors: list[NDArray[Any]]  # of the network's state_dict, in its order
+    tensors: list[NDArray[Any]]  # of the readout's `answers_with`, in its order
     operation: int = 0  # the last one that is in it
 
 

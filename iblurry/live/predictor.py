@@ -45,29 +45,29 @@ class Predictor(BatchWorker[NDArray[np.uint8], Predictions]):
 
 
 class SnapshotModel:
-    """A network that takes over snapshots and answers as a plain readout does."""
+    """A readout that takes over snapshots and answers as the learner's does."""
 
     def __init__(self, settings: Settings) -> None:
         self._context = settings.build_context()
+        self._readout = settings.build_method().readout.attach(self._context)
         self.at = 0
         self.labels: tuple[str, ...] = ()
 
     def load(self, snapshot: Snapshot) -> None:
-        network = self._context.network
-        for values, saved in zip(network.state_dict().values(), snapshot.tensors, strict=True):
+        for values, saved in zip(self._readout.answers_with(), snapshot.tensors, strict=True):
             values.copy_(torch.from_numpy(saved))
-        network.labels[:] = snapshot.labels
+        self._context.network.labels[:] = snapshot.labels
         self.at, self.labels = snapshot.at, snapshot.labels
 
     def predict(self, pixels: NDArray[np.uint8]) -> Predictions:
         """(B, C, H, W), once a snapshot is loaded."""
         images = self._context.engine.to_device(torch.from_numpy(pixels))
-        logits = self._context.logits(images)[:, : len(self.labels)]
+        logits = self._readout.logits(self._context.encode(images))[:, : len(self.labels)]
         return Predictions(self.at, self.labels, logits.softmax(1).cpu().numpy())
 
 
 def take_snapshot(learner: Learner, at: int) -> Snapshot:
-    """The learner's network after `at` samples."""
-    state = learner.context.network.state_dict().values()
+    """What the learner answers with after `at` samples; of one that has learnt nothing, nothing."""
+    tensors = [values.numpy() for values in learner.snapshot()] if learner.context.network.open_rows else []
     labels = tuple("" if label is None else str(label) for label in learner.labels)
-    return Snapshot(at, labels, [values.cpu().clone().numpy() for values in state])
+    return Snapshot(at, labels, tensors)

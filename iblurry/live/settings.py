@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +100,10 @@ class Settings:
     def of(cls, folder: Path, **given: Any) -> Self:
         """Those a folder was begun with, or the defaults for a new one; FolderError where `given` differs from them."""
         saved = cls.load(folder)
+        if given.get("network", "").startswith("frozen:"):
+            from iblurry.network.registry import split_frozen
+
+            given["network"], given["freeze"] = split_frozen(given["network"], given.get("freeze", "none"))
         given |= {name: _written(name, given[name]) for name in ("method", "network") if name in given}
         if given.get("device") == "auto":  # decided once: another device changes the last bits
             from iblurry.engine.devices import default_device
@@ -159,6 +162,13 @@ class Settings:
         """Mean and standard deviation of pixels from 0 to 1."""
         return {"mean": self.mean or (0.5,) * self.image[0], "std": self.std or (0.25,) * self.image[0]}
 
+    @property
+    def pretrained(self) -> bool:
+        """Whether the body starts with weights from elsewhere."""
+        from iblurry.network.registry import is_pretrained
+
+        return is_pretrained(self.network, self.initialise)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; of what came later than the first services only what is not the usual."""
         later = {f.name: f.default for f in dataclasses.fields(self) if f.name in LATER}
@@ -195,22 +205,21 @@ class Settings:
         Builds everything but the optimizer and the memory, whose size is compared with the machine's.
         """
         try:
-            self.build_context()
+            row = self.build_context().memory.images[0].numel()
         except (RuntimeError, MemoryError) as error:  # torch's: the device is missing or has too little memory
             why = str(error).splitlines()[0].rstrip(".")
             remedy = "choose another device, smaller images or fewer classes"
             raise InputError(f"A learner with these settings cannot be built here ({why}); {remedy}.") from error
-        needed = self.memory * math.prod(self.image)
+        needed = self.memory * row
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if self.device == "cpu" and needed > available:
             sizes = f"{needed / 2**30:,.1f} GiB, and this machine has {available / 2**30:,.1f}"
             raise InputError(f"memory={self.memory} samples take {sizes}; give a smaller memory or smaller images.")
 
     def build_method(self) -> Method:
-        """InputError where it cannot serve: it needs task boundaries, or more than its network answers."""
+        """InputError where it cannot serve: it needs task boundaries, or trains anew before it answers."""
         from iblurry.method import Method, check_updates
         from iblurry.methods import Hyperparameters, method
-        from iblurry.parts import Plain
 
         check_updates(self.updates_per_sample)
         hyperparameters = Hyperparameters(
@@ -223,35 +232,31 @@ class Settings:
                 "FILE.py), or choose another --data-dir."
             )
         built = method(name, hyperparameters) if self.recipe is None else Method.from_json(self.recipe)
-        if not built.task_free or not isinstance(built.readout, Plain):
-            why = "must be told where tasks end"
-            if built.task_free:
-                other = f"answers by {type(built.readout).__name__}, and the service by the network alone"
-                why = "trains anew before it answers" if built.readout.refits else other
+        if not built.task_free or built.readout.refits:
+            why = "trains anew before it answers" if built.task_free else "must be told where tasks end"
             raise InputError(f"{self.method} cannot serve: it {why}. Choose one that learns as it goes, as clib or er.")
         built.check_budget(self.memory)
         return built
 
     def build_context(self) -> Context:
         """What predictions need of a learner: no optimizer, whose first import takes longer than all of this."""
-        from iblurry.augment.pipeline import Pipeline
         from iblurry.engine.devices import make_engine
-        from iblurry.memory import Memory
-        from iblurry.network.build import build
-        from iblurry.parts.context import Context
+        from iblurry.learner_context import make_context
         from iblurry.rng import Rng
 
         self.build_method()
-        rng, runner = Rng(self.seed), make_engine(self.device)
-        weights: dict[str, Any] = {"initialise": self.initialise, "freeze": self.freeze}
-        built = build(self.network, self.image, self.max_classes, rng=rng, **weights)
-        return Context(
-            network=runner.setup(built).eval(),
-            memory=Memory(1, self.image, runner.device),
-            pipeline=Pipeline(self._transforms() or (), shape=self.image, device=runner.device, **self.normalization),
-            rng=rng,
+        return make_context(
+            image=self.image,
+            rows=self.max_classes,
+            capacity=1,
+            network=self.network,
+            initialise=self.initialise,
+            freeze=self.freeze,
+            augment=self._transforms() or (),
+            rng=Rng(self.seed),
+            engine=make_engine(self.device),
             budget=1,
-            engine=runner,
+            **self.normalization,
         )
 
     def build_learner(self) -> Learner:

@@ -123,6 +123,8 @@ class ServiceStatus:
             "iblurry": __version__,
             "method": settings.method,
             "network": settings.network,
+            "freeze": settings.freeze,
+            "pretrained": settings.pretrained,
             "image": list(settings.image),
             "capacity": settings.memory,
             "max_classes": settings.max_classes,

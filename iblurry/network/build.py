@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from iblurry.errors import InputError
 from iblurry.network.network import Network
-from iblurry.network.registry import AnyNetwork, Image, check_options, check_positive, find_network
+from iblurry.network.registry import AnyNetwork, Image, check_options, check_positive, find_network, is_pretrained
 from iblurry.network.weights import redraw, seeded
 from iblurry.rng import Rng
 from iblurry.sources import is_own
@@ -69,7 +69,8 @@ def build(
         check_positive(what, given)
     is_module = isinstance(make, nn.Module)
     if initialise is None:
-        initialise = "redraw" if is_own(getattr(make, "func", make)) and not is_module else "keep"
+        keeps = is_module or is_pretrained(network, None) or not is_own(getattr(make, "func", make))
+        initialise = "keep" if keeps else "redraw"
     if not isinstance(initialise, str) or initialise not in get_args(Initialise):
         raise InputError(f"initialise={initialise!r} is neither 'redraw' nor 'keep'.")
     with seeded(rng.seed_for("network", 0)):  # torch's layers draw from the global generator when they are made

@@ -14,7 +14,7 @@ from iblurry.rng import Rng
 BACKWARD = 2  # forward passes that a backward pass is worth: one product for the input, one for the weight
 
 
-def flops(network: AnyNetwork, image: Image, rows: int) -> int:
+def flops(network: AnyNetwork, image: Image, rows: int, *, freeze: str = "none") -> int:
     """Operations of the convolutions and products for one image; a multiplication with its addition is two.
 
     Parameters
@@ -25,17 +25,30 @@ def flops(network: AnyNetwork, image: Image, rows: int) -> int:
         Channels, height, width.
     rows : int
         Rows of the head.
+    freeze : str
+        "body" for a learner that stores features: those of its head alone, see `feature_flops`.
 
     >>> flops("mlp", (3, 8, 8), 10) == 2 * (192 * 256 + 256 * 256 + 256 * 10)
     True
     """
-    return _flops(network_key(network), image, rows)
+    body, features = _body(network_key(network), image)
+    return 2 * features * rows + (0 if freeze == "body" else body)
+
+
+def feature_flops(network: AnyNetwork, image: Image) -> int:
+    """Operations of the body alone for one image: what features cost that are computed once and stored.
+
+    >>> feature_flops("mlp", (3, 8, 8)) == 2 * (192 * 256 + 256 * 256)
+    True
+    """
+    return _body(network_key(network), image)[0]
 
 
 @functools.lru_cache(maxsize=128)
-def _flops(network: str, image: Image, rows: int) -> int:
-    built = build(network, image, rows, rng=Rng(1)).eval()
+def _body(network: str, image: Image) -> tuple[int, int]:
+    """Operations, and how many features the body returns."""
+    built = build(network, image, 1, rng=Rng(1)).eval()
     counter = FlopCounterMode(display=False)
     with counter, torch.no_grad():
-        built(torch.zeros(1, *image))
-    return int(counter.get_total_flops())
+        built.body(torch.zeros(1, *image))
+    return int(counter.get_total_flops()), built.features

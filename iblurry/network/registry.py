@@ -10,7 +10,7 @@ import copy
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, overload
 
 from torch import nn
 
@@ -18,12 +18,14 @@ from iblurry import objects
 from iblurry.component import register
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.network.bodies import MLP, SMALLEST_CONVNET, SMALLEST_RESNET, ConvNet, ResNet, Stem
+from iblurry.network.pretrained import efficientnet_lite0
 from iblurry.sources import hashed_name, object_hash
 
 Image = tuple[int, int, int]  # channels, height, width
 Factory = Callable[..., nn.Module]  # makes a body for images of such a shape; its other arguments are options
 AnyNetwork = str | Factory | nn.Module
 F = TypeVar("F", bound=Factory)
+FROZEN = "frozen:"  # before the name of a network whose body is not trained
 WORDS = {"true": True, "false": False, "none": None}  # values of options besides numbers and text
 
 
@@ -34,7 +36,11 @@ class FoundNetwork(NamedTuple):
     options: dict[str, Any]
 
 
-def register_network(factory: F) -> F:
+@overload
+def register_network(factory: F) -> F: ...
+@overload
+def register_network(*, pretrained: bool) -> Callable[[F], F]: ...
+def register_network(factory: F | None = None, *, pretrained: bool = False) -> F | Callable[[F], F]:
     """Makes a factory of bodies known under its function's name, for experiments and the command line; a decorator.
 
     Parameters
@@ -43,6 +49,8 @@ def register_network(factory: F) -> F:
         From the image shape (C, H, W) to an nn.Module that maps (B, C, H, W) to (B, features). Its other arguments are
         options, written `name:width=64`. A name that is taken is refused; a function that is defined again replaces
         itself.
+    pretrained : bool
+        Whether its weights were trained elsewhere, `@register_network(pretrained=True)`: results are marked by it.
 
     Examples
     --------
@@ -54,10 +62,31 @@ def register_network(factory: F) -> F:
     >>> build("tiny:width=4", (1, 8, 8), 10, rng=Rng(1)).features
     4
     """
+    if factory is None:
+        return lambda factory: register_network(_marked(factory, pretrained))
     if isinstance(factory, nn.Module) or not callable(factory) or not hasattr(factory, "__name__"):
         raise InputError(f"{factory!r} is no function from an image shape to a body, so it cannot be registered.")
     register(NETWORKS, "network", factory)
     return factory
+
+
+def _marked(factory: F, pretrained: bool) -> F:
+    factory.pretrained = pretrained  # type: ignore[attr-defined]
+    return factory
+
+
+def is_pretrained(network: AnyNetwork, initialise: str | None) -> bool:
+    """Whether a network starts with weights from elsewhere: a body that was brought along, or a factory that says so.
+
+    False also where the code of a key is not here.
+    """
+    if initialise == "redraw":
+        return False
+    try:
+        make = find_network(network).make
+    except InputError:
+        return False
+    return isinstance(make, nn.Module) or bool(getattr(make, "pretrained", False))
 
 
 def network_key(network: AnyNetwork) -> str:
@@ -98,6 +127,19 @@ def network_key(network: AnyNetwork) -> str:
     if NETWORKS.get(name) is network:
         return hashed_name(network)
     return objects.keep(re.sub(r"\W", "", name), object_hash(network), network)
+
+
+def split_frozen(network: Any, freeze: Any) -> tuple[Any, Any]:
+    """`frozen:NAME` is the network NAME with freeze="body"; anything else stays as it is.
+
+    >>> split_frozen("frozen:mlp:width=64", "none")
+    ('mlp:width=64', 'body')
+    """
+    if not isinstance(network, str) or not network.strip().startswith(FROZEN):
+        return network, freeze
+    if freeze not in ("none", "body"):
+        raise InputError(f"network={network!r} freezes the whole body, and freeze={freeze!r} parts of it; give one.")
+    return network.strip().removeprefix(FROZEN).strip(), "body"
 
 
 def find_network(network: AnyNetwork) -> FoundNetwork:
@@ -223,7 +265,9 @@ def resnet34(image: Image, *, stem: Stem | None = None) -> nn.Module:
     return _resnet("resnet34", image, (3, 4, 6, 3), stem)
 
 
-NETWORKS: dict[str, Factory] = {factory.__name__: factory for factory in (convnet, mlp, resnet18, resnet34)}
+NETWORKS: dict[str, Factory] = {
+    factory.__name__: factory for factory in (convnet, mlp, resnet18, resnet34, efficientnet_lite0)
+}
 
 
 def _resnet(name: str, image: Image, blocks: tuple[int, ...], stem: Stem | None) -> nn.Module:

@@ -150,9 +150,10 @@ class AveragedNetwork(ShadowNetwork):
         each: Any = torch  # its _foreach functions are one kernel for many tensors
         head, followed = self.network.head, self.followed.head
         if self.warm_up:
-            differences = each._foreach_sub(self._values, self._averages)
-            each._foreach_mul_(differences, self._weight(self.updates))
-            each._foreach_add_(self._averages, differences)
+            if self._values:  # of stored features only the head has weights
+                differences = each._foreach_sub(self._values, self._averages)
+                each._foreach_mul_(differences, self._weight(self.updates))
+                each._foreach_add_(self._averages, differences)
             rows = self._weight(self.row_updates)
             head.weight.lerp_(followed.weight, rows[:, None])
             head.bias.lerp_(followed.bias, rows)

@@ -18,6 +18,7 @@ from iblurry.memory import Memory
 from iblurry.network.network import EXPORTING, Network
 from iblurry.network.shadow import AveragedNetwork, ShadowNetwork
 from iblurry.network.stacked import GroupedNetwork, can_stack
+from iblurry.network.stored import stored_shape
 from iblurry.network.weights import seeded
 from iblurry.rng import Rng
 
@@ -186,6 +187,8 @@ class Context:
         Compute spent on learning.
     queries : QueryCounter
         Compute spent on answers.
+    frozen : Context, optional
+        Of a body that is not trained, whose features the memory keeps in place of pixels; None: it keeps pixels.
     """
 
     network: Network
@@ -198,6 +201,7 @@ class Context:
     counters: Counters = field(default_factory=Counters)
     spent: ComputeCounter = field(default_factory=ComputeCounter)
     queries: QueryCounter = field(default_factory=QueryCounter)
+    frozen: Context | None = None
     shared: dict[str, Shared] = field(default_factory=dict)  # by name, made when first asked for and saved with a run
 
     @property
@@ -267,6 +271,19 @@ class Context:
                 return run(*args, **keywords)
 
         return run_seeded
+
+    def encode(self, images: Tensor) -> Tensor:
+        """What the memory keeps of plain images (uint8): the same, or the bytes of a frozen body's float32 features.
+
+        All other methods, and the parts, are given images that went through this.
+        """
+        if self.frozen is None:
+            return images
+        with self.network.meter.counting("features"):
+            features = self.frozen.features(images)
+        if EXPORTING.get():  # a file for other programs has no need of bytes
+            return features
+        return features.contiguous().view(torch.uint8).view(len(images), *stored_shape(self.network.features))
 
     def logits(self, images: Tensor, network: Network | None = None) -> Tensor:
         """Answers to plain images (uint8) in eval mode, of the learner's network or of another; nothing is changed."""

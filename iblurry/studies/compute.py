@@ -17,7 +17,14 @@ from iblurry.experiment.settings import setting
 from iblurry.method import Method
 from iblurry.methods import method as method_named
 from iblurry.network.flops import flops
-from iblurry.studies.compute_estimate import EPOCHS, DatasetSize, compute_estimate, dataset_size, training_flops
+from iblurry.studies.compute_estimate import (
+    EPOCHS,
+    DatasetSize,
+    compute_estimate,
+    dataset_size,
+    stored_flops,
+    training_flops,
+)
 from iblurry.studies.study import PlannedRun, Study
 
 EQUAL = "equal"  # the column of those with the reference's compute
@@ -35,7 +42,8 @@ def with_compute(experiment: Experiment, reference: Experiment, of: DatasetSize)
     11.4
     """
     one, method = compute_estimate(experiment, of), experiment.method
-    wanted = training_flops(reference, of) / flops(experiment.network, of.image, of.classes)
+    per_image = flops(experiment.network, of.image, of.classes, freeze=experiment.freeze)
+    wanted = (training_flops(reference, of) - stored_flops(experiment, of)) / per_image
     if one.epochs is not None:
         left = wanted - one.steady - one.rated * float(method.pace.updates_per_sample)
         epochs = round(left / one.study)

@@ -15,7 +15,7 @@ from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.experiment.experiment import Experiment
 from iblurry.method import Method
-from iblurry.network.flops import BACKWARD, flops
+from iblurry.network.flops import BACKWARD, feature_flops, flops
 from iblurry.network.registry import Image
 from iblurry.streams.order import Order
 
@@ -124,7 +124,14 @@ def training_flops(experiment: Experiment, of: DatasetSize) -> float:
     """Floating-point operations that a run will spend on training: all that is counted but its questions."""
     one = compute_estimate(experiment, of)
     passes = one.steady + one.rated * float(experiment.method.pace.updates_per_sample) + one.study * (one.epochs or 0)
-    return passes * flops(experiment.network, of.image, of.classes)
+    per_image = flops(experiment.network, of.image, of.classes, freeze=experiment.freeze)
+    return passes * per_image + stored_flops(experiment, of)
+
+
+def stored_flops(experiment: Experiment, of: DatasetSize) -> int:
+    """Operations for the features that a frozen body computes of each sample once; 0 where pixels are stored."""
+    samples = experiment.samples or of.samples
+    return samples * feature_flops(experiment.network, of.image) if experiment.freeze == "body" else 0
 
 
 def query_flops(experiment: Experiment, data: Dataset) -> float:
@@ -144,7 +151,9 @@ def query_flops(experiment: Experiment, data: Dataset) -> float:
         times * _worth(known.cost(*where).query)
         for where, times in _grouped(rows, np.searchsorted(order.ends, once, side="right"))
     )
-    return (answered + readout) * flops(experiment.network, of.image, of.classes)
+    per_image = flops(experiment.network, of.image, of.classes, freeze=experiment.freeze)
+    features = feature_flops(experiment.network, of.image) * int(images[-1]) if experiment.freeze == "body" else 0
+    return (answered + readout) * per_image + features
 
 
 def query_moments(experiment: Experiment, order: Order) -> NDArray[np.int64]:

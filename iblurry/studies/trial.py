@@ -125,7 +125,7 @@ class _Stopwatch:
         self.experiment, self.hardware, self.data = experiment, hardware, data
         self.engine = make_engine(hardware.device, hardware.precision)
         self.learner = experiment.learner(data, self.engine)
-        self.per_image = flops(experiment.network, data.shape, len(data.classes))
+        self.per_image = flops(experiment.network, data.shape, len(data.classes), freeze=experiment.freeze)
         # a method that answers with its network and does nothing besides
         self.plain = replace(experiment, method=method_named("er"), memory=PLAIN_MEMORY + len(data.classes), seed=1)
         self.warm_up = 0 if self.engine.device.type == "cpu" else WARM_UP

@@ -170,7 +170,7 @@ def test_known_sizes():
 
 
 def test_a_body_without_trained_weights_has_an_empty_group(samples):
-    learner = new_learner(method("clib-released", HYPERPARAMETERS), network="mlp", freeze="body")
+    learner = new_learner(method("clib-released", HYPERPARAMETERS), network="mlp", freeze="body", augment=())
     assert [len(group["params"]) for group in learner.trainer.optimizer.param_groups] == [0, 2]
     for image, label in samples[:20]:
         learner.observe(image, label)

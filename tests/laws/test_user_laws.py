@@ -34,7 +34,7 @@ NETWORKS = {
     "dropout": {"network": "dropout"},
     "stochastic_depth": {"network": "stochastic_depth"},
     "pretrained": {"network": user_module.pretrained()},
-    "frozen body": {"network": user_module.pretrained(), "freeze": "body"},
+    "frozen body": {"network": user_module.pretrained(), "freeze": "body", "augment": ()},
     "frozen layers": {"network": user_module.pretrained(), "freeze": "0,1.bias"},
     "frozen layers of our own": {"network": "convnet", "freeze": "layers.0"},
 }
@@ -54,7 +54,7 @@ QUICK = {
     "dropout": ["mir", "balm"],
     "stochastic_depth": ["clib", "gdumb"],
     "pretrained": ["rm"],
-    "frozen body": ["ewc"],
+    "frozen body": ["ewc", "clib", "slda", "rm"],
     "frozen layers": ["gss", "sar"],
     "frozen layers of our own": ["mkd"],
     "Lion": ["rm"],

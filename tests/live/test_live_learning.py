@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
+from iblurry.augment import Augment
 from iblurry.data.load import load
 from iblurry.errors import CheckpointError, DataError, DivergedError, FolderError, InputError
+from iblurry.live.http.app import format_memory
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import Operation
 from iblurry.live.predictor import SnapshotModel, take_snapshot
 from iblurry.live.settings import FILE, Settings
+from iblurry.methods import er
+from iblurry.methods.recipe import recipe
+from iblurry.network.shadow import ShadowNetwork
+from iblurry.parts import NearestMean, Readout
+from iblurry.parts.part import scratch, state
 
 SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4)
 
@@ -35,6 +44,11 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+def small(method, freeze="none"):
+    network = "mlp:width=64" if freeze == "body" else "mlp"
+    return dataclasses.replace(SMALL, method=method, freeze=freeze, network=network)
+
+
 def learnt(folder, settings, entries):
     folder.mkdir(exist_ok=True)
     learning = LiveLearner(folder, settings)
@@ -48,12 +62,47 @@ def checkpoint(folder, at=60):
     return (folder / f"checkpoint-{at:012d}.safetensors").read_bytes()
 
 
+@recipe(paper="of this test")
+def nearest_mean(hyperparameters):
+    """ER that answers by the means of its memory."""
+    return er(hyperparameters, name="nearest-mean", readout=NearestMean())
+
+
+@recipe(paper="of this test")
+def own_readout(hyperparameters):
+    """ER with a readout that declares what it answers with and says nothing of the service."""
+    return er(hyperparameters, name="own-readout", readout=Recent())
+
+
+class Recent(Readout):
+    """The mean of the network's answer and that of a shadow, shifted by how often each class came."""
+
+    counts: torch.Tensor = state(lambda part: torch.zeros(part.context.network.rows))
+    shadow: ShadowNetwork = scratch(lambda part: part.context.shadow("recent"))
+    shift: torch.Tensor = scratch(lambda part: torch.zeros(part.context.network.rows))
+
+    def on_stored(self, row, sample):
+        self.counts[sample.label] += 1
+
+    def on_update(self, update):
+        self.shadow.lerp_(0.1)
+
+    def prepare(self):
+        self.shift.copy_(self.counts.log1p() / 10)
+
+    def logits(self, images):
+        return (self.context.logits(images) + self.context.logits(images, self.shadow.network)) / 2 - self.shift
+
+
+READOUTS = ["balm", "ncm", "slda", "ranpac", "randumb", "nearest-mean", "own-readout", "mkd"]
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("mir", "agem", "gss", "clib-balanced")]
 
 
-@pytest.mark.parametrize("method", ["clib", "er", *SLOW])
-def test_interrupted_anywhere_it_ends_with_the_same_bytes(method, entries, tmp_path):
-    settings = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4, method=method)
+@pytest.mark.parametrize("freeze", ["none", "body"])
+@pytest.mark.parametrize("method", ["clib", "er", *READOUTS, *SLOW])
+def test_interrupted_anywhere_it_ends_with_the_same_bytes(method, freeze, entries, tmp_path):
+    """However often what it answers with was published in between."""
+    settings = small(method, freeze)
     learnt(tmp_path / "peace", settings, entries)
     for begin, end in ((0, 13), (13, 14), (14, 47), (47, 60)):  # in the middle of ER's rounds, too
         (tmp_path / "broken").mkdir(exist_ok=True)
@@ -62,6 +111,8 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(method, entries, tmp_p
         assert learning.at == begin
         for entry in entries[begin:end]:
             learning.apply(entry)
+            if entry.at % 3 == 1:
+                take_snapshot(learning.learner, learning.at)
         learning.save()
     assert checkpoint(tmp_path / "broken") == checkpoint(tmp_path / "peace")
 
@@ -82,6 +133,44 @@ def test_a_sample_is_tested_before_it_is_learnt(entries, tmp_path):
     assert [row["label"] for row in report.classes] == learning.learner.labels
     assert sum(row["held"] for row in report.classes) == report.held == 20
     assert [point["at"] for point in report.history] == [10, 20, 30, 40, 50, 60]
+
+
+@pytest.mark.parametrize("method", ["slda", "nearest-mean"])
+def test_slow_readouts_are_tested_by_what_they_knew_a_little_earlier(method, entries, tmp_path):
+    learning = LiveLearner(tmp_path, small(method, "body"))
+    readout, moments = learning.learner.method.readout, []
+    prepare = type(readout).prepare
+    readout.prepare = lambda: (moments.append(learning.at), prepare(readout))
+    for entry in entries:
+        learning.apply(entry)
+    first = {entry.label: entry.at for entry in reversed(entries)}
+    assert len(moments) < 50
+    for entry in entries[1:]:
+        if entry.at > first[entry.label]:
+            last = max(at for at in moments if at < entry.at)
+            assert entry.at - 1 - last < max(1, last // 8)
+            assert all(at <= last for label, at in first.items() if at < entry.at)  # every class met is known
+    assert learning.report().accuracy > 0.4
+
+
+def test_stored_features_have_no_thumbnails(entries, tmp_path):
+    learning = learnt(tmp_path, small("er", "body"), entries)
+    kept = learning.memory()
+    assert len(kept) == learning.learner.context.memory.size > 0
+    assert {sample.pixels for sample in kept} == {None}
+    (cell, *_) = format_memory(kept, 1)
+    assert cell["items"][0]["thumbnail"] is None
+
+
+def test_a_frozen_network_is_kept_as_one(tmp_path):
+    settings = Settings.of(tmp_path, network="frozen:mlp:width=8", image=(1, 8, 8))
+    assert (settings.network, settings.freeze) == ("mlp:width=8", "body")
+    settings.save(tmp_path)
+    assert Settings.of(tmp_path, network="frozen:mlp:width=8") == Settings.of(tmp_path) == settings
+    with pytest.raises(FolderError, match="network"):
+        Settings.of(tmp_path, network="frozen:mlp:width=9")
+    with pytest.raises(InputError, match="augment"):
+        dataclasses.replace(settings, augment=[Augment(pad=1).to_json()]).check()
 
 
 def test_testing_changes_nothing(entries, tmp_path):
@@ -145,8 +234,11 @@ def test_the_memory_as_it_is(entries, tmp_path):
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def test_a_snapshot_answers_as_the_learner_does(entries, tmp_path):
-    learning, answering = LiveLearner(tmp_path, SMALL), SnapshotModel(SMALL)
+@pytest.mark.parametrize("freeze", ["none", "body"])
+@pytest.mark.parametrize("method", ["clib", *READOUTS])
+def test_a_snapshot_answers_as_the_learner_does(method, freeze, entries, tmp_path):
+    settings = small(method, freeze)
+    learning, answering = LiveLearner(tmp_path, settings), SnapshotModel(settings)
     questions = load("digits").test.images[:9]
     for count in (3, 30, 60):
         for entry in entries[learning.at : count]:
@@ -185,7 +277,6 @@ def test_other_settings_do_not_go_on(entries, tmp_path):
     [
         ({"method": "bic"}, "bic cannot serve: it must be told where tasks end"),
         ({"method": "gdumb"}, "gdumb cannot serve: it trains anew before it answers"),
-        ({"method": "slda"}, "slda cannot serve: it answers by Discriminant, and the service by the network alone"),
         ({"method": "clob"}, "no method called 'clob'. Did you mean 'clib'"),
         ({"network": "convnut"}, "no network called 'convnut'"),
         ({"memory": 3}, "memory=3 is too small"),

@@ -21,6 +21,8 @@ STATUS = {  # of a service that has nothing to do
     "iblurry": "0.1.0",
     "method": "clib",
     "network": "convnet",
+    "freeze": "none",
+    "pretrained": False,
     "image": [3, 32, 32],
     "device": "cpu",
     "threads": 1,

@@ -107,6 +107,8 @@ class StatusResponse(BaseModel):
     iblurry: str = Field(description="The program's version.", examples=["0.1.0"])
     method: str = Field(examples=["clib"])
     network: str = Field(examples=["convnet"])
+    freeze: str = Field(description="What of the network is not trained; of a frozen body features are stored.")
+    pretrained: bool = Field(description="Whether the network started with weights that were trained elsewhere.")
     image: list[int] = Field(min_length=3, max_length=3, description="Channels, height, width.", examples=[[3, 32, 32]])
     capacity: Count = measured("memory_capacity_samples", "Samples the memory can hold.")
     max_classes: Count = measured("classes_limit", "Classes the head has room for.")
@@ -190,7 +192,10 @@ class MemoryItem(BaseModel):
     row: Count
     importance: float | None
     since: Count = Field(description="The number of the sample.")
-    thumbnail: str = Field(description="A data URI of a PNG.", pattern="^data:image/png;base64,")
+    thumbnail: str | None = Field(
+        description="A data URI of a PNG; null where features are stored in place of pictures.",
+        pattern="^data:image/png;base64,",
+    )
 
 
 class ClassMemory(BaseModel):

@@ -132,8 +132,10 @@ def decode_base64(text: object, where: str) -> bytes:
     return raw
 
 
-def thumbnail(pixels: NDArray[np.uint8]) -> str:
-    """A data URI of a PNG no larger than 64 x 64 pixels."""
+def thumbnail(pixels: NDArray[np.uint8] | None) -> str | None:
+    """A data URI of a PNG no larger than 64 x 64 pixels; None of a sample without pixels."""
+    if pixels is None:
+        return None
     from PIL import Image
 
     if len(pixels) == 3:

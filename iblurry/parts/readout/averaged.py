@@ -26,7 +26,8 @@ class Averaged(Readout):
         What answers: the average, or weights halfway between it and the network, with the network's batch-norm
         statistics (MKD).
     mirror : bool
-        Whether each image is asked twice, upright and mirrored, and the mean of the logits answers.
+        Whether each image is asked twice, upright and mirrored, and the mean of the logits answers; once where features
+        are stored (freeze="body").
 
     Notes
     -----
@@ -38,6 +39,8 @@ class Averaged(Readout):
 
     ranges: ClassVar[dict[str, str]] = {"decay": "[0, 1)"}
     stores: ClassVar[str] = "an average of the weights, decay {decay}"
+
+    reads_network: ClassVar[bool] = False
 
     decay: float = 0.99
     warm_up: bool = False
@@ -57,7 +60,11 @@ class Averaged(Readout):
             for weight, averaged in pairs:
                 weight.lerp_(averaged, 0.5)
 
+    def prepared(self) -> dict[str, Tensor]:
+        return dict((self.halfway or self.average).network.state_dict())
+
     def logits(self, images: Tensor) -> Tensor:
         network = (self.halfway or self.average).network
         logits = self.context.logits(images, network)
-        return (logits + self.context.logits(images.flip(-1), network)) / 2 if self.mirror else logits
+        mirrored = self.context.pipeline.mirrored(images) if self.mirror else None
+        return logits if mirrored is None else (logits + self.context.logits(mirrored, network)) / 2

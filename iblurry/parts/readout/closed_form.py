@@ -38,11 +38,12 @@ class ClosedForm(Readout):
     gamma : float
         Of "fourier"; 1 suits pixels normalised to a variance of 1.
     mirror : bool
-        Whether each sample is learnt twice, upright and mirrored.
+        Whether each sample is learnt twice, upright and mirrored; once where features are stored (freeze="body").
     """
 
     ranges: ClassVar[dict[str, str]] = {"width": "[1, inf)", "gamma": "(0, inf)"}
     learns: ClassVar[bool] = True
+    reads_network: ClassVar[bool] = False  # whose body stays as it was made
 
     of: Literal["features", "pixels"] = "features"
     expand: Literal["none", "relu", "fourier"] = "none"
@@ -100,7 +101,8 @@ class ClosedForm(Readout):
 
     @torch.no_grad()
     def on_stored(self, row: Tensor, sample: Sample) -> None:
-        images = torch.cat([sample.images, sample.images.flip(-1)]) if self.mirror else sample.images
+        images, mirrored = sample.images, self.context.pipeline.mirrored(sample.images) if self.mirror else None
+        images = images if mirrored is None else torch.cat([images, mirrored])
         features, labels = self.features(images), sample.labels.expand(len(images))
         self.counts.index_add_(0, labels, torch.ones_like(features[:, 0]))
         self.sums.index_add_(0, labels, features)
@@ -118,6 +120,9 @@ class ClosedForm(Readout):
     @abstractmethod
     def solve(self) -> tuple[Tensor, Tensor]:
         """W (rows, size) and b (rows,) of the sums as they are."""
+
+    def prepared(self) -> dict[str, Tensor]:
+        return {"weights": self.weights, "bias": self.bias}
 
     @torch.no_grad()
     def prepare(self) -> None:
@@ -142,6 +147,10 @@ class SecondMoments(ClosedForm):
     gram: Tensor = state(lambda part: part.zeros(part.size, part.size))
     waiting: Tensor = state(lambda part: part.zeros(BLOCK, part.size))  # features not in `gram` yet; else 0
     filled: int = state(lambda part: 0)  # rows of `waiting`
+
+    @property
+    def prepare_every(self) -> int:
+        return max(1, self.size // 8)
 
     def add(self, features: Tensor) -> None:
         self.waiting[self.filled : self.filled + len(features)].copy_(features)

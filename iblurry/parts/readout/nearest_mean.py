@@ -32,6 +32,10 @@ class NearestMean(Readout):
     def cost(self, workload: Workload) -> Cost:
         return Cost(query=Passes(forward=workload.capacity))
 
+    @property
+    def prepare_every(self) -> int:
+        return max(1, self.context.memory.capacity // 8)
+
     @torch.no_grad()
     def prepare(self) -> None:
         memory = self.context.memory

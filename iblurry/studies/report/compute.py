@@ -26,6 +26,10 @@ PURPOSE_TEXTS = {  # in the order of PURPOSES: heading, and what is counted unde
         "candidates and a virtual step (MIR), reference gradients (A-GEM, GSS), a validation set at the end of a task "
         "(BiC).",
     ),
+    "features": (
+        "features",
+        "samples of which a frozen body computed what is stored; the other passes are of its head.",
+    ),
     "queries": ("queries", "test images asked, and what a method answers for itself before it answers them."),
 }
 HOLDING_TEXTS = {

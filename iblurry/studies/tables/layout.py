@@ -117,14 +117,21 @@ def table_notes(table: StudyTable, *, bold: bool = True) -> list[str]:
     return notes + [f"⚠ {warning}." for warning in paper_warnings(table)]
 
 
+PRETRAINED = "With a pre-trained body, which may have been trained on these classes, so no match for the others:"
+
+
 def describe_runs(table: ResultTable) -> list[str]:
-    """Sentences on runs that a callback ended before their stream, and on those without task boundaries, if any."""
+    """Sentences on runs with pre-trained bodies, on those that a callback ended before their stream, and on those
+    without task boundaries, if any.
+    """
     said = [
         f"{name} at sample {run.stopped.at:,} ({run.stopped.reason})"
         for name, run in table.stopped().items()
         if run.stopped
     ]
-    notes = [f"Stopped early, so of a part of the stream: {'; '.join(said)}."] if said else []
+    trained = {cell.row: None for cell in table.cells.values() for run in cell.runs.values() if run.pretrained}
+    notes = [f"{PRETRAINED} {', '.join(trained)}."] if trained else []
+    notes += [f"Stopped early, so of a part of the stream: {'; '.join(said)}."] if said else []
     at_ends = [cell for cell in table.cells.values() if cell.metric.name in ("a_avg", "f_last")]
     without = {cell.row: None for cell in at_ends for run in cell.runs.values() if not has_boundaries(run.records)}
     which = f": {', '.join(without)}" if len(without) < len(table.rows) else ", as in these runs"

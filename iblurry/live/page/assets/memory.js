@@ -51,7 +51,7 @@ function renew(group, one, weights) {
 }
 
 function picture(item) {
-  const source = item.thumbnail.startsWith("data:image/") ? item.thumbnail : "";
+  const source = item.thumbnail?.startsWith("data:image/") ? item.thumbnail : "";
   return make("li", { tabindex: -1 }, make("img", { src: source, decoding: "async" }));
 }
 
