@@ -140,14 +140,16 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, text: str) ->
 
 @torch.no_grad()
 def _check(learner: Learner, columns: int | None, path: Path) -> None:
-    """InputError unless the file answers for samples of the memory (and, of images, for noise) as the learner does."""
-    context = learner.context
-    images = context.memory.images[: min(context.memory.size, CHECKED)]
-    if columns is not None:
-        images = images.reshape(-1, 4 * columns).view(torch.float32)
+    """InputError unless the file answers as the learner does: for noise, and for what the memory has of images."""
+    context, rng = learner.context, np.random.default_rng(1)
+    held = context.memory.images[: min(context.memory.size, CHECKED)]
+    if columns is None:
+        noise = torch.from_numpy(rng.integers(0, 256, (CHECKED, *learner.image), dtype=np.uint8))
     else:
-        noise = np.random.default_rng(1).integers(0, 256, (CHECKED, *learner.image), dtype=np.uint8)
-        images = torch.cat([images, learner.engine.to_device(torch.from_numpy(noise))])
+        noise = torch.from_numpy(rng.standard_normal((CHECKED, columns), dtype=np.float32))
+        held = held.reshape(-1, 4 * columns).view(torch.float32) if context.frozen is None else held
+    noise = learner.engine.to_device(noise)
+    images = torch.cat([held, noise]) if context.frozen is None else noise
     with context.network.meter.counting("queries", into=ComputeCounter()):
         wanted = AnsweringModule(learner, columns).eval()(images).float().cpu()
     found = (_run_onnx if path.suffix == ".onnx" else _run_program)(path, images.cpu())

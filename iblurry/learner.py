@@ -255,8 +255,8 @@ class Learner:
         samples, self.stream_batch = self.stream_batch, []
         stream = self._together([s for s in samples if s.label != REMOVED] if pace.train_stream else [])
         updates, self.credit = divmod(self.credit, pace.updates_per_sample.denominator)
-        if not len(stream.labels) and not self.method.rehearsal.joins(self.context.memory.size):
-            updates = 0  # all that waited was removed, and the memory is empty
+        if all(s.label == REMOVED for s in samples) and not self.method.rehearsal.joins(self.context.memory.size):
+            updates = 0  # nothing is left to train on
         for left in range(updates - 1, -1, -1):
             self.trainer.update(stream, last_of_round=left == 0)
         if pace.store_when == "after":
@@ -299,15 +299,7 @@ class Learner:
 
         What was prepared before stays prepared: `logits(prepare=False)` answers as if this had not been called.
         """
-        readout, before = self.method.readout, self.prepared_at
-        held = [values.clone() for values in readout.prepared().values()] if readout.prepare_every > 1 else []
-        self.prepare()
-        made = [values.cpu().clone() for values in readout.answers_with()]
-        if held:
-            for values, old in zip(readout.prepared().values(), held, strict=True):
-                values.copy_(old)
-            self.prepared_at = before
-        return made
+        return learner_state.snapshot(self)
 
     def probabilities(self, images: Images) -> Tensor:
         """(B, classes met so far), in the order of `labels`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from iblurry.memory import Sample
 
 if TYPE_CHECKING:
@@ -52,3 +54,16 @@ def restore(learner: Learner, state: dict[str, Any]) -> None:
     context.spent.load_state_dict(saved["spent"])
     learner.credit, learner.prepared_at = saved["credit"], None
     learner.refitter.load_state_dict(state["refit"])
+
+
+def snapshot(learner: Learner) -> list[Tensor]:
+    """See `Learner.snapshot`."""
+    readout, before = learner.method.readout, learner.prepared_at
+    held = [values.clone() for values in readout.prepared().values()] if readout.prepare_every > 1 else []
+    learner.prepare()
+    made = [values.cpu().clone() for values in readout.answers_with()]
+    if held:
+        for values, old in zip(readout.prepared().values(), held, strict=True):
+            values.copy_(old)
+        learner.prepared_at = before
+    return made

@@ -54,8 +54,9 @@ class SnapshotModel:
         self.labels: tuple[str, ...] = ()
 
     def load(self, snapshot: Snapshot) -> None:
-        for values, saved in zip(self._readout.answers_with(), snapshot.tensors, strict=True):
-            values.copy_(torch.from_numpy(saved))
+        if snapshot.tensors:
+            for values, saved in zip(self._readout.answers_with(), snapshot.tensors, strict=True):
+                values.copy_(torch.from_numpy(saved))
         self._context.network.labels[:] = snapshot.labels
         self.at, self.labels = snapshot.at, snapshot.labels
 
@@ -67,7 +68,7 @@ class SnapshotModel:
 
 
 def take_snapshot(learner: Learner, at: int) -> Snapshot:
-    """What the learner answers with after `at` samples; of one that has learnt nothing, nothing."""
+    """What the learner answers with after `at` samples; nothing where there is no class."""
     tensors = [values.numpy() for values in learner.snapshot()] if learner.context.network.open_rows else []
     labels = tuple("" if label is None else str(label) for label in learner.labels)
     return Snapshot(at, labels, tensors)

@@ -84,7 +84,7 @@ class MethodStyle:
 
     @property
     def marker(self) -> str:
-        turn = self._own + self._own // OWN_COLOURS  # so that all pairs of colour and marker occur
+        turn = self._own % OWN_COLOURS + self._own // OWN_COLOURS  # so that all pairs of colour and marker occur
         return MARKERS[self.family % len(MARKERS)] if self._own < 0 else OWN_MARKERS[turn % len(OWN_MARKERS)]
 
     @property

@@ -15,6 +15,7 @@ from iblurry.export import load_exported
 from iblurry.learner import Learner
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
+from iblurry.live.messages import Operation
 from tests.cli.conftest import QUICK
 from tests.laws.lawful import assert_same_state
 from tests.live.test_live_service import SMALL, some
@@ -60,7 +61,7 @@ def test_a_service_folder_is_a_learner_too(call, here, tmp_path):
     folder.mkdir()
     live = LiveLearner(folder, SMALL)
     for at, (label, pixels) in enumerate(some(data, 0, 40), 1):
-        live.learn(LogEntry(at, label, pixels.tobytes()))
+        live.apply(LogEntry(at, Operation("sample", at, label, pixels=pixels.tobytes())))
     live.save()
     (folder / "checkpoint-000000000041.safetensors").write_bytes(b"damaged")
     learner = Learner.load(folder)

@@ -62,16 +62,19 @@ def checkpoint(folder, at=60):
     return (folder / f"checkpoint-{at:012d}.safetensors").read_bytes()
 
 
-@recipe(paper="of this test")
-def nearest_mean(hyperparameters):
-    """ER that answers by the means of its memory."""
-    return er(hyperparameters, name="nearest-mean", readout=NearestMean())
+@pytest.fixture(autouse=True)
+def own_methods():
+    """Known in a test only, as in each of them."""
 
+    @recipe(paper="of this test")
+    def nearest_mean(hyperparameters):
+        """ER that answers by the means of its memory."""
+        return er(hyperparameters, name="nearest-mean", readout=NearestMean())
 
-@recipe(paper="of this test")
-def own_readout(hyperparameters):
-    """ER with a readout that declares what it answers with and says nothing of the service."""
-    return er(hyperparameters, name="own-readout", readout=Recent())
+    @recipe(paper="of this test")
+    def own_readout(hyperparameters):
+        """ER with a readout that declares what it answers with and says nothing of the service."""
+        return er(hyperparameters, name="own-readout", readout=Recent())
 
 
 class Recent(Readout):
@@ -143,10 +146,10 @@ def test_slow_readouts_are_tested_by_what_they_knew_a_little_earlier(method, ent
     readout.prepare = lambda: (moments.append(learning.at), prepare(readout))
     for entry in entries:
         learning.apply(entry)
-    first = {entry.label: entry.at for entry in reversed(entries)}
+    first = {entry.operation.label: entry.at for entry in reversed(entries)}
     assert len(moments) < 50
     for entry in entries[1:]:
-        if entry.at > first[entry.label]:
+        if entry.at > first[entry.operation.label]:
             last = max(at for at in moments if at < entry.at)
             assert entry.at - 1 - last < max(1, last // 8)
             assert all(at <= last for label, at in first.items() if at < entry.at)  # every class met is known

@@ -89,8 +89,14 @@ def test_what_was_spent_is_the_last_account_of_each_run(tmp_path):
     assert [name for name, mean in found.items() if mean] == ["bic", "mir"]
     bic, mir = found["bic"], found["mir"]
     assert (bic.n, bic.updates) == (2, SAMPLES)
-    assert bic.forward == {"training": 100, "losses": 0, "distillation": 40, "parts": 1.5, "queries": 900}
-    assert bic.backward == {"training": 100, "losses": 0, "distillation": 0, "parts": 0, "queries": 0}
+    assert bic.forward == {
+        "training": 100, "losses": 0, "distillation": 40, "parts": 1.5,
+        "features": 0, "queries": 900,
+    }
+    assert bic.backward == {
+        "training": 100,
+        **dict.fromkeys(("losses", "distillation", "parts", "features", "queries"), 0),
+    }
     assert bic.flops["training"] == 3 * 100 * FLOPS
     assert bic.training == (300 + 40 + 1.5) * FLOPS
     assert bic.per_tflop.mean == pytest.approx(np.mean(areas))

@@ -105,7 +105,7 @@ def test_what_was_spent_and_what_is_counted(runs):
     for number in ("323", "300", "20.0", "3.00", "9.00", "100 / 100", "20 / 0"):
         assert number in found.texts
     assert "Written before anything was counted: clib." in found.texts
-    assert "purposes are called training, losses, distillation, parts, queries" in found.text
+    assert "purposes are called training, losses, distillation, parts, features, queries" in found.text
     assert {*PURPOSE_TEXTS} == {*compute.PURPOSES}
     assert {*HOLDING_TEXTS} == {*cost.HOLDINGS}
 

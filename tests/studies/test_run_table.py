@@ -20,7 +20,7 @@ def run(a_auc, a_avg=0.5, a_last=0.5, f_last=0.1):
 
 def table(groups):
     """Of runs that have metrics and seeds alone."""
-    experiments = [SimpleNamespace(seed=seed) for seed in range(max(map(len, groups.values())))]
+    experiments = [SimpleNamespace(seed=seed, pretrained=False) for seed in range(max(map(len, groups.values())))]
     runs = {row: zip(experiments, some, strict=False) for row, some in groups.items()}
     return tabulate_runs(
         {row: [Result(Path(), experiment, [], one, None) for experiment, one in some] for row, some in runs.items()}
