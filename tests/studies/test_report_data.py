@@ -90,8 +90,12 @@ def test_what_was_spent_is_the_last_account_of_each_run(tmp_path):
     bic, mir = found["bic"], found["mir"]
     assert (bic.n, bic.updates) == (2, SAMPLES)
     assert bic.forward == {
-        "training": 100, "losses": 0, "distillation": 40, "parts": 1.5,
-        "features": 0, "queries": 900,
+        "training": 100,
+        "losses": 0,
+        "distillation": 40,
+        "parts": 1.5,
+        "features": 0,
+        "queries": 900,
     }
     assert bic.backward == {
         "training": 100,
