@@ -362,6 +362,7 @@ def test_it_rehearses_while_idle_and_stops_for_samples(digits, tmp_path):
         taken.append(time.monotonic() - began)
         await service.correct([Operation("remove", 1)])
         await until(lambda: service.status()["rehearsed"] == 200)
+        await until(lambda: service.status()["applied"] == service.status()["operations"])
         await service.close()
 
     async def again():
