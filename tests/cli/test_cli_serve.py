@@ -92,7 +92,8 @@ def test_lines_of_the_log_have_a_time_and_files_are_for_their_owner(serving, her
     (here / "old").mkdir(mode=0o755)
     (here / "old" / "notes.txt").write_text("of its owner")
     (here / "old" / "notes.txt").chmod(0o644)
-    service, url = serving("--data-dir", here / "old", "--log-format", "json", "--token", "a-long-enough-token")
+    words = ("--log-format", "json", "--token", "a-long-enough-token", "--idle-updates", "0")
+    service, url = serving("--data-dir", here / "old", *words)
     with pytest.raises(ServiceError), Client(url, token="wrong-one") as client:
         client.status()
     with Client(url, token="a-long-enough-token") as client:

@@ -22,7 +22,9 @@ PROGRAM = [sys.executable, "-c", "from iblurry.cli.main import main; main()"]
 ADDRESS = "http://127.0.0.1:8000"
 PAGES = {"README": ROOT / "README.md", "live": ROOT / "docs" / "live.md"}
 LIVE = ("iblurry serve", "iblurry send", "iblurry ask", "curl")
-ELSEWHERE = ("send pictures", "send new/", "serve --host", "serve --data-dir mine")  # needs what is not here
+ELSEWHERE = (  # needs what is not here, or writes a file
+    *("send pictures", "send new/", "serve --host", "serve --data-dir mine", "--from", "live-again", "-OJ"),
+)
 
 
 def printed(page):

@@ -224,12 +224,12 @@ MODEL_ANSWERS: dict[int | str, Spec] = {
     200: {
         "description": "The file.",
         "headers": {
-            "ETag": {"schema": {"type": "string"}, "description": "Samples it has learnt, and its format."},
+            "ETag": {"schema": {"type": "string"}, "description": "The last operation in it, and its format."},
             "X-Samples": {"schema": {"type": "integer", "minimum": 1}, "description": "Samples it has learnt."},
         },
         "content": {RAW: {"schema": {"type": "string", "contentMediaType": RAW}}},
     },
-    304: {"description": "Nothing was learnt since the model with this ETag."},
+    304: {"description": "The model with this ETag has not changed since."},
 }
 
 

@@ -120,7 +120,8 @@ function card(description, endpoint) {
       make("p", { textContent: content.schema.description || "" }), description.parts(content.schema)));
   const all = Object.entries(endpoint.responses);
   const answers = all.filter(([status]) => status < 400).map(([status, answer]) => {
-    const [kind, content] = Object.entries(answer.content)[0];
+    const [kind, content] = Object.entries(answer.content || {})[0] || [];
+    if (!content) return make("p", {}, make("code", { textContent: status }), " ", answer.description);
     return make("details", {}, make("summary", {}, make("code", { textContent: status }), " ",
       description.meant(content.schema).description || make("code", { textContent: kind })), description.parts(content.schema));
   });
