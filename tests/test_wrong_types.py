@@ -219,3 +219,10 @@ def test_paths_may_be_texts(tmp_path):
     assert LaunchConfig(out=str(tmp_path)) == LaunchConfig(out=tmp_path)
     assert LaunchConfig().out.name == "runs"
     assert CheckpointPolicy() == LaunchConfig().checkpoints
+
+
+@pytest.mark.parametrize("given", [np.zeros(2), np.array("body"), None, 3])
+def test_freeze_is_text(given):
+    for network in ("mlp", "frozen:mlp"):
+        with pytest.raises(InputError, match="freeze"):
+            learner(network=network, freeze=given)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 from iblurry.errors import InputError, UnknownNameError
+
+
+def check_freeze(names: Any) -> str:
+    """`freeze` as it was given; InputError if it is no text."""
+    if not isinstance(names, str):
+        raise InputError(f"freeze={names!r} does not fit; give 'none', 'body' or names separated by commas.")
+    return names
 
 
 def find_frozen(body: nn.Module, names: str) -> tuple[list[nn.Module], list[nn.Parameter]]:
@@ -17,9 +26,7 @@ def find_frozen(body: nn.Module, names: str) -> tuple[list[nn.Module], list[nn.P
     names : str
         "none", "body", or names separated by commas, such as "layers.0,layers.1"; a name means all that is in it.
     """
-    if not isinstance(names, str):
-        raise InputError(f"freeze={names!r} does not fit; give 'none', 'body' or names separated by commas.")
-    if names == "none":
+    if check_freeze(names) == "none":
         return [], []
     if names == "body":
         return [body], list(body.parameters())

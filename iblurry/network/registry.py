@@ -18,6 +18,7 @@ from iblurry import objects
 from iblurry.component import register
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.network.bodies import MLP, SMALLEST_CONVNET, SMALLEST_RESNET, ConvNet, ResNet, Stem
+from iblurry.network.freeze import check_freeze
 from iblurry.network.pretrained import efficientnet_lite0
 from iblurry.sources import hashed_name, object_hash
 
@@ -129,15 +130,15 @@ def network_key(network: AnyNetwork) -> str:
     return objects.keep(re.sub(r"\W", "", name), object_hash(network), network)
 
 
-def split_frozen(network: Any, freeze: Any) -> tuple[Any, Any]:
+def split_frozen(network: Any, freeze: Any) -> tuple[Any, str]:
     """`frozen:NAME` is the network NAME with freeze="body"; anything else stays as it is.
 
     >>> split_frozen("frozen:mlp:width=64", "none")
     ('mlp:width=64', 'body')
     """
     if not isinstance(network, str) or not network.strip().startswith(FROZEN):
-        return network, freeze
-    if freeze not in ("none", "body"):
+        return network, check_freeze(freeze)
+    if check_freeze(freeze) not in ("none", "body"):
         raise InputError(f"network={network!r} freezes the whole body, and freeze={freeze!r} parts of it; give one.")
     return network.strip().removeprefix(FROZEN).strip(), "body"
 

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from iblurry.errors import InputError
+from iblurry.live.client import Client
 from iblurry.live.quota import Limits
 from tests.live.toy import Toy
 
@@ -152,6 +153,18 @@ def test_a_start_that_fails_hangs_up_on_who_waits_and_frees_the_port():
         lines[0].recv(1)
     lines[0].close()
     listen("127.0.0.1", port, token=None).close()
+
+
+def test_answers_do_not_wait_for_delayed_acknowledgements(running):
+    """Linux delays them by 40 ms and more where a response is sent in two segments without TCP_NODELAY."""
+    port, _ = running(Toy())
+    with Client(f"http://127.0.0.1:{port}") as client:
+        seconds = []
+        for _ in range(20):
+            began = time.perf_counter()
+            client.status()
+            seconds.append(time.perf_counter() - began)
+    assert min(seconds[5:]) < 0.03  # a connection acknowledges its first packets at once
 
 
 def test_health_by_head(running, talk):
