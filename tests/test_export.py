@@ -17,7 +17,7 @@ from iblurry.export import KEY, load_exported
 from iblurry.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters, er
 from iblurry.network.bodies import ConvUnit
-from iblurry.network.fused import HopperConvolutions
+from iblurry.network.fused import OwnConvolutions
 from iblurry.network.network import EXPORTING
 from iblurry.parts import Averaged
 
@@ -127,11 +127,11 @@ def test_kernels_of_a_gpu_are_left_out(tmp_path):
     learner = taught("er")
     wanted = learner.logits(IMAGES)[:, :4]
     network = learner.context.network
-    network.hopper = HopperConvolutions([m for m in network.modules() if isinstance(m, ConvUnit)], convolve)
+    network.convolutions = OwnConvolutions([m for m in network.modules() if isinstance(m, ConvUnit)], convolve)
     learner.export(tmp_path / "model.pt2")
     torch.testing.assert_close(load_exported(tmp_path / "model.pt2").logits(IMAGES), wanted, atol=1e-4, rtol=1e-4)
-    assert len(network.hopper.units) > 1
-    assert all(unit.convolve is convolve for unit in network.hopper.units)
+    assert len(network.convolutions.units) > 1
+    assert all(unit.convolve is convolve for unit in network.convolutions.units)
 
 
 class OneByOne(nn.Module):

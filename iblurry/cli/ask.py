@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def ask(images: tuple[Path, ...], top: int, url: str, token: str | None, as_json: bool) -> None:
     """Ask a live service what IMAGEs show.
 
-    An IMAGE is a picture (.png, .jpg, ...) or an .npy file: bytes (C, H, W), or several as (N, C, H, W).
+    An IMAGE is a picture (.png, .jpg, ...) or an .npy file: bytes (C, H, W), or several as (N, C, H, W). The right
+    label can be sent later by the answer's id: `iblurry correct label ID LABEL`.
     """
     with connect(url, token) as client:
         shape = tuple(client.status()["image"])
@@ -59,6 +60,7 @@ def _to_json(name: str, prediction: Prediction) -> dict[str, Any]:
         "probability": prediction.probability,
         "top": [each._asdict() for each in prediction.top],
         "model": prediction.model,
+        "id": prediction.id,
     }
 
 
@@ -71,9 +73,11 @@ def _print(results: Sequence[tuple[str, Prediction]]) -> None:
     table.add_column("image", overflow="fold")
     table.add_column("label", overflow="fold")
     table.add_column("probability", justify="right")
+    table.add_column("id")
     for name, prediction in results:
         for rank, each in enumerate(prediction.top):
-            table.add_row(Text("" if rank else name), Text(each.label), f"{100 * each.probability:.1f} %")
+            first, last = ("", "") if rank else (name, prediction.id)
+            table.add_row(Text(first), Text(each.label), f"{100 * each.probability:.1f} %", last)
     Console(highlight=False).print(table)
     models = sorted({prediction.model for _, prediction in results})
     click.echo(f"Samples the model had learnt: {', '.join(f'{model:,}' for model in models)}")

@@ -16,6 +16,7 @@ Examples:
   iblurry correct remove 17 18
   iblurry correct relabel 17 dog
   iblurry correct merge cot cat
+  iblurry correct label 5f2a9c01-17 dog
 """
 
 
@@ -26,6 +27,17 @@ def correct() -> None:
     Samples are named by their numbers, which `send --json` and /v1/memory tell. A correction is on the service's disk
     before it is acknowledged. The weights keep what they learnt from a mistake until rehearsal overwrites it.
     """
+
+
+def options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of every subcommand."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a sentence."),
+        service_options,
+        click.option("--wait/--no-wait", default=True, help="Until it is applied, or until it is accepted."),
+    ):
+        command = option(command)
+    return command
 
 
 def correction(command: Callable[..., list[dict[str, Any]]]) -> click.Command:
@@ -43,13 +55,7 @@ def correction(command: Callable[..., list[dict[str, Any]]]) -> click.Command:
             done = "applied" if wait else "accepted"
             click.echo(f"{counted(receipt.accepted, 'correction')} {done}. {receipt.sentence}")
 
-    options = (
-        click.option("--wait/--no-wait", default=True, help="Until it is applied, or until it is accepted."),
-        service_options,
-        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a sentence."),
-    )
-    for option in reversed(options):
-        run = option(run)
+    run = options(run)
     vars(run)["__click_params__"] += vars(command)["__click_params__"]  # click reads them from the last to the first
     return correct.command(command.__name__, help=command.__doc__)(run)
 
@@ -93,3 +99,19 @@ def merge(label: str, to: str) -> list[dict[str, Any]]:
 def delete(label: str) -> list[dict[str, Any]]:
     """Delete a CLASS with its samples in the memory; it never answers again."""
     return [{"action": "delete", "label": label}]
+
+
+@correct.command()
+@click.argument("answer", metavar="ID")
+@click.argument("label", metavar="LABEL")
+@options
+def label(answer: str, label: str, url: str, token: str | None, wait: bool, as_json: bool) -> None:
+    """Teach the picture that the answer ID was about its LABEL."""
+    with connect(url, token) as client:
+        receipt = client.label(answer, label)
+        if wait:
+            client.wait(receipt.last)
+    if as_json:
+        click.echo(json.dumps({"url": client.url, "accepted": receipt.accepted, "sample": receipt.last}, indent=2))
+    else:
+        click.echo(f"Sample {receipt.last:,} {'learnt' if wait else 'accepted'} as {label!r}.")

@@ -12,6 +12,7 @@ from torch import Tensor
 from iblurry.augment.pipeline import Pipeline
 from iblurry.compute import ComputeMeter
 from iblurry.errors import InputError
+from iblurry.network.arm import arm_convolutions
 from iblurry.network.fused import hopper_convolutions
 from iblurry.network.network import Network
 
@@ -64,7 +65,9 @@ class Eager:
                 network.layout = torch.channels_last
                 network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
                 if network.is_own and all(p.requires_grad for p in network.parameters()):
-                    network.hopper = hopper_convolutions(network.body, self.device)
+                    network.convolutions = hopper_convolutions(network.body, self.device)
+        elif self.device.type == "cpu" and network.is_own:
+            network.convolutions = arm_convolutions(network.body)
         return network.to(self.device)
 
     def cuda_stream(self) -> AbstractContextManager[object]:

@@ -134,7 +134,7 @@ class ResidualBlock(nn.Module):
 class ConvUnit(nn.Sequential):
     """A convolution without bias that keeps the side (over the stride), batch norm with eps 1e-6, ReLU.
 
-    Three optional attributes replace parts of `forward` on a GPU; see network/fused.py.
+    Three optional attributes replace parts of `forward`; see network/fused.py and, for Arm CPUs, network/arm.py.
     """
 
     fused: Callable[..., Tensor] | None = None  # the whole unit in eval mode, and the sum behind it

@@ -159,8 +159,8 @@ class FirstConvolution(FusedConvolution):
         self.weight[:, : taps.shape[1], 0, 0].copy_(taps)
 
 
-class HopperConvolutions:
-    """The units of a body whose convolutions train by own kernels."""
+class OwnConvolutions:
+    """The units of a body whose convolutions train in a way of our own."""
 
     def __init__(self, units: Sequence[ConvUnit], convolve: Callable[[Tensor, ConvUnit], Tensor]) -> None:
         self.units, self.convolve = units, convolve
@@ -194,14 +194,14 @@ class HopperConvolutions:
                 unit.weight_bf16 = None
 
 
-def hopper_convolutions(body: nn.Module, device: torch.device) -> HopperConvolutions | None:
+def hopper_convolutions(body: nn.Module, device: torch.device) -> OwnConvolutions | None:
     """Makes the body's units train by own kernels, where there are any for this device."""
     own = kernels(device)
     if own is None:
         return None
     units = [module for module in body.modules() if isinstance(module, ConvUnit)]
     fit = [unit for unit in units if unit.convolution.in_channels % own.training.LEAST == 0]
-    return HopperConvolutions(fit, own.training.convolve)
+    return OwnConvolutions(fit, own.training.convolve)
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from iblurry.network.bodies import ConvNet, ConvUnit, ResNet
-from iblurry.network.fused import HopperConvolutions, kernels
+from iblurry.network.fused import OwnConvolutions, kernels
 from iblurry.network.network import FLOOR, Network
 
 ALIGNED = 8  # values: what a product in bfloat16 is fastest with
@@ -48,7 +48,7 @@ class StackedNetwork(nn.Module):
             unit[1] = StackedNorm(unit.norm, models)
         by_kernels = [unit for unit in units if unit.convolution.in_channels % own.training.LEAST == 0] if own else []
         assert units[0].convolve is not None
-        self.hopper = HopperConvolutions(by_kernels, units[0].convolve) if own else None
+        self.convolutions = OwnConvolutions(by_kernels, units[0].convolve) if own else None
         self.weight = nn.Parameter(network.head.weight.detach()[None].repeat(models, 1, 1))  # (models, rows, features)
         self.bias = nn.Parameter(network.head.bias.detach()[None].repeat(models, 1))
         self.register_buffer("open", network.open[None].repeat(models, 1))
@@ -57,7 +57,7 @@ class StackedNetwork(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """(models * B, C, H, W) float -> (models, B, rows) logits, in training mode."""
         images = images.contiguous(memory_format=self.layout)
-        rounded = nullcontext() if self.hopper is None else self.hopper.rounded()
+        rounded = nullcontext() if self.convolutions is None else self.convolutions.rounded()
         with rounded, _autocast(images, self.precision):
             features = self._run(images).unflatten(0, (self.models, -1))
             logits = torch.baddbmm(self.bias[:, None], features, self.weight.mT)

@@ -75,6 +75,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     ],
     "iblurry correct": [],
     "iblurry correct delete": ["CLASS", *CORRECTING],
+    "iblurry correct label": ["ID", "LABEL", *CORRECTING],
     "iblurry correct merge": ["CLASS", "OTHER", *CORRECTING],
     "iblurry correct relabel": ["NUMBER", "LABEL", *CORRECTING],
     "iblurry correct remove": ["NUMBER...", *CORRECTING],

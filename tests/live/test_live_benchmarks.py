@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from benchmarks.live import idle, kills, load
+from benchmarks.live import crowd, idle, kills, load
 from iblurry.cli.serve import LIBRARIES
 
 MISSING = [name for name in LIBRARIES if find_spec(name) is None]
@@ -49,8 +49,17 @@ def test_a_service_is_measured(tmp_path):
     assert [figure["name"] for figure in found["figures"]] == [
         "p99 of an answer while learning, ms",
         "learning with questions / alone",
+        "learning / bare torch step",
     ]
     assert "to reach  50.00" in load.table(found)
+
+
+def test_a_crowd_is_measured(tmp_path):
+    found = crowd.measured(tmp_path / "live", clients=4, seconds=0.5)
+    for row in (found["service"], found["endpoint"]):
+        assert row["answers a second"] > 1
+        assert row["p50 ms"] <= row["p99 ms"]
+    assert found["ratio"] == found["service"]["answers a second"] / found["endpoint"]["answers a second"]
 
 
 def test_idle_time_is_measured(tmp_path):

@@ -338,6 +338,20 @@ def test_the_command_line(client, digits):
     assert held(client) == {"cat": {2, 4, 6}}
 
 
+def test_a_label_that_comes_later_at_the_command_line(client, digits, tmp_path):
+    client.learn(digits.train.images[:2], ["cat", "dog"])
+    client.wait()
+    np.save(tmp_path / "picture.npy", digits.test.images[0])
+    asked = CliRunner().invoke(iblurry, ["ask", str(tmp_path / "picture.npy"), "--url", client.url, "--json"])
+    (answer,) = json.loads(asked.output)
+    words = ["correct", "label", answer["id"], "owl", "--url", client.url, "--json"]
+    said = json.loads(CliRunner().invoke(iblurry, words).output)
+    assert (said["accepted"], said["sample"]) == (1, 3)
+    assert held(client)["owl"] == {3}
+    again = CliRunner().invoke(iblurry, words)
+    assert (again.exit_code, "relabel the sample" in str(again.exception)) == (1, True)
+
+
 # ---------------------------------------------------------------------------------------------------- while idle
 
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from iblurry.network import fused
 from iblurry.network.bodies import ConvUnit
 from iblurry.network.build import build
-from iblurry.network.fused import FirstConvolution, FoldedBody, HopperConvolutions, hopper_convolutions
+from iblurry.network.fused import FirstConvolution, FoldedBody, OwnConvolutions, hopper_convolutions
 from iblurry.rng import Rng
 
 CPU = torch.device("cpu")
@@ -61,7 +61,7 @@ def test_weights_are_rounded_for_one_forward_pass():
 
     network = build("convnet", (3, 16, 16), 4, rng=Rng(1))
     units = [module for module in network.body.modules() if isinstance(module, ConvUnit)][1:]
-    network.hopper = HopperConvolutions(units, convolve)
+    network.convolutions = OwnConvolutions(units, convolve)
     network.precision = torch.bfloat16
     network(torch.zeros(2, 3, 16, 16))
     assert len(seen) == len(units)

@@ -1,0 +1,156 @@
+"""`python -m benchmarks.live.crowd`: 32 clients ask a service at rest, and the endpoint one would write by hand.
+
+The endpoint is FastAPI with the same network in torch: it decodes the same request, and answers one image at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import multiprocessing
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.live.load import DATA, SETTINGS, samples_of
+from benchmarks.live.serving import ServeProcess, free_port, to_options
+from iblurry.data.load import load
+from iblurry.live.client import Client
+
+CLIENTS = 32
+MOST_MS, LEAST_RATIO = 80.0, 1.4  # p99 of an answer; answers a second against the endpoint
+TURNS = 3  # the two are asked in turns, so that a busy machine slows both
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """1 where a figure is missed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--clients", type=int, default=CLIENTS)
+    parser.add_argument("--seconds", type=float, default=6, help="of each turn")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    given = parser.parse_args(words)
+    with tempfile.TemporaryDirectory() as temporary:
+        found = measured(Path(temporary) / "live", given.clients, given.seconds)
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1) + "\n")
+    for name in ("service", "endpoint"):
+        row = found[name]
+        print(
+            f"{name:<12}{row['answers a second']:8.0f} answers/s   p50 {row['p50 ms']:.1f}, p99 {row['p99 ms']:.1f} ms"
+        )
+    p99, ratio = found["service"]["p99 ms"], found["ratio"]
+    is_quick, is_ahead = p99 <= MOST_MS, ratio >= LEAST_RATIO
+    print(f"p99 of an answer, ms            {p99:8.1f}  to reach {MOST_MS:6.1f}  {_verdict(is_quick)}")
+    print(f"answers a second / endpoint's   {ratio:8.2f}  to reach {LEAST_RATIO:6.2f}  {_verdict(is_ahead)}")
+    return 0 if is_quick and is_ahead else 1
+
+
+def measured(folder: Path, clients: int, seconds: float) -> dict[str, Any]:
+    data = load(DATA)
+    image = data.test.images[0]
+    body = json.dumps({"images": [{"pixels": base64.b64encode(image.tobytes()).decode()}]}).encode()
+    samples = [sample for sample, _ in zip(samples_of(data), range(100), strict=False)]
+    with ServeProcess(folder, *to_options(SETTINGS | {"idle_updates": 0})) as serving, Client(serving.url) as client:
+        client.wait(client.learn([image for image, _ in samples], [label for _, label in samples]).last)
+        with endpoint(data.classes) as port:
+            spent: dict[str, list[float]] = {"service": [], "endpoint": []}
+            for _ in range(TURNS):
+                spent["service"] += ask(serving.port, body, clients, seconds)
+                spent["endpoint"] += ask(port, body, clients, seconds)
+        serving.stop()
+    found: dict[str, Any] = {}
+    for name, each in spent.items():
+        p50, p99 = np.percentile(each, [50, 99]) * 1000
+        rate = len(each) / (TURNS * seconds)
+        found[name] = {"answers a second": rate, "p50 ms": float(p50), "p99 ms": float(p99)}
+    ratio = found["service"]["answers a second"] / found["endpoint"]["answers a second"]
+    return found | {"ratio": ratio, "clients": clients}
+
+
+def ask(port: int, body: bytes, clients: int, seconds: float) -> list[float]:
+    """Seconds of each answer to clients of which each asks on as soon as it is answered."""
+    spent: list[list[float]] = [[] for _ in range(clients)]
+    until = time.perf_counter() + seconds
+
+    def one(mine: list[float]) -> None:
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        while (began := time.perf_counter()) < until:
+            connection.request("POST", "/v1/predict", body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+            assert response.status == 200, answer
+            mine.append(time.perf_counter() - began)
+        connection.close()
+
+    threads = [threading.Thread(target=one, args=(mine,)) for mine in spent]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [second for mine in spent for second in mine]
+
+
+@contextmanager
+def endpoint(classes: Sequence[str]) -> Iterator[int]:
+    """The endpoint's port, while it runs in a process of its own."""
+    port = free_port()
+    process = multiprocessing.get_context("spawn").Process(
+        target=serve_endpoint, args=(port, list(classes)), daemon=True
+    )
+    process.start()
+    try:
+        until = time.monotonic() + 60
+        while True:
+            try:
+                HTTPConnection("127.0.0.1", port, timeout=1).connect()
+                break
+            except OSError:
+                assert time.monotonic() < until, "the endpoint did not start"
+                time.sleep(0.1)
+        yield port
+    finally:
+        process.terminate()
+        process.join()
+
+
+def serve_endpoint(port: int, classes: list[str]) -> None:
+    """What an engineer would write: a model, a route, and uvicorn."""
+    import torch
+    import uvicorn
+    from fastapi import Body, FastAPI
+
+    from iblurry.network.build import build, fresh_row
+    from iblurry.rng import Rng
+
+    torch.set_num_threads(1)
+    model, app = build("convnet", (3, 32, 32), len(classes), rng=Rng(1)), FastAPI()
+    for row, label in enumerate(classes):
+        model.expose(label, *fresh_row(Rng(1), row, model.features))
+    model.eval()
+
+    @app.post("/v1/predict")
+    async def predict(body: Any = Body()) -> Any:  # noqa: B008  # FastAPI's way
+        pixels = np.frombuffer(base64.b64decode(body["images"][0]["pixels"]), np.uint8).reshape(1, 3, 32, 32)
+        with torch.inference_mode():
+            images = (torch.from_numpy(pixels.copy()).float() / 255 - 0.5) / 0.25
+            values, rows = model(images).softmax(1)[0].topk(5)
+        top = zip(rows.tolist(), values.tolist(), strict=True)
+        return {"answers": [{"top": [{"label": classes[row], "probability": value} for row, value in top]}]}
+
+    uvicorn.run(app, port=port, log_level="error")
+
+
+def _verdict(is_reached: bool) -> str:
+    return "reached" if is_reached else "missed"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
