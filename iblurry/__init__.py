@@ -226,6 +226,7 @@ __all__ = [
     "Refit",
     "Rehearsal",
     "Reservoir",
+    "RingBuffer",
     "Result",
     "Ridge",
     "Rng",

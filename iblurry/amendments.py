@@ -7,6 +7,7 @@ the weights have learnt from a mistake stays there until updates from the correc
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from iblurry.errors import InputError, UnknownLabelError
 from iblurry.learner import Learner
@@ -41,6 +42,7 @@ def remove(learner: Learner, number: int) -> bool:
     found = memory.written_at[:-1] == number
     is_held = bool(found.any())
     if is_held:
+        _tell_corrected(learner, found, None)
         memory.remove(found)
         _tell(learner)
     return is_held or place is not None
@@ -57,6 +59,7 @@ def relabel(learner: Learner, number: int, label: Label) -> bool:
     found = memory.written_at[:-1] == number
     is_held = bool(found.any())
     if is_held:
+        _tell_corrected(learner, found, row)
         memory.relabel(found, row)
         _tell(learner)
     return is_held or place is not None
@@ -99,6 +102,13 @@ def _close(learner: Learner, row: int, into: int | None) -> None:
     for part in learner.parts.values():
         part.on_class_closed(row, into)
     _tell(learner)
+
+
+def _tell_corrected(learner: Learner, found: Tensor, to: int | None) -> None:
+    """`found` is the one row of the sample, (capacity,) bool."""
+    memory = learner.context.memory
+    for part in learner.parts.values():
+        part.on_corrected(memory.images[:-1][found], int(memory.labels[:-1][found]), to)
 
 
 def _tell(learner: Learner) -> None:

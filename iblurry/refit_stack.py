@@ -96,7 +96,7 @@ class RefitStack:
         network, count = context.network, training.rehearsal.joins(context.memory.capacity)
         return (
             kernels(context.device) is not None
-            and network.hopper is not None
+            and network.has_kernels
             and not network.keeps_weights
             and type(context.pipeline.augment) is Augment
             and type(training.rehearsal) is Shuffled

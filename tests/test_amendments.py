@@ -10,7 +10,9 @@ from iblurry import amendments
 from iblurry.errors import InputError, UnknownLabelError
 from iblurry.learner import Learner
 from iblurry.memory import Memory, Sample
+from iblurry.methods import METHODS as RECIPES
 from iblurry.methods import Hyperparameters, method
+from iblurry.parts import RingBuffer
 
 METHODS = ["clib", "er", "balm", "gss", "mir", "sar", "derpp", "clib-reservoir"]
 
@@ -250,6 +252,41 @@ def test_sums_of_a_closed_form_are_merged_and_forgotten():
     assert merged.predict(questions) == at_once.predict(questions)
     amendments.delete_class(merged, "b")
     assert set(merged.predict(questions)) == {"c"}
+
+
+@pytest.mark.parametrize("name", ["ncm", "slda", "ranpac", "randumb"])
+def test_a_closed_form_is_corrected_exactly_while_it_holds_the_sample(name):
+    def made(labels):
+        learner = Learner(
+            RECIPES[name](admission=RingBuffer()), image=(1, 8, 8), classes=6, memory=24, network="frozen:mlp"
+        )
+        for number, label in labels:
+            learner.observe(picture(number), label)
+        return learner
+
+    right = [(number, "abc"[number % 3]) for number in range(1, 31)]
+    wrong = made([*right[:20], (99, "c"), (21, "a"), *right[21:]])  # sample 21 is too much, and 22 of "a" is no "a"
+    assert amendments.remove(wrong, 21)
+    assert amendments.relabel(wrong, 22, right[20][1])
+    assert not amendments.remove(wrong, 3)  # it has left the memory
+    expected, questions = made(right), np.stack([picture(number) for number in range(50)])
+    for readout in (wrong.parts["readout"], expected.parts["readout"]):
+        readout.prepare()
+    torch.testing.assert_close(wrong.parts["readout"].counts, expected.parts["readout"].counts)
+    torch.testing.assert_close(wrong.parts["readout"].weights, expected.parts["readout"].weights, rtol=1e-6, atol=1e-8)
+    assert wrong.predict(questions) == expected.predict(questions)
+
+
+def test_products_of_a_deleted_class_lose_its_mean():
+    learner = Learner(method("slda"), image=(1, 8, 8), classes=6, memory=24, network="frozen:mlp")
+    for number in range(1, 31):
+        learner.observe(picture(number), "abc"[number % 3])
+    readout = learner.parts["readout"]
+    before, row = readout.products(), learner.labels.index("b")
+    mean, count = readout.means()[row].clone(), readout.counts[row].clone()
+    amendments.delete_class(learner, "b")
+    torch.testing.assert_close(before - readout.products(), count * torch.outer(mean, mean))
+    assert set(learner.predict(np.stack([picture(number) for number in range(50)]))) == {"a", "c"}
 
 
 def test_rows_move_up_with_their_columns():

@@ -220,6 +220,7 @@ class Settings:
         """InputError where it cannot serve: it needs task boundaries, or trains anew before it answers."""
         from iblurry.method import Method, check_updates
         from iblurry.methods import Hyperparameters, method
+        from iblurry.parts import RingBuffer
 
         check_updates(self.updates_per_sample)
         hyperparameters = Hyperparameters(
@@ -235,6 +236,8 @@ class Settings:
         if not built.task_free or built.readout.refits:
             why = "trains anew before it answers" if built.task_free else "must be told where tasks end"
             raise InputError(f"{self.method} cannot serve: it {why}. Choose one that learns as it goes, as clib or er.")
+        if self.recipe is None and built.admission.keeps_none:  # what was learnt lately can be shown and corrected
+            built = dataclasses.replace(built, admission=RingBuffer())
         built.check_budget(self.memory)
         return built
 

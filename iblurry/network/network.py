@@ -74,6 +74,11 @@ class Network(nn.Module):
         self.convolutions: OwnConvolutions | None = None  # those that train in ways of our own
         self.folded: FoldedBody | None = None  # made when first asked, where convolutions are not float32 on a GPU
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether its convolutions train by kernels of our own, which there are for a kind of GPU."""
+        return self.convolutions is not None and self.open.is_cuda
+
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) float -> (B, rows) logits."""
         return self.forward_both(images)[1]

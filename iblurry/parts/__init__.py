@@ -1,6 +1,6 @@
 """Parts: the components from which every method is put together, of six kinds."""
 
-from iblurry.parts.admission.admission import Admission, Discard, Everything, Reservoir
+from iblurry.parts.admission.admission import Admission, Discard, Everything, Reservoir, RingBuffer
 from iblurry.parts.admission.balanced import Balanced
 from iblurry.parts.admission.diverse import Diverse
 from iblurry.parts.admission.importance import Importance
@@ -66,6 +66,7 @@ __all__ = [
     "Refit",
     "Rehearsal",
     "Reservoir",
+    "RingBuffer",
     "Ridge",
     "RunningMean",
     "Schedule",

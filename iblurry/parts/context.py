@@ -327,7 +327,7 @@ class Context:
 
     def grouped(self, groups: int) -> GroupedNetwork | None:
         """What takes the gradients of so many groups of images at once; None where own kernels for it are missing."""
-        if self.network.hopper is None or not can_stack(self.network):
+        if not self.network.has_kernels or not can_stack(self.network):
             return None
         return GroupedNetwork(self.network, groups)
 

@@ -142,6 +142,17 @@ class Part(Component):
         Losses measured before it are not to be compared with those measured after it.
         """
 
+    def on_corrected(self, images: Tensor, label: int, to: int | None) -> None:
+        """A sample in the memory gets another label, or is removed.
+
+        Parameters
+        ----------
+        images : Tensor
+            The sample as stored, (1, C, H, W) uint8 or features.
+        label, to : int, int or None
+            Its head row before and after; None where it is removed.
+        """
+
     def on_class_closed(self, label: int, into: int | None) -> None:
         """A class was deleted, or merged into another; its head row is closed, and may be opened for a new class."""
 

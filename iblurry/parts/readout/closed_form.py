@@ -101,14 +101,32 @@ class ClosedForm(Readout):
 
     @torch.no_grad()
     def on_stored(self, row: Tensor, sample: Sample) -> None:
-        images, mirrored = sample.images, self.context.pipeline.mirrored(sample.images) if self.mirror else None
-        images = images if mirrored is None else torch.cat([images, mirrored])
-        features, labels = self.features(images), sample.labels.expand(len(images))
+        features = self.learnt_features(sample.images)
+        labels = sample.labels.expand(len(features))
         self.counts.index_add_(0, labels, torch.ones_like(features[:, 0]))
         self.sums.index_add_(0, labels, features)
         self.add(features)
 
+    def learnt_features(self, images: Tensor) -> Tensor:
+        """h(x) of a sample, (1, size), and where it is learnt twice also of its mirror image."""
+        mirrored = self.context.pipeline.mirrored(images) if self.mirror else None
+        return self.features(images if mirrored is None else torch.cat([images, mirrored]))
+
+    @torch.no_grad()
+    def on_corrected(self, images: Tensor, label: int, to: int | None) -> None:
+        features = self.learnt_features(images)
+        self.counts[label] -= len(features)
+        self.sums[label] -= features.sum(0)
+        if to is None:
+            self.subtract(features)
+        else:
+            self.counts[to] += len(features)
+            self.sums[to] += features.sum(0)
+
+    @torch.no_grad()
     def on_class_closed(self, label: int, into: int | None) -> None:
+        if into is None:
+            self.subtract((self.sums[label] / self.counts[label].clamp(min=1).sqrt())[None])
         for sums in (self.counts, self.sums):
             if into is not None:
                 sums[into] += sums[label]
@@ -116,6 +134,12 @@ class ClosedForm(Readout):
 
     def add(self, features: Tensor) -> None:
         """Adds features of a sample, (B, size), to what else is summed."""
+
+    def subtract(self, features: Tensor) -> None:
+        """Takes features, (B, size), out of what `add` sums. Of a deleted class these are sqrt(n) times its mean.
+
+        Its n samples are not known any more. What their products are beyond those of the mean stays in the sum.
+        """
 
     @abstractmethod
     def solve(self) -> tuple[Tensor, Tensor]:
@@ -159,6 +183,9 @@ class SecondMoments(ClosedForm):
             self.gram.addmm_(self.waiting.T, self.waiting)
             self.waiting.zero_()
             self.filled = 0
+
+    def subtract(self, features: Tensor) -> None:
+        self.gram.addmm_(features.T, features, alpha=-1)
 
     def products(self) -> Tensor:
         """G of all samples, (size, size)."""
