@@ -99,6 +99,7 @@ if TYPE_CHECKING:
         Rehearsal,
         Reservoir,
         Ridge,
+        RingBuffer,
         RunningMean,
         Schedule,
         ScheduledPrior,
@@ -146,8 +147,8 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
         "Adaptive AdjustedCrossEntropy Admission AsymmetricCrossEntropy Averaged AverageTeacher Balanced "
         "BiasCorrected ByConfidence Clip column Constant Cosine CrossEntropy Discard Discriminant Distil Diverse "
         "Elastic Everything Exponential GradientRule Importance Interfered LeastUsed MomentumDistil MultiStep "
-        "NearestMean Nothing Part Plain Project Readout Refit Rehearsal Reservoir Ridge RunningMean Schedule "
-        "ScheduledPrior scratch Shuffled state StoredLogits Term Uniform"
+        "NearestMean Nothing Part Plain Project Readout Refit Rehearsal Reservoir Ridge RingBuffer RunningMean "
+        "Schedule ScheduledPrior scratch Shuffled state StoredLogits Term Uniform"
     ),
     "iblurry.rng": "Rng",
     "iblurry.streams": "Domains Gaussian IBlurry Listed Published SiBlurry Sigmoid Stream",
@@ -226,9 +227,9 @@ __all__ = [
     "Refit",
     "Rehearsal",
     "Reservoir",
-    "RingBuffer",
     "Result",
     "Ridge",
+    "RingBuffer",
     "Rng",
     "RunState",
     "RunningMean",
