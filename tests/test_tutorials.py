@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from PIL import Image
 
 from iblurry.method import KINDS
 from tests.following import Reader
-from tests.printed import blocks, links
+from tests.printed import blocks, links, understood
 
 DOCS = Path(__file__).parent.parent / "docs"
 TUTORIALS, CONCEPTS = DOCS / "tutorials", DOCS / "concepts"
@@ -49,6 +50,19 @@ def test_a_tutorial_that_is_copied_shows_what_it_says(name, here, capsys):
 def test_what_a_concept_shows_is_what_is_printed(name, here, capsys):
     with Reader(capsys) as reader:
         reader.follow(CONCEPTS / f"{name}.md")
+
+
+def test_answers_show_what_is_printed(here, capsys):
+    (here / "results").symlink_to(DOCS.parent / "results")
+    with Reader(capsys) as reader:
+        reader.follow(DOCS / "faq.md")
+
+
+def test_commands_within_answers_are_understood():
+    found = re.findall(r"`(iblurry [a-z]+ [^`]+)`", (DOCS / "faq.md").read_text())
+    assert len(found) >= 4
+    for command in found:
+        assert understood(command), command
 
 
 def test_the_pictures_of_streams_are_those_of_the_commands(here, capsys):
