@@ -99,7 +99,7 @@ def assert_shown(shown: str, said: str) -> None:
 
 
 def alike(shown: str, said: str) -> bool:
-    """Equal but for hashes and spaces; whole numbers are equal, percentages within 4, fractions within 0.04.
+    """Equal but for hashes and spaces; whole numbers are equal, percentages within 5 % or 1.5, fractions within 0.04.
 
     >>> alike("er  3  71.9 ± 1.6", "er 3 72.3 ± 1.9"), alike("er 3 71.9", "er 4 71.9"), alike("er 71.9", "er 78.1")
     (True, False, False)
@@ -108,6 +108,8 @@ def alike(shown: str, said: str) -> bool:
     if re.sub(NUMBER, "0", one) != re.sub(NUMBER, "0", other):
         return False
     return all(
-        a == b if "." not in a else float(b) == pytest.approx(float(a), abs=4 if abs(float(a)) > 1 else 0.04)
+        a == b
+        if "." not in a
+        else float(b) == pytest.approx(float(a), rel=0.05, abs=1.5 if abs(float(a)) > 1 else 0.04)
         for a, b in zip(re.findall(NUMBER, one), re.findall(NUMBER, other), strict=True)
     )
