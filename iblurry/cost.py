@@ -90,8 +90,8 @@ def measured_rows(method: Method, rows: int) -> float:
 
 
 def stores(method: Method) -> list[str]:
-    """What the method keeps besides its samples, the network and the optimizer's state: a phrase for each part."""
-    return [part.stores.format(**hyperparameters(part)) for _, part in method.parts() if part.stores]
+    """What the method keeps besides its samples, the network and the optimizer's state; what parts share, once."""
+    return list(dict.fromkeys(part.stores.format(**hyperparameters(part)) for _, part in method.parts() if part.stores))
 
 
 def bytes_held(learner: Learner) -> dict[str, int]:

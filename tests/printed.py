@@ -5,11 +5,26 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import patch
 
 import click
 
 from iblurry.cli.main import VERBS, Verbs
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, the file it is saved as (its title), and its lines."""
+
+    language: str
+    file: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """All of its fenced blocks, in order."""
+    found = re.findall(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', page.read_text("utf-8"), flags=re.DOTALL | re.M)
+    return [Block(*block) for block in found]
 
 
 def python(page: Path) -> list[str]:

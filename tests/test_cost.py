@@ -173,3 +173,9 @@ def test_phrases_name_the_fields():
 def test_a_part_that_says_nothing_costs_nothing():
     workload = Workload(streamed=8, batch=16, capacity=500, budget=500, classes=10)
     assert er().rehearsal.cost(workload) == Cost()
+
+
+def test_what_two_parts_share_is_named_once():
+    """BALM's average teaches and answers."""
+    named = stores(METHODS["balm"]())
+    assert len(named) == len(set(named)) == 2

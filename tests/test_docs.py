@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks import method_pages
 from benchmarks.gpu import __main__ as context
 from benchmarks.gpu import resume
 from iblurry import Callback, ContinualClassifier, Learner, RunState, Stream, load
@@ -50,8 +51,26 @@ def test_every_method_has_a_page_with_its_parts_and_their_fields(name):
         assert all(f"`{field.name}`" in row for field in fields(group))
 
 
+@pytest.mark.parametrize("name", MAIN)
+def test_pages_of_methods_have_one_form(name):
+    page = PAGES / f"{name}.md"
+    title, *sections = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
+    assert re.fullmatch(r"# [\w+-]+(?: training)?: .+\n\n", title)
+    by_heading = dict(section.split("\n", 1) for section in sections)
+    assert list(by_heading) == ["Idea", "Formula", "Fields", "Cost", "Evidence"]
+    assert re.search(r"^    \S", by_heading["Formula"], flags=re.MULTILINE)
+    assert "| part | fields |" in by_heading["Fields"]
+    assert method_pages.written(page) == page.read_text(), "python -m benchmarks.method_pages writes it again"
+
+
+def test_what_was_measured_is_on_the_pages_of_methods():
+    assert "| clib-averaged | 3 | **" in method_pages.evidence("clib")
+    assert "er-ace" not in method_pages.evidence("er")
+    assert method_pages.evidence("joint").startswith("Not measured yet on CIFAR-10")
+
+
 def test_no_page_without_a_method():
-    listed = [path.stem for path in links(PAGES / "index.md")]
+    listed = [path.stem for path in links(PAGES / "index.md") if path.parent == PAGES]
     assert sorted(listed) == sorted(MAIN)
     assert {page.stem for page in PAGES.glob("*.md")} == {*MAIN, "index"}
 

@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, describes every public name, and asks no network."""
+"""The documentation site builds without a warning, describes every public name, fits screens, and asks no network."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 
 import iblurry
+from tests.printed import links
 
 ROOT = Path(__file__).parent.parent
+SECTIONS = [
+    *("Home", "Start", "Tutorials", "Concepts", "Guides", "Methods", "Studies", "GPU", "Live", "Architecture"),
+    *("Reference", "Reproduction", "FAQ"),
+]
 LOADED = r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"']?([^\"' >]+)"
 
 
@@ -24,6 +29,47 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     return folder
+
+
+def test_sections_come_in_the_order_of_a_newcomer():
+    nav = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+    assert re.findall(r"^  - (\w+):", nav, flags=re.MULTILINE) == SECTIONS
+    listed = re.findall(r"[\w/-]+\.md", nav)
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert sorted(listed) == sorted(pages - {"reproduction-notes.md"})
+    entrances = ("start.md", "tutorials/index.md", "concepts/index.md", "faq.md", "examples.md")
+    assert {ROOT / "docs" / page for page in entrances} <= {
+        path.resolve() for path in links(ROOT / "docs" / "index.md")
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_a_screen(site, browser, width, scheme):
+    """Nothing but tables and code, which scroll by themselves, is wider than the window; no script fails."""
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page, errors = context.new_page(), []
+    page.on("pageerror", lambda error: errors.append(error))
+    for name in ("index", "start", "tutorials/paper", "concepts/i-blurry", "concepts/slots", "faq", "methods/clib"):
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+    shown = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", shown)[:3])) > 380) == (scheme == "light")
+    assert not errors
+    context.close()
+
+
+@pytest.mark.slow
+def test_search_finds_an_answer_from_the_disk(site, browser):
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.goto((site / "index.html").as_uri())
+    page.keyboard.press("/")
+    page.keyboard.type("continue a killed run")
+    page.click(".md-search-result__item a", timeout=20_000)
+    page.wait_for_url("**/faq.html*")
+    context.close()
 
 
 @pytest.mark.slow

@@ -42,19 +42,19 @@ def methods(names: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(_everything(names), indent=2))
         return
-    for name, (recipe, method) in _chosen(names).items():
+    for name, (recipe, method) in chosen(names).items():
         tasks = "task-free" if method.task_free else "needs task boundaries"
         click.echo(click.style(name, bold=True) + click.style(f" - {tasks}", dim=True))
         click.echo(_wrapped(recipe.idea, INDENT))
-        details = _details(recipe, method, fields=bool(names))
-        margin = max(map(len, details)) + 2
-        for label, text in details.items():
+        lines = details(recipe, method, fields=bool(names))
+        margin = max(map(len, lines)) + 2
+        for label, text in lines.items():
             click.echo(click.style(_wrapped(text, f"{INDENT}{label:<{margin}}"), dim=True))
         click.echo()
     click.echo(_wrapped(FOOTER, ""))
 
 
-def _chosen(names: Iterable[str]) -> dict[str, tuple[Recipe, Method]]:
+def chosen(names: Iterable[str]) -> dict[str, tuple[Recipe, Method]]:
     """The methods of these names, or all, tuned as usual."""
     from iblurry.experiment.settings import setting
     from iblurry.methods import METHODS, method
@@ -63,7 +63,7 @@ def _chosen(names: Iterable[str]) -> dict[str, tuple[Recipe, Method]]:
     return {name: (METHODS[name.removesuffix("-released")], made) for name, made in tuned.items()}
 
 
-def _details(recipe: Recipe, method: Method, *, fields: bool) -> dict[str, str]:
+def details(recipe: Recipe, method: Method, *, fields: bool) -> dict[str, str]:
     from iblurry.cost import stores
 
     parts = {"parts": ", ".join(type(part).__name__ for _, part in method.parts())}
@@ -132,7 +132,7 @@ def _everything(names: Sequence[str]) -> dict[str, Any]:
     usual = Experiment.of("er").to_json()
     transforms = {name: kind for name, kind in Transform.known().items() if kind is not TorchTransform}
     return {
-        "methods": {name: _about(recipe, method) for name, (recipe, method) in _chosen(names).items()},
+        "methods": {name: _about(recipe, method) for name, (recipe, method) in chosen(names).items()},
         "parts": {slot: {name: _fields(part) for name, part in kind.known().items()} for slot, kind in KINDS.items()},
         "transforms": {name: _fields(kind) for name, kind in transforms.items()},
         "experiment": {name: value for name, value in usual.items() if name != "method"},

@@ -1,0 +1,77 @@
+"""What pages of methods say that is counted or measured: the cost of each, and its rows among the collected runs.
+
+python -m benchmarks.method_pages    # writes docs/methods/*.md again, after `iblurry collect`; a test compares
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from iblurry.cli.methods import chosen, details
+from iblurry.cli.options import run_folders
+from iblurry.experiment.result import Result
+from iblurry.studies.collect import read_run
+from iblurry.studies.describe import describe_settings, group_runs
+from iblurry.studies.tables.table import tabulate_runs
+from iblurry.studies.tables.text import runs_to_markdown
+
+ROOT = Path(__file__).parent.parent
+PAGES = ROOT / "docs" / "methods"
+COLLECTED = ("results/cifar10", "results/leaderboard/cifar10")
+METRICS = ("a_auc", "a_avg", "a_last", "f_last", "compute")
+REFERENCE = "er"
+BLOCK = "<!-- {name}: python -m benchmarks.method_pages -->\n\n{text}\n\n<!-- /{name} -->"
+
+
+def written(page: Path) -> str:
+    """The page with its cost and evidence of today; what lies outside of these blocks is written by hand."""
+    text = page.read_text("utf-8")
+    for name, made in (("cost", cost(page.stem)), ("evidence", evidence(page.stem))):
+        start, end = BLOCK.format(name=name, text="@").split("@")
+        assert text.count(start) == text.count(end) == 1, f"{page.name} needs one block of {name}: {start}{end}"
+        text = text[: text.index(start)] + start + made + text[text.index(end) :]
+    return text
+
+
+def cost(name: str) -> str:
+    """As `iblurry methods` prints it."""
+    ((recipe, method),) = chosen([name]).values()
+    told = details(recipe, method, fields=False)
+    tasks = "not needed" if method.task_free else "needed"
+    return "\n".join(
+        [
+            "| images through the network | keeps | task boundaries |",
+            "|---|---|---|",
+            f"| {told['cost']} | {told['stores']} | {tasks} |",
+        ]
+    )
+
+
+def evidence(name: str) -> str:
+    """Its rows and its variants' beside ER's."""
+    rows = {row: group for row, group in _collected().items() if row == REFERENCE or _page_of(row) == name}
+    if all(_page_of(row) != name for row in rows):
+        command = f"iblurry run {name} --dataset cifar10 --stream Published:folder=splits"
+        return f"Not measured yet on CIFAR-10 with the paper's orders; `{command}` does it."
+    title = describe_settings([result.experiment for group in rows.values() for result in group])
+    return f"{title}; `iblurry show {' '.join(COLLECTED)}`:\n\n{runs_to_markdown(tabulate_runs(rows, METRICS))}".strip()
+
+
+@cache
+def _collected() -> dict[str, list[Result]]:
+    """Runs as methods have them, by their rows; those with changes of their own are left out."""
+    folders = run_folders(ROOT / place for place in COLLECTED)
+    groups = group_runs([read_run(folder) for folder in folders])
+    return {row: group for row, group in groups.items() if " " not in row}
+
+
+def _page_of(row: str) -> str:
+    """The page that has this row: that of the longest name with which it begins."""
+    return max((page.stem for page in PAGES.glob("*.md") if f"{row}-".startswith(f"{page.stem}-")), key=len, default="")
+
+
+if __name__ == "__main__":
+    for page in sorted(PAGES.glob("*.md")):
+        if page.stem != "index":
+            page.write_text(written(page), "utf-8")

@@ -1,0 +1,63 @@
+"""Every example runs by itself, from an empty folder, in under a minute, and prints what it promises."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+PERCENT = r"\d+\.\d %"
+SAYS = {  # at the end of what it prints
+    "class_incremental_digits": rf"clib +A_AUC {PERCENT}, A_last {PERCENT}, F_last -?{PERCENT}\n",
+    "image_folder": rf"of bar, disc, ring, square\ner +A_AUC {PERCENT}, A_last {PERCENT}\nclib +A_AUC .*\n",
+    "frozen_features": rf"ncm +{PERCENT} of 397 test images\n(.*\n)*er +{PERCENT} of 397 test images\n",
+    "er_ace_part": rf"er +A_AUC {PERCENT} {PERCENT}\ner-ace +A_AUC {PERCENT} {PERCENT}\n",
+    "grid_table": r"\\midrule\n    25 & 0\.\d+ & .*\n    50 & .*\n    \\bottomrule\n\\end\{tabular\}\n",
+    "camera_loop": r"120 frames: \d+ right, \d+ taught, 10 classes\nclasses: eight, .*, zero\n",
+    "notebooks/anytime": r"clib \{'aaa': \d+\.\d, 'min_acc': .*\}\n",
+    "notebooks/forgetting": r"at the end: 0\.\d\d without rehearsal, 0\.\d\d with it\n",
+}
+LEFT = {  # files it leaves
+    "image_folder": "pictures/test/ring/019.png",
+    "grid_table": "er.tex",
+    "camera_loop": "live/service.json",
+    "notebooks/anytime": "classes.png",
+    "notebooks/forgetting": "forgetting.png",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAYS)
+def test_it_runs_by_itself(name, tmp_path):
+    if name == "camera_loop":
+        pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
+    words = [sys.executable, "-W", "error::DeprecationWarning:__main__", str(EXAMPLES / f"{name}.py")]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    assert re.search(SAYS[name] + r"\Z", ended.stdout), ended.stdout
+    assert name not in LEFT or (tmp_path / LEFT[name]).stat().st_size
+
+
+def test_every_example_is_run_and_on_the_site():
+    found = {str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.py")}
+    assert found == set(SAYS)
+    page = (ROOT / "docs" / "examples.md").read_text()
+    for name in SAYS:
+        assert f'--8<-- "examples/{name}.py"' in page
+        assert f"`examples/{name}.py`" in page
+
+
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "notebooks").glob("*.py")), ids=lambda path: path.stem)
+def test_a_notebook_is_cells_that_jupytext_reads(path):
+    """Percent format: a header, then cells of code and of Markdown, all of which are comments."""
+    head, *cells = re.split(r"^# %%", path.read_text(), flags=re.MULTILINE)
+    assert re.fullmatch(r"# ---\n(# .*\n)*#   jupytext:\n(#.*\n)*# ---\n\n", head)
+    prose = [cell for cell in cells if cell.startswith(" [markdown]\n")]
+    assert len(prose) >= 3
+    assert len(cells) - len(prose) >= 3
+    assert all(line.startswith("#") for cell in prose for line in cell.strip().splitlines()[1:])
