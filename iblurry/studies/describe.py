@@ -238,6 +238,9 @@ def _settings(experiment: Experiment) -> Fields:
 def _parts(experiment: Experiment) -> Fields:
     """The method, field by field; a slot is the names of its parts, and their fields come after it."""
     method = experiment.to_json()["method"]
+    for name, group in (("pace", experiment.method.pace), ("head", experiment.method.head)):
+        missing = [field.name for field in dataclasses.fields(group) if field.name not in method[name]]
+        method[name] |= {name: getattr(group, name) for name in missing}  # JSON leaves defaults of later fields out
     return flatten_fields({name: value for name, value in method.items() if name != "name" and value is not None})
 
 

@@ -108,3 +108,11 @@ def test_rows_with_the_same_parts_are_told_apart_by_their_fields():
     assert name_rows([clipped, harder]) == names
     assert name_rows([plain, clipped, harder]) == ["er", *names]
     assert name_rows([plain, harder]) == ["er", "er gradient=Clip"]
+
+
+def test_rows_without_a_later_field_are_told_apart_from_a_recipe_that_sets_it():
+    balm = Experiment.of("balm", "digits")
+    even = replace(balm.method.pace, early_samples=0, early_updates=1)
+    plain = replace(balm, method=replace(balm.method, pace=even))
+    assert name_rows([balm, plain]) == ["balm", "balm pace.early_samples=0 pace.early_updates=1"]
+    assert "early_samples" not in plain.to_json()["method"]["pace"]
