@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.live.browsing import file, learning, settled, wait_for_text
+from tests.live.fake_service import png
 
 pytestmark = pytest.mark.slow
 
@@ -155,6 +156,31 @@ def test_nothing_sticks_out(fake, visit, width, filled):
         if edges is not None:
             assert edges["x"] >= 0
             assert edges["x"] + edges["width"] <= width
+
+
+def top_of(tab, selector):
+    return tab.locator(selector).bounding_box()["y"]
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_asking_and_teaching_come_first_on_a_phone(fake, visit, width):
+    tab = visit(learning(fake).url, width=width, height=3000)
+    tab.wait_for_selector("#curves[data-points='39']")
+    places = [top_of(tab, name) for name in ("#try", "#cards", "#curves-panel", "#classes-panel", "#memory")]
+    if width == 360:
+        assert places == sorted(places)
+    else:
+        assert places[1] < places[0] == places[2]  # numbers above, curves beside
+
+
+def test_pictures_are_shown_as_they_are(fake, visit):
+    tab = visit(learning(fake).url, height=3000)
+    tab.set_input_files("#files", [file("small.png"), file("large.png", png(size=300))])
+    tab.wait_for_selector("#sheet img.small")
+    tab.wait_for_selector("#tray img.small")
+    style = "image => [getComputedStyle(image).opacity, getComputedStyle(image).imageRendering]"
+    assert {tuple(one.evaluate(style)) for one in tab.locator("#sheet img").all()} == {("1", "pixelated")}
+    assert [one.evaluate(style)[1] for one in tab.locator("#tray img").all()] == ["pixelated", "auto"]
 
 
 def test_dark_when_the_reader_likes_it_dark(fake, visit):

@@ -8,7 +8,7 @@ import { lazily } from "./lazily.js";
 import * as memory from "./memory.js";
 import * as status from "./status.js";
 import { kept } from "./token.js";
-import "./tray.js";
+import * as tray from "./tray.js";
 
 let learnt = -1;
 let countdown;
@@ -29,6 +29,7 @@ function found() {
 function heard(name, data) {
   if (name === "status") {
     status.show(data);
+    tray.follow(data);
     if (data.learnt !== learnt) {
       classes.due();
       memory.due();
