@@ -34,6 +34,8 @@ class FakeService:
         self.relabelled = []  # (sample, label)
         self.questions_gone = False  # their pictures are not kept any more
         self.points = []
+        self.held_out_accuracy = None
+        self.confused = []  # (label, answer, count)
         self.changes = {}  # of the status
         self.listeners = []
         self.port = 0
@@ -79,6 +81,10 @@ class FakeService:
                 "recent_accuracy": recent,
                 "learning_rate": rate,
                 "classes": len(self.seen),
+                "time": 1_790_000_000.0 + at,
+                "tested": at,
+                "right": round(at * accuracy),
+                "held_out_accuracy": self.held_out_accuracy,
             }
         )
         self.tell("point", self.points[-1])
@@ -89,7 +95,8 @@ class FakeService:
 
     def status(self):
         last = self.points[-1] if self.points else {"accuracy": None, "recent_accuracy": None, "learning_rate": 3e-4}
-        counts = dict.fromkeys(("accepted", "learnt", "model", "updates", "model_operation"), self.learnt)
+        names = ("accepted", "learnt", "model", "updates", "operations", "applied", "model_operation")
+        counts = dict.fromkeys(names, self.learnt)
         state = {
             "sentence": "Everything accepted is learnt." if self.learnt else "Nothing to learn yet.",
             "classes": len(self.seen),
@@ -109,6 +116,7 @@ class FakeService:
         return [
             {
                 "label": label,
+                "first": 1 + sum([*self.seen.values()][:i]),
                 "seen": seen,
                 "held": min(seen, 50),
                 "tested": seen - 1,
@@ -120,6 +128,10 @@ class FakeService:
             }
             for i, (label, seen) in enumerate(self.seen.items())
         ]
+
+    def confusion(self):
+        counts = [{"label": label, "answer": answer, "count": count} for label, answer, count in self.confused]
+        return {"window": 1000, "counts": counts}
 
     def memory(self, each):
         groups = []
@@ -172,8 +184,11 @@ class _Handler(BaseHTTPRequestHandler):
             "/v1/status": service.status,
             "/v1/classes": lambda: {"classes": service.classes()},
             "/v1/history": lambda: {"points": service.points},
+            "/v1/confusion": service.confusion,
             "/v1/memory": lambda: service.memory(int(parse_qs(url.query)["each"][0])),
         }
+        if url.path == "/v1/model":
+            return self._send(200, b"a model in " + url.query.encode(), "application/octet-stream")
         if url.path in answers:
             return self._json(200, answers[url.path]())
         return self._problem(404, "not_found", f"There is nothing at {url.path}.")
