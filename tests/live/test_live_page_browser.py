@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,22 @@ def test_nothing_sticks_out(fake, visit, width, filled):
             assert edges["x"] + edges["width"] <= width
 
 
+def record_texts(tab):
+    """From now on, `drawn` gives what is written on canvases."""
+    tab.evaluate("""() => {
+        const draw = CanvasRenderingContext2D.prototype.fillText;
+        window.texts = [];
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+            window.texts.push(text);
+            return draw.call(this, text, ...rest);
+        };
+    }""")
+
+
+def wait_for_drawn(tab, text):
+    tab.wait_for_function("text => window.texts.includes(text)", arg=text)
+
+
 def test_new_classes_are_named_at_their_marks(fake, visit):
     tab = visit(learning(fake).url)
     tab.wait_for_selector("#curves[data-points='39']")
@@ -177,9 +194,12 @@ def test_new_classes_are_named_at_their_marks(fake, visit):
     assert "420 samples" in tab.text_content(".plot .spoken")
     assert "dog" in tab.text_content(".plot .spoken")  # the 401st
     before = tab.evaluate("document.querySelector('#curves canvas').toDataURL()")
+    record_texts(tab)
     fake.seen = {"cat": 100, "wolf": 640}  # as after corrections
     fake.tell("class", {"label": "wolf"})
     tab.wait_for_function("old => document.querySelector('#curves canvas').toDataURL() !== old", arg=before)
+    wait_for_drawn(tab, "cat")
+    wait_for_drawn(tab, "wolf")
 
 
 def test_window_and_axis_are_chosen(fake, visit):
@@ -195,6 +215,7 @@ def test_window_and_axis_are_chosen(fake, visit):
         tab.keyboard.press("ArrowRight")
         return tab.inner_text(".plot .tip").replace("\n", " ")
 
+    record_texts(tab)
     assert "last 1,000 0.0 %" in last()
     assert tab.inner_text("#recent-key") == "last 1,000"
     tab.select_option("#window", "10000")
@@ -203,10 +224,18 @@ def test_window_and_axis_are_chosen(fake, visit):
     tab.select_option("#window", "100")
     wait_for_text(tab, "#recent-key", "last 100")
     before = tab.evaluate("document.querySelector('#curves canvas').toDataURL()")
+    wait_for_drawn(tab, "1,500")
+    wait_for_drawn(tab, "samples learnt")
     tab.select_option("#axis", "time")
     changed = "old => ![undefined, old].includes(document.querySelector('#curves canvas')?.toDataURL())"
     tab.wait_for_function(changed, arg=before)
     assert tab.locator(".plot").count() == 1
+    wait_for_drawn(tab, "when they were accepted")
+    tab.evaluate("window.texts = []")
+    fake.point(2020, 500 / 2020, 0.5)
+    wait_for_drawn(tab, "when they were accepted")
+    assert "1,500" not in tab.evaluate("window.texts")
+    assert any(re.fullmatch(r"\d\d:\d\d", text) for text in tab.evaluate("window.texts"))
     assert "last 100 0.0 %" in last()
 
 

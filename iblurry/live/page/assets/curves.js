@@ -13,7 +13,7 @@ const ticks = { stroke: () => css("--line"), size: 5 };
 
 let points = [];
 let classes = []; // [{label, first}], by their first samples
-let axis = "at"; // or "time": what the curves run along
+let along = "at"; // or "time": what the curves run along
 let plots = null; // made at the first point
 let whole = true; // everything is shown, and the newest point stays in sight
 let limit = MOST;
@@ -63,7 +63,7 @@ function draw() {
 
 function fresh() {
   const column = (name, scale) => points.map((point) => (point[name] == null ? null : scale * point[name]));
-  const xs = axis === "at" ? points.map((point) => point.at) : times();
+  const xs = along === "at" ? points.map((point) => point.at) : times();
   const held = column("held_out_accuracy", 100);
   at("held-out-key").hidden = held.every((value) => value === null);
   const data = [[xs, recent(), column("accuracy", 100), held], [xs, column("learning_rate", 1).map((v) => v || null)]];
@@ -101,7 +101,7 @@ function times() {
 /** Where a sample lies on the axis: between the points around it. */
 function where(sample) {
   const xs = plots[0].data[0], i = points.findIndex((point) => point.at >= sample);
-  if (axis === "at" || i <= 0) return axis === "at" ? sample : xs.at(i);
+  if (along === "at" || i <= 0) return along === "at" ? sample : xs.at(i);
   const [low, high] = [points[i - 1].at, points[i].at];
   return xs[i - 1] + ((xs[i] - xs[i - 1]) * (sample - low)) / (high - low);
 }
@@ -125,7 +125,7 @@ function build(data) {
       filter: decades, grid: { ...grid, filter: decades }, ticks: { ...ticks, filter: decades },
       values: (u, ticks) => ticks.map((v) => (v == null ? "" : rate(v))), label: "rate", labelSize: 18, labelFont: FONT, size: 46,
     },
-    x: { label: axis === "at" ? "samples learnt" : "when they were accepted", labelSize: 18, labelGap: 0, labelFont: FONT },
+    x: { label: along === "at" ? "samples learnt" : "when they were accepted", labelSize: 18, labelGap: 0, labelFont: FONT },
     hooks: {},
   }), data[1], holder);
   const both = [accuracy, rates];
@@ -152,11 +152,11 @@ function options(holder, share, [least, most], { series, x, y, axis, hooks }) {
   const fit = () => ({ width: holder.clientWidth, height: Math.round(Math.max(least, Math.min(most, share * holder.clientWidth))) });
   const common = { stroke: () => css("--muted"), font: FONT, ticks };
   return {
-    ...fit(), series, hooks, legend: { show: false }, padding: [10, 24, 0, 0],
+    ...fit(), series, hooks, legend: { show: false }, padding: [10, 30, 0, 0],
     plugins: [{ hooks: { init: (u) => (u.fit = fit) } }],
-    scales: { x: { time: false, range: (u, low, high) => (low !== high ? [low, high] : axis === "at" ? [0, high] : [low - 60, high]) }, y },
+    scales: { x: { time: false, range: (u, low, high) => (low !== high ? [low, high] : along === "at" ? [0, high] : [low - 60, high]) }, y },
     axes: [
-      { ...common, grid: { show: false }, size: 28, space: 64, values: (u, ticks) => ticks.map(axis === "at" ? (v) => (v % 1 ? "" : count(v)) : clock(ticks)), ...(axis === "time" && { incrs: STEPS }), ...x },
+      { ...common, grid: { show: false }, size: 28, space: 64, values: (u, ticks) => ticks.map(along === "at" ? (v) => (v % 1 ? "" : count(v)) : clock(ticks)), ...(along === "time" && { incrs: STEPS }), ...x },
       { ...common, grid, size: x ? 46 : 64, ...axis },
     ],
     cursor: { sync: { key: "live" }, drag: { x: true, y: false, dist: 6 }, points: { size: 7 }, y: false },
@@ -244,7 +244,7 @@ function arrivals(u) {
 
 at("window").addEventListener("change", draw);
 at("axis").addEventListener("change", () => {
-  axis = at("axis").value;
+  along = at("axis").value;
   plots?.end();
   plots = null;
   whole = true;
