@@ -89,6 +89,7 @@ class LiveLearner:
             case "rehearse":
                 began = time.monotonic()
                 amendments.rehearse(self.learner, number)
+                self.prepared_at = 0, 0
                 self._ask_held_out(self.held_out.due(number))
                 self.seconds_per_update = (time.monotonic() - began) / number
             case "remove":
