@@ -77,7 +77,7 @@ def slow(target: Target, number: int) -> Outcome:
 def _picture(target: Target, rng: Random) -> Outcome:
     raw = _broken(rng)
     learn = rng.random() < 0.5
-    path = "/v1/learn" if learn else "/v1/predict"
+    path = str(rng.choice(["/v1/learn", "/v1/held-out"])) if learn else "/v1/predict"
     if rng.random() < 0.5:
         entry = {"image" if rng.random() < 0.8 else "pixels": base64.b64encode(raw).decode()}
         body = {"samples": [{"label": "junk", **entry}]} if learn else {"images": [entry]}

@@ -1,9 +1,9 @@
 """`python -m benchmarks.live.kills --times 50`: a service killed again and again under load loses and doubles nothing.
 
-Two writers, one who corrects, and a reader who sends some labels later work all the time, with pauses in which the
-service rehearses. The log is read along, since it is cut back with every checkpoint. At the end every acknowledged
-sample and correction must be in it once, under its number, without a gap, and the last checkpoint must be that of a
-learner that took the operations in this order in peace.
+Two writers, one who corrects and holds out, and a reader who sends some labels later work all the time, with pauses in
+which the service rehearses. The log is read along, since it is cut back with every checkpoint. At the end every
+acknowledged sample and correction must be in it once, under its number, without a gap, and the last checkpoint must be
+that of a learner that took the operations in this order in peace.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from benchmarks.live.serving import ServeProcess, to_options
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.errors import ServiceError
-from iblurry.live.client import Client, Receipt, http_client
-from iblurry.live.log import FILE
+from iblurry.live.client import Client, CorrectionReceipt, Receipt, http_client
+from iblurry.live.log import FILE, LogEntry
 from iblurry.live.messages import Operation
 
 DATA = "shapes:classes=10,train=200,test=20,size=8,channels=1"
@@ -47,8 +47,8 @@ class Record:
     """What came back to the writers and the reader."""
 
     order: dict[int, tuple[str, bytes]] = field(default_factory=dict)  # number of a sample -> its label and pixels
-    corrections: dict[int, Operation] = field(default_factory=dict)  # acknowledged, by their numbers
-    log: dict[int, Operation] = field(default_factory=dict)  # all that was read from the log
+    corrections: dict[int, Operation] = field(default_factory=dict)  # and held-out samples: acknowledged, by number
+    log: dict[int, LogEntry] = field(default_factory=dict)  # all that was read from the log
     twice: list[int] = field(default_factory=list)  # numbers given to two samples, or corrections
     labels: int = 0  # that were sent later
     requests: int = 0
@@ -94,11 +94,12 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
             for thread in threads:
                 thread.join()
         with Client(serving.url, patience=PATIENCE) as client:
-            client.wait(timeout=PATIENCE)
+            client.wait(timeout=PATIENCE, on_status=lambda _: copy_log(folder / FILE, record))
         code = serving.stop()
     copy_log(folder / FILE, record)
-    samples = {op.number: (op.label, op.pixels) for op in record.log.values() if op.kind == "sample"}
-    found = {at: record.log.get(at) for at in record.corrections}
+    operations = {at: entry.operation for at, entry in record.log.items()}
+    samples = {op.number: (op.label, op.pixels) for op in operations.values() if op.kind == "sample"}
+    found = {at: operations.get(at) for at in record.corrections}
     return {
         "kills": times,
         "seconds": round(time.monotonic() - began, 1),
@@ -106,7 +107,8 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
         "accepted": len(samples),
         "corrections": len(record.corrections),
         "labels sent later": record.labels,
-        "steps of rehearsal": sum(operation.kind == "rehearse" for operation in record.log.values()),
+        "held out": sum(op.kind == "hold" for op in operations.values()),
+        "steps of rehearsal": sum(op.kind == "rehearse" for op in operations.values()),
         "requests": record.requests,
         "of them repeated": record.repeated,
         "answers": record.answers,
@@ -116,7 +118,7 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
         and sorted(record.log) == list(range(1, len(record.log) + 1))
         and samples == record.order
         and found == record.corrections
-        and len(found) == sum(op.kind not in ("sample", "rehearse") for op in record.log.values()),
+        and len(found) == sum(op.kind not in ("sample", "rehearse") for op in operations.values()),
         "same": same(folder, record.log),
         "exit code": code,
     }
@@ -171,14 +173,16 @@ def note(receipt: Receipt, images: Sequence[Any], labels: Sequence[str], record:
 
 
 def correct(url: str, data: Dataset, record: Record, seed: int) -> None:
-    """Corrects at random, each until it is acknowledged or cannot be applied."""
+    """Corrects and holds out at random, each until it is acknowledged or cannot be applied."""
     chance = random.Random(seed)
     with Client(url, patience=PATIENCE) as client:
         while not record.over.is_set():
             time.sleep(chance.uniform(0, MOST_PAUSE))
             number, (one, other) = chance.randint(1, len(record.order) + 1), chance.sample(data.classes, 2)
+            image = data.test.images[chance.randrange(len(data.test))]
             operation = chance.choice(
                 [
+                    Operation("hold", label=one, pixels=image.tobytes()),
                     Operation("remove", number),
                     Operation("relabel", number, other),
                     Operation("rename", label=one, to=other),
@@ -189,7 +193,12 @@ def correct(url: str, data: Dataset, record: Record, seed: int) -> None:
             kind, sample, label, to, _ = operation
             named = {"sample": sample, "label": label, "to": to}
             try:
-                receipt = client.correct([{"action": kind} | {name: value for name, value in named.items() if value}])
+                receipt: Receipt | CorrectionReceipt
+                if kind == "hold":
+                    receipt = client.hold_out(image, one)
+                else:
+                    given = {name: value for name, value in named.items() if value}
+                    receipt = client.correct([{"action": kind} | given])
             except ServiceError as error:
                 if error.status not in NOT_THERE:
                     raise
@@ -237,21 +246,23 @@ def read_log(path: Path, record: Record) -> None:
 
 
 def copy_log(path: Path, record: Record) -> None:
-    query = "SELECT at, kind, number, label, other, pixels FROM operation WHERE at > ? ORDER BY at"
+    query = "SELECT at, kind, number, label, other, pixels, time FROM operation WHERE at > ? ORDER BY at"
     database = sqlite3.connect(path, timeout=PATIENCE)
     try:
-        for at, *values in database.execute(query, (max(record.log, default=0),)):
-            record.log[at] = Operation(*values)
+        for at, *values, when in database.execute(query, (max(record.log, default=0),)):
+            record.log[at] = LogEntry(at, Operation(*values), when)
     finally:
         database.close()
 
 
-def same(folder: Path, operations: dict[int, Operation]) -> bool:
-    """Whether the last checkpoint is, byte for byte, that of a learner nobody disturbed."""
+def same(folder: Path, entries: dict[int, LogEntry]) -> bool:
+    """Whether the last checkpoint is, byte for byte, that of a learner nobody disturbed.
+
+    Steps of rehearsal at the end of the log may have been written when the service was stopped, and not been taken.
+    """
     import torch
 
     from iblurry.live.learning import LiveLearner
-    from iblurry.live.log import LogEntry
     from iblurry.live.settings import Settings
 
     settings = Settings.of(folder)
@@ -259,11 +270,14 @@ def same(folder: Path, operations: dict[int, Operation]) -> bool:
     peace = folder.parent / "peace"
     peace.mkdir(exist_ok=True)
     learning = LiveLearner(peace, settings)
-    for at, operation in sorted(operations.items()):
-        learning.apply(LogEntry(at, operation))
+    newest = max(folder.glob("checkpoint-*.safetensors"))
+    last = int(newest.stem.removeprefix("checkpoint-"))
+    for _, entry in sorted(entries.items()):
+        if entry.at <= last:
+            learning.apply(entry)
     learning.save()
-    name = f"checkpoint-{len(operations):012d}.safetensors"
-    return (folder / name).exists() and (folder / name).read_bytes() == (peace / name).read_bytes()
+    whole = learning.at == last and all(one.operation.kind == "rehearse" for one in entries.values() if one.at > last)
+    return whole and newest.read_bytes() == (peace / newest.name).read_bytes()
 
 
 if __name__ == "__main__":

@@ -36,11 +36,14 @@ class LabelledFile(NamedTuple):
         return str(self.images[self.row]) if isinstance(self.images, list) else f"image {self.row}"
 
 
-def find_samples(places: Sequence[str], label: str | None) -> list[LabelledFile]:
-    """Everything at these places: pictures with one label, or folders by class, .npz files and data sets."""
+def find_samples(places: Sequence[str], label: str | None, *, part: str = "train") -> list[LabelledFile]:
+    """Everything at these places: pictures with one label, or folders by class, .npz files and data sets.
+
+    `part` is "train" or "test", where there are both.
+    """
     if label is not None and not _is_text(label):
         raise InputError(f"--label {_printable(label)} is not UTF-8; give another TEXT.")
-    found = [_by_class(place) if label is None else _with_label(place, label) for place in places]
+    found = [_by_class(place, part) if label is None else _with_label(place, label) for place in places]
     return [sample for samples in found for sample in samples]
 
 
@@ -121,17 +124,17 @@ def _with_label(place: str, label: str) -> Iterator[LabelledFile]:
     return (LabelledFile(label, files, row) for row in range(len(files)))
 
 
-def _by_class(place: str) -> Iterator[LabelledFile]:
+def _by_class(place: str, part: str) -> Iterator[LabelledFile]:
     path = Path(place).expanduser()
     if path.is_dir():
-        return _classes_in(path / "train" if (path / "train").is_dir() else path)
+        return _classes_in(path / part if (path / part).is_dir() else path)
     if path.is_file() and path.suffix.lower() in ENDINGS:
         raise InputError(f"{place} is a single picture; say what it shows with --label TEXT.")
     from iblurry.data.load import load
 
     data = load(place)
-    labels = data.train.labels.tolist()
-    return (LabelledFile(data.classes[number], data.train.images, row) for row, number in enumerate(labels))
+    split = data.test if part == "test" else data.train
+    return (LabelledFile(data.classes[number], split.images, row) for row, number in enumerate(split.labels.tolist()))
 
 
 def _classes_in(root: Path) -> Iterator[LabelledFile]:

@@ -33,6 +33,7 @@ NAMED = 3  # pictures that were skipped
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="Send the first N of that order.  [default: all]")
 @click.option("--resume-key", metavar="NAME", help="Under one NAME each is counted once, however often it is sent.")
 @click.option("--skip-bad", is_flag=True, help="Leave out pictures that cannot be read, and name them in the end.")
+@click.option("--held-out", is_flag=True, help="Never learn them: the service tests itself with them as it learns.")
 @click.option("--wait/--no-wait", default=True, help="Until all is learnt, or until it is accepted.")
 @service_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of sentences.")
@@ -45,6 +46,7 @@ def send(
     limit: int | None,
     resume_key: str | None,
     skip_bad: bool,
+    held_out: bool,
     wait: bool,
     url: str,
     token: str | None,
@@ -53,16 +55,18 @@ def send(
     """Teach a live service the samples of PLACEs.
 
     A PLACE is a folder FOLDER/<class>/*.png (or .jpg, ...; FOLDER/train/<class>/* if that is there), an .npz file, or a
-    data set such as digits, of which the training part is sent. Where the service is busy or being restarted, it waits.
+    data set such as digits, of which the training part is sent (the test part with --held-out). Where the service is
+    busy or being restarted, it waits.
     """
     from iblurry.cli.main import INTERRUPTED
     from iblurry.cli.samples import arrange, find_samples
 
-    samples = arrange(find_samples(places, label), seed=seed if shuffle else None, limit=limit)
+    found = find_samples(places, label, part="test" if held_out else "train")
+    samples = arrange(found, seed=seed if shuffle else None, limit=limit)
     with connect(url, token) as client:
         shape = tuple(wait_for_status(client)["image"])
         _check_shapes(samples, shape)
-        sender = Sender(client, samples, resume_key, shape=shape, skip_bad=skip_bad)
+        sender = Sender(client, samples, resume_key, shape=shape, skip_bad=skip_bad, held_out=held_out)
         try:
             sender.send()
             status = sender.wait() if wait else client.status()
@@ -88,12 +92,13 @@ class Sender:
         *,
         shape: tuple[int, ...],
         skip_bad: bool,
+        held_out: bool,
     ) -> None:
         from iblurry.cli.samples import FittedImages
 
         self.client, self.samples, self.key = client, samples, key
-        labels = [sample.label for sample in samples]
-        self.upload = client.upload(FittedImages(samples, shape), labels, key, size=BATCH, skip_bad=skip_bad)
+        labels, images = [sample.label for sample in samples], FittedImages(samples, shape)
+        self.upload = client.upload(images, labels, key, size=BATCH, skip_bad=skip_bad, held_out=held_out)
 
     def send(self) -> None:
         """Send all of them."""
@@ -112,19 +117,19 @@ class Sender:
             )
 
     def wait(self) -> dict[str, Any]:
-        """Wait until they are learnt."""
+        """Wait until they are learnt, or asked about."""
         from iblurry.cli.progress import ProgressDisplay
 
-        last = self.upload.receipt.last
+        last, operation = self.upload.receipt.last, self.upload.receipt.operation
         with ProgressDisplay() as display:
-            bar = display.bars.add_task("Learning", total=last, about="")
+            bar = display.bars.add_task("Asking" if operation else "Learning", total=last or None, about="")
 
             def on_status(status: dict[str, Any]) -> None:
                 display.bars.update(bar, completed=status["model"])
                 if status["state"] == "stalled":
                     raise ServiceError(status["sentence"], code="stalled")
 
-            return self.client.wait(last, timeout=math.inf, on_status=on_status)
+            return self.client.wait(last, operation=operation, timeout=math.inf, on_status=on_status)
 
     @property
     def skipped(self) -> list[str]:
@@ -202,7 +207,8 @@ def _check_shapes(samples: Sequence[LabelledFile], shape: tuple[int, ...]) -> No
 def _report(receipt: Receipt, left_out: list[str], status: dict[str, Any], url: str, *, as_json: bool) -> None:
     accepted, repeated = receipt.accepted, receipt.repeated
     if as_json:
-        numbers = {name: status[name] for name in ("learnt", "queue", "classes", "accuracy", "recent_accuracy")}
+        names = ("learnt", "queue", "classes", "accuracy", "recent_accuracy", "held_out", "held_out_accuracy")
+        numbers = {name: status[name] for name in names}
         counts = {"accepted": accepted, "repeated": repeated, "first": receipt.first, "last": receipt.last}
         click.echo(json.dumps({"url": url} | counts | {"left_out": left_out} | numbers, indent=2))
         return
@@ -211,6 +217,11 @@ def _report(receipt: Receipt, left_out: list[str], status: dict[str, Any], url: 
         named = ", ".join(left_out[:NAMED]) + more
         click.echo(f"iblurry: Left out, because they cannot be read: {len(left_out):,} ({named}).", err=True)
     before = f", {repeated:,} of which were there before" if repeated else ""
+    if receipt.operation:
+        right = status["held_out_accuracy"]
+        share = "none of a class that is known" if right is None else f"{100 * right:.1f} % of known classes right"
+        click.echo(f"{counted(accepted, 'sample')} held out{before}; {status['held_out']:,} are kept, {share}")
+        return
     known = counted(status["classes"], "class")
     click.echo(f"{counted(accepted, 'sample')} accepted{before}; {status['learnt']:,} learnt, {known}")
     if status["accuracy"] is not None:

@@ -13,15 +13,18 @@ import torch
 from iblurry import amendments, checkpoint, learner_file
 from iblurry.archive import bytes_of
 from iblurry.errors import CheckpointError, DivergedError
+from iblurry.live.held_out import HeldOut, HeldOutSample, ask
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import LearnerReport, MemorySample, Operation
 from iblurry.live.settings import Settings
-from iblurry.live.status import RIGHT, UNTESTED, WRONG, Quality
+from iblurry.live.status import UNTESTED, Quality
+from iblurry.memory import Encoded
 from iblurry.parts import Importance
 
 STEP_SECONDS = 0.05  # of rehearsal, about: what a sample may have to wait for
 STEP_UPDATES = 64  # of one step, at most
-EXTRA_BYTES = 2**20  # of a checkpoint beside the learner's state, an upper bound
+EXTRA_BYTES = 2**20  # of a checkpoint beside the learner's state, an upper bound; so is
+LABEL_BYTES = 12 * 200  # what a held-out sample's label takes as JSON
 
 
 class LiveLearner:
@@ -32,6 +35,7 @@ class LiveLearner:
         self.learner = settings.build_learner()
         self._arguments = learner_file.to_json(self.learner.arguments)  # with which Learner.load makes it again
         self.quality = Quality(settings.max_classes)
+        self.held_out = HeldOut(settings.memory)
         self.at = 0  # operations applied
         self.learnt = 0  # samples among them
         self.saved: list[int] = []  # operations applied by the last two checkpoints, the newest last
@@ -44,6 +48,7 @@ class LiveLearner:
         moments = 2 * weights  # Adam's, which exist from the first update on
         self.checkpoint_most = bytes_of(self.learner.state_dict()) + moments + EXTRA_BYTES
         self.checkpoint_most += bytes_of(self._slowly_prepared())
+        self.checkpoint_most += settings.memory * (self.learner.context.memory.images[0].nbytes + LABEL_BYTES)
 
     def recover(self) -> list[str]:
         """Load the newest checkpoint that can be trusted; return a sentence for every newer one that cannot."""
@@ -58,6 +63,8 @@ class LiveLearner:
             return []
         self.learner.load_state_dict(loaded.state["learner"])
         self.quality.load_state_dict(loaded.state["quality"])
+        if "held_out" in loaded.state:  # the first services had none
+            self.held_out.load_state_dict(loaded.state["held_out"])
         test = loaded.state.get("test", {"at": [0, 0], "tensors": {}})  # which the first services did not have
         self.prepared_at = tuple(test["at"])
         for name, values in test["tensors"].items():
@@ -75,10 +82,15 @@ class LiveLearner:
         kind, number, label, to, _ = entry.operation
         match kind:
             case "sample":
-                point = self._learn(entry.operation)
+                point = self._learn(entry)
+            case "hold":
+                self.held_out.add(self._encode(entry.operation).values[0].cpu(), label)
+                self._ask_held_out(self.held_out.next(1))
             case "rehearse":
                 began = time.monotonic()
                 amendments.rehearse(self.learner, number)
+                self.prepared_at = 0, 0
+                self._ask_held_out(self.held_out.due(number))
                 self.seconds_per_update = (time.monotonic() - began) / number
             case "remove":
                 amendments.remove(self.learner, number)
@@ -86,34 +98,60 @@ class LiveLearner:
                 amendments.relabel(self.learner, number, label)
             case "rename":
                 amendments.rename_class(self.learner, label, to)
+                self.held_out.rename(label, to)
             case "merge" | "delete":
                 row, into = network.row_of(label), network.row_of(to) if kind == "merge" else None
                 assert row is not None, "the log has checked it"
                 self.quality.close_class(row, into)
                 if kind == "merge":
                     amendments.merge_class(self.learner, label, to)
+                    self.held_out.rename(label, to)
                 else:
                     amendments.delete_class(self.learner, label)
-        if kind != "sample":
+                    self.held_out.delete(label)
+        if kind not in ("sample", "hold"):
             self.prepared_at = 0, 0  # the next test is prepared anew
         self.at = entry.at
         return point
 
-    def _learn(self, sample: Operation) -> dict[str, Any] | None:
+    def _learn(self, entry: LogEntry) -> dict[str, Any] | None:
         """Test, then train."""
+        sample = entry.operation
         if sample.number != self.learnt + 1:
             raise CheckpointError(f"Sample {sample.number} cannot follow sample {self.learnt}.")
-        pixels = torch.frombuffer(bytearray(sample.pixels), dtype=torch.uint8).view(self.settings.image)
         network = self.learner.context.network
-        image, row = self.learner.encode(pixels[None]), network.row_of(sample.label)
-        outcome = UNTESTED
+        image, row = self._encode(sample), network.row_of(sample.label)
+        answer = UNTESTED
         if row is not None:
             self._prepare_test()
-            outcome = RIGHT if int(self.learner.logits(image, prepare=False).argmax()) == row else WRONG
-        self.quality.record(network.next_row if row is None else row, outcome)
+            answer = int(self.learner.logits(image, prepare=False).argmax())
+        self.quality.record(network.next_row if row is None else row, answer)
         self.learner.observe(image, sample.label)
         self.learnt = sample.number
-        return self.quality.add_point(learning_rate=self.learning_rate, classes=network.open_rows)
+        self._ask_held_out(self.held_out.due(1))
+        return self.quality.add_point(
+            learning_rate=self.learning_rate,
+            classes=network.open_rows,
+            time=entry.time or None,
+            held_out_accuracy=self.held_out.accuracy,
+        )
+
+    def _encode(self, sample: Operation) -> Encoded:
+        pixels = torch.frombuffer(bytearray(sample.pixels), dtype=torch.uint8).view(self.settings.image)
+        return self.learner.encode(pixels[None])
+
+    def _ask_held_out(self, samples: Sequence[HeldOutSample]) -> None:
+        """What the model answers now; nothing of it is learnt."""
+        labels = self.learner.labels
+        if not samples or not self.learner.context.network.open_rows:
+            return
+        self._prepare_test()
+
+        def answer(images: torch.Tensor) -> list[str | None]:
+            stored = Encoded(self.learner.engine.to_device(images))
+            return [labels[row] for row in self.learner.logits(stored, prepare=False).argmax(1).tolist()]
+
+        ask(samples, answer, set(labels))
 
     @property
     def step_updates(self) -> int:
@@ -148,6 +186,7 @@ class LiveLearner:
             "settings": self.settings.to_json(),
             "learner": self.learner.state_dict(),
             "quality": self.quality.state_dict(),
+            "held_out": self.held_out.state_dict(),
             "learnt": self.learnt,
             "test": {"at": list(self.prepared_at), "tensors": self._slowly_prepared()},
         }
@@ -202,8 +241,11 @@ class LiveLearner:
             window=quality.window,
             tested=int(quality.tested.sum()),
             drift=quality.drift,
+            held_out=len(self.held_out),
+            held_out_accuracy=self.held_out.accuracy,
             classes=classes,
             history=quality.points,
+            confusion=quality.confusion(labels),
             checkpoint=self.saved_samples,
             checkpoint_operation=self.saved[-1] if self.saved else 0,
             checkpoint_written=self.saved_at,

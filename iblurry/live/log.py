@@ -1,6 +1,6 @@
 """The log: operations on the disk, in the order they will be applied, until two checkpoints include them.
 
-Most of them are samples; corrections and steps of rehearsal are among them, so that a replay is exact.
+Most of them are samples; corrections, held-out samples and steps of rehearsal are among them: a replay is exact.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -23,11 +24,11 @@ from iblurry.live.worker import BatchWorker
 LOGGER = logging.getLogger(__name__)
 Entry: TypeAlias = IncomingSample | Operation
 FILE = "samples.sqlite"
-FORMAT = 2
+FORMAT = 3
 TRANSACTION = 64  # requests written in one transaction: a sync of the disk costs the same for one as for all
 OPERATION = """
 CREATE TABLE operation (at INTEGER PRIMARY KEY, kind TEXT NOT NULL, number INTEGER NOT NULL, label TEXT NOT NULL,
-                        other TEXT NOT NULL, pixels BLOB NOT NULL);
+                        other TEXT NOT NULL, pixels BLOB NOT NULL, time REAL NOT NULL DEFAULT 0);
 """
 SCHEMA = f"""
 BEGIN;
@@ -43,7 +44,7 @@ COMMIT;
 FROM_1 = f"""
 BEGIN;
 {OPERATION}
-INSERT INTO operation SELECT at, 'sample', at, label, '', pixels FROM sample JOIN class ON row = class;
+INSERT INTO operation SELECT at, 'sample', at, label, '', pixels, 0 FROM sample JOIN class ON row = class;
 DROP TABLE sample;
 ALTER TABLE request ADD COLUMN operation INTEGER NOT NULL DEFAULT 0;
 UPDATE request SET operation = last;
@@ -53,6 +54,12 @@ UPDATE total SET operations = accepted;
 PRAGMA user_version = {FORMAT};
 COMMIT;
 """  # when there were samples alone
+FROM_2 = f"""
+BEGIN;
+ALTER TABLE operation ADD COLUMN time REAL NOT NULL DEFAULT 0;
+PRAGMA user_version = {FORMAT};
+COMMIT;
+"""  # when nobody noted the time
 READ_ONLY = (FolderError, "Make the file and its folder readable and writable for this program.")
 LOCKED = (BusyError, "Close the other program that has it open.")
 TROUBLE: dict[int, tuple[type[IblurryError], str]] = {  # by SQLite's result code: our error, and the remedy
@@ -70,6 +77,7 @@ class LogEntry(NamedTuple):
 
     at: int
     operation: Operation
+    time: float = 0.0  # when it was accepted, in seconds since 1970; 0 where that was not noted
 
 
 class SampleLog:
@@ -87,7 +95,7 @@ class SampleLog:
             if version > FORMAT:
                 raise DataError(f"{self.path} has format {version}, and this version of iblurry reads {FORMAT}.")
             if version < FORMAT:  # nothing is written to an existing log: the disk may be full
-                self._database.executescript(FROM_1 if version else SCHEMA)
+                self._database.executescript((SCHEMA, FROM_1, FROM_2)[version])
             self._database.execute(f"PRAGMA max_page_count = {max_bytes // PAGE}")
             totals = self._database.execute("SELECT accepted, operations, rehearsed FROM total").fetchone()
             self.accepted, self.operations, self.rehearsed = map(int, totals)
@@ -139,7 +147,7 @@ class SampleLog:
 
     def add(self, entries: Sequence[Entry], key: str | None = None, digest: bytes = b"") -> Acceptance:
         """Inside `transaction`. A refusal leaves nothing behind."""
-        accepted, labels, rows = self.accepted, list(self.labels), []
+        accepted, labels, rows, now = self.accepted, list(self.labels), [], round(time.time(), 3)
         for at, entry in enumerate(entries, self.operations + 1):
             if isinstance(entry, IncomingSample):
                 accepted += 1
@@ -147,17 +155,18 @@ class SampleLog:
             else:
                 operation = entry
             self._change_labels(labels, operation, accepted)
-            rows.append((at, *operation))
+            rows.append((at, *operation, now))
         first, self.accepted = self.accepted + 1 if accepted > self.accepted else 0, accepted
-        self._database.executemany("INSERT INTO operation VALUES (?, ?, ?, ?, ?, ?)", rows)
+        self._database.executemany("INSERT INTO operation VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         if labels != self.labels:
             self._database.execute("DELETE FROM class")
             self._database.executemany("INSERT INTO class VALUES (?, ?)", enumerate(labels))
             self.labels = labels
         self.operations += len(rows)
         self.kept += len(rows)
-        rehearsed = sum(entry.number for entry in entries if isinstance(entry, Operation) and entry.kind == "rehearse")
-        self.rehearsed = self.rehearsed + rehearsed if rehearsed else 0
+        if any(isinstance(entry, IncomingSample) or entry.kind != "hold" for entry in entries):
+            rehearsed = sum(one.number for one in entries if isinstance(one, Operation) and one.kind == "rehearse")
+            self.rehearsed = self.rehearsed + rehearsed if rehearsed else 0
         totals = (self.accepted, self.operations, self.rehearsed)
         self._database.execute("UPDATE total SET accepted = ?, operations = ?, rehearsed = ?", totals)
         acceptance = Acceptance(first, self.accepted if first else 0, operation=self.operations)
@@ -215,10 +224,11 @@ class LogReader:
         with _database_errors(self.path):
             self._database.execute("BEGIN")  # both queries see the same moment
             (written,) = self._database.execute("SELECT operations FROM total").fetchone()
-            query = "SELECT at, kind, number, label, other, pixels FROM operation WHERE at > ? ORDER BY at LIMIT ?"
+            columns = "at, kind, number, label, other, pixels, time"
+            query = f"SELECT {columns} FROM operation WHERE at > ? ORDER BY at LIMIT ?"
             found = self._database.execute(query, (at, limit)).fetchall()
             self._database.execute("COMMIT")
-        entries = [LogEntry(row[0], Operation(*row[1:])) for row in found]
+        entries = [LogEntry(row[0], Operation(*row[1:-1]), row[-1]) for row in found]
         if written < at or (written > at and (not entries or entries[0].at != at + 1)):
             held = f"goes from operation {entries[0].at if entries else 'none'} to {written}"
             remedy = f"does not fit the checkpoint at operation {at}; put back a copy of the whole folder."
@@ -344,7 +354,7 @@ def digest_of(entries: Sequence[Entry]) -> bytes:
             name = entry.label.encode()
             digest.update(len(name).to_bytes(4, "big") + name + entry.pixels.tobytes())
         else:
-            digest.update(repr(entry).encode())
+            digest.update(repr(entry._replace(pixels=b"")).encode() + entry.pixels)
     return digest.digest()
 
 

@@ -17,7 +17,7 @@ class IncomingSample(NamedTuple):
     pixels: NDArray[np.uint8]  # (C, H, W), of the service's shape
 
 
-Kind = Literal["sample", "rehearse", "remove", "relabel", "rename", "merge", "delete"]
+Kind = Literal["sample", "hold", "rehearse", "remove", "relabel", "rename", "merge", "delete"]
 
 
 class Operation(NamedTuple):
@@ -25,7 +25,7 @@ class Operation(NamedTuple):
 
     kind: Kind
     number: int = 0  # of the sample that is learnt, removed or relabelled, from 1; or how many updates are rehearsed
-    label: str = ""  # of the sample; or the class that is renamed, merged or deleted
+    label: str = ""  # of the sample, also of one that is held out; or the class that is renamed, merged or deleted
     to: str = ""  # the new name of that class, or the one that it is merged into
     pixels: bytes = b""
 
@@ -92,6 +92,8 @@ class LearnerReport:
     window: int = 0
     tested: int = 0
     drift: float | None = None
+    held_out: int = 0  # samples that are never learnt
+    held_out_accuracy: float | None = None
     checkpoint: int = 0  # samples learnt by the newest checkpoint
     checkpoint_operation: int = 0  # the last one that is in it
     checkpoint_written: float | None = None  # when that was, in seconds since 1970
@@ -99,6 +101,7 @@ class LearnerReport:
     checkpoint_most: int = 0  # upper bound of a checkpoint's bytes
     classes: list[dict[str, Any]] = field(default_factory=list)  # rows of /v1/classes
     history: list[dict[str, Any]] = field(default_factory=list)  # points of /v1/history
+    confusion: list[dict[str, Any]] = field(default_factory=list)  # entries of /v1/confusion
     new_points: list[dict[str, Any]] = field(default_factory=list)  # those since the report before
 
 

@@ -19,7 +19,7 @@ MIN_RETRY, MAX_RETRY = 2.0, 60.0  # seconds: Retry-After while the learning rate
 KEYS = 100_000  # idempotency keys remembered, those of the latest requests
 PAGE = 4096  # bytes of an SQLite page
 WAL = 16 * 2**20  # bytes that SQLite's write-ahead log is truncated to
-CELL, USABLE = 64, 4000  # bytes beside a sample's label and pixels, and of a page for samples; both are upper bounds
+CELL, USABLE = 80, 4000  # bytes beside a sample's label and pixels, and of a page for samples; both are upper bounds
 CHARACTER = 4  # bytes of a label's, at most
 PER_KEY, PER_CLASS = 400, 2048  # bytes
 

@@ -128,6 +128,19 @@ class Service:
         """
         return await self._write(WriteRequest(samples, key))
 
+    async def hold_out(self, samples: Sequence[IncomingSample], *, key: str | None = None) -> Acceptance:
+        """Accept samples that are never learnt, as durably as those that are; the model is asked about them.
+
+        Parameters
+        ----------
+        samples : sequence of IncomingSample
+            As of `learn`; a label that no learnt sample has makes no class.
+        key : str, optional
+            As of `learn`.
+        """
+        held = [Operation("hold", label=label, pixels=pixels.tobytes()) for label, pixels in samples]
+        return await self._write(WriteRequest(held, key))
+
     async def correct(self, corrections: Sequence[Operation], *, key: str | None = None) -> Acceptance:
         """Accept corrections of samples and classes, all of them or none, as durably as samples.
 
@@ -223,6 +236,10 @@ class Service:
     def history(self) -> list[dict[str, Any]]:
         """The points of /v1/history."""
         return self._status.report.history
+
+    def confusion(self) -> list[dict[str, Any]]:
+        """The entries of /v1/confusion."""
+        return self._status.report.confusion
 
     def not_ready(self) -> str | None:
         """Why no requests should be sent, or None."""

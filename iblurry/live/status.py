@@ -19,12 +19,13 @@ from iblurry.version import __version__
 WINDOW = 1000  # samples that count as recent; drift compares them with as many before them
 POINTS = 400  # of the curve, at most: then every other one is dropped
 FIRST_EVERY = 10  # samples between two points, at first
-UNTESTED, WRONG, RIGHT = -1, 0, 1
+UNTESTED, NO_CLASS = -1, -2  # in place of an answer; the second names a class that was deleted, or is not known
 DELETED = -1  # the row of a sample whose class was deleted
 NOT_IN_STATUS = (  # fields of a report
-    *("classes", "history", "new_points", "checkpoint_most"),
+    *("classes", "history", "confusion", "new_points", "checkpoint_most"),
     *("checkpoint_written", "checkpoint_operation"),
 )
+LATER_IN_POINT = ("time", "tested", "right", "held_out_accuracy")  # than the first services
 
 
 class ServiceStatus:
@@ -159,41 +160,61 @@ class Quality:
     def __init__(self, classes: int, *, window: int = WINDOW, first: int = 0) -> None:
         self.window, self.first = window, first
         self.seen, self.tested, self.right = (np.zeros(classes, np.int64) for _ in range(3))  # by head row
+        self.met = np.zeros(classes, np.int64)  # by head row: the number of its first sample; 0 where there is none
         self.at = 0
         self.rows = np.zeros(2 * window, np.int64)  # of the last samples, a ring buffer
-        self.outcomes = np.full(2 * window, UNTESTED, np.int64)
+        self.answers = np.full(2 * window, UNTESTED, np.int64)  # what was answered to them before they were learnt
+        self.totals = [0, 0]  # tested and right since the beginning, whatever became of their classes
         self.every = FIRST_EVERY
         self.points: list[dict[str, Any]] = []
 
-    def record(self, row: int, outcome: int) -> None:
-        """The next sample, before it is learnt."""
+    def record(self, row: int, answer: int) -> None:
+        """The next sample, before it is learnt: its class and the model's answer, both as rows of the head."""
         place = self.at % len(self.rows)
-        self.rows[place], self.outcomes[place] = row, outcome
+        self.rows[place], self.answers[place] = row, answer
         self.at += 1
+        if not self.seen[row]:
+            self.met[row] = self.first + self.at
         self.seen[row] += 1
-        if outcome != UNTESTED:
+        if answer != UNTESTED:
+            is_right = int(answer == row)
             self.tested[row] += 1
-            self.right[row] += outcome
+            self.right[row] += is_right
+            self.totals = [self.totals[0] + 1, self.totals[1] + is_right]
 
     def close_class(self, row: int, into: int | None) -> None:
-        """A class was merged into another, which takes over its counts, or deleted with them."""
+        """A class was merged into another, which takes over its counts, or deleted with them.
+
+        Recent answers that took one of two merged classes for the other are right from now on; those that name a
+        deleted class stay wrong.
+        """
         for counts in (self.seen, self.tested, self.right):
             if into is not None:
                 counts[into] += counts[row]
             counts[row] = 0
+        if into is not None:
+            self.met[into] = min(filter(None, (self.met[row], self.met[into])), default=0)
+        self.met[row] = 0
         recent = self.rows == row
         if into is None:
-            self.outcomes[recent] = UNTESTED
+            self.answers[recent] = UNTESTED
         self.rows[recent] = DELETED if into is None else into
+        self.answers[self.answers == row] = NO_CLASS if into is None else into
 
-    def add_point(self, *, learning_rate: float, classes: int) -> dict[str, Any] | None:
+    def add_point(
+        self, *, learning_rate: float, classes: int, time: float | None = None, held_out_accuracy: float | None = None
+    ) -> dict[str, Any] | None:
         """A new point of the curve, if one is due."""
         if self.at % self.every:
             return None
         point = {
             "at": self.first + self.at,
+            "time": time,
             "accuracy": self.accuracy,
             "recent_accuracy": self.recent_accuracy,
+            "tested": self.totals[0],
+            "right": self.totals[1],
+            "held_out_accuracy": held_out_accuracy,
             "learning_rate": learning_rate,
             "classes": classes,
         }
@@ -211,7 +232,8 @@ class Quality:
 
     @property
     def recent_accuracy(self) -> float | None:
-        return _accuracy(self.outcomes[self._window(0)])
+        recent = self._window(0)
+        return _accuracy(self.rows[recent], self.answers[recent])
 
     @property
     def drift(self) -> float | None:
@@ -222,19 +244,34 @@ class Quality:
     def classes(self, labels: list[str]) -> list[dict[str, Any]]:
         """The rows of /v1/classes."""
         recent, before = self._shares()
-        rows, outcomes = self.rows[self._window(0)], self.outcomes[self._window(0)]
+        rows, answers = self.rows[self._window(0)], self.answers[self._window(0)]
         return [
             {
                 "label": label,
+                "first": int(self.met[row]) or None,
                 "seen": int(self.seen[row]),
                 "tested": int(self.tested[row]),
                 "right": int(self.right[row]),
                 "accuracy": int(self.right[row]) / int(self.tested[row]) if self.tested[row] else None,
-                "recent_accuracy": _accuracy(outcomes[rows == row]),
+                "recent_accuracy": _accuracy(rows[rows == row], answers[rows == row]),
                 "recent_share": float(recent[row]),
                 "before_share": None if before is None else float(before[row]),
             }
             for row, label in enumerate(labels)
+        ]
+
+    def confusion(self, labels: list[str]) -> list[dict[str, Any]]:
+        """Which classes were taken for which within the recent window: the entries of /v1/confusion.
+
+        Only pairs that occurred, so there are at most `window` of them, however many classes there are.
+        """
+        recent = self._window(0)
+        rows, answers = self.rows[recent], self.answers[recent]
+        tested = answers != UNTESTED
+        pairs, counts = np.unique(np.stack([rows[tested], answers[tested]]), axis=1, return_counts=True)
+        return [
+            {"label": labels[row], "answer": None if answer == NO_CLASS else labels[answer], "count": count}
+            for (row, answer), count in zip(pairs.T.tolist(), counts.tolist(), strict=True)
         ]
 
     def _shares(self) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
@@ -250,16 +287,24 @@ class Quality:
         return np.arange(max(0, end - self.window), max(0, end)) % len(self.rows)
 
     def state_dict(self) -> dict[str, Any]:
-        arrays = {name: getattr(self, name) for name in ("seen", "tested", "right", "rows", "outcomes")}
+        arrays = {name: getattr(self, name) for name in ("seen", "tested", "right", "met", "rows", "answers")}
         numbers = {"at": self.at, "first": self.first, "window": self.window, "every": self.every}
-        return arrays | numbers | {"points": self.points}
+        return arrays | numbers | {"totals": self.totals, "points": self.points}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """A state of the first services has outcomes (-1 untested, 0 wrong, 1 right) in place of answers."""
+        if "outcomes" in state:
+            outcomes, rows = state["outcomes"], state["rows"]
+            answers = np.where(outcomes == 1, rows, np.where(outcomes == 0, NO_CLASS, UNTESTED))
+            totals = [int(state["tested"].sum()), int(state["right"].sum())]
+            points = [dict.fromkeys(LATER_IN_POINT) | point for point in state["points"]]
+            state = {name: value for name, value in state.items() if name != "outcomes"}
+            state |= {"answers": answers, "totals": totals, "points": points}
         for name, value in state.items():
             setattr(self, name, value)
 
 
-def _accuracy(outcomes: NDArray[np.int64]) -> float | None:
+def _accuracy(rows: NDArray[np.int64], answers: NDArray[np.int64]) -> float | None:
     """Share of right answers among the tested samples."""
-    tested = int((outcomes != UNTESTED).sum())
-    return int((outcomes == RIGHT).sum()) / tested if tested else None
+    tested = answers != UNTESTED
+    return int((rows == answers)[tested].sum()) / int(tested.sum()) if tested.any() else None

@@ -84,6 +84,8 @@ def test_a_data_set_by_its_name(call, service):
         "classes": 10,
         "accuracy": 0.75,
         "recent_accuracy": 0.8,
+        "held_out": 0,
+        "held_out_accuracy": None,
     }
 
 

@@ -29,7 +29,13 @@ class FakeService:
         self.refusals = []  # (path, status, code, sentence, retry_after)
         self.silences = 0  # requests to learn that are obeyed and not answered
         self.asked = []  # paths, in order
+        self.questions = 0  # answered
+        self.labelled = []  # (id, label), as they came
+        self.relabelled = []  # (sample, label)
+        self.questions_gone = False  # their pictures are not kept any more
         self.points = []
+        self.held_out_accuracy = None
+        self.confused = []  # (label, answer, count)
         self.changes = {}  # of the status
         self.listeners = []
         self.port = 0
@@ -75,6 +81,10 @@ class FakeService:
                 "recent_accuracy": recent,
                 "learning_rate": rate,
                 "classes": len(self.seen),
+                "time": 1_790_000_000.0 + at,
+                "tested": at,
+                "right": round(at * accuracy),
+                "held_out_accuracy": self.held_out_accuracy,
             }
         )
         self.tell("point", self.points[-1])
@@ -85,7 +95,8 @@ class FakeService:
 
     def status(self):
         last = self.points[-1] if self.points else {"accuracy": None, "recent_accuracy": None, "learning_rate": 3e-4}
-        counts = dict.fromkeys(("accepted", "learnt", "model", "updates"), self.learnt)
+        names = ("accepted", "learnt", "model", "updates", "operations", "applied", "model_operation")
+        counts = dict.fromkeys(names, self.learnt)
         state = {
             "sentence": "Everything accepted is learnt." if self.learnt else "Nothing to learn yet.",
             "classes": len(self.seen),
@@ -105,6 +116,7 @@ class FakeService:
         return [
             {
                 "label": label,
+                "first": 1 + sum([*self.seen.values()][:i]),
                 "seen": seen,
                 "held": min(seen, 50),
                 "tested": seen - 1,
@@ -116,6 +128,10 @@ class FakeService:
             }
             for i, (label, seen) in enumerate(self.seen.items())
         ]
+
+    def confusion(self):
+        counts = [{"label": label, "answer": answer, "count": count} for label, answer, count in self.confused]
+        return {"window": 1000, "counts": counts}
 
     def memory(self, each):
         groups = []
@@ -145,7 +161,8 @@ class FakeService:
         labels = list(self.seen)[:top]
         shares = [0.72, 0.19, 0.06, 0.02, 0.01]
         best = [{"label": label, "probability": p} for label, p in zip(labels, shares, strict=False)]
-        return {"model": self.learnt, "answers": [{**best[0], "top": best}]}
+        self.questions += 1
+        return {"model": self.learnt, "answers": [{"id": f"f-{self.questions}", **best[0], "top": best}]}
 
 
 class _Server(ThreadingHTTPServer):
@@ -167,8 +184,11 @@ class _Handler(BaseHTTPRequestHandler):
             "/v1/status": service.status,
             "/v1/classes": lambda: {"classes": service.classes()},
             "/v1/history": lambda: {"points": service.points},
+            "/v1/confusion": service.confusion,
             "/v1/memory": lambda: service.memory(int(parse_qs(url.query)["each"][0])),
         }
+        if url.path == "/v1/model":
+            return self._send(200, b"a model in " + url.query.encode(), "application/octet-stream")
         if url.path in answers:
             return self._json(200, answers[url.path]())
         return self._problem(404, "not_found", f"There is nothing at {url.path}.")
@@ -177,10 +197,16 @@ class _Handler(BaseHTTPRequestHandler):
         service, url = self.server.service, urlsplit(self.path)
         query = parse_qs(url.query)
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        if url.path == "/v1/learn":
+        if url.path in ("/v1/learn", "/v1/label"):
             service.keys.append(self.headers["Idempotency-Key"])
         if self._refused(url.path):
             return None
+        if url.path == "/v1/label":
+            return self._label(*json.loads(body)["labels"])
+        if url.path == "/v1/correct":
+            (one,) = json.loads(body)["corrections"]
+            service.relabelled.append((one["sample"], one["label"]))
+            return self._json(202, {"accepted": 1, "operation": service.learnt, "repeated": False, "sentence": "."})
         try:
             Image.open(io.BytesIO(body)).load()
         except OSError:
@@ -192,6 +218,13 @@ class _Handler(BaseHTTPRequestHandler):
         if not service.seen:
             return self._problem(409, "nothing_learnt", "Nothing is learnt yet: teach a sample first.")
         return self._json(200, service.guess(int(query["top"][0])))
+
+    def _label(self, one):
+        service = self.server.service
+        if service.questions_gone:
+            return self._problem(410, "question_gone", "The image of the answer is gone.")
+        service.labelled.append((one["id"], one["label"]))
+        return self._json(202, service.accept(one["label"], self.headers["Idempotency-Key"]))
 
     def _refused(self, path):
         service = self.server.service

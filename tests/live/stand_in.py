@@ -27,6 +27,7 @@ class StandIn:
         self.image, self.token, self.batch, self.queue_limit, self.prefix = image, token, batch, queue_limit, prefix
         self.troubles, self.requests, self.connections = [], [], 0
         self.unreadable, self.sentence = set(), None  # what is said of them, unless the usual
+        self.held_out = []
         self.corrections = []  # as they came
         self.samples, self.keys = [], {}  # (label, image or pixels); key: (body, answer)
         self.learnt, self.state = None, "learning"  # None: all that is accepted
@@ -67,6 +68,8 @@ class StandIn:
             "queue": len(self.samples) - learnt,
             "accuracy": 0.75 if learnt else None,
             "recent_accuracy": 0.8 if learnt else None,
+            "held_out": len(self.held_out),
+            "held_out_accuracy": 0.5 if self.held_out else None,
             "classes": len({label for label, _ in self.samples}),
             "window": 5,
             "state": self.state,
@@ -98,6 +101,7 @@ class StandInHandler(BaseHTTPRequestHandler):
             "/v1/classes": {"classes": [{"label": label} for label, _ in service.samples]},
             "/v1/memory?each=3": MEMORY,
             "/v1/history": {"points": [POINT]},
+            "/v1/confusion": {"window": 1000, "counts": [{"label": "cat", "answer": "dog", "count": 2}]},
         }
         return self.answer(200, found[path])
 
@@ -115,6 +119,10 @@ class StandInHandler(BaseHTTPRequestHandler):
             service.corrections += json.loads(raw)["corrections"]
             sentence, last = "It is forgotten in time.", len(service.samples) + len(service.corrections)
             return self.answer(202, {"accepted": 1, "operation": last, "repeated": False, "sentence": sentence})
+        if path.path == "/v1/held-out":
+            service.held_out += json.loads(raw)["samples"]
+            last = len(service.samples) + len(service.corrections)
+            return self.answer(202, {"accepted": len(service.held_out), "operation": last, "repeated": False})
         if path.path == "/v1/label":
             labels = json.loads(raw)["labels"]
             return self.answer(*self.keep(key, raw, [{"label": one["label"], "pixels": one["id"]} for one in labels]))

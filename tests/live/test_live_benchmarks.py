@@ -35,8 +35,8 @@ def test_a_lost_sample_would_be_told(tmp_path):
             client.wait(timeout=60)
         assert serving.stop() == 0
     kills.copy_log(tmp_path / "live" / kills.FILE, record)
-    assert [operation.kind for operation in record.log.values()] == ["sample"] * 12 + ["remove"]
-    other = record.log[13]._replace(number=4)
+    assert [entry.operation.kind for entry in record.log.values()] == ["sample"] * 12 + ["remove"]
+    other = record.log[13]._replace(operation=record.log[13].operation._replace(number=4))
     assert kills.same(tmp_path / "live", record.log)
     assert not kills.same(tmp_path / "live", record.log | {13: other})
     assert not kills.same(tmp_path / "live", {at: one for at, one in record.log.items() if at < 13})

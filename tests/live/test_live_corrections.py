@@ -134,11 +134,26 @@ def test_a_log_of_the_first_format_is_taken_over(tmp_path):
     database.close()
     log = SampleLog(tmp_path, max_classes=3, max_bytes=2**26)
     assert (log.accepted, log.operations, log.kept, log.labels) == (7, 7, 2, ["a", "b"])
+    with log.transaction():
+        log.add([Operation("rename", label="a", to="c")])
+    assert LogReader(tmp_path).read_after(7, 1)[0].time > 1.7e9
     assert log.find_repeated("k", b"\0") == Acceptance(6, 7, repeated=True, operation=7)
-    assert LogReader(tmp_path).read_after(5, 9) == [
+    assert LogReader(tmp_path).read_after(5, 2) == [
         LogEntry(6, Operation("sample", 6, "b", pixels=b"\1\2")),
         LogEntry(7, Operation("sample", 7, "a", pixels=b"\3\4")),
     ]
+    log.close()
+
+
+def test_a_log_of_the_second_format_is_taken_over(log, tmp_path):
+    log.close()
+    database = sqlite3.connect(tmp_path / logs.FILE)
+    database.executescript("ALTER TABLE operation DROP COLUMN time; PRAGMA user_version = 2;")
+    database.close()
+    log = SampleLog(tmp_path, max_classes=3, max_bytes=2**26)
+    add(log, Operation("remove", 1))
+    found = LogReader(tmp_path).read_after(0, 9)
+    assert [entry.time > 0 for entry in found] == [False, False, False, True]
     log.close()
 
 
@@ -151,16 +166,21 @@ def story(digits):
              for n in range(1, 61)]  # fmt: skip
     labels = list(dict.fromkeys(one.label for one in found[:40]))
     found[20:20] = [Operation("remove", 20), Operation("rehearse", 3), Operation("relabel", 19, "new")]
-    found[45:45] = [Operation("rename", label="new", to="newer"), Operation("merge", label=labels[0], to="newer")]
-    found[50:50] = [Operation("delete", label=labels[1]), Operation("remove", 1), Operation("rehearse", 5)]
-    return [LogEntry(at, operation) for at, operation in enumerate(found, 1)]
+    found[24:24] = [held_out(digits, number, labels[number % 4]) for number in range(25)]
+    found[70:70] = [Operation("rename", label="new", to="newer"), Operation("merge", label=labels[0], to="newer")]
+    found[75:75] = [Operation("delete", label=labels[1]), Operation("remove", 1), Operation("rehearse", 5)]
+    return [LogEntry(at, operation, 1000.0 + at) for at, operation in enumerate(found, 1)]
+
+
+def held_out(digits, number, label):
+    return Operation("hold", label=label, pixels=digits.test.images[number].tobytes())
 
 
 @pytest.mark.parametrize("method", ["clib", "er"])
 def test_interrupted_among_operations_it_ends_with_the_same_bytes(method, digits, tmp_path):
     settings = Settings(**SMALL.to_json() | {"method": method, "image": (1, 8, 8)})
     entries = story(digits)
-    ends = [0, 13, 20, 21, 22, 23, 30, 46, 47, 51, 53, len(entries)]
+    ends = [0, 13, 20, 21, 22, 23, 30, 46, 50, 71, 72, 76, 78, len(entries)]
     for folder, parts in (("peace", [(0, len(entries))]), ("broken", pairwise(ends))):
         (tmp_path / folder).mkdir()
         for begin, end in parts:
@@ -179,14 +199,26 @@ def test_interrupted_among_operations_it_ends_with_the_same_bytes(method, digits
 
 def test_counts_follow_the_classes():
     quality = Quality(3, window=4)
-    for row, outcome in ((0, 1), (1, 1), (1, 0), (2, 0)):
-        quality.record(row, outcome)
+    for row, answer in ((0, 0), (1, 1), (1, 2), (2, 0)):
+        quality.record(row, answer)
     quality.close_class(1, into=2)
+    assert quality.confusion(["a", "", "c"]) == [  # one that was taken for the other is right now
+        {"label": "a", "answer": "a", "count": 1},
+        {"label": "c", "answer": "a", "count": 1},
+        {"label": "c", "answer": "c", "count": 2},
+    ]
+    assert quality.recent_accuracy == 0.75
+    assert [one["first"] for one in quality.classes(["a", "", "c"])] == [1, None, 2]
     assert (quality.seen.tolist(), quality.tested.tolist(), quality.right.tolist()) == ([1, 0, 3], [1, 0, 3], [1, 0, 1])
     assert quality.classes(["a", "", "c"])[2]["recent_share"] == 0.75
     quality.close_class(2, into=None)
     assert (quality.accuracy, quality.recent_accuracy) == (1.0, 1.0)
     assert quality.classes(["a", "", ""])[0]["recent_share"] == 1.0
+    quality.record(0, 2)  # the row is another class now
+    quality.close_class(2, into=None)
+    assert quality.confusion(["a", "", ""]) == [{"label": "a", "answer": None, "count": 1}]
+    assert quality.recent_accuracy == 0
+    assert quality.totals == [5, 2]  # as they were tested
 
 
 # ---------------------------------------------------------------------------------------------------- questions

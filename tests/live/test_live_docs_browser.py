@@ -42,7 +42,7 @@ def test_the_api_is_shown_to_whoever_has_the_token(tab, url):
     tab.fill("#typed", TOKEN)
     tab.click("#token button")
     tab.wait_for_selector("article#learn")
-    assert len(tab.query_selector_all("article")) == 13
+    assert len(tab.query_selector_all("article")) == 15
     assert tab.inner_text("#trouble") == ""
     learn = tab.inner_text("article#learn")
     for word in ("POST", "/v1/learn", "Idempotency-Key", "--data-binary @picture.png", f"{url}/v1/learn?label=cat"):

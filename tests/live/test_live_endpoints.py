@@ -250,7 +250,7 @@ def test_the_description_says_what_is_there(call):
     assert spec["openapi"].startswith("3.1")
     names = (
         *("learn", "predict", "label", "correct", "status", "classes", "history", "memory", "model", "events"),
-        "metrics",
+        *("metrics", "confusion", "held-out"),
     )
     assert set(spec["paths"]) == {*(f"/v1/{name}" for name in names), "/healthz", "/readyz"}
     assert "securitySchemes" not in spec["components"]

@@ -25,6 +25,7 @@ CLOSED = [
     "/v1/status",
     "/v1/classes",
     "/v1/history",
+    "/v1/confusion",
     "/v1/memory",
     "/v1/metrics",
     "/v1/model",

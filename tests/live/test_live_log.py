@@ -40,14 +40,15 @@ def add(log, *labels, key=None):
         return log.add(some, key, digest_of(some))
 
 
-def test_samples_come_back_in_order(log, tmp_path):
+def test_samples_come_back_in_order(log, tmp_path, monkeypatch):
+    monkeypatch.setattr("iblurry.live.log.time.time", lambda: 1234.5678)
     assert add(log, "cat", "dog") == Acceptance(1, 2, operation=2)
     assert add(log, "cat") == Acceptance(3, 3, operation=3)
     found = LogReader(tmp_path).read_after(0, 10)
     assert found == [
-        LogEntry(1, Operation("sample", 1, "cat", pixels=bytes(4))),
-        LogEntry(2, Operation("sample", 2, "dog", pixels=bytes([1] * 4))),
-        LogEntry(3, Operation("sample", 3, "cat", pixels=bytes(4))),
+        LogEntry(1, Operation("sample", 1, "cat", pixels=bytes(4)), 1234.568),
+        LogEntry(2, Operation("sample", 2, "dog", pixels=bytes([1] * 4)), 1234.568),
+        LogEntry(3, Operation("sample", 3, "cat", pixels=bytes(4)), 1234.568),
     ]
     assert [entry.at for entry in LogReader(tmp_path).read_after(1, 1)] == [2]
     assert LogReader(tmp_path).read_after(3, 10) == []

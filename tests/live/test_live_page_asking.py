@@ -79,13 +79,71 @@ def test_teaching_is_tried_again_under_the_same_key(fake, visit):
     assert tab.locator("#labels option").get_attribute("value") == "a new & old class"
     tab.get_by_role("button", name="Teach", exact=True).click()
     assert tab.inner_text("#try-note") == "Drop or choose a picture first."  # nothing is taught twice
-    fake.refusals = [("/v1/learn", 409, "too_many_classes", "There is no room for one more class.", None)]
+    fake.refusals = [("/v1/label", 409, "too_many_classes", "There is no room for one more class.", None)]
     tab.set_input_files("#files", [file("three.png")])
     tab.get_by_role("button", name="Teach", exact=True).click()
     wait_for_text(tab, "#tray", "There is no room for one more class.")
     assert len(fake.keys) == 5
     tab.get_by_role("button", name="Teach", exact=True).click()  # it was refused, so it may be sent again
     wait_for_text(tab, "#tray", "✓ sample 3")
+
+
+def test_one_click_confirms_the_guess(fake, visit):
+    tab = visit(learning(fake).url)
+    tab.set_input_files("#files", [file("one.png"), file("two.png")])
+    tab.get_by_role("button", name="Confirm cat for two.png").wait_for()
+    before = fake.questions
+    tab.get_by_role("button", name="Confirm cat for one.png").click()
+    wait_for_text(tab, "#tray > li:first-child", "✓ sample 741: cat")
+    assert fake.labelled == [("f-1", "cat")]
+    assert "/v1/learn" not in fake.asked
+    wait_for_text(tab, "#tray > li:first-child .answers", "by model version 741")  # asked again, both of them
+    wait_for_text(tab, "#tray > li:last-child .answers", "by model version 741")
+    assert fake.questions == before + 2
+    assert tab.locator("#tray .sign").count() == 1  # the one that was taught is answered as taught
+    assert not tab.get_by_role("button", name="Confirm cat for one.png").is_visible()
+    assert tab.get_by_role("button", name="Confirm cat for two.png").is_visible()
+
+
+def test_a_guess_is_corrected_and_what_was_taught_is_relabelled(fake, visit):
+    tab = visit(learning(fake).url)
+    tab.set_input_files("#files", [file("one.png")])
+    tab.get_by_role("button", name="Confirm cat for one.png").wait_for()
+    field = tab.get_by_role("combobox", name="Label of one.png")
+    assert field.get_attribute("list") == "labels"  # those known are offered
+    field.fill(" wolf ")
+    field.press("Enter")
+    wait_for_text(tab, "#tray", "✓ sample 741: wolf")
+    assert fake.labelled == [("f-1", "wolf")]
+    wait_for_text(tab, "#classes", "wolf")
+    field.fill("dog")
+    tab.get_by_role("button", name="Relabel one.png").click()
+    wait_for_text(tab, "#tray", "✓ sample 741: dog")
+    assert fake.relabelled == [(741, "dog")]
+    assert fake.learnt == 741
+
+
+def test_each_picture_has_its_label(fake, visit):
+    tab = visit(learning(fake).url)
+    tab.set_input_files("#files", [file("one.png"), file("two.png"), file("three.png")])
+    tab.get_by_role("button", name="Confirm cat for three.png").wait_for()
+    tab.get_by_role("combobox", name="Label of two.png").fill("frog")
+    tab.get_by_role("button", name="Teach 3").click()
+    assert tab.inner_text("#try-note") == "Give a label first: what is it?"
+    tab.fill("#label", "ant")
+    tab.get_by_role("button", name="Teach 3").click()
+    wait_for_text(tab, "#tray > li:last-child", "✓ sample 743: ant")
+    assert (fake.seen["ant"], fake.seen["frog"]) == (2, 1)
+    assert fake.labelled == [("f-1", "ant"), ("f-2", "frog"), ("f-3", "ant")]
+
+
+def test_a_picture_that_is_not_kept_any_more_is_sent_again(fake, visit):
+    fake.questions_gone = True
+    tab = visit(learning(fake).url)
+    tab.set_input_files("#files", [file("one.png")])
+    tab.get_by_role("button", name="Confirm cat for one.png").click()
+    wait_for_text(tab, "#tray", "✓ sample 741: cat")
+    assert (fake.labelled, fake.seen["cat"]) == ([], 401)
 
 
 def test_a_token_is_asked_for_and_kept(fake, visit):

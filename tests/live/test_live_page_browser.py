@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.live.browsing import file, learning, settled, wait_for_text
+from tests.live.fake_service import png
 
 pytestmark = pytest.mark.slow
 
@@ -155,6 +161,179 @@ def test_nothing_sticks_out(fake, visit, width, filled):
         if edges is not None:
             assert edges["x"] >= 0
             assert edges["x"] + edges["width"] <= width
+
+
+def record_texts(tab):
+    """From now on, `drawn` gives what is written on canvases."""
+    tab.evaluate("""() => {
+        const draw = CanvasRenderingContext2D.prototype.fillText;
+        window.texts = [];
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+            window.texts.push(text);
+            return draw.call(this, text, ...rest);
+        };
+    }""")
+
+
+def wait_for_drawn(tab, text):
+    tab.wait_for_function("text => window.texts.includes(text)", arg=text)
+
+
+def test_new_classes_are_named_at_their_marks(fake, visit):
+    tab = visit(learning(fake).url)
+    tab.wait_for_selector("#curves[data-points='39']")
+    wait_for_text(tab, "#classes", "bird")
+    tab.locator(".plot").focus()
+    tab.keyboard.press("ArrowRight")
+    assert "new class" in tab.text_content(".plot .spoken")
+    assert "cat" in tab.text_content(".plot .spoken")  # its first sample was the first
+    tab.keyboard.press("ArrowRight")
+    assert "new class" not in tab.text_content(".plot .spoken")
+    for _ in range(19):
+        tab.keyboard.press("ArrowRight")
+    assert "420 samples" in tab.text_content(".plot .spoken")
+    assert "dog" in tab.text_content(".plot .spoken")  # the 401st
+    before = tab.evaluate("document.querySelector('#curves canvas').toDataURL()")
+    record_texts(tab)
+    fake.seen = {"cat": 100, "wolf": 640}  # as after corrections
+    fake.tell("class", {"label": "wolf"})
+    tab.wait_for_function("old => document.querySelector('#curves canvas').toDataURL() !== old", arg=before)
+    wait_for_drawn(tab, "cat")
+    wait_for_drawn(tab, "wolf")
+
+
+def test_window_and_axis_are_chosen(fake, visit):
+    fake.learn("cat", 400)
+    for at in range(20, 2020, 20):
+        fake.point(at, 0.5 if at <= 1000 else 500 / at, 0.5)  # right half the time, then never
+    tab = visit(fake.url)
+    tab.wait_for_selector("#curves[data-points='100']")
+
+    def last():
+        tab.locator(".plot").focus()
+        tab.keyboard.press("ArrowLeft")
+        tab.keyboard.press("ArrowRight")
+        return tab.inner_text(".plot .tip").replace("\n", " ")
+
+    record_texts(tab)
+    assert "last 1,000 0.0 %" in last()
+    assert tab.inner_text("#recent-key") == "last 1,000"
+    tab.select_option("#window", "10000")
+    wait_for_text(tab, "#recent-key", "last 10,000")
+    assert "last 2,000 25.0 %" in last()  # all there are
+    tab.select_option("#window", "100")
+    wait_for_text(tab, "#recent-key", "last 100")
+    before = tab.evaluate("document.querySelector('#curves canvas').toDataURL()")
+    wait_for_drawn(tab, "1,500")
+    wait_for_drawn(tab, "samples learnt")
+    tab.select_option("#axis", "time")
+    changed = "old => ![undefined, old].includes(document.querySelector('#curves canvas')?.toDataURL())"
+    tab.wait_for_function(changed, arg=before)
+    assert tab.locator(".plot").count() == 1
+    wait_for_drawn(tab, "when they were accepted")
+    tab.evaluate("window.texts = []")
+    fake.point(2020, 500 / 2020, 0.5)
+    wait_for_drawn(tab, "when they were accepted")
+    assert "1,500" not in tab.evaluate("window.texts")
+    assert any(re.fullmatch(r"\d\d:\d\d", text) for text in tab.evaluate("window.texts"))
+    assert "last 100 0.0 %" in last()
+
+
+def test_a_window_is_never_called_shorter_than_it_is(fake, visit):
+    fake.learn("cat", 4000)
+    for at in range(500, 4001, 500):
+        fake.point(at, 0.5, 0.5)
+    tab = visit(fake.url)
+    tab.wait_for_selector("#curves[data-points='8']")
+    tab.select_option("#window", "100")
+    wait_for_text(tab, "#recent-key", "last 500")
+
+
+def test_held_out_samples_have_a_curve(fake, visit):
+    tab = visit(learning(fake).url)
+    tab.wait_for_selector("#curves[data-points='39']")
+    assert not tab.locator("#held-out-key").is_visible()
+    fake.changes = {"held_out": 40, "held_out_accuracy": 0.925}
+    fake.held_out_accuracy = 0.925
+    fake.learn("cat")
+    fake.point(800, 0.9, 0.95)
+    tab.wait_for_selector("#curves[data-points='40']")
+    wait_for_text(tab, "#held-out-key", "held out: 92.5 % of 40")
+    tab.locator(".plot").focus()
+    tab.keyboard.press("ArrowLeft")
+    assert "92.5 %" in tab.text_content(".plot .spoken")
+
+
+def test_which_classes_are_confused(fake, visit):
+    fake.confused = [("cat", "cat", 30), ("cat", "dog", 7), ("dog", "dog", 5), ("dog", None, 1)]
+    tab = visit(learning(fake).url, height=3000)
+    wait_for_text(tab, "#confusion-key", "8 of 43 recent answers were wrong; cat taken for dog 7×")
+    rows = tab.locator("#confusion tr").all_inner_texts()
+    assert [row.split() for row in rows] == [
+        ["shown", "cat", "dog", "others"],
+        ["cat", "30", "7", "·"],
+        ["dog", "·", "5", "1"],
+    ]
+    assert tab.locator("#confusion td.wrong").all_inner_texts() == ["7", "1"]
+    fake.confused = [(f"class {i}", f"class {i + (i % 3 == 0)}", 10 + i) for i in range(300)]
+    fake.learn("cat")
+    wait_for_text(tab, "#confusion-key", "class 297 taken for class 298 307×")
+    assert tab.locator("#confusion tr").count() == 14  # heading, twelve and the others
+    counts = tab.locator("#confusion td").all_inner_texts()
+    assert sum(int(text.replace(",", "")) for text in counts if text != "·") == sum(10 + i for i in range(300))
+
+
+@pytest.mark.parametrize("kind, name", [("Model, torch (.pt2)", "model.pt2"), ("History (.csv)", "history.csv")])
+def test_model_and_history_are_downloaded(fake, visit, kind, name):
+    fake.token = "open sesame"
+    tab = visit(learning(fake).url)
+    tab.wait_for_selector("dialog[open]")
+    tab.keyboard.type("open sesame")
+    tab.keyboard.press("Enter")
+    settled(tab)
+    with tab.expect_download() as download:
+        tab.get_by_role("button", name=kind).click()
+    assert download.value.suggested_filename == name
+    content = Path(download.value.path()).read_text()
+    if name == "model.pt2":
+        assert content == "a model in format=pt2"
+    else:
+        rows = list(csv.DictReader(io.StringIO(content)))
+        assert len(rows) == 39
+        assert float(rows[3]["accuracy"]) == fake.points[3]["accuracy"]
+
+
+def test_a_model_that_is_refused_is_explained(fake, visit):
+    fake.refusals = [("/v1/model", 422, "needs_onnx", "ONNX is an extra: install it.", None)]
+    tab = visit(learning(fake).url)
+    tab.get_by_role("button", name="Model, ONNX").click()
+    wait_for_text(tab, "#save-note", "ONNX is an extra: install it.")
+    assert tab.get_by_role("button", name="Model, ONNX").is_enabled()
+
+
+def top_of(tab, selector):
+    return tab.locator(selector).bounding_box()["y"]
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_asking_and_teaching_come_first_on_a_phone(fake, visit, width):
+    tab = visit(learning(fake).url, width=width, height=3000)
+    tab.wait_for_selector("#curves[data-points='39']")
+    places = [top_of(tab, name) for name in ("#try", "#cards", "#curves-panel", "#classes-panel", "#memory")]
+    if width == 360:
+        assert places == sorted(places)
+    else:
+        assert places[1] < places[0] == places[2]  # numbers above, curves beside
+
+
+def test_pictures_are_shown_as_they_are(fake, visit):
+    tab = visit(learning(fake).url, height=3000)
+    tab.set_input_files("#files", [file("small.png"), file("large.png", png(size=300))])
+    tab.wait_for_selector("#sheet img.small")
+    tab.wait_for_selector("#tray img.small")
+    style = "image => [getComputedStyle(image).opacity, getComputedStyle(image).imageRendering]"
+    assert {tuple(one.evaluate(style)) for one in tab.locator("#sheet img").all()} == {("1", "pixelated")}
+    assert [one.evaluate(style)[1] for one in tab.locator("#tray img").all()] == ["pixelated", "auto"]
 
 
 def test_dark_when_the_reader_likes_it_dark(fake, visit):

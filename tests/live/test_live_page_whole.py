@@ -59,6 +59,14 @@ def test_taught_asked_and_followed(url, visit):
     tab.set_input_files("#files", [file("again.png", blob)])
     wait_for_text(tab, "#tray", "model version 251")
     assert tab.locator("#tray ol li").count() == 3
+    guess = tab.locator("#tray ol li bdi").first.inner_text()
+    tab.get_by_role("button", name=f"Confirm {guess} for again.png").click()
+    wait_for_text(tab, "#tray", f"✓ sample 252: {guess}")
+    wait_for_text(tab, "#tray", "model version 252")  # asked again
+    tab.fill("#tray input", "mine")
+    tab.get_by_role("button", name="Relabel again.png").click()
+    wait_for_text(tab, "#tray", "✓ sample 252: mine")
+    wait_for_text(tab, "#confusion-key", "recent answers were wrong")
 
 
 @pytest.mark.slow

@@ -47,7 +47,8 @@ def test_the_python_runs_as_printed(capsys):
     with StandIn() as service:
         out = run_block(service.url, capsys)
     assert re.search(r"\w+ 0\.90 \w+\n", out)
-    assert out.endswith("500 accepted, 500 learnt, accuracy 0.75\n")
+    assert out.endswith("500 accepted, 500 learnt, accuracy 0.75\nheld out: 0.50\ncat\n")
+    assert len(service.held_out) == 50
     assert [one["action"] for one in service.corrections] == ["relabel", "delete"]
     assert service.corrections[0]["sample"] == len(service.samples) == 501
 
@@ -111,7 +112,9 @@ def answered(words, capsys):
         main(words)
     out = capsys.readouterr().out
     assert ended.value.code == 0, words
-    if words[0] == "send":
+    if "--held-out" in words:
+        assert re.match(r"200 samples held out; 200 are kept, \d+\.\d % of known classes right\n", out)
+    elif words[0] == "send":
         assert re.match(r"500 samples accepted; [\d,]+ learnt, 10 classes\nRight before they were learnt: \d", out)
     else:
         assert out.splitlines()[1].split()[:2] == ["docs/images/seven.png", "seven"]

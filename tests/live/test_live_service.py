@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from iblurry import checkpoint
 from iblurry.data.load import load
 from iblurry.errors import BusyError, InputError, StoppedError
 from iblurry.live.learning import LiveLearner
@@ -46,8 +47,11 @@ def left_behind(folder, digits, count):
     torch.set_num_threads(1)
     peace.mkdir(exist_ok=True)
     learning = LiveLearner(peace, SMALL)
+    saved = checkpoint.load_latest(folder).state["quality"]["points"]
+    times = {point["at"]: point["time"] for point in saved}  # when samples were accepted differs
     for at, (label, pixels) in enumerate(some(digits, 0, count), 1):
-        learning.apply(LogEntry(at, Operation("sample", at, label, pixels=pixels.tobytes())))
+        sample = Operation("sample", at, label, pixels=pixels.tobytes())
+        learning.apply(LogEntry(at, sample, times.get(at, 0.0)))
     learning.save()
     torch.set_num_threads(before)
     name = f"checkpoint-{count:012d}.safetensors"

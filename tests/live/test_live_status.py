@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,7 @@ from iblurry.live import status as module
 from iblurry.live.messages import LearnerReport
 from iblurry.live.quota import Limits, Quota, Refusal
 from iblurry.live.settings import Settings
-from iblurry.live.status import RIGHT, UNTESTED, WRONG, Quality, ServiceStatus
+from iblurry.live.status import NO_CLASS, UNTESTED, Quality, ServiceStatus
 
 SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4)
 LABELS = ["a", "b", "c"]
@@ -19,21 +20,22 @@ LABELS = ["a", "b", "c"]
 
 @pytest.fixture
 def told():
-    """A hundred samples of three classes: (row, outcome)."""
+    """A hundred samples of three classes: (row, answer)."""
     generator = np.random.default_rng(1)
     rows = np.concatenate([generator.integers(0, 2, 60), generator.integers(0, 3, 40)]).tolist()
-    return [(row, UNTESTED if row not in rows[:i] else int(generator.random() < 0.7)) for i, row in enumerate(rows)]
+    answers = [row if generator.random() < 0.7 else (row + 1) % 3 for row in rows]
+    return [(row, answers[i] if row in rows[:i] else UNTESTED) for i, row in enumerate(rows)]
 
 
 def noted(told, window=20):
     quality = Quality(3, window=window)
-    for row, outcome in told:
-        quality.record(row, outcome)
+    for row, answer in told:
+        quality.record(row, answer)
     return quality
 
 
 def share(told):
-    tested = [outcome for _, outcome in told if outcome != UNTESTED]
+    tested = [answer == row for row, answer in told if answer != UNTESTED]
     return sum(tested) / len(tested) if tested else None
 
 
@@ -49,6 +51,7 @@ def test_against_plain_lists(told, count):
     for row, about in enumerate(quality.classes(LABELS)):
         mine = [one for one in some if one[0] == row]
         assert about["seen"] == len(mine)
+        assert about["first"] == (some.index(mine[0]) + 1 if mine else None)
         assert about["accuracy"] == share(mine)
         assert about["recent_accuracy"] == share([one for one in some[-20:] if one[0] == row])
         assert about["recent_share"] == recent.count(row) / len(recent)
@@ -66,16 +69,20 @@ def test_the_curve_is_thinned_evenly(monkeypatch):
     quality = Quality(1, window=4)
     points = []
     for i in range(1, 401):
-        quality.record(0, RIGHT if i % 3 else WRONG)
-        if (point := quality.add_point(learning_rate=0.1 / i, classes=1)) is not None:
+        quality.record(0, 0 if i % 3 else NO_CLASS)
+        if (point := quality.add_point(learning_rate=0.1 / i, classes=1, time=100.0 + i)) is not None:
             points.append(point)
     at = [point["at"] for point in quality.points]
     assert len(at) <= 8
     assert set(np.diff(at)) == {quality.every} == {80}
     assert points[0] == {
         "at": 10,
+        "time": 110.0,
         "accuracy": 0.7,
         "recent_accuracy": 0.75,  # samples 7 to 10
+        "tested": 10,
+        "right": 7,
+        "held_out_accuracy": None,
         "learning_rate": 0.01,
         "classes": 1,
     }
@@ -86,10 +93,45 @@ def test_it_goes_on_where_it_was(told):
     whole, first = noted(told), noted(told[:33])
     other = Quality(3, window=20)
     other.load_state_dict({k: v.copy() if isinstance(v, np.ndarray) else v for k, v in first.state_dict().items()})
-    for row, outcome in told[33:]:
-        other.record(row, outcome)
+    for row, answer in told[33:]:
+        other.record(row, answer)
     assert other.classes(LABELS) == whole.classes(LABELS)
+    assert other.confusion(LABELS) == whole.confusion(LABELS)
+    assert other.totals == whole.totals
     assert (other.accuracy, other.drift) == (whole.accuracy, whole.drift)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 20, 57, 100])
+def test_confusion_against_plain_lists(told, count):
+    recent = [(LABELS[row], LABELS[answer]) for row, answer in told[:count][-20:] if answer != UNTESTED]
+    found = {(one["label"], one["answer"]): one["count"] for one in noted(told[:count]).confusion(LABELS)}
+    assert found == Counter(recent)
+
+
+def test_there_are_no_more_pairs_than_recent_samples():
+    quality = Quality(300, window=50)
+    for number in range(1000):
+        quality.record(number % 300, (number * 7) % 300)
+    found = quality.confusion([str(row) for row in range(300)])
+    assert len(found) == sum(one["count"] for one in found) == 50
+
+
+def test_a_state_without_answers_is_taken_over(told):
+    """What the first services saved."""
+    quality = noted(told)
+    old = quality.state_dict()
+    answers = old.pop("answers")
+    for name in ("met", "totals"):
+        del old[name]
+    old["outcomes"] = np.where(answers == UNTESTED, -1, answers == old["rows"]).astype(np.int64)
+    old["points"] = [{"at": 100, "accuracy": 0.5, "recent_accuracy": 0.5, "learning_rate": 0.1, "classes": 3}]
+    other = Quality(3, window=20)
+    other.load_state_dict(old)
+    assert (other.accuracy, other.recent_accuracy) == (quality.accuracy, quality.recent_accuracy)
+    assert other.totals == quality.totals
+    wrong = [one for one in other.confusion(LABELS) if one["answer"] != one["label"]]
+    assert {one["answer"] for one in wrong} == {None}
+    assert other.points[0]["tested"] is None
 
 
 def test_one_sample_is_not_called_samples():

@@ -45,6 +45,7 @@ def test_everything_it_says_is_described(ask):
         ("status", openapi.StatusResponse),
         ("classes", openapi.ClassesResponse),
         ("history", openapi.HistoryResponse),
+        ("confusion", openapi.ConfusionResponse),
         ("memory", openapi.MemoryResponse),
     ):
         told = json.loads(ask(f"/v1/{path}"))

@@ -51,6 +51,8 @@ STATUS = {  # of a service that has nothing to do
     "tested": 0,
     "drift": 0.1,
     "held": 0,
+    "held_out": 0,
+    "held_out_accuracy": None,
     "checkpoint": 0,
     "checkpoint_age_seconds": None,
     "disk_bytes": 12345,
@@ -76,6 +78,7 @@ class Toy:
         self.idle_updates = 0
         self.questions = QuestionStore(image, self.limits)
         self.corrections: list[Operation] = []
+        self.held_out: list[IncomingSample] = []
 
     async def start(self) -> None:
         self.started = True
@@ -110,6 +113,11 @@ class Toy:
     async def label(self, labels: Sequence[tuple[str, str]], *, key: str | None = None) -> Acceptance:
         return await self.learn([IncomingSample(label, self.questions.take(one)) for one, label in labels], key=key)
 
+    async def hold_out(self, samples: Sequence[IncomingSample], *, key: str | None = None) -> Acceptance:
+        self._fail()
+        self.held_out += samples
+        return Acceptance(0, 0, operation=len(self.samples) + len(self.held_out))
+
     async def correct(self, corrections: Sequence[Operation], *, key: str | None = None) -> Acceptance:
         self._fail()
         for one in corrections:
@@ -133,14 +141,18 @@ class Toy:
     def classes(self) -> list[dict[str, Any]]:
         seen = {label: sum(s.label == label for s in self.samples) for label in self.labels}
         return [
-            {"label": label, "seen": count, "held": count, "tested": count - 1, "right": 0}
+            {"label": label, "first": 1, "seen": count, "held": count, "tested": count - 1, "right": 0}
             | {"accuracy": 0.0 if count > 1 else None, "recent_accuracy": None}
             | {"recent_share": count / len(self.samples), "before_share": 0.0}
             for label, count in seen.items()
         ]
 
     def history(self) -> list[dict[str, Any]]:
-        return [{"at": 100, "accuracy": 0.5, "recent_accuracy": None, "learning_rate": 0.0003, "classes": 2}]
+        counts = {"time": 1.7e9, "tested": 90, "right": 45, "held_out_accuracy": None}
+        return [{"at": 100, "accuracy": 0.5, "recent_accuracy": None, "learning_rate": 0.0003, "classes": 2} | counts]
+
+    def confusion(self) -> list[dict[str, Any]]:
+        return [{"label": label, "answer": None, "count": 1} for label in self.labels]
 
     async def memory(self) -> list[MemorySample]:
         return [

@@ -95,8 +95,38 @@ class Client:
         key : str, optional
             With a key of your own, the same call made again (even by another process) changes nothing.
         """
+        return self._send(images, labels, key)
+
+    def hold_out(
+        self, images: ImageLike | Sequence[ImageLike], labels: str | Sequence[str], key: str | None = None
+    ) -> Receipt:
+        """Send labelled images that are never learnt: the service asks itself about them as it learns.
+
+        `held_out_accuracy` of `status` and `history` is the share of right answers. The newest are kept, as many as the
+        memory can hold.
+
+        Parameters
+        ----------
+        images : image or sequence of images
+            What to ask about.
+        labels : str or sequence of str
+            One for each image, or one for all; those that no learnt sample has are not counted.
+        key : str, optional
+            As of `learn`.
+        """
+        return self._send(images, labels, key, held_out=True)
+
+    def _send(
+        self,
+        images: ImageLike | Sequence[ImageLike],
+        labels: str | Sequence[str],
+        key: str | None,
+        *,
+        held_out: bool = False,
+    ) -> Receipt:
         pictures = list_images(images)
-        upload = self.upload(pictures, [labels] * len(pictures) if isinstance(labels, str) else list(labels), key)
+        each = [labels] * len(pictures) if isinstance(labels, str) else list(labels)
+        upload = self.upload(pictures, each, key, held_out=held_out)
         try:
             upload.send()
         except ServiceError as error:
@@ -115,6 +145,7 @@ class Client:
         *,
         size: int = SAMPLES,
         skip_bad: bool = False,
+        held_out: bool = False,
     ) -> Upload:
         """An upload to be sent step by step, for those who show its progress.
 
@@ -130,6 +161,8 @@ class Client:
             Samples of a request.
         skip_bad : bool
             Skip pictures that cannot be read, instead of failing.
+        held_out : bool
+            Never learn them, see `hold_out`.
         """
         labels = _check_upload(len(images), labels, key)
         shape, queue_limit = retry(self.patience, lambda: self._image_and_queue)
@@ -143,6 +176,7 @@ class Client:
             max_size=size if key else min(size, queue_limit),  # with a key, a larger one may have been accepted before
             patience=self.patience,
             skip_bad=skip_bad,
+            path="/v1/held-out" if held_out else "/v1/learn",
         )
 
     def predict(self, images: ImageLike | Sequence[ImageLike], top: int = 5) -> list[Prediction]:
@@ -250,6 +284,11 @@ class Client:
     def history(self) -> list[dict[str, Any]]:
         """Accuracy, learning rate and classes along the samples learnt."""
         found: list[dict[str, Any]] = self._http.call("GET", "/v1/history")["points"]
+        return found
+
+    def confusion(self) -> list[dict[str, Any]]:
+        """How often recent samples of a `label` were given an `answer` before they were learnt; only what occurred."""
+        found: list[dict[str, Any]] = self._http.call("GET", "/v1/confusion")["counts"]
         return found
 
     def download_model(self, path: str | os.PathLike[str]) -> int:

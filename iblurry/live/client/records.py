@@ -8,22 +8,26 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Receipt:
-    """Samples that are on the service's disk and will be learnt.
+    """Samples that are on the service's disk and will be learnt, or are held out.
 
     Parameters
     ----------
     accepted : int
         How many.
     first, last : int
-        Numbers of the first and the last one, from 1; with other clients, not all between them are ours.
+        Numbers of the first and the last one, from 1; with other clients, not all between them are ours. Samples that
+        are held out have none: 0.
     repeated : int
         How many had been accepted before, under the same key.
+    operation : int
+        Of samples that are held out: the number of the last one, for `Client.wait(operation=...)`.
     """
 
     accepted: int
     first: int
     last: int
     repeated: int
+    operation: int = 0
 
 
 class TopLabel(NamedTuple):

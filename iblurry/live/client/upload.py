@@ -63,10 +63,11 @@ class Upload:
         max_size: int,
         patience: float,
         skip_bad: bool,
+        path: str = "/v1/learn",
     ) -> None:
         self._http, self._images, self._labels = http, images, labels
         self._key, self._shape, self._size, self._max_size = key, shape, size, max_size
-        self._patience, self._skip_bad = patience, skip_bad
+        self._patience, self._skip_bad, self._path = patience, skip_bad, path
         self._pending: dict[int, ImageLike | None] = {}
         self._sent: list[int] = []  # indices in the last request
         self._answers: list[dict[str, Any]] = []
@@ -113,7 +114,8 @@ class Upload:
     def receipt(self) -> Receipt:
         """Of what was accepted so far, at least one sample."""
         repeated = sum(answer["accepted"] for answer in self._answers if answer["repeated"])
-        return Receipt(self.accepted, self._answers[0]["first"], self._answers[-1]["last"], repeated)
+        first, last = self._answers[0].get("first", 0), self._answers[-1].get("last", 0)
+        return Receipt(self.accepted, first, last, repeated, self._answers[-1].get("operation", 0))
 
     def _request(self, indices: range) -> None:
         encoded = {index: element for index in indices if (element := self._encode(index)) is not None}
@@ -128,7 +130,7 @@ class Upload:
         def post() -> dict[str, Any]:
             nonlocal unclear
             try:
-                return self._http.call("POST", "/v1/learn", body, headers)
+                return self._http.call("POST", self._path, body, headers)
             except ServiceError as error:
                 unclear |= error.status is None or error.code in UNCLEAR
                 raise

@@ -39,7 +39,7 @@ from iblurry.live.quota import Refusal
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
-    from iblurry.live.messages import Acceptance, MemorySample, Predictions
+    from iblurry.live.messages import Acceptance, IncomingSample, MemorySample, Predictions
     from iblurry.live.service import Service
 
 Result = TypeVar("Result")
@@ -100,6 +100,7 @@ def create_app(service: Service, *, token: str | None = None) -> FastAPI:
     learning = {"methods": ["POST"], "status_code": 202, "openapi_extra": openapi.learn_body(shape, limits)}
     asking = {"methods": ["POST"], "openapi_extra": openapi.predict_body(shape, limits)}
     add("/v1/learn", handlers.learn, LEARN, openapi.LearnResponse, (409, 415, 422, 507), **learning)
+    add("/v1/held-out", handlers.hold_out, LEARN, openapi.HeldOutResponse, (415, 422, 507), **learning)
     add("/v1/predict", handlers.predict, LEARN, openapi.PredictResponse, (409, 415, 422), **asking)
     labelling = {"methods": ["POST"], "status_code": 202, "openapi_extra": openapi.label_body(limits)}
     correcting = {"methods": ["POST"], "status_code": 202, "openapi_extra": openapi.correct_body(limits)}
@@ -108,6 +109,7 @@ def create_app(service: Service, *, token: str | None = None) -> FastAPI:
     add("/v1/status", handlers.status, WATCH, openapi.StatusResponse)
     add("/v1/classes", handlers.classes, WATCH, openapi.ClassesResponse)
     add("/v1/history", handlers.history, WATCH, openapi.HistoryResponse)
+    add("/v1/confusion", handlers.confusion, WATCH, openapi.ConfusionResponse)
     add("/v1/memory", handlers.memory, WATCH, openapi.MemoryResponse, (422,))
     model = {"response_class": ModelResponse, "status_code": 200, "answers": openapi.MODEL_ANSWERS}
     add("/v1/model", handlers.model, WATCH, None, (409, 422), **model)
@@ -153,13 +155,20 @@ class Handlers:
         They are on the disk when the answer comes, and are learnt in the order they were accepted. A new
         label makes a new class, as long as there is room.
         """
-        labels = request.query_params.getlist("label")
-        if len(labels) > 1:
-            raise Refusal(422, "bad_label", "The address has more than one label; give one.")
-        label, key = labels[0] if labels else None, self._key(request)
-        content_type, raw = await _body(request)
-        samples = await _run_in(self.decode_pool, lambda: self.reader.read_samples(content_type, raw, label))
+        samples, key = await self._samples(request)
         return _accepted(len(samples), await self.service.learn(samples, key=key))
+
+    async def hold_out(self, request: Request) -> Response:
+        """Accept held-out samples, which are never learnt.
+
+        They take the same bodies as /v1/learn and are on the disk when the answer comes. As the service learns, it asks
+        itself about them in turn: `held_out_accuracy` of the status and of /v1/history is the share of right answers
+        among those whose class is known. The newest are kept, as many as the memory can hold.
+        """
+        samples, key = await self._samples(request)
+        acceptance = await self.service.hold_out(samples, key=key)
+        answer = {"accepted": len(samples), "operation": acceptance.operation, "repeated": acceptance.repeated}
+        return JsonResponse(answer, 202)
 
     async def label(self, request: Request) -> Response:
         """Accept labels of images that were predicted before, by their ids.
@@ -210,6 +219,13 @@ class Handlers:
     async def history(self) -> Response:
         """The course of accuracy and learning rate."""
         return JsonResponse({"points": self.service.history()})
+
+    async def confusion(self) -> Response:
+        """Which classes were taken for which, among the recent samples that were tested before they were learnt.
+
+        Only pairs that occurred: at most as many as there are samples in the window.
+        """
+        return JsonResponse({"window": self.service.status()["window"], "counts": self.service.confusion()})
 
     async def memory(
         self, each: Annotated[int, Query(ge=1, le=LARGEST, description="At most so many samples of a class.")] = 20
@@ -276,6 +292,15 @@ class Handlers:
     async def docs(self, request: Request) -> Response:
         """This description, to be read."""
         return file_response(request, *docs_page())
+
+    async def _samples(self, request: Request) -> tuple[list[IncomingSample], str | None]:
+        """Labelled images and an idempotency key."""
+        labels = request.query_params.getlist("label")
+        if len(labels) > 1:
+            raise Refusal(422, "bad_label", "The address has more than one label; give one.")
+        label, key = labels[0] if labels else None, self._key(request)
+        content_type, raw = await _body(request)
+        return await _run_in(self.decode_pool, lambda: self.reader.read_samples(content_type, raw, label)), key
 
     def _key(self, request: Request) -> str | None:
         keys = request.headers.getlist("idempotency-key")

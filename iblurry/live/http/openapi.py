@@ -66,12 +66,17 @@ class LearnResponse(BaseModel):
     repeated: bool = Field(description="This key and content had been accepted before.", examples=[False])
 
 
-class CorrectResponse(BaseModel):
-    """The corrections are on the disk and will be applied, whatever happens to the process."""
+class HeldOutResponse(BaseModel):
+    """The samples are on the disk, and will be asked about and not learnt."""
 
     accepted: int = Field(ge=1, examples=[1])
     operation: int = Field(ge=1, description="The number of the last of them, see `model_operation` of the status.")
     repeated: bool = Field(description="This key and content had been accepted before.", examples=[False])
+
+
+class CorrectResponse(HeldOutResponse):
+    """The corrections are on the disk and will be applied, whatever happens to the process."""
+
     sentence: str = Field(description="What becomes of what was learnt from the mistake.")
 
 
@@ -122,7 +127,9 @@ class StatusResponse(BaseModel):
     queue_limit: Count = measured("queue_limit_samples", "Samples the queue may hold.")
     classes: Count = measured("classes", "Classes met so far.")
     model: Count = measured("model_samples", "Samples learnt by the state that answers.")
-    operations: Count = measured("operations_total", "Samples, corrections and steps of rehearsal on the disk.")
+    operations: Count = measured(
+        "operations_total", "Samples, held-out ones, corrections and steps of rehearsal on the disk."
+    )
     applied: Count = measured("operations_applied_total", "Those that were applied.")
     model_operation: Count = measured("model_operations", "Those in the state that answers.")
     rehearsed: Count = measured("rehearsed_updates", "Updates taken while idle, since the last sample or correction.")
@@ -139,6 +146,10 @@ class StatusResponse(BaseModel):
         "samples_tested_total", "Samples tested before they were learnt: not the first of a class."
     )
     drift: Share | None = measured("drift_ratio", "Total variation between the class mixes of the last two windows.")
+    held_out: Count = measured("held_out_samples", "Samples that are asked about and never learnt.")
+    held_out_accuracy: Share | None = measured(
+        "held_out_accuracy_ratio", "Right among their last answers; of known classes, the others are not counted."
+    )
     held: Count = measured("memory_samples", "Samples in the memory.")
     checkpoint: Count = measured("checkpoint_samples", "Samples learnt by the last state that was saved.")
     checkpoint_age_seconds: float | None = measured("checkpoint_age_seconds", "Age of the last state that was saved.")
@@ -152,6 +163,7 @@ class ClassStatus(BaseModel):
     """Counts and accuracies of one class."""
 
     label: str
+    first: int | None = Field(ge=1, description="The number of its first sample; null if it had none of its own.")
     seen: Count = measured("class_samples_total", "Samples of the class.")
     held: Count = measured("class_memory_samples", "Those in the memory.")
     tested: Count = measured("class_tested_total", "Those tested before they were learnt.")
@@ -174,8 +186,12 @@ class HistoryPoint(BaseModel):
     """The service after some samples."""
 
     at: Count = Field(description="Samples learnt.")
+    time: float | None = Field(description="When the last of them was accepted, in seconds since 1970.")
     accuracy: Share | None
     recent_accuracy: Share | None
+    tested: Count | None = Field(description="Samples tested since the beginning, also those of deleted classes.")
+    right: Count | None = Field(description="Those that were named rightly: the difference of two points is a window.")
+    held_out_accuracy: Share | None
     learning_rate: float | None
     classes: Count
 
@@ -184,6 +200,21 @@ class HistoryResponse(BaseModel):
     """At most some hundred points, evenly spaced."""
 
     points: list[HistoryPoint]
+
+
+class Confusion(BaseModel):
+    """How often samples of a class were given an answer."""
+
+    label: str
+    answer: str | None = Field(description="Null where that class was deleted since.")
+    count: int = Field(ge=1)
+
+
+class ConfusionResponse(BaseModel):
+    """The confusion matrix of the recent samples, without its zeros; right answers are its diagonal."""
+
+    window: Count = Field(description="Samples that count as recent.")
+    counts: list[Confusion]
 
 
 class MemoryItem(BaseModel):

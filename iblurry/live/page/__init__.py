@@ -15,7 +15,8 @@ SHARED: dict[str, Callable[[], str]] = {
     "uplot.css": partial(web.text, "uplot/uPlot.min.css"),
 }
 OWN = (
-    *("index.html", "live.css", "icon.svg", "main.js", "api.js", "asking.js", "classes.js", "curves.js", "dom.js"),
+    *("index.html", "live.css", "icon.svg", "main.js", "api.js", "asking.js", "classes.js", "confusion.js"),
+    *("curves.js", "dom.js", "downloads.js"),
     *("events.js", "lazily.js", "memory.js", "status.js", "teaching.js", "thumbnails.js", "token.js", "tray.js"),
 )
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

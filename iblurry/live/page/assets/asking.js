@@ -5,22 +5,24 @@ import { count, fill, make, named, percent } from "./dom.js";
 const TOP = 3;
 
 /** The body of a request: a picture's bytes. What is no picture the service refuses in its own words. */
-export async function sending(file, headers) {
+export async function sending(file) {
   const type = file.type.startsWith("image/") ? file.type : "image/unknown";
-  return { method: "POST", headers: { "Content-Type": type, ...headers }, body: await file.arrayBuffer() };
+  return { method: "POST", headers: { "Content-Type": type }, body: await file.arrayBuffer() };
 }
 
-/** Answers to one picture, and the version of the model that gave them. */
+/** Answers to one picture, the id under which it can be labelled, and the version of the model that gave them. */
 export async function ask(file) {
   const { model, answers } = await json("v1/predict?top=" + TOP, await sending(file));
-  return { model, top: answers[0].top };
+  return { model, ...answers[0] };
 }
 
-export function answered({ model, top }) {
+/** `right`: the label that the picture was taught under, if it was. */
+export function answered({ model, top }, right) {
   const lines = top.map(({ label, probability }) => {
     const bar = make("i");
     fill(bar, probability);
-    return make("li", {}, named(label), make("span", {}, percent(probability, 0)), make("span", { class: "meter", "aria-hidden": "true" }, bar));
+    const sign = label === right ? make("span", { class: "sign", "aria-label": "as taught" }, "✓ ") : null;
+    return make("li", {}, make("span", {}, sign, named(label)), make("span", {}, percent(probability, 0)), make("span", { class: "meter", "aria-hidden": "true" }, bar));
   });
   return [make("ol", {}, ...lines), make("p", {}, "by model version " + count(model))];
 }

@@ -1,5 +1,6 @@
 // The classes as a table that sorts, and as the labels to choose from.
 import { json } from "./api.js";
+import { arrived } from "./curves.js";
 import { at, count, fill, make, named, percent, say, write } from "./dom.js";
 import { lazily } from "./lazily.js";
 
@@ -24,6 +25,7 @@ function update(classes) {
   if (fresh.length && !first) announce(fresh);
   if (fresh.length) at("labels").replaceChildren(...classes.map((one) => make("option", { value: one.label })));
   first = false;
+  arrived(classes);
   at("classes").hidden = at("classes-key").hidden = !classes.length;
   at("classes-none").hidden = classes.length > 0;
   order();

@@ -21,6 +21,12 @@ export function named(label) {
   return make("bdi", { title: label.length > 40 && label }, label);
 }
 
+/** A picture that keeps its pixels where it is shown larger than it is. */
+export function sharpen(image) {
+  image.addEventListener("load", () => image.classList.toggle("small", image.naturalWidth < 128));
+  return image;
+}
+
 /** New text, only if it is new: what did not change is not drawn again. */
 export function write(element, text) {
   if (element.textContent !== text) element.textContent = text;

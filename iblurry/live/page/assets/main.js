@@ -1,16 +1,18 @@
 // Listens to the service and tells the parts of the page what is new.
 import { json } from "./api.js";
 import * as classes from "./classes.js";
+import * as confusion from "./confusion.js";
 import * as curves from "./curves.js";
 import { at, count, write } from "./dom.js";
+import "./downloads.js";
 import { listen, tryNow } from "./events.js";
 import { lazily } from "./lazily.js";
 import * as memory from "./memory.js";
 import * as status from "./status.js";
 import { kept } from "./token.js";
-import "./tray.js";
+import * as tray from "./tray.js";
 
-let learnt = -1;
+let applied = -1; // operations: corrections change what is shown, too
 let countdown;
 
 const history = lazily(null, at("curves-note"), 1, async () => curves.load((await json("v1/history")).points));
@@ -24,16 +26,19 @@ function found() {
   history();
   classes.due();
   memory.due();
+  confusion.due();
 }
 
 function heard(name, data) {
   if (name === "status") {
     status.show(data);
-    if (data.learnt !== learnt) {
+    tray.follow(data);
+    if (data.applied !== applied) {
       classes.due();
       memory.due();
+      confusion.due();
     }
-    learnt = data.learnt;
+    applied = data.applied;
   } else if (name === "point") {
     if (curves.add(data)) history();
   } else if (name === "class") {

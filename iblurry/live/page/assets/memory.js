@@ -1,6 +1,6 @@
 // The memory as a contact sheet: a group per class, the most important first.
 import { json } from "./api.js";
-import { at, count, make, named, rate, write } from "./dom.js";
+import { at, count, make, named, rate, sharpen, write } from "./dom.js";
 import { lazily } from "./lazily.js";
 import { facts, ready } from "./thumbnails.js";
 
@@ -52,7 +52,7 @@ function renew(group, one, weights) {
 
 function picture(item) {
   const source = item.thumbnail?.startsWith("data:image/") ? item.thumbnail : "";
-  return make("li", { tabindex: -1 }, make("img", { src: source, decoding: "async" }));
+  return make("li", { tabindex: -1 }, sharpen(make("img", { src: source, decoding: "async" })));
 }
 
 /** How many of those shown are less important, from 0 to 1: a rank, because importances differ by orders. */

@@ -25,6 +25,7 @@ export function show(now) {
   card("rate", rate(now.learning_rate), now.loss == null ? "" : "loss " + rate(now.loss));
   card("disk", bytes(now.disk_bytes), "at most " + bytes(now.disk_most));
   at("queue-bar").classList.toggle("full", now.queue >= 0.9 * now.queue_limit);
+  write(at("held-out-text"), "held out: " + percent(now.held_out_accuracy) + " of " + count(now.held_out));
   write(at("sentence"), now.sentence);
   write(at("version"), "iblurry " + now.iblurry);
   badge(now.state);

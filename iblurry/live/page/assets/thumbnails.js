@@ -1,5 +1,5 @@
 // A closer look at one picture of the sheet, by pointer, tap or arrow keys.
-import { at, make, named } from "./dom.js";
+import { at, make, named, sharpen } from "./dom.js";
 
 /** What to say of a picture's element. */
 export const facts = new WeakMap();
@@ -17,7 +17,7 @@ function show(item) {
   closer.hidden = !known;
   if (!known) return;
   closer.replaceChildren(
-    make("img", { src: item.firstChild.src, alt: "" }),
+    sharpen(make("img", { src: item.firstChild.src, alt: "" })),
     make("span", {}, make("b", {}, named(known.label)), ...known.lines.map((line) => make("p", {}, line))),
   );
   const place = item.getBoundingClientRect();
