@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import iblurry
 from iblurry.method import KINDS
 from tests.printed import commands, links, python, understood
 
@@ -57,7 +56,3 @@ def test_every_dependency_is_justified():
 def test_pictures_and_pages_are_there():
     for path in links(PAGE):
         assert path.exists(), path
-
-
-def test_the_version_is_said_once():
-    assert f'version = "{iblurry.__version__}"' in (ROOT / "pyproject.toml").read_text()
