@@ -85,7 +85,10 @@ class SampleLog:
             self._database = _connect(self.path)
             version: int = self._value("PRAGMA user_version")
             if version > FORMAT:
-                raise DataError(f"{self.path} has format {version}, and this version of iblurry reads {FORMAT}.")
+                raise DataError(
+                    f"{self.path} has format {version}, and this version of iblurry reads up to {FORMAT}; use the "
+                    "version that wrote it, or begin in another --data-dir."
+                )
             if version < FORMAT:  # nothing is written to an existing log: the disk may be full
                 self._database.executescript(FROM_1 if version else SCHEMA)
             self._database.execute(f"PRAGMA max_page_count = {max_bytes // PAGE}")
