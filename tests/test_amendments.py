@@ -12,7 +12,8 @@ from iblurry.learner import Learner
 from iblurry.memory import Memory, Sample
 from iblurry.methods import Hyperparameters, method
 
-METHODS = ["clib", "er", "balm", "gss", "mir", "sar", "derpp", "clib-reservoir"]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("balm", "gss")]  # half of the time of all
+METHODS = ["clib", "er", "mir", "sar", "derpp", "clib-reservoir", *SLOW]
 
 
 def picture(number):
