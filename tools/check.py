@@ -14,7 +14,6 @@ import ast
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -32,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Choose, tell and run; the exit status of pytest, or 0 where nothing is to be run."""
     parser = argparse.ArgumentParser(prog="python -m tools.check", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--base", help="compare with this commit.  [default: where the branch left main]")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="start no test later.  [default: %(default)s]")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of testing.  [default: %(default)s]")
     parser.add_argument("--list", action="store_true", help="tell what would be run, and stop")
     given = parser.parse_args(arguments)
     files = changed_files(ROOT, given.base)
@@ -42,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"  {path}  ({reason})")
     if given.list or not chosen:
         return 0
-    limit = {"IBLURRY_CHECK_UNTIL": str(time.time() + given.seconds)}
+    limit = {"IBLURRY_CHECK_SECONDS": str(given.seconds)}
     command = [sys.executable, "-m", "pytest", "-n", "2", "-m", "not slow", "-p", "tools.deadline", "-rs", *chosen]
     ended = subprocess.run(command, cwd=ROOT, env=os.environ | limit, check=False).returncode
     return 0 if ended == pytest.ExitCode.NO_TESTS_COLLECTED else ended  # all of them are slow
