@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-slow test-all lint bench bench-gpu bench-live fuzz reproduction docs clean
+.PHONY: demo test test-slow test-all test-wheel check lint dist bench bench-gpu bench-live fuzz reproduction docs clean
 
 demo: $(READY)  ## BALM, CLIB and ER on the embedded digits, three seeds each: a table and a figure
 	$(BIN)/iblurry run
@@ -15,6 +15,17 @@ test-slow: $(READY)  ## many kills, wide crosses, fuzz, browsers
 	$(BIN)/pytest -n 2 -m slow
 
 test-all: test test-slow  ## every test
+
+test-wheel: $(READY)  ## the wheel in a fresh environment of every Python here, each with a torch of its own
+	IBLURRY_ALL_PYTHONS=1 $(BIN)/pytest -m slow tests/test_release.py
+
+check: $(READY) lint  ## lint, types and the tests of what changed since main, in under a minute
+	$(BIN)/python -m tools.check
+
+dist: $(READY)  ## wheel and sdist, in dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
 
 lint: $(READY)
 	$(BIN)/ruff check .

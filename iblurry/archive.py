@@ -74,7 +74,9 @@ def unpack(data: bytes, *, format: int) -> tuple[State, dict[str, Any]]:
     except (safetensors.SafetensorError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise CheckpointError(f"it is not a whole checkpoint: {error}") from error
     if version != format:
-        raise CheckpointError(f"its format is {version!r}, and this version of iblurry reads {format}")
+        raise CheckpointError(
+            f"its format is {version!r}, and this version of iblurry reads {format}: use the version that wrote it"
+        )
     contents = {name: (entry["dtype"], entry["shape"], entry["data"]) for name, entry in entries.items()}
     # The text is compared as well: 1e-05 and 1E-05 are the same number, but only one of them was written.
     if text != canonical or digest != _digest(about, contents):

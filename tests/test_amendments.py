@@ -14,7 +14,8 @@ from iblurry.methods import METHODS as RECIPES
 from iblurry.methods import Hyperparameters, method
 from iblurry.parts import RingBuffer
 
-METHODS = ["clib", "er", "balm", "gss", "mir", "sar", "derpp", "clib-reservoir"]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("balm", "gss")]  # half of the time of all
+METHODS = ["clib", "er", "mir", "sar", "derpp", "clib-reservoir", *SLOW]
 
 
 def picture(number):

@@ -44,7 +44,7 @@ def test_the_container_calls_what_there_is():
 def test_only_what_is_named_goes_into_the_image():
     names = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert all((ROOT / name).exists() for name in names)
-    assert {"iblurry", "pyproject.toml", "README.md", "LICENSE"} <= names
+    assert {"iblurry", "results", "pyproject.toml", "README.md", "LICENSE"} <= names
 
 
 def test_the_composition(learner):

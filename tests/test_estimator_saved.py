@@ -51,7 +51,14 @@ def test_the_methods_are_the_task_free_ones():
     assert not {"rm", "gdumb", "joint", "bic", "ewc"} & set(FIT)
 
 
-@pytest.mark.parametrize("method, stop", [("clib", 1), ("er", 1), *((name, 27) for name in FIT if "-" not in name)])
+COSTLY = ("balm", "gss")
+STOPS = [
+    *(("clib", 1), ("er", 1)),
+    *(pytest.param(name, 27, marks=[pytest.mark.slow] * (name in COSTLY)) for name in FIT if "-" not in name),
+]
+
+
+@pytest.mark.parametrize("method, stop", STOPS)
 def test_a_pickled_one_goes_on_as_if_it_never_had_been(method, stop):
     model = ContinualClassifier(method=method, memory=24, batch_size=8, max_classes=3).partial_fit(X[:stop], Y[:stop])
     saved = pickle.dumps(model)

@@ -152,7 +152,7 @@ def test_code_that_is_not_here_is_refused(path, tmp_path, monkeypatch):
     sys.modules.pop("mine")
 
 
-@pytest.mark.parametrize("name", ["clib", "balm", "derpp", "mkd", "slda"])
+@pytest.mark.parametrize("name", ["clib", pytest.param("balm", marks=pytest.mark.slow), "derpp", "mkd", "slda"])
 def test_a_head_with_more_rows(path, name):
     """It answers and learns as a learner that had them from the beginning, and takes labels never announced."""
     method = METHODS[name](Hyperparameters(batch=4))

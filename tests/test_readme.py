@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import iblurry
 from iblurry.method import KINDS
 from tests.printed import commands, links, python, understood
 
@@ -16,12 +15,17 @@ PAGE = ROOT / "README.md"
 README = PAGE.read_text()
 
 
-@pytest.mark.parametrize("block", python(PAGE), ids=["run", "learner", "policy"])
+def test_it_is_short():
+    assert len(README.splitlines()) <= 150
+
+
+@pytest.mark.parametrize("block", python(PAGE), ids=["run", "learner"])
 def test_python_runs_as_printed(block, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    block = block.replace("memory=80)", "memory=80, samples=100)")  # sooner done; the whole run is that of `make demo`
+    block = block.replace("memory=80)", "memory=80, samples=60)")  # sooner done; the whole run is that of `make demo`
+    block = block.replace(":300]", ":60]")
     exec(compile(block, "README.md", "exec"), {"__name__": "__main__"})
-    assert re.search(r"A_AUC \d|\['|Metrics\(a_auc=0\.\d", capsys.readouterr().out)
+    assert re.search(r"A_AUC \d|\['", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("command", [c for c in commands(PAGE) if c.startswith("iblurry")])
@@ -57,7 +61,3 @@ def test_every_dependency_is_justified():
 def test_pictures_and_pages_are_there():
     for path in links(PAGE):
         assert path.exists(), path
-
-
-def test_the_version_is_said_once():
-    assert f'version = "{iblurry.__version__}"' in (ROOT / "pyproject.toml").read_text()

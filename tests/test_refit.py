@@ -51,7 +51,7 @@ def leave_after(learner, updates):
 
 @pytest.mark.parametrize("name", REFITS)
 @pytest.mark.parametrize(
-    "updates", [1, pytest.param(3, marks=pytest.mark.slow), 8, None]
+    "updates", [1, *(pytest.param(later, marks=pytest.mark.slow) for later in (3, 8)), None]
 )  # in an epoch, at its end, later, the end
 def test_resume_inside_a_refit(name, updates, samples, questions, tmp_path):
     updates = updates or LAST[name]

@@ -52,7 +52,7 @@ def stack(learner, models, epochs=EPOCHS):
     )
 
 
-def test_each_network_becomes_what_it_becomes_alone(stacked):
+def test_each_network_becomes_what_it_becomes_alone_whatever_the_others_are(stacked):
     learner, snapshots, questions, alone = stacked
     refits = stack(learner, models=2)
     refits.train(snapshots)
@@ -60,26 +60,16 @@ def test_each_network_becomes_what_it_becomes_alone(stacked):
     for model, expected in enumerate(alone):
         torch.testing.assert_close(refits.logits(model, questions), expected, rtol=1e-2, atol=1e-2)
     assert not torch.allclose(alone[0], alone[1], atol=0.1)  # so being close means something
-
-
-def test_a_network_does_not_depend_on_the_others(stacked):
-    learner, snapshots, questions, _ = stacked
-    refits = stack(learner, models=2)
-    refits.train(snapshots)
     before = refits.logits(1, questions).clone()
     refits.train(snapshots[1:])  # filled up with a copy
     assert torch.equal(refits.logits(0, questions), before)
     assert torch.equal(refits.logits(1, questions), before)
 
 
-def test_the_cost_is_what_a_refit_alone_counts(stacked):
+def test_the_cost_is_what_a_refit_alone_counts_and_without_kernels_there_is_no_stack(stacked):
     learner, *_ = stacked
     spent, cost = learner.context.queries, stack(learner, models=1).cost
     assert spent.updates == len(STOPS) * cost.updates
     assert spent.forward["training"] == len(STOPS) * cost.forward["training"]
     assert spent.backward["training"] == len(STOPS) * cost.backward["training"]
-
-
-def test_not_stacked_without_kernels_for_it(stacked):
-    learner, *_ = stacked
     assert not RefitStack.fits(learner.method.refit, learner.context)

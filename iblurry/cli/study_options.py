@@ -10,6 +10,7 @@ import click
 
 from iblurry.cli.options import PLACE, Decorator, NumberRange, Seeds, bundle_options
 from iblurry.errors import InputError
+from iblurry.studies.shipped import shipped_results
 
 if TYPE_CHECKING:
     from iblurry.studies.selection import Selection
@@ -18,7 +19,7 @@ OPTIONS = (
     *("dataset", "methods", "only", "seeds", "scale", "stream", "published"),
     *("equal_compute", "equal_bytes", "data_home"),
 )
-RUN_FOLDERS = (Path("runs"), Path("results"))  # searched unless --runs is given
+RUN_FOLDERS = (Path("runs"), Path("results"), shipped_results())  # searched unless --runs is given
 
 
 def study_options(*, default: str | None) -> Decorator:
@@ -65,7 +66,7 @@ def runs_option(command: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="FOLDER",
         type=PLACE,
-        help="Folders of runs. Repeatable; the first that has a run counts.  [default: runs, results]",
+        help="Folders of runs. Repeatable; the first that has a run counts.  [default: runs, results, the package's]",
     )(command)
 
 

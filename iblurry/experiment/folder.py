@@ -150,7 +150,8 @@ class RunFolder:
     def _check_format(self, about: dict[str, Any]) -> None:
         if about.get("format") != FORMAT:
             raise FolderError(
-                f"{self.path} was written in format {about.get('format')}; this version has {FORMAT}. {REMEDY}"
+                f"{self.path} was written in format {about.get('format')}, and this version of iblurry reads up to "
+                f"{FORMAT}: use the version that wrote it. {REMEDY}"
             )
 
     def _read(self, name: str) -> dict[str, Any] | None:

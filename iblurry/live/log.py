@@ -93,7 +93,10 @@ class SampleLog:
             self._database = _connect(self.path)
             version: int = self._value("PRAGMA user_version")
             if version > FORMAT:
-                raise DataError(f"{self.path} has format {version}, and this version of iblurry reads {FORMAT}.")
+                raise DataError(
+                    f"{self.path} has format {version}, and this version of iblurry reads up to {FORMAT}; use the "
+                    "version that wrote it, or begin in another --data-dir."
+                )
             if version < FORMAT:  # nothing is written to an existing log: the disk may be full
                 self._database.executescript((SCHEMA, FROM_1, FROM_2)[version])
             self._database.execute(f"PRAGMA max_page_count = {max_bytes // PAGE}")

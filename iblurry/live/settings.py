@@ -132,7 +132,10 @@ class Settings:
         try:
             about = json.loads(path.read_bytes())
             if about["format"] != FORMAT:
-                raise DataError(f"{path} has format {about['format']!r}, and this version of iblurry reads {FORMAT}.")
+                raise DataError(
+                    f"{path} has format {about['format']!r}, and this version of iblurry reads {FORMAT}; use the "
+                    "version that wrote it, or begin in another --data-dir."
+                )
             return cls(**about["settings"] | {"image": tuple(about["settings"]["image"])})
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(f"{path} is damaged ({error}); put back a good copy.") from error

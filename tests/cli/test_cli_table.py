@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from iblurry import Gaussian
 from iblurry.cli import table as module
 from iblurry.studies import catalogue
+from iblurry.studies.shipped import shipped_results
 from iblurry.studies.tables import FORMATS
 from tests.studies.tiny import TINY, write_tiny
 from tests.studies.written import usual, write_run
@@ -96,6 +99,20 @@ def test_runs_first_then_results(tiny, call):
     assert means(direct) == means(named)
     both = call("table", "tiny", "--runs", "results", "--runs", "runs", "--json")
     assert means(both)["er", "K=500"] == pytest.approx(60)
+
+
+def test_runs_on_other_orders_are_named_and_not_tabulated(tiny, call):
+    """Outside a checkout, too: the collected runs on the paper's own orders travel with the package."""
+    place = shipped_results() / "cifar10"
+    said = call("table", "main", "--dataset", "cifar10", "--json")
+    assert all(one["mean"] is None for one in json.loads(said.out)["cells"])
+    assert "6 finished runs of this study on other orders" in said.err
+    assert f"`iblurry show {place} --figure " in said.err
+    assert "clib    3  70.68 ± 1.35" in call("show", place, "--figure", "other-orders.png").out
+    write_run(tiny / "runs", replace(usual("er", 1), stream=Gaussian()), 50)
+    write_run(tiny / "runs", replace(usual("er", 2), stream=Gaussian(), memory=77), 50)  # another memory, too
+    assert "1 finished run of this study on other orders" in call("table", "tiny", "--runs", "runs").err
+    assert "--published" not in call("table", "main", "--dataset", "digits").err
 
 
 def test_choices(tiny, call):

@@ -51,7 +51,7 @@ QUICK = {
     "group_norm redrawn": ["gdumb"],
     "bias_free": ["mir"],
     "bias_free redrawn": ["er"],
-    "dropout": ["mir", "balm"],
+    "dropout": ["mir"],
     "stochastic_depth": ["clib", "gdumb"],
     "pretrained": ["rm"],
     "frozen body": ["ewc", "clib", "slda", "rm"],

@@ -133,9 +133,8 @@ HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 SOME = [
     *((kind, "svg") for kind in DRAWN),
     ("sweep", "png"),
-    ("composition", "png"),
     ("bars", "pdf"),
-    pytest.param("forgetting", "pdf", marks=pytest.mark.slow),
+    *(pytest.param(*one, marks=pytest.mark.slow) for one in (("composition", "png"), ("forgetting", "pdf"))),
 ]
 
 
