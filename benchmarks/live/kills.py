@@ -83,7 +83,11 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
         work = [partial(write, serving.url, data, record, seed + i) for i in range(2)]
         work.append(partial(correct, serving.url, data, record, seed + 2))
         work.append(partial(read, serving.url, data, record))
-        work.append(partial(read_log, folder / FILE, record))
+        ended = threading.Event()  # of the service: it checkpoints, and cuts its log back, until then
+        reader = threading.Thread(
+            target=to_the_end, args=(partial(read_log, folder / FILE, record, ended), record), daemon=True
+        )
+        reader.start()
         threads = [threading.Thread(target=to_the_end, args=(one, record)) for one in work]
         for thread in threads:
             thread.start()
@@ -93,9 +97,13 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
             record.over.set()
             for thread in threads:
                 thread.join()
-        with Client(serving.url, patience=PATIENCE) as client:
-            client.wait(timeout=PATIENCE, on_status=lambda _: copy_log(folder / FILE, record))
-        code = serving.stop()
+        try:
+            with Client(serving.url, patience=PATIENCE) as client:
+                client.wait(timeout=PATIENCE)
+            code = serving.stop()
+        finally:
+            ended.set()
+            reader.join()
     copy_log(folder / FILE, record)
     operations = {at: entry.operation for at, entry in record.log.items()}
     samples = {op.number: (op.label, op.pixels) for op in operations.values() if op.kind == "sample"}
@@ -238,9 +246,9 @@ def read(url: str, data: Dataset, record: Record) -> None:
                             raise
 
 
-def read_log(path: Path, record: Record) -> None:
+def read_log(path: Path, record: Record, ended: threading.Event) -> None:
     """Reads along, much more often than the log is cut back."""
-    while not record.over.is_set():
+    while not ended.is_set():
         copy_log(path, record)
         time.sleep(0.1)
 

@@ -178,8 +178,8 @@ def test_a_table_of_answers(call, service, pets, here):
     np.save(here / "two.npy", np.zeros((2, 1, 8, 8), np.uint8))
     said = call("ask", "pets/dog/3.jpg", "pets/cat/1.png", "two.npy", "--top", 2)
     rows = [line.split() for line in said.out.splitlines()]
-    assert rows[0] == ["image", "label", "probability"]
-    assert rows[1:3] == [["pets/dog/3.jpg", "dog", "90.0", "%"], ["cat", "1.0", "%"]]
+    assert rows[0] == ["image", "label", "probability", "id"]
+    assert rows[1:3] == [["pets/dog/3.jpg", "dog", "90.0", "%", "00000000"], ["cat", "1.0", "%"]]
     assert [row[:2] for row in rows[3:9:2]] == [["pets/cat/1.png", "cat"], ["two.npy[0]", "cat"], ["two.npy[1]", "cat"]]
     assert said.out.endswith("Samples the model had learnt: 4\n")
 
@@ -193,6 +193,7 @@ def test_answers_in_json(call, service, pets):
         "probability": 0.9,
         "top": [{"label": "dog", "probability": 0.9}, {"label": "cat", "probability": 0.01}],
         "model": 4,
+        "id": "00000000",
     }
 
 

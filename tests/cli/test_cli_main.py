@@ -81,8 +81,8 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry correct remove": ["NUMBER...", *CORRECTING],
     "iblurry correct rename": ["CLASS", "NAME", *CORRECTING],
     "iblurry send": [
-        *("PLACE...", "--label", "--shuffle", "--seed", "--limit", "--resume-key", "--skip-bad", "--wait"),
-        *("--url", "--token", "--token-file", "--json", "--import"),
+        *("PLACE...", "--label", "--shuffle", "--seed", "--limit", "--resume-key", "--skip-bad"),
+        *("--held-out", "--wait", "--url", "--token", "--token-file", "--json", "--import"),
     ],
     "iblurry ask": ["IMAGE...", "--top", "--url", "--token", "--token-file", "--json"],
     "iblurry export": ["FOLDER", "FILE", "--import", "--device", "--json"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from iblurry.errors import InputError, ServiceError, counted
 from iblurry.files import replacing
-from iblurry.live.client.http_client import HttpClient, is_temporary, retry
+from iblurry.live.client.http_client import HttpClient, is_temporary, parse_events, retry
 from iblurry.live.client.records import CorrectionReceipt, Prediction, Receipt, TopLabel
 from iblurry.live.client.upload import (
     JSON_HEADERS,
     SAMPLES,
     Upload,
+    check_upload,
     encode_body,
     encode_image,
     encoded_size,
@@ -30,14 +30,12 @@ from iblurry.live.client.upload import (
     name_faulty,
     send_in_halves,
 )
-from iblurry.live.labels import normalize_label
 
 if TYPE_CHECKING:
     from iblurry.live.client.upload import ImageLike, ImageSequence
 
 POLL_SECONDS = 0.1
 MODELS = (".pt2", ".onnx", ".safetensors")
-KEY = 180  # characters; the service takes 200, and the index of a request is appended
 
 
 class Client:
@@ -164,7 +162,7 @@ class Client:
         held_out : bool
             Never learn them, see `hold_out`.
         """
-        labels = _check_upload(len(images), labels, key)
+        labels = check_upload(len(images), labels, key)
         shape, queue_limit = retry(self.patience, lambda: self._image_and_queue)
         return Upload(
             self._http,
@@ -223,7 +221,7 @@ class Client:
             As of `learn`.
         """
         ids = [ids] if isinstance(ids, str) else list(ids)
-        named = _check_upload(len(ids), [labels] * len(ids) if isinstance(labels, str) else list(labels), key)
+        named = check_upload(len(ids), [labels] * len(ids) if isinstance(labels, str) else list(labels), key)
         entries = [{"id": one, "label": label} for one, label in zip(ids, named, strict=True)]
         answer = self._post("/v1/label", {"labels": entries}, key)
         repeated = answer["accepted"] if answer["repeated"] else 0
@@ -358,7 +356,7 @@ class Client:
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What happens, as it happens: ("status", ...), ("point", ...), ("class", ...); ends when the service does."""
         with closing(self._http.lines("/v1/events")) as lines:
-            yield from _parse_events(lines)
+            yield from parse_events(lines)
 
     def close(self) -> None:
         """Close its connections; `with Client(...) as client` does it."""
@@ -377,45 +375,6 @@ class Client:
         return tuple(status["image"]), status["queue_limit"]
 
 
-def _check_upload(images: int, labels: Sequence[str], key: str | None) -> list[str]:
-    """The labels in the form under which the service knows them."""
-    if not images:
-        raise InputError("There is nothing to learn; give at least one image.")
-    if len(labels) != images:
-        raise InputError(f"There are {images} images and {len(labels)} labels; give each image one, or all one.")
-    for label in labels:
-        if not isinstance(label, str):
-            raise InputError(f"The label {label!r} is no text; give labels as str, such as {str(label)!r}.")
-    forms = {label: _label(label) for label in labels}
-    if key is not None and not re.fullmatch(f"[!-~]{{1,{KEY}}}", key):
-        raise InputError(f"The key {key!r} cannot be sent; give 1 to {KEY} visible ASCII characters.")
-    return [forms[label] for label in labels]
-
-
-def _label(given: str) -> str:
-    try:
-        label = normalize_label(given)
-    except InputError as error:
-        raise InputError(f"The label {given!r} {error}") from error
-    if not label:
-        raise InputError(f"The label {given!r} shows nothing; give another.")
-    return label
-
-
 def _prediction(answer: dict[str, Any], model: int) -> Prediction:
     top = tuple(TopLabel(each["label"], each["probability"]) for each in answer["top"])
     return Prediction(answer["label"], answer["probability"], top, model, answer.get("id", ""))
-
-
-def _parse_events(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Server-sent events: one field per line, an empty line after each event; comments begin with a colon."""
-    name, data = "message", ""
-    for line in lines:
-        field, _, value = line.partition(":")
-        if field == "event":
-            name = value.strip()
-        elif field == "data":
-            data += value.strip()
-        elif not line and data:
-            yield name, json.loads(data)
-            name, data = "message", ""

@@ -174,3 +174,17 @@ def _parse_url(url: str) -> tuple[type[HTTPConnection], str, int | None, str]:
     if host is None or parts.query or parts.fragment or parts.username:
         raise InputError(f"{url!r} is no address of a service; write http://HOST:PORT, such as http://127.0.0.1:8000.")
     return kind, host, port, parts.path.rstrip("/")
+
+
+def parse_events(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Server-sent events: one field per line, an empty line after each event; comments begin with a colon."""
+    name, data = "message", ""
+    for line in lines:
+        field, _, value = line.partition(":")
+        if field == "event":
+            name = value.strip()
+        elif field == "data":
+            data += value.strip()
+        elif not line and data:
+            yield name, json.loads(data)
+            name, data = "message", ""

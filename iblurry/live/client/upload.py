@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar, 
 from iblurry.errors import DataError, InputError, ServiceError
 from iblurry.live.client.http_client import HttpClient, retry
 from iblurry.live.client.records import Receipt
+from iblurry.live.labels import normalize_label
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 JSON_HEADERS = {"Content-Type": "application/json"}
 SAMPLES = 256  # of one request; the service's default limits, and where its own are lower it says so
 BYTES = 15 * 2**20
+KEY = 180  # characters; the service takes 200, and the index of a request is appended
 TOO_MUCH = (408, 413)  # statuses of a request that is too long, or takes too long to send
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")  # of Pillow's images; others are converted to RGB
 REFUSED = (400, 409, 413, 422, 429, 507)  # statuses that say: nothing of this request was accepted, now or before
@@ -292,3 +295,28 @@ def name_faulty(error: ServiceError, sent: Sequence[int], name: Callable[[int], 
 def image_name(image: Any, index: int) -> str:
     """Its path, or its index."""
     return str(image) if isinstance(image, str | os.PathLike) else f"images[{index}]"
+
+
+def check_upload(images: int, labels: Sequence[str], key: str | None) -> list[str]:
+    """The labels in the form under which the service knows them."""
+    if not images:
+        raise InputError("There is nothing to learn; give at least one image.")
+    if len(labels) != images:
+        raise InputError(f"There are {images} images and {len(labels)} labels; give each image one, or all one.")
+    for label in labels:
+        if not isinstance(label, str):
+            raise InputError(f"The label {label!r} is no text; give labels as str, such as {str(label)!r}.")
+    forms = {label: _label(label) for label in labels}
+    if key is not None and not re.fullmatch(f"[!-~]{{1,{KEY}}}", key):
+        raise InputError(f"The key {key!r} cannot be sent; give 1 to {KEY} visible ASCII characters.")
+    return [forms[label] for label in labels]
+
+
+def _label(given: str) -> str:
+    try:
+        label = normalize_label(given)
+    except InputError as error:
+        raise InputError(f"The label {given!r} {error}") from error
+    if not label:
+        raise InputError(f"The label {given!r} shows nothing; give another.")
+    return label
