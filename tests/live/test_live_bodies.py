@@ -52,6 +52,18 @@ def test_every_form_is_the_same_sample(reader):
         assert (one.pixels == PIXELS).all()
 
 
+def test_pictures_are_never_read_where_others_wait(reader):
+    def ask(entry):
+        return json.dumps({"images": [entry]}).encode()
+
+    quick = [reader.is_quick(JSON, ask(form)) for form in FORMS]
+    assert quick == [False, True, True]
+    assert not reader.is_quick(JSON, ask(FORMS[0]).replace(b'"image"', b'"\\u0069mage"'))
+    assert reader.is_quick(RAW, PIXELS.tobytes())
+    assert not reader.is_quick(RAW, bytes(2**16))
+    assert not reader.is_quick("image/png", png())
+
+
 def test_several_at_once_stay_in_order(reader):
     entries = [{"label": label, **form} for label, form in zip("abc", FORMS, strict=True)]
     assert [one.label for one in reader.read_samples(JSON, learn(*entries), None)] == ["a", "b", "c"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -89,7 +90,7 @@ def test_the_end(running, talk):
 
 @pytest.mark.parametrize("word", ["SIGTERM", "SIGINT"])
 def test_a_signal_ends_it_in_order(word):
-    toy, lines = Toy(), []
+    toy, lines, frozen = Toy(), [], []
     number = getattr(signal, word)
     before = signal.getsignal(number)
 
@@ -99,10 +100,12 @@ def test_a_signal_ends_it_in_order(word):
             os.kill(os.getpid(), number)
 
     def ready(url):
+        frozen.append(gc.get_freeze_count())
         threading.Thread(target=listen_and_signal, args=(url,)).start()
 
     serve(toy, port=0, on_ready=ready)
     assert toy.closed
+    assert frozen[0] > 1000 > gc.get_freeze_count()  # full collections are short while it serves, and whole after it
     assert signal.getsignal(number) is before
     while lines[0].recv(65536):
         continue

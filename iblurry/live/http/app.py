@@ -205,7 +205,10 @@ class Handlers:
         does not wait for learning.
         """
         content_type, raw = await _body(request)
-        pixels = await _run_in(self.predict_pool, lambda: self.reader.read_images(content_type, raw))
+        if self.reader.is_quick(content_type, raw):  # less work than to hand it to another thread
+            pixels = self.reader.read_images(content_type, raw)
+        else:
+            pixels = await _run_in(self.predict_pool, lambda: self.reader.read_images(content_type, raw))
         return JsonResponse(format_predictions(await self.service.predict(pixels), top))
 
     async def status(self) -> Response:

@@ -21,6 +21,7 @@ from iblurry.live.quota import Limits, Refusal
 
 JSON, RAW = "application/json", "application/octet-stream"
 FORMS = ("image", "pixels", "array")
+QUICK = 2**15  # bytes
 ACTIONS: dict[str, tuple[str, ...]] = {  # corrections, and what each of them names
     "remove": ("sample",),
     "relabel": ("sample", "label"),
@@ -40,6 +41,16 @@ class BodyReader:
 
     def __init__(self, shape: Shape, limits: Limits) -> None:
         self.shape, self.limits = shape, limits
+
+    def is_quick(self, content_type: str, raw: bytes) -> bool:
+        """Whether it is read in less than a millisecond: a small body without pictures, which may unpack to much.
+
+        A name with an escape in it might be `image`.
+        """
+        plain = media_type(content_type) == RAW or (
+            media_type(content_type) == JSON and b'"image"' not in raw and b"\\" not in raw
+        )
+        return plain and len(raw) <= QUICK
 
     def read_samples(self, content_type: str, raw: bytes, label: str | None) -> list[IncomingSample]:
         """Labelled images; `label` is that of the address, for a body that has none."""

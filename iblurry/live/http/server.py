@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import math
 import re
 import signal
@@ -57,8 +58,17 @@ def serve(
     """
     check_token(token)
     warnings.filterwarnings("ignore", module="PIL")  # on clients' pictures: they are refused, not logged
-    with contextlib.closing(listen(host, port, token=token)) as listener:
-        asyncio.run(run(service, listener, token=token, on_ready=on_ready, stop=asyncio.Event()))
+
+    def started(url: str) -> None:
+        gc.collect()
+        gc.freeze()  # else each full collection walks over all of torch, and every client waits 0.1 s for it
+        on_ready(url)
+
+    try:
+        with contextlib.closing(listen(host, port, token=token)) as listener:
+            asyncio.run(run(service, listener, token=token, on_ready=started, stop=asyncio.Event()))
+    finally:
+        gc.unfreeze()
 
 
 async def run(
