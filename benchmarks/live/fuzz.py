@@ -33,6 +33,8 @@ from benchmarks.live.serving import ServeProcess
 
 WARM = 0.1  # of the cases before the first look: what a process takes once is no leak
 MOST = {"files": 16, "threads": 4, "megabytes": 64}  # that it may have grown by
+MODEL, MODELS = "/v1/model", 8  # each is made in a process of its own, which takes seconds: so many are asked for
+MODEL_SECONDS = 120.0
 SLOW = 60  # clients that wait to be sent away, at the same time
 
 
@@ -131,6 +133,8 @@ def described(target: Target, outcomes: Outcomes, cases: int, seed: int) -> None
     for operation, weight in zip(operations, weights, strict=True):
         for mode in GenerationMode:
             most = max(1, cases * weight // (2 * sum(weights)))
+            if operation.path == MODEL:
+                most = min(most, MODELS)
             _described(target, outcomes, operation, mode, most=most, headers=bearer, seed=seed)
 
 
@@ -154,7 +158,7 @@ def _described(
     )
     @hypothesis.given(case=operation.as_strategy(mode))
     def ask(case: Any) -> None:
-        response = case.call(headers=headers, timeout=target.patience)
+        response = case.call(headers=headers, timeout=MODEL_SECONDS if operation.path == MODEL else target.patience)
         outcomes.note(f"described, {mode.value}", response.status_code)
         try:
             case.validate_response(response, excluded_checks=excluded)

@@ -22,7 +22,7 @@ from iblurry.live.client import Client
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog")  # the first six, as the data set lists them
 EACH, TEST = 60, 1800  # pictures of a class to learn, and of all of them to be asked about
-SETTINGS: dict[str, object] = {"network": "convnet", "image": "3x32x32", "memory": 500, "augment": "Augment:pad=4"}
+SETTINGS: dict[str, object] = {"image": "3x32x32", "memory": 500, "augment": "Augment:pad=4"}
 LEAST = 0.7  # share of right answers, after
 SECONDS = 60.0  # of rehearsal
 
@@ -31,11 +31,14 @@ def main(words: Sequence[str] | None = None) -> int:
     """1 where the figure is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--dataset", default="cifar10", help="with these classes in it")
+    parser.add_argument("--method", default="clib")
+    parser.add_argument("--network", default="convnet")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of rehearsal")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as temporary:
-        found = measured(Path(temporary) / "live", given.dataset, CLASSES, given.seconds, SETTINGS)
+        settings = SETTINGS | {"method": given.method, "network": given.network}
+        found = measured(Path(temporary) / "live", given.dataset, CLASSES, given.seconds, settings)
     if given.json:
         given.json.write_text(json.dumps(found, indent=1) + "\n")
     print(f"{'classes':<34}{', '.join(CLASSES)}")
