@@ -10,6 +10,7 @@ import argparse
 import time
 
 import numpy as np
+import torch
 
 from iblurry import Learner, load
 from iblurry.memory import Encoded
@@ -27,6 +28,7 @@ def main() -> int:
     arguments.add_argument("--many", type=int, default=500, help="pictures of each class, to compare with")
     arguments.add_argument("--seeds", type=int, default=5, help="draws of the few")
     given = arguments.parse_args()
+    torch.set_num_threads(1)
     data, rng = load("cifar10"), np.random.default_rng(0)
     chosen = {
         part: _of_classes(getattr(data, part), count) for part, count in (("train", given.many), ("test", HELD_OUT))
