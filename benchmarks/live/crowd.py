@@ -10,11 +10,11 @@ import asyncio
 import base64
 import json
 import multiprocessing
+import socket
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,7 @@ def ask(port: int, body: bytes, clients: int, seconds: float) -> list[float]:
             assert b" 200 " in lines[0], answer
             spent.append(time.perf_counter() - began)
         writer.close()
+        await writer.wait_closed()
 
     async def all_of_them() -> None:
         until = time.perf_counter() + seconds
@@ -115,7 +116,7 @@ def endpoint(classes: Sequence[str]) -> Iterator[int]:
         until = time.monotonic() + 60
         while True:
             try:
-                HTTPConnection("127.0.0.1", port, timeout=1).connect()
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
                 break
             except OSError:
                 assert time.monotonic() < until, "the endpoint did not start"
