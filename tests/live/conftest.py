@@ -10,6 +10,9 @@ import threading
 from functools import cache
 
 import pytest
+import torch
+
+from iblurry.data.load import load
 
 NEEDS = "the service's HTTP side is an extra: pip install 'iblurry[live]' httpx"
 
@@ -208,3 +211,17 @@ def nobody():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+@pytest.fixture
+def one_thread():
+    """The learner's own number, so that bits can be compared with those of a service."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

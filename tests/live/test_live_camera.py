@@ -15,10 +15,10 @@ from PIL import Image
 
 from iblurry import Client
 from iblurry.data.load import load
-from tests.live.test_live_printed import ADDRESS, PROGRAM, ROOT
+from tests.following import ADDRESS, PROGRAM
 from tests.printed import commands, python
 
-PAGE = ROOT / "docs" / "camera.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "camera.md"
 NAMES = ("mug", "keys", "lamp")
 
 pytest.importorskip("iblurry.live.http.server")

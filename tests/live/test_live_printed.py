@@ -8,18 +8,16 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from iblurry.cli.main import main
+from tests.following import ADDRESS, PROGRAM
 from tests.live.stand_in import StandIn
 from tests.printed import commands, python
 
 ROOT = Path(__file__).parent.parent.parent
-PROGRAM = [sys.executable, "-c", "from iblurry.cli.main import main; main()"]
-ADDRESS = "http://127.0.0.1:8000"
 PAGES = {"README": ROOT / "README.md", "live": ROOT / "docs" / "live.md"}
 LIVE = ("iblurry serve", "iblurry send", "iblurry ask", "curl")
 ELSEWHERE = (  # needs what is not here, or writes a file

@@ -1,0 +1,75 @@
+"""Rehearsal while idle: a service takes updates from its memory, and stops for samples."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from iblurry.live.messages import Operation
+from iblurry.live.service import Service
+from iblurry.live.settings import Settings
+from tests.live.test_live_service import some, until
+
+SMALL = Settings(network="mlp", image=(1, 8, 8), memory=40, max_classes=12, batch=8)
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_it_rehearses_while_idle_and_stops_for_samples(digits, tmp_path):
+    folder, taken = tmp_path / "live", []
+
+    async def live():
+        service = Service(folder, SMALL, idle_updates=200)
+        await service.start()
+        await service.learn(some(digits, 0, 40))
+        await until(lambda: service.status()["rehearsed"] == 200)
+        await until(lambda: service.status()["updates"] == 240 and service.status()["model_operation"] > 40)
+        await asyncio.sleep(0.6)
+        assert service.status()["rehearsed"] == 200  # and not one more
+        assert "200 of 200 updates" in service.status()["sentence"]
+        await service.learn(some(digits, 40, 41))
+        assert service.status()["rehearsed"] < 200
+        await until(lambda: service.status()["rehearsed"] > 0)
+        began = time.monotonic()
+        await service.learn(some(digits, 41, 42))
+        await until(lambda: service.status()["learnt"] == 42)
+        taken.append(time.monotonic() - began)
+        await service.correct([Operation("remove", 1)])
+        await until(lambda: service.status()["rehearsed"] == 200)
+        await until(lambda: service.status()["applied"] == service.status()["operations"])
+        await service.close()
+
+    async def again():
+        service = Service(folder, Settings.of(folder), idle_updates=200)
+        await service.start()
+        await asyncio.sleep(0.6)
+        assert (service.status()["rehearsed"], service.status()["state"]) == (200, "idle")
+        await service.close()
+
+    asyncio.run(live())
+    assert taken[0] < 2
+    newest = sorted(folder.glob("checkpoint-*"))[-1].name
+    asyncio.run(again())
+    assert sorted(folder.glob("checkpoint-*"))[-1].name == newest
+
+
+def test_without_samples_or_a_memory_nothing_is_rehearsed(digits, tmp_path):
+    async def live(folder, method):
+        settings = Settings(**SMALL.to_json() | {"method": method, "image": (1, 8, 8)})
+        service = Service(folder, settings, idle_updates=50)
+        await service.start()
+        await until(lambda: service.status()["state"] == "idle")
+        await asyncio.sleep(0.3)
+        assert service.status()["operations"] == 0
+        if method == "agem":  # trains on the stream alone
+            await service.learn(some(digits, 0, 20))
+            await until(lambda: service.status()["learnt"] == 20)
+            await asyncio.sleep(0.3)
+            assert service.status()["operations"] == 20
+        await service.close()
+
+    asyncio.run(live(tmp_path / "clib", "clib"))
+    asyncio.run(live(tmp_path / "agem", "agem"))
