@@ -52,13 +52,11 @@ def read(
     return read_files([folder / file for file in files], dataset)
 
 
-def hash_sets(directory: str | Path, *, tasks: int, n: float, m: float) -> str:
-    """A hash of the names and bytes of all published sets with these numbers in a folder and the folders in it."""
-    if is_disjoint(n, m):
-        n, m = 100, 0
-    pattern = f"*_split{tasks}_n{_format_percentage(n)}_m{_format_percentage(m)}_rand*_task*.json"
+def hash_sets(directory: str | Path, name: str, *, tasks: int, n: float, m: float) -> str:
+    """A hash of the names and bytes of a data set's sets with these numbers, in a folder or its folder `name`."""
+    pattern = f"{set_name(name, tasks=tasks, n=n, m=m, seed='*')}_task*.json"
     folder = Path(directory)
-    files = sorted([*folder.glob(pattern), *folder.glob(f"*/{pattern}")], key=lambda path: path.name)
+    files = sorted([*folder.glob(pattern), *folder.glob(f"{name}/{pattern}")], key=lambda path: path.name)
     if not files:
         raise DataError(f"{folder} has no file {pattern}; give the folder of the published split files.")
     return content_hash(*(piece for path in files for piece in (path.name, path.read_bytes())))
@@ -123,7 +121,7 @@ def export(order: Order, dataset: Dataset, directory: str | Path, *, seed: int, 
     return written
 
 
-def set_name(name: str, *, tasks: int, n: float, m: float, seed: int) -> str:
+def set_name(name: str, *, tasks: int, n: float, m: float, seed: int | str) -> str:
     """What the files of a set are called; N = 100 or M = 0 is the disjoint split, n100_m0.
 
     >>> set_name("cifar10", tasks=5, n=50, m=0, seed=1)

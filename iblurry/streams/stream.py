@@ -46,6 +46,10 @@ class Stream(Component):
             Of the run.
         """
 
+    def for_dataset(self, name: str) -> Stream:
+        """The stream as experiments on the data set of this name have it."""
+        return self
+
     @property
     def title(self) -> str:
         """What tables and figures call it."""
@@ -98,7 +102,7 @@ class Published(Stream):
     disjoint, blur : float
         N and M as in the files' names, per cent; see `IBlurry`.
     content : str, optional
-        A hash of the files of these numbers, all seeds and data sets; read from the folder unless given.
+        A hash of the data set's files of these numbers, all seeds; an experiment reads it from the folder unless given.
     """
 
     ranges: ClassVar = {"tasks": "[1, inf)", "disjoint": "[0, 100]", "blur": "[0, 100]"}
@@ -110,25 +114,23 @@ class Published(Stream):
     blur: float = 10.0
     content: str | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.content is None:
-            object.__setattr__(self, "content", self._hash_files())
+    def for_dataset(self, name: str) -> Stream:
+        return self if self.content is not None else dataclasses.replace(self, content=self._hash_files(name))
 
     def identity_json(self) -> dict[str, Any]:
         ((name, fields),) = self.to_json().items()
         return {name: {field: value for field, value in fields.items() if field != "folder"}}
 
     def order(self, dataset: Dataset, seed: int) -> Order:
-        if self._hash_files() != self.content:
+        if self.content is not None and self._hash_files(dataset.name) != self.content:
             raise DataError(
                 f"The split files in {self.folder} have changed since the experiment was made; put the old ones back, "
                 "or make the experiment anew."
             )
         return published.read(self.folder, dataset, tasks=self.tasks, n=self.disjoint, m=self.blur, seed=seed)
 
-    def _hash_files(self) -> str:
-        return published.hash_sets(self.folder, tasks=self.tasks, n=self.disjoint, m=self.blur)
+    def _hash_files(self, dataset: str) -> str:
+        return published.hash_sets(self.folder, dataset, tasks=self.tasks, n=self.disjoint, m=self.blur)
 
     @property
     def title(self) -> str:

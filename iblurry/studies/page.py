@@ -9,8 +9,9 @@ from iblurry.files import replacing
 from iblurry.studies.describe import describe_command
 from iblurry.studies.figures.draw import draw_study
 from iblurry.studies.significance import PairedComparison
+from iblurry.studies.tables.layout import has_paper
 from iblurry.studies.tables.table import StudyTable
-from iblurry.studies.tables.text import to_markdown
+from iblurry.studies.tables.text import markdown_notes, to_markdown, to_ranking
 
 FIGURES = {  # kinds, and what each shows
     "curves": "Accuracy to samples seen",
@@ -31,7 +32,7 @@ def write_page(table: StudyTable, path: Path, pairs: Sequence[PairedComparison] 
 
 
 def study_page(table: StudyTable, figures: Mapping[str, Path], pairs: Sequence[PairedComparison] | None = None) -> str:
-    """The page; `figures` by their kinds lie in the folder `images` beside it."""
+    """The page; `figures` by their kinds lie in the folder `images` beside it; of `pairs`, the first metric's."""
     shown = [
         f"![{FIGURES[kind].format(metric=table.metrics[0].heading)}](images/{place.name})"
         for kind, place in figures.items()
@@ -41,13 +42,20 @@ def study_page(table: StudyTable, figures: Mapping[str, Path], pairs: Sequence[P
         for cell in table.cells.values()
         if cell.metric is table.metrics[0] and cell.runs
     ]
+    rankings = []
+    for column in table.columns:
+        if any(cell.ours for cell in table.column(column, table.metrics[0].name)):
+            rankings += [f"## {column.capitalize() or table.metrics[0].heading}", to_ranking(table, column)]
+    by_first = None if pairs is None else [pair for pair in pairs if pair.metric == table.metrics[0].name]
+    below = [to_markdown(table, by_first).strip()] if has_paper(table) else markdown_notes(table, by_first)
     parts = [
         f"# {table.study.title}",
-        table.study.question,
+        f"{table.study.question} Here: {table.settings}.",
         f"Made by `iblurry table {table.study.name} --page` from finished runs; nothing is typed by hand.",
         *shown,
-        to_markdown(table, pairs).strip(),
+        *rankings,
+        *below,
         "### The runs",
-        "\n".join(["```console", *commands, "```"]),
+        "\n".join(["```console", *dict.fromkeys(commands), "```"]),
     ]
     return "\n\n".join(parts) + "\n"

@@ -125,7 +125,7 @@ def test_figure(tmp_path):
         (("--disjoint", 75), InputError, "nearest that can is 50 or 100"),
         (("--dataset", "digitz"), UnknownNameError, "Did you mean 'digits'"),
         (("--mode", "compatibel"), InputError, "compatibel.*compatible"),
-        (("--published", "nowhere"), DataError, r"nowhere has no file .*_split5_n50_m10"),
+        (("--published", "nowhere"), DataError, r"nowhere has no .*_split5_n50_m10"),
         (("--published", "nowhere", "--mode", "uneven"), InputError, "give one of the two"),
     ],
 )

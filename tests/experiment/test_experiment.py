@@ -212,7 +212,9 @@ def test_published_orders(data, tmp_path):
     assert one.order(data) == order
     shutil.copytree(tmp_path, tmp_path / "elsewhere" / "sets")
     assert small(published=tmp_path / "elsewhere" / "sets", disjoint=50, blur=20, seed=5).digest == one.digest
-    (file, *_) = (tmp_path / "elsewhere" / "sets").glob("*_task0.json")
+    (tmp_path / "elsewhere" / "sets" / "other_split2_n50_m20_rand5_task0.json").write_text("[]")  # of another data set
+    assert small(published=tmp_path / "elsewhere" / "sets", disjoint=50, blur=20, seed=5).digest == one.digest
+    (file, *_) = (tmp_path / "elsewhere" / "sets").glob("shapes_*_task0.json")
     file.write_text(json.dumps(json.loads(file.read_text())[::-1]))
     assert small(published=tmp_path / "elsewhere" / "sets", disjoint=50, blur=20, seed=5).digest != one.digest
     assert dataclasses.replace(one, samples=30).order(data).indices.tolist() == order.indices[:30].tolist()

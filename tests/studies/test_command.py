@@ -44,8 +44,8 @@ def parsed(text):
             "iblurry run er --dataset cifar10 --seeds 1 --memory 200 --disjoint 0 --blur 30 --validate 0.2",
         ),
         (
-            Experiment.of("er", disjoint=50, blur=25, tasks=2, published=SETS),
-            f"iblurry run er --dataset digits --seeds 1 --stream Published:folder={SETS},tasks=2,blur=25",
+            Experiment.of("er", "toy.npz", disjoint=50, blur=25, tasks=2, published=SETS),
+            f"iblurry run er --dataset toy.npz --seeds 1 --stream Published:folder={SETS},tasks=2,blur=25",
         ),
         (
             Experiment.of("clib", share=0.1, memory=20),

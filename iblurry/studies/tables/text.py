@@ -84,7 +84,12 @@ def to_markdown(table: StudyTable, pairs: Sequence[PairedComparison] | None = No
         lines = ([(f"`{name}`" if name else "", best), *rest] for (name, best), *rest in _study_lines(table, block))
         sides = "l" * (1 + has_paper(table)) + "r" * len(block.headings)
         parts.append(markdown_grid(_heads(table, block), map(_in_stars, lines), sides=sides))
-    parts += table_notes(table)
+    return "\n\n".join([*parts, *markdown_notes(table, pairs)]) + "\n"
+
+
+def markdown_notes(table: StudyTable, pairs: Sequence[PairedComparison] | None = None) -> list[str]:
+    """What stands below the numbers: what they are, what has not been run, and rows compared seed by seed."""
+    parts = table_notes(table)
     if table.missing:
         commands = "```console\n" + "\n".join(missing_commands(table)) + "\n```"
         parts += [f"Not run yet: {'; '.join(describe_missing(table))}.", commands]
@@ -93,7 +98,24 @@ def to_markdown(table: StudyTable, pairs: Sequence[PairedComparison] | None = No
         for heading, sentences in group_pairs(table, pairs):
             parts.append(f"{heading}:\n\n" + "\n".join(f"- {sentence}" for sentence in sentences))
         parts += caveats(pairs)
-    return "\n\n".join(parts) + "\n"
+    return parts
+
+
+def to_ranking(table: ResultTable, column: str) -> str:
+    """What was run of a column in Markdown, the best by the first metric on top."""
+    first = table.metrics[0]
+    ranked = sorted(
+        (cell for cell in table.column(column, first.name) if cell.ours),
+        key=lambda cell: cell.ours.mean if cell.ours else 0.0,
+        reverse=first.better is max,
+    )
+    lines = []
+    for place, cell in enumerate(ranked, 1):
+        cells = [table.cells[cell.row, column, metric.name] for metric in table.metrics]
+        numbers = [(own_text(one), table.is_best(one)) for one in cells]
+        lines.append(_in_stars([(str(place), False), (f"`{cell.row}`", False), (str(len(cell.runs)), False), *numbers]))
+    heads = ["", "method", "n", *(metric.heading for metric in table.metrics)]
+    return markdown_grid(heads, lines, sides="rl" + "r" * (len(heads) - 2))
 
 
 def markdown_grid(heads: Sequence[str], lines: Iterator[Sequence[str]] | Sequence[Sequence[str]], *, sides: str) -> str:
