@@ -181,7 +181,7 @@ def machine_options(*, jobs: str, pack: str) -> Decorator:
             help="cpu, cuda.  [default: a GPU, if there is one; not for mlp, convnet]",
         ),
         option("--precision", metavar="NAME", help="float32 or bfloat16.  [default: float32; bfloat16 on a GPU]"),
-        option("--jobs", metavar="J", type=positive, help=f"Runs at a time, a process each.  [default: {jobs}]"),
+        option("--jobs", metavar="J", type=positive, help=f"Processes, of one run or --pack each.  [default: {jobs}]"),
         option(
             "--pack", metavar="N", type=positive, help=f"Runs side by side in one process on a GPU.  [default: {pack}]"
         ),

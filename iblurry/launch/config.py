@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class LaunchConfig:
     jobs : int, optional
         Worker processes; None: one per core, one on a GPU, on Ray as many as the cluster has room for.
     pack : int
-        Runs side by side in one process, which pays on a GPU. Locally it excludes `jobs` > 1.
+        Runs side by side in one process, which pays on a GPU.
     threads : int, optional
         Torch threads of each run; None: 1 for "mlp" and "convnet", its share of the cores for others.
     on : {"local", "ray"}
@@ -70,20 +71,14 @@ class LaunchConfig:
         check_type("checkpoints", self.checkpoints, CheckpointPolicy)
         if self.on not in PLACES:
             raise UnknownNameError("place to run on", self.on, PLACES)
-        if self.pack > 1 and (self.jobs or 1) > 1 and self.on == "local":
-            raise InputError(
-                f"jobs={self.jobs} and pack={self.pack} cannot go together: a pack is one process. Choose one of them, "
-                "jobs for the cores of a CPU, pack for a GPU."
-            )
 
     def worker_count(self, experiments: Sequence[Experiment]) -> int:
         """Processes that share the cores; it fixes the threads of a run, so it counts finished experiments too."""
         if self.on != "local":
             return usable_cores()  # one thread each: other programs use the cluster as well
-        if self.pack > 1:
-            return 1
-        on_gpu = any(self.device_for(experiment) != "cpu" for experiment in experiments)  # processes would take turns
-        return max(1, min(self.jobs or (1 if on_gpu else usable_cores()), len(experiments)))
+        # unless told, processes would take turns on a GPU
+        is_one = self.pack > 1 or any(self.device_for(experiment) != "cpu" for experiment in experiments)
+        return max(1, min(self.jobs or (1 if is_one else usable_cores()), ceil(len(experiments) / self.pack)))
 
     def hardware_for(self, experiment: Experiment, workers: int) -> Hardware:
         """What one run is run on if so many processes share the cores."""

@@ -7,6 +7,7 @@ import multiprocessing
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,7 @@ def run_all(
             check_finished(folder, experiment, fingerprint, callback.taking_part())
     if queue.jobs:
         with stop_on_signals() as stop:
-            _run_queue(queue, config, min(workers, len(queue.jobs)), stop)
+            _run_queue(queue, config, workers, stop)
     if failures is not None:
         failures |= queue.failures
     elif queue.failures:
@@ -152,15 +153,14 @@ def run_all(
 
 
 def _run_queue(queue: JobQueue, config: LaunchConfig, workers: int, stop: StopRequest) -> None:
-    config = replace(config, pack=min(config.pack, len(queue.jobs)))
     if config.on == "ray":
-        RayWorkers(queue, config, stop).run()
-    elif queue.tolerant:
-        gpus = visible_gpus() if any(job.hardware.device != "cpu" for job in queue.jobs) else []
-        places = min(config.jobs or len(gpus) or workers, len(queue.jobs))
+        RayWorkers(queue, replace(config, pack=min(config.pack, len(queue.jobs))), stop).run()
+        return
+    gpus = visible_gpus() if queue.tolerant and any(job.hardware.device != "cpu" for job in queue.jobs) else []
+    places = min((config.jobs or len(gpus) or workers) if queue.tolerant else workers, len(queue.jobs))
+    config = replace(config, pack=min(config.pack, ceil(len(queue.jobs) / places)))  # none idle beside a full pack
+    if queue.tolerant or places > 1:
         LocalWorkers(queue, config, stop, places=places, gpus=gpus).run()
-    elif workers > 1:
-        LocalWorkers(queue, config, stop, places=workers).run()
     else:
         Pack(config, queue.take, queue.report, stop).run()
 

@@ -79,7 +79,6 @@ REFUSALS = {  # a command line: what its sentence names, the value or the remedy
     "run --share 0.5 --published x": "x has no file",
     "run --jobs 0": "'--jobs': 0",
     "run --pack 0": "'--pack': 0",
-    "run --jobs 2 --pack 2": "pack=2",
     "run --jobs x": "'x'",
     "run --threads 0": "'--threads': 0",
     "run --save-seconds nan": "'--save-seconds': nan",

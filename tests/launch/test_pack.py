@@ -14,7 +14,7 @@ import torch
 from iblurry import checkpoint
 from iblurry.data.load import load
 from iblurry.engine.eager import Eager
-from iblurry.errors import DivergedError, FolderError, InputError, RunFailedError
+from iblurry.errors import DivergedError, FolderError, RunFailedError
 from iblurry.experiment import run_loop
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
@@ -266,11 +266,10 @@ def test_data_is_loaded_once(tmp_path, monkeypatch):
 
 
 def test_configs(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="jobs=2 and pack=3"):
-        LaunchConfig(out=tmp_path, jobs=2, pack=3)
     monkeypatch.setattr("iblurry.launch.config.usable_cores", lambda: 8)
     heavy = [dataclasses.replace(one, network="resnet18") for one in MIXED[:3]]
     config = LaunchConfig(out=tmp_path, jobs=1, pack=3)
     assert config.worker_count(heavy) == 1
     assert LaunchConfig(out=tmp_path, pack=3).worker_count(heavy) == 1
+    assert LaunchConfig(out=tmp_path, jobs=5, pack=2).worker_count(heavy) == 2  # three runs fill no more
     assert config.hardware_for(heavy[0], 1).threads == 8  # they take turns

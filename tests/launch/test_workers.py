@@ -56,9 +56,10 @@ class Acting(Recorder):
 
 
 @pytest.mark.slow  # test_sweep has one that is not
-def test_two_at_a_time_write_the_same_bytes(alone, tmp_path):
+@pytest.mark.parametrize("pack", [1, 2])
+def test_two_at_a_time_write_the_same_bytes(pack, alone, tmp_path):
     callbacks = [Recorder() for _ in SOME]
-    results = run_all(SOME, LaunchConfig(out=tmp_path, jobs=2), callbacks)
+    results = run_all(SOME, LaunchConfig(out=tmp_path, jobs=2, pack=pack), callbacks)
     assert [one.experiment for one in results] == SOME
     assert [kept(one.folder) for one in results] == alone
     assert all(one.summary is not None for one in results)
@@ -85,7 +86,7 @@ def test_a_killed_worker_is_said_and_the_same_call_goes_on(alone, tmp_path):
             os.kill(worker.pid, signal.SIGKILL)
 
     callbacks = [Acting(lambda: None), Acting(kill_both), Recorder()]
-    with pytest.raises(StoppedError, match=r"-shapes-1-\w+ .*SIGKILL"):
+    with pytest.raises(StoppedError, match=r"-shapes-[12]-\w+ .*SIGKILL"):
         run_all(SOME, LaunchConfig(out=tmp_path, jobs=2, checkpoints=SAVE), callbacks)
     results = run_all(SOME, LaunchConfig(out=tmp_path, jobs=1))
     assert [kept(one.folder) for one in results] == alone
