@@ -97,6 +97,7 @@ def test_every_module_of_this_tree_is_followed_to_its_home():
     assert ROOT / "iblurry" / "learner.py" in public
 
 
+@pytest.mark.slow
 def test_tests_that_are_not_reached_in_time_are_skipped_and_counted_but_the_first_is_run(tree):
     (tree / "test_two.py").write_text("def test_one():\n    pass\n\n\ndef test_two():\n    raise ValueError\n")
     command = [sys.executable, "-m", "pytest", "-p", "tools.deadline", "-p", "no:cacheprovider", "-rs", "test_two.py"]

@@ -41,7 +41,7 @@ METERED = {
     "bic-more-aside": bic(HYPERPARAMETERS, readout=BiasCorrected(share=0.3)),
 }
 SLOW = {name for name in METERED if name.startswith("clib-") or name.endswith(("-transforms", "-released"))}
-SLOW -= {"clib-running", "clib-seldom", "mir-transforms"}  # one of each cost is seen
+SLOW -= {"clib-running", "mir-transforms"}  # one of each cost is seen
 PERIOD = 24  # samples: whole rounds and whole spans between two measures for all of the above
 
 

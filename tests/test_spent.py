@@ -33,6 +33,7 @@ def _quick(chosen: Method) -> Method:
 
 MAIN = [name for name in METHODS if "-" not in name]
 TAUGHT = ("bic", "balm", "mkd", "sdp")  # by a shadow network
+COSTLY = ("balm", "mkd", "sdp", "gss", "agem", "derpp", "mir-few", "mir-memory-only")  # a third of the time of all
 COUNTED = {
     **{name: _quick(method(name, HYPERPARAMETERS)) for name in MAIN},
     **VARIANTS,
@@ -97,7 +98,7 @@ def totals(*tallies):
     )
 
 
-@pytest.mark.parametrize("name", COUNTED)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in COSTLY)) for n in COUNTED])
 def test_what_is_counted_is_what_was_made(name, meter, samples, questions):
     learner = new_learner(COUNTED[name], network="mlp:width=12")
     spent, queries = learner.context.spent, learner.context.queries

@@ -15,7 +15,7 @@ from tests.printed import blocks, links, understood
 
 DOCS = Path(__file__).parent.parent / "docs"
 TUTORIALS, CONCEPTS = DOCS / "tutorials", DOCS / "concepts"
-SLOW = ("live", "paper")  # a service that is started twice; eleven runs
+SLOW = ("live", "paper", "method", "network")  # a service that is started twice; eleven runs; many runs
 
 
 @pytest.fixture
@@ -52,6 +52,7 @@ def test_what_a_concept_shows_is_what_is_printed(name, here, capsys):
         reader.follow(CONCEPTS / f"{name}.md")
 
 
+@pytest.mark.slow
 def test_answers_show_what_is_printed(here, capsys):
     (here / "results").symlink_to(DOCS.parent / "results")
     with Reader(capsys) as reader:

@@ -254,6 +254,7 @@ def test_packed(quick, here):
 OWN = " ".join(["run", "clib", *QUICK, "--import mine.py --set admission=Oldest --set admission.patience=5 --json"])
 
 
+@pytest.mark.slow
 def test_ones_own_parts_in_every_verb(call, apart, own, here):
     commands = (
         f"{OWN} --seeds 1",

@@ -13,8 +13,8 @@ from iblurry.methods import Hyperparameters, method
 from iblurry.network.bodies import ResNet
 from iblurry.refit_stack import MemorySnapshot, RefitStack
 
-FAST = ("ewc", "agem")
-SLOW = ("mir", "clib", "balm", "mkd", "sdp", "derpp", "bic")
+FAST = ("ewc",)
+SLOW = ("agem", "mir", "clib", "balm", "mkd", "sdp", "derpp", "bic")
 
 
 class Traced(Eager):

@@ -67,7 +67,7 @@ def whole(tmp_path_factory):
     return {name: kept(run(small(name), out).folder) for name in REFITS}
 
 
-@pytest.mark.parametrize("name", REFITS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "rm")) for n in REFITS])
 def test_stopped_and_crashed_inside_refits(name, tmp_path, whole):
     """A polite stop saves there; a crash falls back on a checkpoint that lies inside a refit, too."""
     folder = tmp_path / small(name).name

@@ -44,22 +44,22 @@ OPTIMIZERS = {
     "Adagrad": torch.optim.Adagrad,
     "Rprop": torch.optim.Rprop,
 }
-# For each case the methods of which most could go wrong with it: parts that ask for gradients, copies or refits.
+# In each run of the tests: methods of which most could go wrong with a case, by gradients, copies or refits.
 QUICK = {
     "layer_norm": ["derpp"],
-    "group_norm": ["agem", "sdp"],
-    "group_norm redrawn": ["gdumb"],
+    "group_norm": ["agem"],
+    "group_norm redrawn": [],
     "bias_free": ["mir"],
-    "bias_free redrawn": ["er"],
+    "bias_free redrawn": [],
     "dropout": ["mir"],
-    "stochastic_depth": ["clib", "gdumb"],
+    "stochastic_depth": ["clib"],
     "pretrained": ["rm"],
-    "frozen body": ["ewc", "clib", "slda", "rm"],
-    "frozen layers": ["gss", "sar"],
-    "frozen layers of our own": ["mkd"],
+    "frozen body": ["ewc", "slda"],
+    "frozen layers": ["gss"],
+    "frozen layers of our own": [],
     "Lion": ["rm"],
-    "Nesterov": ["clib", "gdumb"],
-    "Adagrad": ["er"],
+    "Nesterov": ["gdumb"],
+    "Adagrad": [],
     "Rprop": ["er"],
 }
 MAIN = [name for name in METHODS if "-" not in name]

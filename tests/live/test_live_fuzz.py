@@ -31,6 +31,7 @@ def target(running, toy):
     return Target(f"http://127.0.0.1:{running(toy, token=TOKEN)[0]}", TOKEN)
 
 
+@pytest.mark.slow
 def test_a_hundred_attacks(target, toy):
     fuzz._teach(target)
     assert len(toy.samples) == 2

@@ -108,8 +108,8 @@ class Recent(Readout):
         return (self.context.logits(images) + self.context.logits(images, self.shadow.network)) / 2 - self.shift
 
 
-READOUTS = ["balm", "ncm", "slda", "narrow-ranpac", "narrow-randumb", "nearest-mean", "own-readout", "mkd"]
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("mir", "agem", "gss", "clib-balanced")]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("mir", "agem", "gss", "clib-balanced", "balm", "mkd")]
+READOUTS = ["ncm", "slda", "narrow-ranpac", "narrow-randumb", "nearest-mean", "own-readout"]
 
 
 @pytest.mark.parametrize("freeze", ["none", "body"])
@@ -249,7 +249,7 @@ def test_the_memory_as_it_is(entries, tmp_path):
 
 
 @pytest.mark.parametrize("freeze", ["none", "body"])
-@pytest.mark.parametrize("method", ["clib", *READOUTS])
+@pytest.mark.parametrize("method", ["clib", *READOUTS, *SLOW[-2:]])
 def test_a_snapshot_answers_as_the_learner_does(method, freeze, entries, tmp_path):
     settings = small(method, freeze)
     learning, answering = LiveLearner(tmp_path, settings), SnapshotModel(settings)

@@ -64,7 +64,9 @@ def test_it_is_cut_with_the_stream(tmp_path):
     assert training_flops(small("er", samples=3), dataset_size(DATA)) == 0  # not a round
 
 
-@pytest.mark.parametrize("name", ["er", "mir", "gss", "rm", "gdumb", "clib"])
+@pytest.mark.parametrize(
+    "name", ["er", "gdumb", *(pytest.param(n, marks=pytest.mark.slow) for n in ("mir", "gss", "rm", "clib"))]
+)
 def test_equal_when_run(name, tmp_path):
     reference = small("clib")
     given = with_compute(quick(name), reference, dataset_size(DATA))

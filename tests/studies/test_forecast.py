@@ -42,7 +42,10 @@ def expected(row, seed, seconds, *, flops=1.0, basis="timed"):
     return ExpectedRun(planned=PlannedRun(row, "", experiment), cost=cost, seconds=seconds, basis=basis)
 
 
-@pytest.mark.parametrize("name", ["er", "clib", "bic", "gdumb", "rm", "joint", "balm", "nearest mean"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("clib", "gdumb", "joint", "balm")]
+
+
+@pytest.mark.parametrize("name", ["er", "bic", "rm", "nearest mean", *SLOW])
 def test_the_cost_of_a_run_is_what_it_counts(name, tmp_path):
     one = small("er" if name == "nearest mean" else name)
     if name == "nearest mean":

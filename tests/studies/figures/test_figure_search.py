@@ -27,7 +27,10 @@ def written(svg):
 
 
 @pytest.mark.parametrize("rows, seeds", [(("er",), (1,)), (("clib", "er"), (1, 2))])
-@pytest.mark.parametrize("grids", [(LR,), (SLOT,), (LR, MEMORY), (LR, MEMORY, SLOT)], ids=len)
+@pytest.mark.parametrize(
+    "grids",
+    [(LR,), *(pytest.param(one, marks=pytest.mark.slow) for one in [(SLOT,), (LR, MEMORY)]), (LR, MEMORY, SLOT)],
+)
 def test_any_number_of_fields(tmp_path, grids, rows, seeds):
     results = searched(*grids, rows=rows, seeds=seeds)
     draw_search(results, tmp_path / "grid.svg", title=TITLE)
