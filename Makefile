@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+export PYTHONDONTWRITEBYTECODE :=  # else every process that the tests start compiles the package anew
 
 .PHONY: demo test test-slow test-all test-wheel check lint dist bench bench-gpu bench-live fuzz reproduction docs clean
 
