@@ -104,16 +104,12 @@ def markdown_notes(table: StudyTable, pairs: Sequence[PairedComparison] | None =
 def to_ranking(table: ResultTable, column: str) -> str:
     """What was run of a column in Markdown, the best by the first metric on top."""
     first = table.metrics[0]
-    ranked = sorted(
-        (cell for cell in table.column(column, first.name) if cell.ours),
-        key=lambda cell: cell.ours.mean if cell.ours else 0.0,
-        reverse=first.better is max,
-    )
-    lines = []
-    for place, cell in enumerate(ranked, 1):
-        cells = [table.cells[cell.row, column, metric.name] for metric in table.metrics]
-        numbers = [(own_text(one), table.is_best(one)) for one in cells]
-        lines.append(_in_stars([(str(place), False), (f"`{cell.row}`", False), (str(len(cell.runs)), False), *numbers]))
+    means = {cell.row: cell.ours.mean for cell in table.column(column, first.name) if cell.ours}
+    ranked = sorted(means, key=lambda row: means[row], reverse=first.better is max)
+    lines = [
+        [str(place), f"`{row}`", *rest]
+        for place, (row, *rest) in enumerate(map(_in_stars, _run_lines(table, ranked, column)), 1)
+    ]
     heads = ["", "method", "n", *(metric.heading for metric in table.metrics)]
     return markdown_grid(heads, lines, sides="rl" + "r" * (len(heads) - 2))
 
@@ -125,9 +121,9 @@ def markdown_grid(heads: Sequence[str], lines: Iterator[Sequence[str]] | Sequenc
     return "\n".join("| " + " | ".join(line) + " |" for line in [list(heads), rule, *cells])
 
 
-def _run_lines(table: ResultTable) -> Iterator[Cells]:
-    for row in table.rows:
-        cells = [table.cells[row, "", metric.name] for metric in table.metrics]
+def _run_lines(table: ResultTable, rows: Sequence[str] | None = None, column: str = "") -> Iterator[Cells]:
+    for row in table.rows if rows is None else rows:
+        cells = [table.cells[row, column, metric.name] for metric in table.metrics]
         numbers = [(own_text(cell), table.is_best(cell)) for cell in cells]
         yield [(row, False), (str(len(cells[0].runs)), False), *numbers]
 
