@@ -16,6 +16,21 @@ import pytest
 os.environ["OMP_NUM_THREADS"] = "1"  # thread count changes last bits; also for the processes tests start
 
 
+@pytest.hookimpl(tryfirst=True)  # before cases are chosen by their marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a test with `pytest.mark.quick("case", ...)` every case that is not named there is slow."""
+    missing: dict[str, set[str]] = {}
+    for item in items:
+        if (mark := item.get_closest_marker("quick")) is not None:
+            case = item.callspec.id  # type: ignore[attr-defined]
+            missing.setdefault(item.nodeid.removesuffix(f"[{case}]"), set(mark.args)).discard(case)
+            if case not in mark.args:
+                item.add_marker("slow")
+    unknown = {test: cases for test, cases in missing.items() if cases}
+    if unknown and not any("::" in given for given in config.args):  # else not all cases were collected
+        raise pytest.UsageError(f"These quick cases do not exist: {unknown}.")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread_and_little_to_collect() -> None:
     """A collection looks at what tests made and not at all of torch, which is 5 % of their time."""

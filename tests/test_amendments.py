@@ -14,8 +14,7 @@ from iblurry.methods import METHODS as RECIPES
 from iblurry.methods import Hyperparameters, method
 from iblurry.parts import RingBuffer
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("balm", "gss")]  # half of the time of all
-METHODS = ["clib", "er", "mir", "sar", "derpp", "clib-reservoir", *SLOW]
+METHODS = ["clib", "er", "mir", "sar", "derpp", "clib-reservoir", "balm", "gss"]
 
 
 def picture(number):
@@ -49,6 +48,7 @@ def weights(learner):
     return torch.cat([p.detach().flatten() for p in learner.context.network.parameters()])
 
 
+@pytest.mark.quick("clib", "er", "derpp")
 @pytest.mark.parametrize("name", METHODS)
 def test_the_memory_knows_the_numbers_of_its_samples(name):
     learner = taught(name, samples=45)
@@ -60,6 +60,7 @@ def test_the_memory_knows_the_numbers_of_its_samples(name):
     assert max(numbers) <= 45 - waiting * (learner.method.pace.store_when == "after")
 
 
+@pytest.mark.quick("clib", "er", "derpp")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_removed_sample_is_gone_and_the_numbers_stay_right(name):
     learner = taught(name, samples=45)
@@ -144,6 +145,7 @@ def test_a_class_by_another_name():
         amendments.rename_class(learner, "a", "q")
 
 
+@pytest.mark.quick("clib", "er", "derpp")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_deleted_class_never_answers_and_makes_room(name):
     learner = taught(name)
@@ -186,6 +188,7 @@ def test_a_merged_class_is_the_other_one():
         amendments.merge_class(learner, "b", "b")
 
 
+@pytest.mark.quick("clib", "er", "derpp")
 @pytest.mark.parametrize("name", METHODS)
 def test_rehearsal_learns_what_is_there(name):
     learner = taught(name, samples=24)
@@ -205,6 +208,7 @@ def test_rehearsal_of_a_method_that_never_reads_its_memory_is_nothing():
     assert torch.equal(weights(learner), before)
 
 
+@pytest.mark.quick("clib", "er", "derpp")
 @pytest.mark.parametrize("name", METHODS)
 def test_interrupted_among_amendments_it_comes_to_the_same_bits(name):
     def begin():
@@ -255,6 +259,7 @@ def test_sums_of_a_closed_form_are_merged_and_forgotten():
     assert set(merged.predict(questions)) == {"c"}
 
 
+@pytest.mark.quick("slda", "ncm")
 @pytest.mark.parametrize("name", ["ncm", "slda", "ranpac", "randumb"])
 def test_a_closed_form_is_corrected_exactly_while_it_holds_the_sample(name):
     def made(labels):

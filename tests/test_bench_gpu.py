@@ -199,6 +199,7 @@ def test_the_whole_program(tmp_path, capsys):
     assert "four ER seeds packed / alone" in printed
 
 
+@pytest.mark.slow
 def test_stacked_refits():
     convnet = dataclasses.replace(SETUP, network="convnet:width=4", epochs=200)
     row = measure_refits("gdumb", setup=convnet, updates=5, models=2)
@@ -213,6 +214,7 @@ def test_startup_is_that_of_all_runs():
     assert 1 < row["seconds"] < 300
 
 
+@pytest.mark.slow
 def test_a_report_goes_on(tmp_path, capsys):
     file = tmp_path / "report.json"
     words = [*QUICK, "--only", "equal", "--json", str(file), "--methods"]

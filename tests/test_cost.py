@@ -40,8 +40,6 @@ METERED = {
     "clib-all-rows": clib(HYPERPARAMETERS, rehearsal=Uniform(count=BUDGET)),
     "bic-more-aside": bic(HYPERPARAMETERS, readout=BiasCorrected(share=0.3)),
 }
-SLOW = {name for name in METERED if name.startswith("clib-") or name.endswith(("-transforms", "-released"))}
-SLOW -= {"clib-running", "mir-transforms"}  # one of each cost is seen
 PERIOD = 24  # samples: whole rounds and whole spans between two measures for all of the above
 
 
@@ -67,7 +65,8 @@ def meter(monkeypatch):
     return since_last
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in METERED])
+@pytest.mark.quick("er", "clib", "bic", "mir", "gdumb", "derpp", "slda")
+@pytest.mark.parametrize("name", METERED)
 def test_declared_is_counted(name, meter, samples, questions):
     method = METERED[name]
     method = dataclasses.replace(method, pace=dataclasses.replace(method.pace, early_samples=0))

@@ -109,6 +109,7 @@ def test_commands_of_the_gpu_page():
             assert parsers[words[1]].parse_args(words[2:]).methods
 
 
+@pytest.mark.slow
 def test_the_streams_of_the_page_run_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first, domains, own = python(DOCS / "streams.md")
@@ -131,6 +132,7 @@ def test_the_part_of_the_gpu_page_runs_as_printed(tmp_path, monkeypatch, capsys)
     assert re.search(r"Metrics\(a_auc=0\.\d", capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_the_writer_of_the_page_on_logging_runs_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (block,) = python(DOCS / "logging.md")
@@ -179,6 +181,7 @@ def test_the_callbacks_page_runs_as_printed(tmp_path, monkeypatch, capsys):
         assert f"`{name}" in page
 
 
+@pytest.mark.slow
 def test_the_page_on_studies_runs_as_printed_and_lists_every_metric(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for block in python(DOCS / "studies.md"):
@@ -191,6 +194,7 @@ def test_the_page_on_studies_runs_as_printed_and_lists_every_metric(tmp_path, mo
     assert all(f"`{name}`" in page for name in TABLE_METRICS)
 
 
+@pytest.mark.slow
 def test_the_contact_sheet_is_made_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     block = python(DOCS / "transforms.md")[-1]
@@ -217,6 +221,7 @@ def test_the_estimator_page_runs_as_printed_and_lists_every_parameter(capsys):
         assert (f'"{default}"' if isinstance(default, str) else str(default)) in row.split("|")[2], name
 
 
+@pytest.mark.slow
 def test_the_page_on_learners_runs_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = python(DOCS / "learner.md")

@@ -48,7 +48,8 @@ def test_a_function_that_makes_a_body(tmp_path, monkeypatch, capsys):
     assert re.search(r"a_auc=0\.\d", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("seeds", ["1", pytest.param("1,2", marks=pytest.mark.slow)])  # worker processes find it, too
+@pytest.mark.quick("1")
+@pytest.mark.parametrize("seeds", ["1", "1,2"])  # worker processes find it, too
 def test_on_the_command_line(seeds, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (block,) = blocks("networks.md", "def my_net")
@@ -60,6 +61,7 @@ def test_on_the_command_line(seeds, tmp_path, monkeypatch, capsys):
     assert "a_auc" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_module_with_weights(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (block,) = blocks("networks.md", "body.pt")
@@ -86,6 +88,7 @@ def test_bodies_of_hugging_face(tmp_path):
     assert build(module.body, (3, 64, 64), 3, rng=Rng(1)).features == 8
 
 
+@pytest.mark.slow
 def test_optimizers_of_torch(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (block,) = blocks("optimizers.md", "RMSprop")

@@ -79,6 +79,7 @@ def test_the_scale_is_that_of_all_rows_each_counted_once():
     np.testing.assert_allclose(numbers.mean.numpy(), TABLE.astype(np.float32).mean(0, dtype=np.float64), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_table_is_neither_cropped_nor_mixed_and_images_are():
     def augment(model):
         return model.learner_.context.pipeline.augment
@@ -187,6 +188,7 @@ def test_the_random_state_decides():
     assert not torch.equal(weights(random_state=None), weights(random_state=None))
 
 
+@pytest.mark.slow
 def test_nothing_global_is_touched():
     before = torch.get_num_threads(), torch.get_rng_state(), np.random.get_state()[1].copy()
     small(epochs=2).fit(TABLE, WORDS).predict(TABLE)
@@ -235,12 +237,13 @@ def test_parameters_set_later_count_from_the_next_beginning():
 # ---------------------------------------------------------------------------------------------------------- how well
 
 
+@pytest.mark.quick("blobs")
 @pytest.mark.parametrize(
     "load, epochs, least",
     [
         (lambda: make_blobs(300, centers=4, cluster_std=0.8, random_state=1), 1, 0.95),
         (lambda: load_iris(return_X_y=True), 3, 0.9),
-        pytest.param(lambda: load_breast_cancer(return_X_y=True), 1, 0.93, marks=pytest.mark.slow),
+        (lambda: load_breast_cancer(return_X_y=True), 1, 0.93),
     ],
     ids=["blobs", "iris", "breast cancer"],
 )

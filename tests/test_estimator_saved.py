@@ -51,13 +51,10 @@ def test_the_methods_are_the_task_free_ones():
     assert not {"rm", "gdumb", "joint", "bic", "ewc"} & set(FIT)
 
 
-COSTLY = ("balm", "gss")
-STOPS = [
-    *(("clib", 1), ("er", 1)),
-    *(pytest.param(name, 27, marks=[pytest.mark.slow] * (name in COSTLY)) for name in FIT if "-" not in name),
-]
+STOPS = [("clib", 1), ("er", 1), *((name, 27) for name in FIT if "-" not in name)]
 
 
+@pytest.mark.quick("clib-1", "er-27", "sdp-27", "slda-27")
 @pytest.mark.parametrize("method, stop", STOPS)
 def test_a_pickled_one_goes_on_as_if_it_never_had_been(method, stop):
     model = ContinualClassifier(method=method, memory=24, batch_size=8, max_classes=3).partial_fit(X[:stop], Y[:stop])
@@ -72,6 +69,7 @@ def test_a_pickled_one_goes_on_as_if_it_never_had_been(method, stop):
     assert loaded.get_params() == model.get_params()
 
 
+@pytest.mark.quick("pickle", "deepcopy")
 @pytest.mark.parametrize("way", COPIES)
 def test_copies_share_nothing(way, tmp_path):
     adaptive = clib(Hyperparameters(batch=8), schedule=Adaptive(trial=2, ignore=2, history=3), admission=Eldest())

@@ -278,6 +278,7 @@ def test_a_loss_that_is_no_number_is_told():
 # ------------------------------------------------------------------------------------------------------------ the door
 
 
+@pytest.mark.slow
 def test_the_front_door_opens_without_scikit_learn_and_who_lacks_it_is_told_what_to_install():
     code = (
         "import sys, iblurry, iblurry.learner\n"

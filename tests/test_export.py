@@ -46,6 +46,7 @@ def assert_answers(learner, path):
     return model
 
 
+@pytest.mark.quick("er", "gdumb")
 @pytest.mark.parametrize("name", ["er", "bic", "gdumb", "rm"])
 def test_it_answers_as_the_learner(name, tmp_path):
     learner = taught(METHODS[name](Hyperparameters(epochs=2)))

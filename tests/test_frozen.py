@@ -79,6 +79,7 @@ def test_the_memory_holds_the_features():
     assert all(torch.equal(a, b) for a, b in zip(frozen.network.body.parameters(), body.parameters(), strict=True))
 
 
+@pytest.mark.quick("er", "clib")
 @pytest.mark.parametrize("method", [er(), clib(), balm(readout=Averaged(mirror=False))], ids=lambda m: m.name)
 def test_stored_features_are_worth_as_much_as_the_pixels(method):
     """Without augmentation, the head learns what it would through the frozen layers at every update."""
@@ -185,6 +186,7 @@ def test_operations_are_those_of_the_head_and_of_each_body_pass(tmp_path):
     assert spent.flops["queries"] == head * spent.forward["queries"] + body * asked
 
 
+@pytest.mark.quick("slda")
 @pytest.mark.parametrize("method", ["clib", "slda"])
 def test_an_interrupted_run_writes_the_same_journal(method, tmp_path, monkeypatch):
     monkeypatch.setattr(run_loop, "PROGRESS_EVERY", 1)  # so that it is interrupted at the very sample

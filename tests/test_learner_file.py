@@ -131,6 +131,7 @@ def test_a_module_is_given_again_in_another_process(path, monkeypatch):
         Learner.load(path, network="mlp:width=7")
 
 
+@pytest.mark.slow
 def test_code_that_is_not_here_is_refused(path, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -152,7 +153,8 @@ def test_code_that_is_not_here_is_refused(path, tmp_path, monkeypatch):
     sys.modules.pop("mine")
 
 
-@pytest.mark.parametrize("name", ["clib", pytest.param("balm", marks=pytest.mark.slow), "derpp", "mkd", "slda"])
+@pytest.mark.quick("clib", "derpp", "slda")
+@pytest.mark.parametrize("name", ["clib", "balm", "derpp", "mkd", "slda"])
 def test_a_head_with_more_rows(path, name):
     """It answers and learns as a learner that had them from the beginning, and takes labels never announced."""
     method = METHODS[name](Hyperparameters(batch=4))

@@ -49,10 +49,9 @@ def leave_after(learner, updates):
     learner.on_refit = leave
 
 
+@pytest.mark.quick("1-gdumb", "1-joint", "None-rm", "None-rm-released")
 @pytest.mark.parametrize("name", REFITS)
-@pytest.mark.parametrize(
-    "updates", [1, *(pytest.param(later, marks=pytest.mark.slow) for later in (3, 8)), None]
-)  # in an epoch, at its end, later, the end
+@pytest.mark.parametrize("updates", [1, 3, 8, None])  # in an epoch, at its end, later, the end
 def test_resume_inside_a_refit(name, updates, samples, questions, tmp_path):
     updates = updates or LAST[name]
     whole = fed(REFITS[name], samples)

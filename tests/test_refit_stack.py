@@ -52,6 +52,7 @@ def stack(learner, models, epochs=EPOCHS):
     )
 
 
+@pytest.mark.slow
 def test_each_network_becomes_what_it_becomes_alone_whatever_the_others_are(stacked):
     learner, snapshots, questions, alone = stacked
     refits = stack(learner, models=2)

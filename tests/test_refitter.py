@@ -84,11 +84,8 @@ def answered(learner, questions):
     return learner.logits(questions)
 
 
-QUICK = ("gdumb", "rm", "joint", "gdumb with a part of one's own")
-MARKED = [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in METHODS]
-
-
-@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.quick("rm", "gdumb with a part of one's own")
+@pytest.mark.parametrize("name", METHODS)
 def test_a_kept_trainer_learns_what_a_new_one_does(name, samples, questions):
     kept, new = new_learner(METHODS[name]), new_learner(METHODS[name])
     one, other = refits(kept, samples, questions), refits(new, samples, questions, before=anew)
@@ -131,7 +128,8 @@ def test_refits_of_another_kind_have_a_trainer_of_their_own(samples):
     assert [b.network is learner.context.network for b in benches] == [not fresh for fresh, _ in 2 * kinds]
 
 
-@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.quick("rm", "gdumb with a part of one's own")
+@pytest.mark.parametrize("name", METHODS)
 def test_what_a_step_refers_to_stays_where_it_is(name, samples, questions):
     learner = new_learner(METHODS[name], network="mlp")
     seen = []
@@ -196,17 +194,11 @@ def left_after(learner, samples, questions, updates):
     return learner
 
 
-@pytest.mark.parametrize(
-    "name, updates",
-    [
-        pytest.param("gdumb", 1, marks=pytest.mark.slow),
-        ("gdumb with adam", 4),
-        ("rm", 1),
-        pytest.param("rm-released", 4, marks=pytest.mark.slow),
-        ("joint", 4),
-        ("rm with a part of one's own", 4),
-    ],
-)
+RESUMED = [("gdumb", 1), ("gdumb with adam", 4), ("rm", 1), ("rm-released", 4), ("joint", 4)]
+
+
+@pytest.mark.quick("rm-1")
+@pytest.mark.parametrize("name, updates", [*RESUMED, ("rm with a part of one's own", 4)])
 def test_resume_inside_a_later_refit(name, updates, samples, questions, tmp_path):
     """In a new learner, in the same one, and in one that has had other refits since."""
     whole = new_learner(METHODS[name])

@@ -33,7 +33,6 @@ def _quick(chosen: Method) -> Method:
 
 MAIN = [name for name in METHODS if "-" not in name]
 TAUGHT = ("bic", "balm", "mkd", "sdp")  # by a shadow network
-COSTLY = ("balm", "mkd", "sdp", "gss", "agem", "derpp", "mir-few", "mir-memory-only")  # a third of the time of all
 COUNTED = {
     **{name: _quick(method(name, HYPERPARAMETERS)) for name in MAIN},
     **VARIANTS,
@@ -98,7 +97,8 @@ def totals(*tallies):
     )
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in COSTLY)) for n in COUNTED])
+@pytest.mark.quick("er", "clib", "mir", "bic", "gdumb", "clib-running", "er-refitted")
+@pytest.mark.parametrize("name", COUNTED)
 def test_what_is_counted_is_what_was_made(name, meter, samples, questions):
     learner = new_learner(COUNTED[name], network="mlp:width=12")
     spent, queries = learner.context.spent, learner.context.queries
@@ -221,6 +221,7 @@ def test_a_captured_step_is_counted_at_each_replay():
 SAMPLE, COLUMN = 64 + 8, 8  # bytes: an image of 1x8x8 with its label
 
 
+@pytest.mark.quick("er", "clib", "gss", "mkd")
 @pytest.mark.parametrize("name", MAIN)
 def test_bytes(name, samples):
     chosen = COUNTED[name]

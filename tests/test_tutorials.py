@@ -15,7 +15,6 @@ from tests.printed import blocks, links, understood
 
 DOCS = Path(__file__).parent.parent / "docs"
 TUTORIALS, CONCEPTS = DOCS / "tutorials", DOCS / "concepts"
-SLOW = ("live", "paper", "method", "network")  # a service that is started twice; eleven runs; many runs
 
 
 @pytest.fixture
@@ -34,9 +33,8 @@ def pages(folder):
     return sorted(page.stem for page in folder.glob("*.md") if page.stem != "index")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in pages(TUTORIALS)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", pages(TUTORIALS))
 def test_a_tutorial_that_is_copied_shows_what_it_says(name, here, capsys):
     if name == "live":
         pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
@@ -46,6 +44,7 @@ def test_a_tutorial_that_is_copied_shows_what_it_says(name, here, capsys):
         reader.follow(page)
 
 
+@pytest.mark.quick("exactness", "anytime-accuracy")
 @pytest.mark.parametrize("name", [name for name in pages(CONCEPTS) if name != "i-blurry"])
 def test_what_a_concept_shows_is_what_is_printed(name, here, capsys):
     with Reader(capsys) as reader:
@@ -66,6 +65,7 @@ def test_commands_within_answers_are_understood():
         assert understood(command), command
 
 
+@pytest.mark.slow
 def test_the_pictures_of_streams_are_those_of_the_commands(here, capsys):
     with Reader(capsys) as reader:
         reader.follow(CONCEPTS / "i-blurry.md")

@@ -83,7 +83,8 @@ def test_a_run_resumes_exactly_and_queries_change_nothing(method, name, samples,
     assert torch.equal(second.logits(questions), whole.logits(questions))
 
 
-@pytest.mark.parametrize("method", ["er", *(pytest.param(n, marks=pytest.mark.slow) for n in ("mir", "agem")), "gdumb"])
+@pytest.mark.quick("er", "gdumb")
+@pytest.mark.parametrize("method", ["er", "mir", "agem", "gdumb"])
 def test_every_one_makes_a_difference(method, samples, questions):
     method = METHODS[method](Hyperparameters(batch=8, epochs=2))
     answers = []

@@ -212,6 +212,7 @@ def undisturbed(call):
     return json.loads(call(*RUN, "--out", "other", "--json").out)["table"]
 
 
+@pytest.mark.slow
 def test_a_full_disk(call, here, monkeypatch):
     def full(file, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -225,6 +226,7 @@ def test_a_full_disk(call, here, monkeypatch):
     assert json.loads(call(*RUN, "--json").out)["table"] == undisturbed(call)  # and so it does
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_said_and_the_one_before_is_used(begun, call):
     spoil(max(begun.glob("*.safetensors")), "flipped")
     said = call(*RUN, "--json")

@@ -79,6 +79,7 @@ def test_of_a_study(own, call):
     assert (table["cells"][0]["mean"], table["stopped"]) == (10.0, [])
 
 
+@pytest.mark.slow
 def test_different_callbacks_are_not_averaged(own, call):
     for seed, times in ((1, 1), (2, 3)):
         call("run", "er", "--seeds", seed, *QUICK, *own, "--callback", f"Known:times={times}")
@@ -88,6 +89,7 @@ def test_different_callbacks_are_not_averaged(own, call):
     assert call("show", "runs", "--metric", "a_auc").code == 0
 
 
+@pytest.mark.quick("3")
 @pytest.mark.parametrize("at", [3, 15])
 def test_a_stopped_run_is_said_to_be_one(at, own, call):
     command = ("run", "er", "--seeds", "1", *QUICK, *own)
@@ -112,6 +114,7 @@ def test_names_of_callbacks_and_their_fields(own, here, call):
         assert not (here / "runs").exists()
 
 
+@pytest.mark.slow
 def test_unknown_metrics_are_refused_before_anything_is_run(own, here, call):
     command = ("run", "er", "--seeds", "1", *QUICK, *own)
     for more, wrong, named in (
@@ -135,6 +138,7 @@ def test_unknown_metrics_are_refused_before_anything_is_run(own, here, call):
     assert call("show", "runs").code == 0  # nothing was deleted
 
 
+@pytest.mark.slow
 def test_metrics_of_classes_come_from_journals(call):
     names = ["aaa", "balanced_acc", "min_acc", "wc_acc", "worst_class", "forgetting", "wf10", "wp100", "forgetting:max"]
     said = call("run", "er", "--seeds", "1,2", *QUICK, "--metric", ",".join(names), "--json")

@@ -84,6 +84,7 @@ def test_a_run_goes_on_as_its_learner_would(run):
     assert len(learner.predict(data.test.images)) == len(data.test.images)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_exported(call, here, run):
     assert call("export", run, "model.pth").code == 2
     assert call("export", here, "model.pt2").code == 2

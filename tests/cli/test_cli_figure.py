@@ -65,6 +65,7 @@ def test_a_figure_and_what_is_missing(runs, call, here):
     assert (here / "again.png").read_bytes() == first
 
 
+@pytest.mark.quick("bars")
 @pytest.mark.parametrize("kind", ["bars", "rates", "forgetting"])
 def test_every_kind_is_drawn(runs, call, here, kind):
     said = call("figure", "main", "--kind", kind, "--out", f"new/{kind}.svg", "--methods", "clib,er")
@@ -138,6 +139,7 @@ def test_equal_bytes_are_in_the_title_and_in_the_name(call, here, monkeypatch):
     assert "equal bytes (of clib memory=90)" in titles[0]
 
 
+@pytest.mark.slow
 def test_flops_are_an_axis_and_a_kind(runs, call, here):
     chosen = ("figure", "main", "--methods", "clib,er", "--seeds", "2")
     said = call(*chosen, "--x", "flops")

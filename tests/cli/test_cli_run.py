@@ -134,6 +134,7 @@ def test_json(quick, here):
     assert all((here / path).exists() for path in about["figures"])
 
 
+@pytest.mark.quick(".png", ".svg")
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".PNG"])
 def test_figure_goes_where_it_is_asked_to_and_nowhere_else(quick, here, suffix):
     quick("er", "--seeds", "1", "--figure", f"deep/er{suffix}")
@@ -214,6 +215,7 @@ def test_launch_config(call, monkeypatch):
     assert (usual.jobs, usual.threads, usual.checkpoints.seconds, usual.checkpoints.samples) == (None, None, 30, None)
 
 
+@pytest.mark.slow
 def test_interrupted_and_continued(call, quick, here, monkeypatch):
     """Ctrl-C, the same command again: the table of a run nobody disturbed."""
     options = ["er", "clib", "--seeds", "1", "--save-seconds", "1000", "--json"]
@@ -243,6 +245,7 @@ def same_journals(first, second):
         assert (folder / "journal.jsonl").read_bytes() == (second / folder.name / "journal.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_packed(quick, here):
     alone = quick("er", "clib", "--seeds", "1", "--json", "--out", "alone")
     packed = quick("er", "clib", "--seeds", "1", "--json", "--out", "packed", "--pack", "2")

@@ -73,6 +73,7 @@ def on(place, words):
     return [str(place / "data.npz") if word.startswith("shapes:") else word for word in words]
 
 
+@pytest.mark.slow
 def test_the_grid_is_chosen_without_the_test_images(at_once, here, poisoned):
     said = []
     for name in ("honest", "poisoned"):

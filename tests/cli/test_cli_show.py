@@ -45,6 +45,7 @@ def unfinish(folder, queries):
     (folder / "journal.jsonl").write_text("".join(lines[: ends[queries - 1] + 1 if queries else 1]))
 
 
+@pytest.mark.slow
 def test_the_same_as_run_from_journals_alone(done, runs, call):
     for path in runs.rglob("*"):
         if path.name not in ("journal.jsonl", "experiment.json", "summary.json") and path.is_file():
@@ -78,6 +79,7 @@ def test_a_copy_is_not_another_seed(runs, refused, here):
     assert f"copies/{twin.name}" in refused("show", "runs", "copies")
 
 
+@pytest.mark.slow
 def test_unfinished_runs_count_as_far_as_they_got(runs, call):
     folder = folders(runs)[0]
     unfinish(folder, queries=2)
@@ -111,6 +113,7 @@ def test_nothing_to_show_at_all(runs, call):
     assert said.err.endswith("iblurry: No run in runs has come to a query yet; let `iblurry run` go on first.\n")
 
 
+@pytest.mark.quick(".svg-<?xml")
 @pytest.mark.parametrize("suffix, start", [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
 def test_figure(runs, call, here, suffix, start):
     before = set(here.rglob("*"))

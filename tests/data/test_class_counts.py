@@ -74,6 +74,7 @@ def test_a_class_without_samples_is_only_a_name(tmp_path):
     assert run(experiment, out=tmp_path, dataset=found).metrics.samples == 20
 
 
+@pytest.mark.slow
 def test_a_thousand_folders(tmp_path):
     for part in ("train", "val"):
         for label in range(1000):

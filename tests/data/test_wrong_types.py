@@ -66,6 +66,7 @@ CALLS = {
 }
 
 
+@pytest.mark.quick("load", "from_arrays")
 @pytest.mark.parametrize("name", CALLS)
 def test_only_our_own_errors(name):
     call, places, options = CALLS[name]

@@ -13,8 +13,7 @@ from iblurry.methods import Hyperparameters, method
 from iblurry.network.bodies import ResNet
 from iblurry.refit_stack import MemorySnapshot, RefitStack
 
-FAST = ("ewc",)
-SLOW = ("agem", "mir", "clib", "balm", "mkd", "sdp", "derpp", "bic")
+METHODS = ("ewc", "agem", "mir", "clib", "balm", "mkd", "sdp", "derpp", "bic")
 
 
 class Traced(Eager):
@@ -33,7 +32,8 @@ class Traced(Eager):
         return torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=False)
 
 
-@pytest.mark.parametrize("name", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
 def test_traced_methods_learn_the_same(name):
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (60, 1, 8, 8), dtype=np.uint8), rng.integers(0, 4, 60)

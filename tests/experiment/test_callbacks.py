@@ -16,8 +16,7 @@ from tests.experiment.user_callbacks import Mine, ReadEverything, StopAt, Watchi
 from tests.laws.lawful import assert_same_state
 
 OFTEN = CheckpointPolicy(samples=3)
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("clib", "bic", "gdumb", "joint")]
-KINDS = ["er", "rm", *SLOW]
+KINDS = ["er", "rm", "clib", "bic", "gdumb", "joint"]
 
 
 def without_own(folder):
@@ -30,6 +29,7 @@ def newest(folder):
     return {name: value for name, value in state.items() if name not in ("callbacks", "journal")}
 
 
+@pytest.mark.quick("er", "rm")
 @pytest.mark.parametrize("name", KINDS)
 def test_a_callback_that_reads_everything_leaves_no_trace(name, tmp_path):
     experiment = small(name)
@@ -44,6 +44,7 @@ def test_a_callback_that_reads_everything_leaves_no_trace(name, tmp_path):
     assert {key: read_all.summary[key] for key in same} == same
 
 
+@pytest.mark.quick("er", "rm")
 @pytest.mark.parametrize("name", KINDS)
 def test_killed_and_resumed_with_a_callback_it_has_the_same_bytes(name, tmp_path):
     experiment = small(name)
@@ -55,7 +56,8 @@ def test_killed_and_resumed_with_a_callback_it_has_the_same_bytes(name, tmp_path
     assert kept(resumed.folder) == kept(whole.folder)
 
 
-@pytest.mark.parametrize("name", ["rm", *SLOW[-2:]])
+@pytest.mark.quick("rm")
+@pytest.mark.parametrize("name", ["rm", "gdumb", "joint"])
 def test_killed_between_two_updates_of_a_refit(name, tmp_path):
     class InRefit(Callback):
         calls = 0
@@ -73,7 +75,8 @@ def test_killed_between_two_updates_of_a_refit(name, tmp_path):
     assert kept(resumed.folder) == kept(whole.folder)
 
 
-@pytest.mark.parametrize("name", ["er", *SLOW[-2:]])
+@pytest.mark.quick("1-er", "40-er")
+@pytest.mark.parametrize("name", ["er", "gdumb", "joint"])
 @pytest.mark.parametrize("sample", [1, 37, 40, 79])
 def test_stopping_early_is_a_finished_run_that_says_so(name, sample, tmp_path):
     experiment = small(name)

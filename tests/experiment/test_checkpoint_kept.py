@@ -45,6 +45,7 @@ def test_what_was_refused_is_not_kept_as_the_one_before(tmp_path):
     assert [path.name[11:-12] for path in sorted(tmp_path.iterdir())] == ["000000000100", "000000000300"]
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_anywhere_is_noticed(tmp_path: Path) -> None:
     save(tmp_path, state(1), at=100)
     path = save(tmp_path, state(2), at=200)

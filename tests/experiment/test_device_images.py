@@ -48,6 +48,7 @@ def test_one_copy_for_a_data_set_while_there_is_one(data):
     assert device_images(load(DATA), CPU) is not images
 
 
+@pytest.mark.slow
 def test_it_goes_with_the_data_set():
     data = load(DATA)
     gone = weakref.ref(device_images(data, CPU))

@@ -137,6 +137,7 @@ class Reading(Recorder):
         self.accuracies.append(accuracy)
 
 
+@pytest.mark.quick("2-er", "10-clib", "1000000000-gdumb")
 @pytest.mark.parametrize("name", ["er", "clib", "gdumb"])
 @pytest.mark.parametrize("patience", [2, 10, NEVER])
 def test_the_same_bytes_however_late_the_answers(name, patience, remote, tmp_path, whole):

@@ -58,6 +58,7 @@ def test_a_run_is_the_same(name: str, place: Path, tmp_path: Path) -> None:
     assert second.summary is not None
 
 
+@pytest.mark.slow
 def test_a_run_that_crashed_goes_on(place: Path, tmp_path: Path) -> None:
     one, data = small("clib"), lazy(place)
     peace = run(one, tmp_path / "peace", dataset=data)
@@ -67,6 +68,7 @@ def test_a_run_that_crashed_goes_on(place: Path, tmp_path: Path) -> None:
     assert kept(again.folder) == kept(peace.folder)
 
 
+@pytest.mark.slow
 def test_a_killed_decoder_stops_the_run_and_it_goes_on(place: Path, tmp_path: Path) -> None:
     one, data = small(), lazy(place)
     peace = run(one, tmp_path / "peace", dataset=data)
@@ -106,13 +108,9 @@ def test_runs_in_workers_have_decoders_of_their_own(place: Path, tmp_path: Path)
     assert first.records[1:] == second.records[1:]
 
 
-@pytest.mark.parametrize(
-    "budget, workers",
-    [
-        *[(None, 0), (40 * 64, 2), (40 * 64 - 1, 0), (0, 2)],
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in [(None, 2), (40 * 64, 0), (40 * 64 - 1, 2), (0, 0)]),
-    ],
-)
+@pytest.mark.quick("0-None", "0-2559", "2-0")
+@pytest.mark.parametrize("budget", [None, 40 * 64, 40 * 64 - 1, 0])
+@pytest.mark.parametrize("workers", [0, 2])
 def test_answers_are_counted_the_same(budget: int | None, workers: int, place: Path, monkeypatch) -> None:
     monkeypatch.setattr("iblurry.experiment.evaluator.CHUNK", 7)
     one, data, there = small("clib"), whole(place), lazy(place)

@@ -61,7 +61,8 @@ def test_it_learns_the_same_and_its_answers_are_queries(tmp_path):
     assert (after.backward, after.updates, after.bytes) == (before.backward, before.updates, before.bytes)
 
 
-@pytest.mark.parametrize("name", ["er", "rm", pytest.param("bic", marks=pytest.mark.slow)])
+@pytest.mark.quick("er")
+@pytest.mark.parametrize("name", ["er", "rm", "bic"])
 def test_interrupted_it_has_the_same_bytes(name, tmp_path):
     callback = OnlineAccuracy(window=9, every=2)
     whole = run(small(name), tmp_path / "whole", callback=callback, checkpoints=OFTEN)

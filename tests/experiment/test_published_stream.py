@@ -78,6 +78,7 @@ def learner():
     return Idle(er(), image=(1, 1, 1), classes=CLASSES, network="mlp", augment=Augment(pad=0))
 
 
+@pytest.mark.quick("1")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_how_many_classes_the_first_queries_ask_about(seed, golden, learner, tmp_path):
     stream = StreamIterator(cifar10(), write(tmp_path, f"cifar10_split5_n50_m10_rand{seed}"))
@@ -91,6 +92,7 @@ def test_how_many_classes_the_first_queries_ask_about(seed, golden, learner, tmp
     assert asked == [(1000,) * known for known in golden["first_evaluations_cifar10_n50_m10"][f"rand{seed}"]]
 
 
+@pytest.mark.slow
 def test_classes_are_met_where_the_published_set_has_them(learner, tmp_path):
     data = cifar10()
     stream, first = StreamIterator(data, write(tmp_path, "cifar10_split5_n50_m10_rand1")), {}

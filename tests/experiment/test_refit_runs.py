@@ -67,7 +67,8 @@ def whole(tmp_path_factory):
     return {name: kept(run(small(name), out).folder) for name in REFITS}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "rm")) for n in REFITS])
+@pytest.mark.quick("rm")
+@pytest.mark.parametrize("name", REFITS)
 def test_stopped_and_crashed_inside_refits(name, tmp_path, whole):
     """A polite stop saves there; a crash falls back on a checkpoint that lies inside a refit, too."""
     folder = tmp_path / small(name).name
@@ -110,6 +111,7 @@ def test_joint_answers_once(tmp_path, whole):
     assert done.summary["a_last"] == done.metrics.a_last
 
 
+@pytest.mark.slow
 def test_joint_beside_the_others(tmp_path):
     results = {name: [run(small(name), tmp_path)] for name in ("er", "joint", "rm")}
     table = tabulate_runs(results)

@@ -37,6 +37,7 @@ def stop():
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+@pytest.mark.quick("er")
 @pytest.mark.parametrize("name", METHODS)
 def test_interrupted_at_every_kind_of_moment(name, tmp_path, whole):
     """Inside a round of ER, at a query, before and at the end of a task, at a new class, next to a checkpoint."""
@@ -57,6 +58,7 @@ def test_interrupted_at_every_kind_of_moment(name, tmp_path, whole):
     assert kept(folder) == whole[name]
 
 
+@pytest.mark.quick("clib")
 @pytest.mark.parametrize("name", METHODS)
 def test_killed(name, tmp_path, whole):
     """By SIGKILL in a process of its own; tests/test_kill.py does it to the whole program at random moments."""
@@ -191,6 +193,7 @@ def test_the_checkpoint_of_another_experiment(crashed, tmp_path):
         run(other, tmp_path)
 
 
+@pytest.mark.quick("er")
 @pytest.mark.parametrize("name", ["er", "clib"])
 def test_a_full_disk(name, tmp_path, whole, monkeypatch):
     """Again and again, at random writes, with half of the bytes written before the system says no."""

@@ -154,6 +154,7 @@ def test_the_checkpoint_policy_is_checked():
         CheckpointPolicy(share=0)
 
 
+@pytest.mark.slow
 def test_checkpoints_by_time_and_by_sample(tmp_path, monkeypatch):
     saved = []
     save = checkpoint.save

@@ -34,6 +34,7 @@ OLDEST = """
 """
 
 
+@pytest.mark.slow
 def test_an_edited_part_is_another_run(tmp_path, monkeypatch, capsys):
     script = tmp_path / "oldest.py"
     script.write_text(textwrap.dedent(OLDEST))

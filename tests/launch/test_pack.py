@@ -79,6 +79,7 @@ def finished(out):
     return [kept(run(one, out).folder) for one in MIXED[:3]]
 
 
+@pytest.mark.quick("2")
 @pytest.mark.parametrize("size", [2, 9])
 def test_packed_runs_write_the_same_bytes(size, alone, tmp_path):
     callbacks = [Recorder() for _ in MIXED]
@@ -136,6 +137,7 @@ def test_a_signal_saves_all_and_the_same_call_goes_on(alone, tmp_path):
     assert [kept(one.folder) for one in again] == alone
 
 
+@pytest.mark.slow
 def test_a_signal_in_a_refit_is_heard_there(alone, tmp_path, monkeypatch):
     refitting = run_loop.RunLoop._on_refit_update
 
@@ -199,6 +201,7 @@ def test_each_run_keeps_the_threads_it_began_with(tmp_path):
     assert torch.get_num_threads() == 1  # as before
 
 
+@pytest.mark.slow
 def test_all_that_a_run_does_on_the_device_it_does_in_its_cuda_stream(alone, tmp_path, monkeypatch):
     entered = []
 
@@ -240,6 +243,7 @@ def test_all_that_a_run_does_on_the_device_it_does_in_its_cuda_stream(alone, tmp
     assert entered == []
 
 
+@pytest.mark.slow
 def test_a_run_that_is_done_leaves_its_memory_to_the_next(tmp_path, monkeypatch):
     alive, most, make = weakref.WeakSet(), [], Learner.__init__
 

@@ -94,6 +94,7 @@ def is_free(folder):
     return True
 
 
+@pytest.mark.slow
 def test_copies_are_removed_when_runs_have_ended(tmp_path):
     failures = {}
     finished, failed = launched([TWO[0], EXPLODING], tmp_path / "home", failures)
@@ -105,6 +106,7 @@ def test_copies_are_removed_when_runs_have_ended(tmp_path):
     assert left(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_what_killed_workers_left_is_removed(tmp_path):
     killed, working = tmp_path / "tmp" / f"{TEMPORARY}killed", tmp_path / "tmp" / f"{TEMPORARY}working"
     for folder in (killed, working):
@@ -138,6 +140,7 @@ def test_a_full_disk_at_home_lets_the_others_come_home_before_their_folders_are_
     assert left(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_mistake_in_a_worker_is_a_lost_worker(tmp_path, monkeypatch):
     def mistaken(self, job, *, always):
         raise RuntimeError

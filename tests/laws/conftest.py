@@ -12,8 +12,8 @@ from iblurry.parts.readout.closed_form import ClosedForm
 from tests.laws.lawful import LAWFUL
 
 # Every law for these in each run of the tests, one of each mechanism; for all others in the slow ones.
-QUICK = ("er", "clib", "bic", "agem", "gss", "gdumb", "mir-transforms", "slda", "randumb")
-PARAMS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LAWFUL]
+QUICK = ("er", "clib", "agem", "gss", "gdumb", "slda")
+PARAMS = [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in LAWFUL]
 
 
 @pytest.fixture(params=PARAMS)

@@ -107,11 +107,8 @@ def weights(method, samples, augment=Augment(pad=1)):  # noqa: B008  frozen
     return torch.cat([p.detach().flatten() for p in learner.context.network.parameters()])
 
 
-COSTLY = [pair for pair, (one, _) in PAIRS.items() if one is RM and pair != "refit at a boundary"]
-MARKED = [pytest.param(pair, marks=pytest.mark.slow if pair in COSTLY else ()) for pair in PAIRS]
-
-
-@pytest.mark.parametrize("pair", MARKED)
+@pytest.mark.quick("importance against balanced", "diverse", "interfered", "refit at a boundary", "head moments")
+@pytest.mark.parametrize("pair", PAIRS)
 def test_the_part_makes_a_difference(pair, samples):
     one, other = PAIRS[pair]
     assert not torch.equal(weights(one, Stream(samples)), weights(other, Stream(samples)))

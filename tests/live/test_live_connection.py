@@ -144,6 +144,7 @@ def hung_up_on(line, piece, pause=0.0, patience=9.0):
     raise AssertionError("it may go on")
 
 
+@pytest.mark.slow
 def test_a_client_that_drips_has_no_more_time(port):
     """A byte now and then does not start the clock again."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as line:
@@ -160,6 +161,7 @@ def test_a_silent_connection_is_closed(port):
         assert time.monotonic() - start < 8
 
 
+@pytest.mark.slow
 def test_a_body_nobody_reads_must_come_in_time_too(port, monkeypatch):
     monkeypatch.setattr(connection, "GRACE", 0.2)
     with socket.create_connection(("127.0.0.1", port), timeout=5) as line:
@@ -352,6 +354,7 @@ def test_one_address_does_not_get_all_places(running, talk, monkeypatch):
         line.close()
 
 
+@pytest.mark.slow
 def test_a_head_has_less_time_than_a_body(running, talk):
     port, _ = running(Toy(limits=Limits(seconds=9, head_seconds=0.5)))
     for pieces in ([], [GET]):
@@ -362,6 +365,7 @@ def test_a_head_has_less_time_than_a_body(running, talk):
     assert parts(slow)[0] == 202
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_is_let_go(running):
     toy = Toy(limits=Limits(seconds=1))
     toy.history = lambda: [{"at": "x" * 24_000_000}]

@@ -161,6 +161,7 @@ def held_out(digits, number, label):
     return Operation("hold", label=label, pixels=digits.test.images[number].tobytes())
 
 
+@pytest.mark.quick("er")
 @pytest.mark.parametrize("method", ["clib", "er"])
 def test_interrupted_among_operations_it_ends_with_the_same_bytes(method, digits, tmp_path):
     settings = Settings(**SMALL.to_json() | {"method": method, "image": (1, 8, 8)})
@@ -259,6 +260,7 @@ def held(client):
     return {row["label"]: {item["since"] for item in row["items"]} for row in client.memory(each=100)["classes"]}
 
 
+@pytest.mark.slow
 def test_corrections_through_the_api(client, digits):
     client.learn(digits.train.images[:30], [f"class {n % 3}" for n in range(30)])
     client.wait()
@@ -355,6 +357,7 @@ def test_the_command_line(client, digits):
     assert held(client) == {"cat": {2, 4, 6}}
 
 
+@pytest.mark.slow
 def test_a_label_that_comes_later_at_the_command_line(client, digits, tmp_path):
     client.learn(digits.train.images[:2], ["cat", "dog"])
     client.wait()

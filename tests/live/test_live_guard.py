@@ -240,6 +240,7 @@ def test_all_bodies_together_have_a_bound(toy):
     assert app_guard(app).held_bytes == BODIES * 100 - 10
 
 
+@pytest.mark.slow
 def test_a_body_that_does_not_come(toy):
     app = limited(toy, Limits(seconds=1))
     started = body_of(DARK[:20], b"")[:1]

@@ -44,6 +44,7 @@ def applied(folder, operations, settings=SMALL):
     return learning
 
 
+@pytest.mark.quick("clib", "slda")
 @pytest.mark.parametrize("method", ["clib", "er", "slda"])
 def test_nothing_of_them_is_learnt(method, digits, tmp_path):
     settings = dataclasses.replace(SMALL, method=method, freeze="body" if method == "slda" else "none", memory=30)
@@ -116,6 +117,7 @@ def test_the_bytes_are_bounded(digits, tmp_path):
     assert path.stat().st_size <= learning.checkpoint_most
 
 
+@pytest.mark.slow
 def test_a_service_keeps_them(digits, tmp_path):
     folder = tmp_path / "live"
     tests = [IncomingSample(digits.classes[digits.test.labels[n]], digits.test.images[n]) for n in range(20)]

@@ -56,6 +56,7 @@ def test_it_rehearses_while_idle_and_stops_for_samples(digits, tmp_path):
     assert sorted(folder.glob("checkpoint-*"))[-1].name == newest
 
 
+@pytest.mark.slow
 def test_without_samples_or_a_memory_nothing_is_rehearsed(digits, tmp_path):
     async def live(folder, method):
         settings = Settings(**SMALL.to_json() | {"method": method, "image": (1, 8, 8)})

@@ -108,12 +108,13 @@ class Recent(Readout):
         return (self.context.logits(images) + self.context.logits(images, self.shadow.network)) / 2 - self.shift
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("mir", "agem", "gss", "clib-balanced", "balm", "mkd")]
+METHODS = ("clib", "er", "mir", "agem", "gss", "clib-balanced", "balm", "mkd")
 READOUTS = ["ncm", "slda", "narrow-ranpac", "narrow-randumb", "nearest-mean", "own-readout"]
 
 
+@pytest.mark.quick("clib-none", "er-body", "slda-body", "nearest-mean-none", "own-readout-none")
 @pytest.mark.parametrize("freeze", ["none", "body"])
-@pytest.mark.parametrize("method", ["clib", "er", *READOUTS, *SLOW])
+@pytest.mark.parametrize("method", [*METHODS, *READOUTS])
 def test_interrupted_anywhere_it_ends_with_the_same_bytes(method, freeze, entries, tmp_path):
     """However often what it answers with was published in between."""
     settings = small(method, freeze)
@@ -248,8 +249,9 @@ def test_the_memory_as_it_is(entries, tmp_path):
 # ---------------------------------------------------------------------------------------------------- answers
 
 
+@pytest.mark.quick("clib-none", "slda-body", "own-readout-none")
 @pytest.mark.parametrize("freeze", ["none", "body"])
-@pytest.mark.parametrize("method", ["clib", *READOUTS, *SLOW[-2:]])
+@pytest.mark.parametrize("method", ["clib", *READOUTS, "balm", "mkd"])
 def test_a_snapshot_answers_as_the_learner_does(method, freeze, entries, tmp_path):
     settings = small(method, freeze)
     learning, answering = LiveLearner(tmp_path, settings), SnapshotModel(settings)

@@ -39,6 +39,7 @@ def wait(condition):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_listener_that_leaves_is_noticed(running):
     toy = Toy(limits=Limits(seconds=1))
     port, _ = running(toy)
@@ -88,6 +89,7 @@ def test_the_end(running, talk):
     line.close()
 
 
+@pytest.mark.quick("SIGTERM")
 @pytest.mark.parametrize("word", ["SIGTERM", "SIGINT"])
 def test_a_signal_ends_it_in_order(word):
     toy, lines, frozen = Toy(), [], []

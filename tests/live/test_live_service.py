@@ -123,7 +123,8 @@ def test_a_life(digits, tmp_path, monkeypatch):
     np.testing.assert_array_equal(after.probabilities, before.probabilities)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_lost_process_is_started_again(number, digits, tmp_path):
     folder = tmp_path / "live"
 

@@ -93,6 +93,7 @@ def test_a_service_goes_on_with_a_run(digits, finished, tmp_path):
     asyncio.run(again())
 
 
+@pytest.mark.slow
 def test_a_service_goes_on_with_another(digits, tmp_path):
     async def first():
         service = await started(tmp_path / "one", SMALL)
@@ -141,6 +142,7 @@ def test_what_no_service_goes_on_with(digits, finished, tmp_path):
         begin_from(tmp_path, finished)
 
 
+@pytest.mark.slow
 def test_the_current_model_is_exported(digits, tmp_path):
     """While it learns, it has learnt what the status said; asked again, it is the same file until more is learnt."""
 
@@ -176,6 +178,7 @@ def test_the_current_model_is_exported(digits, tmp_path):
     np.testing.assert_allclose(found, answers.probabilities, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_backup_of_a_service_that_runs(digits, tmp_path):
     """Made while it learns, it has all that was accepted before, and goes on to the same bits."""
     backups = []
@@ -211,6 +214,7 @@ def test_a_backup_of_a_service_that_runs(digits, tmp_path):
         assert left_behind(folder, digits, 200)
 
 
+@pytest.mark.slow
 def test_a_backup_between_checkpoints_that_are_too_close_is_made_again(digits, tmp_path, monkeypatch):
     folder, copied = tmp_path / "live", []
 

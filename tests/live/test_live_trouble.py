@@ -90,6 +90,7 @@ def test_nobody_waits_for_a_learner_that_stands_still(digits, tmp_path):
     assert left_behind(tmp_path / "live", digits, 40)
 
 
+@pytest.mark.slow
 def test_one_that_does_not_stop_is_killed(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(process, "STOP_SECONDS", 0.5)
 
@@ -103,6 +104,7 @@ def test_one_that_does_not_stop_is_killed(digits, tmp_path, monkeypatch):
     assert left_behind(tmp_path / "live", digits, 20)
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_moved_keeps_everything(digits, tmp_path):
     folder, moved = tmp_path / "live", tmp_path / "moved"
 
@@ -155,6 +157,7 @@ def test_a_status_while_files_come_and_go(digits, tmp_path, monkeypatch):
     asyncio.run(live())
 
 
+@pytest.mark.slow
 def test_a_status_without_a_folder(digits, tmp_path):
     async def live():
         service = await taught(tmp_path / "live", digits, 20, seen="checkpoint")
@@ -224,6 +227,7 @@ def test_a_process_lost_again_and_again_without_a_checkpoint_is_given_up(tmp_pat
     one.close()
 
 
+@pytest.mark.slow
 def test_what_an_operator_should_know_is_in_the_log(digits, tmp_path, monkeypatch, caplog):
     """A damaged checkpoint that was skipped, a learner that was lost, and one that fails with its traceback."""
     monkeypatch.setattr(process, "RESTART_AFTER", (0.0,))

@@ -13,9 +13,8 @@ from iblurry.rng import Rng
 GROUPS, COUNT = 3, 4
 
 
-@pytest.mark.parametrize(
-    "name, side", [("convnet:width=4", 9), pytest.param("resnet18:stem=cifar", 16, marks=pytest.mark.slow)]
-)
+@pytest.mark.quick("convnet:width=4-9")
+@pytest.mark.parametrize("name, side", [("convnet:width=4", 9), ("resnet18:stem=cifar", 16)])
 def test_gradients_by_group(name, side):
     torch.manual_seed(1)
     rng = Rng(1)

@@ -41,6 +41,7 @@ def test_golden_walk(golden):
     assert walk(case["K"], case["n"], Loaded(0)) == case["final_memory"]
 
 
+@pytest.mark.slow
 def test_every_sample_is_kept_equally_often(golden):
     capacity, samples, runs = golden["reservoir"]["K"], golden["reservoir"]["n"], 3000
     counts = np.zeros(samples)

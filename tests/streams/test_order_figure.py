@@ -59,6 +59,7 @@ def test_one_kind_of_class(n, roles):
     assert [text for text in written(axes) if "r" in text or "t" in text] == roles
 
 
+@pytest.mark.quick(".svg-<?xml")
 @pytest.mark.parametrize("ending, start", [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".PDF", b"%PDF")])
 def test_formats_are_reproducible(tmp_path, ending, start):
     data = classes_of(4)

@@ -51,6 +51,7 @@ def stream(request):
     return request.param
 
 
+@pytest.mark.quick("Gaussian", "Yearly")
 def test_resume(stream, tmp_path):
     experiment = small("clib", stream=stream)
     whole = kept(run(experiment, tmp_path / "whole").folder)

@@ -49,6 +49,7 @@ def test_a_number_without_a_spread_is_judged_by_ours():
     assert describe_verdict(alone, MeanStd(96.03, None), 1) == "not judged: no spread"
 
 
+@pytest.mark.slow
 def test_three_seeds_hold_as_much_of_chance_as_the_page_says():
     """Two normal samples of three with nothing between them: equal spreads, and one that is far smaller."""
     rng = np.random.default_rng(1)

@@ -47,6 +47,7 @@ def test_early_samples_are_on_the_bill(tmp_path):
     assert spent(early, tmp_path) == training_flops(early, dataset_size(DATA))
 
 
+@pytest.mark.quick("er", "clib", "mir", "gdumb")
 @pytest.mark.parametrize("name", MAIN)
 def test_the_bill_is_what_a_run_spends(name, tmp_path):
     one = quick(name)
@@ -64,9 +65,8 @@ def test_it_is_cut_with_the_stream(tmp_path):
     assert training_flops(small("er", samples=3), dataset_size(DATA)) == 0  # not a round
 
 
-@pytest.mark.parametrize(
-    "name", ["er", "gdumb", *(pytest.param(n, marks=pytest.mark.slow) for n in ("mir", "gss", "rm", "clib"))]
-)
+@pytest.mark.quick("er", "gdumb")
+@pytest.mark.parametrize("name", ["er", "gdumb", "mir", "gss", "rm", "clib"])
 def test_equal_when_run(name, tmp_path):
     reference = small("clib")
     given = with_compute(quick(name), reference, dataset_size(DATA))

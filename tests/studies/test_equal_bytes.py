@@ -24,6 +24,7 @@ def held(result):
     return 1e6 * TABLE_METRICS["bytes"].value(result)
 
 
+@pytest.mark.quick("er", "clib", "bic", "slda", "mkd")
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_foreseen_is_what_a_learner_holds(name, tmp_path):
     experiment = small(name, memory=40, samples=8)

@@ -42,10 +42,8 @@ def expected(row, seed, seconds, *, flops=1.0, basis="timed"):
     return ExpectedRun(planned=PlannedRun(row, "", experiment), cost=cost, seconds=seconds, basis=basis)
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("clib", "gdumb", "joint", "balm")]
-
-
-@pytest.mark.parametrize("name", ["er", "bic", "rm", "nearest mean", *SLOW])
+@pytest.mark.quick("er", "bic", "rm", "nearest mean")
+@pytest.mark.parametrize("name", ["er", "bic", "rm", "nearest mean", "clib", "gdumb", "joint", "balm"])
 def test_the_cost_of_a_run_is_what_it_counts(name, tmp_path):
     one = small("er" if name == "nearest mean" else name)
     if name == "nearest mean":

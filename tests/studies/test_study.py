@@ -86,7 +86,8 @@ def test_about_as_many_queries():
         assert 56 <= len(one.order(data)) // one.query_every <= 70
 
 
-@pytest.mark.parametrize("scale", [0.01, *(pytest.param(scale, marks=pytest.mark.slow) for scale in (0.1, 0.5))])
+@pytest.mark.quick("digits-0.01", "cifar100-0.01")
+@pytest.mark.parametrize("scale", [0.01, 0.1, 0.5])
 @pytest.mark.parametrize("dataset", ["digits", "cifar100", "tinyimagenet", "imagenet", SHAPES])
 def test_memory_enough_for_every_class_the_same_for_all_methods(dataset, scale):
     classes = CLASSES.get(dataset, 4)

@@ -99,10 +99,8 @@ def test_tiles_are_accuracies_and_bars_are_what_was_lost(drawn, tmp_path, record
     assert scale.get_xlabel() == "accuracy of a class (%)"
 
 
-MANY = [(100, 10, 3), (100, 20, 1), pytest.param(10, 5, 10, marks=pytest.mark.slow)]
-
-
-@pytest.mark.parametrize("classes, tasks, methods", MANY)
+@pytest.mark.quick("100-20-1")
+@pytest.mark.parametrize("classes, tasks, methods", [(100, 10, 3), (100, 20, 1), (10, 5, 10)])
 def test_heat_maps_of_many_classes_tasks_and_methods(drawn, tmp_path, records, classes, tasks, methods):
     runs = {
         f"{method}, seed 1": class_accuracies(records(n, classes=classes, tasks=tasks, samples=4000, every=100))
@@ -189,6 +187,7 @@ def test_a_hue_per_task_and_shades_within_it():
     assert found[1] == pytest.approx([0.55 * part + 0.45 for part in (red, green, blue)])
 
 
+@pytest.mark.quick("20-5-3")
 @pytest.mark.parametrize("classes, tasks, methods", [(20, 5, 3), (100, 10, 2), (200, 20, 1)])
 def test_many_classes_tasks_and_methods(drawn, tmp_path, classes, tasks, methods):
     memories = {f"{method}, seed 1": large(classes, tasks, n) for n, method in enumerate(METHODS[-methods:])}

@@ -98,6 +98,7 @@ def test_ten_methods_look_different(drawn: list[Figure], tmp_path: Path) -> None
     assert len({(line.get_color(), line.get_marker()) for line in drawn[0].axes[0].lines[:10]}) == 10
 
 
+@pytest.mark.quick("svg")
 @pytest.mark.parametrize("suffix", ["svg", "pdf", "png"])
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path, suffix: str) -> None:
     groups = {"clib": [short_run(1), short_run(2)], "er": [short_run(3), short_run(4)]}
@@ -108,6 +109,7 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path, suffix: str) -> None:
     assert (tmp_path / f"one.{suffix}").read_bytes() != (tmp_path / f"three.{suffix}").read_bytes()
 
 
+@pytest.mark.slow
 def test_files_are_what_their_names_say(tmp_path: Path) -> None:
     groups = {"clib": [short_run(1), short_run(2)]}
     for name in ("new/f.PNG", "f.svg", "f.pdf"):

@@ -69,6 +69,7 @@ def test_curves_and_rates_have_a_panel_per_column(table, runs, drawn, tmp_path):
         assert [text.get_text() for text in drawn[-1].legends[0].get_texts()][:2] == ["ER", "CLIB"]
 
 
+@pytest.mark.slow
 def test_forgetting_and_composition_show_the_first_seed(table, runs, drawn, tmp_path):
     named = ["ER, N=0, seed 1", "CLIB, N=0, seed 1", "ER, N=50, seed 1", "CLIB, N=50, seed 1"]
     draw_study(table, "forgetting", tmp_path / "f.png")
@@ -130,15 +131,9 @@ DRAWN = {
 HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
 
-SOME = [
-    *((kind, "svg") for kind in DRAWN),
-    ("sweep", "png"),
-    ("bars", "pdf"),
-    *(pytest.param(*one, marks=pytest.mark.slow) for one in (("composition", "png"), ("forgetting", "pdf"))),
-]
-
-
-@pytest.mark.parametrize("kind, suffix", SOME)
+@pytest.mark.quick("sweep-png", "curves-svg", "rates-pdf")
+@pytest.mark.parametrize("suffix", HEADS)
+@pytest.mark.parametrize("kind", DRAWN)
 def test_the_same_bytes_twice(tmp_path, kind, suffix):
     one, two = tmp_path / f"one.{suffix}", tmp_path / "new" / f"two.{suffix.upper()}"
     DRAWN[kind](one)

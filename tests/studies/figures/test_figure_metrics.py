@@ -69,6 +69,7 @@ def test_numbers_stand_to_scale():
     assert place_columns(["N=5"])[0].tolist() == [0.5]
 
 
+@pytest.mark.quick("columns0", "columns3")
 @pytest.mark.parametrize(
     "columns",
     [

@@ -26,11 +26,9 @@ def written(svg):
     return [line.strip()[5:-4] for line in svg.read_text().splitlines() if line.strip().startswith("<!-- ")]
 
 
+@pytest.mark.quick("grids0-rows0-seeds0", "grids3-rows1-seeds1")
 @pytest.mark.parametrize("rows, seeds", [(("er",), (1,)), (("clib", "er"), (1, 2))])
-@pytest.mark.parametrize(
-    "grids",
-    [(LR,), *(pytest.param(one, marks=pytest.mark.slow) for one in [(SLOT,), (LR, MEMORY)]), (LR, MEMORY, SLOT)],
-)
+@pytest.mark.parametrize("grids", [(LR,), (SLOT,), (LR, MEMORY), (LR, MEMORY, SLOT)])
 def test_any_number_of_fields(tmp_path, grids, rows, seeds):
     results = searched(*grids, rows=rows, seeds=seeds)
     draw_search(results, tmp_path / "grid.svg", title=TITLE)
@@ -42,6 +40,7 @@ def test_any_number_of_fields(tmp_path, grids, rows, seeds):
     assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "grid.svg").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_map_says_the_means_and_leaves_failed_points_empty(tmp_path):
     first, *rest = searched(LR, MEMORY, rows=("er",))
     failed = PointResult(first.point, {}, FAILED, "diverged")
@@ -52,6 +51,7 @@ def test_a_map_says_the_means_and_leaves_failed_points_empty(tmp_path):
     assert not any(f"{first.score.mean:.1f}" in line for line in text)
 
 
+@pytest.mark.slow
 def test_of_many_points_the_best_are_drawn(tmp_path):
     results = searched(f"memory={','.join(map(str, range(30, 60)))}", LR, SLOT, rows=("er",), seeds=(1,))
     draw_search(results, tmp_path / "many.png", title=TITLE)
