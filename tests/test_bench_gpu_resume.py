@@ -39,7 +39,7 @@ def _in_this_process(monkeypatch):
     monkeypatch.setattr(resume.subprocess, "run", attempt)
 
 
-@pytest.mark.quick("er")
+@pytest.mark.quick("gdumb")
 @pytest.mark.usefixtures("_in_this_process")
 @pytest.mark.parametrize("method", ["er", "gdumb"])
 def test_resumed_as_undisturbed(method, tmp_path, capsys):

@@ -125,6 +125,7 @@ def test_the_streams_of_the_page_run_as_printed(tmp_path, monkeypatch):
     assert len(stream.order(load("digits"), 1).tasks) == 3
 
 
+@pytest.mark.slow
 def test_the_part_of_the_gpu_page_runs_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (block,) = python(DOCS / "gpu.md")

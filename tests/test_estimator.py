@@ -200,6 +200,7 @@ def test_nothing_global_is_touched():
 # ----------------------------------------------------------------------------------------------------- among the others
 
 
+@pytest.mark.slow
 def test_a_pipeline_searched_on_a_grid():
     X, y = load_iris(return_X_y=True)
     pipeline = Pipeline([("ranks", QuantileTransformer(n_quantiles=20)), ("model", small())])
@@ -296,6 +297,7 @@ def test_an_mlp_with_options_is_not_given_cropped_images():
     assert small(network="mlp:width=6").partial_fit(PICTURES, TENS).learner_.arguments["augment"].pad == 0
 
 
+@pytest.mark.quick("images")
 @pytest.mark.parametrize("rows, y", [(TABLE.astype(np.float32), WORDS), (PICTURES, TENS)], ids=["table", "images"])
 def test_exported(rows, y, tmp_path):
     model = small(method="er").partial_fit(rows, y)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def test_a_sample_without_replacement_is_distinct_and_in_range(n, extra, step):
     assert all(0 <= c < n + extra for c in chosen)
 
 
+@pytest.mark.slow
 def test_a_sample_without_replacement_takes_each_number_equally_often():
     counts = np.zeros(10)
     for step in range(5000):

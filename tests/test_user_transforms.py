@@ -95,6 +95,7 @@ def test_every_one_makes_a_difference(method, samples, questions):
     assert not any(torch.equal(a, b) for i, a in enumerate(answers) for b in answers[:i])
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_are_as_alone(tmp_path):
     experiments = [small("er", samples=30, augment=augment) for augment in AUGMENTS.values()]
     alone = [kept(run(one, tmp_path / "alone").folder) for one in experiments]

@@ -11,6 +11,7 @@ from tests.augment.pictures import do, pictures
 from tests.laws.user_transforms import Brightness, Negative
 
 
+@pytest.mark.quick("shape1")
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 8, 8), (3, 20, 34)])
 def test_a_row_for_each_operation_and_policy(shape):
     images = pictures(shape)

@@ -135,6 +135,7 @@ def test_pictures_of_a_camera_are_made_smaller_here_as_the_service_would(call, c
     assert answer["image"] == "roll/sea/1.jpg"
 
 
+@pytest.mark.slow
 def test_it_needs_neither_torch_nor_the_extra(colourful, here, photo):
     put(here / "sea.jpg", photo)
     code = (

@@ -98,6 +98,7 @@ def test_the_grid_is_chosen_without_the_test_images(at_once, here, poisoned):
             assert all(sum(json.loads(line)["total"]) <= 8 for line in journal.splitlines() if '"query"' in line)
 
 
+@pytest.mark.slow
 def test_table_figure_and_command_of_a_grid(at_once, here):
     said = at_once("run", "er", *SMALL, *GRID, "--seeds", "1")
     assert said.code == 0, said.err

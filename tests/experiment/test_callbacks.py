@@ -182,6 +182,7 @@ def test_wrong_types_are_refused(given, tmp_path):
         run_all([small()], LaunchConfig(out=tmp_path), given if not isinstance(given, list) else [given])
 
 
+@pytest.mark.slow
 def test_the_end_is_told_where_the_run_was_called_from(tmp_path):
     class Ended(Callback):
         times = 0
@@ -218,6 +219,7 @@ def test_a_callback_that_only_watches_may_have_an_init_and_children(tmp_path):
                 pass
 
 
+@pytest.mark.slow
 def test_each_run_has_a_copy_of_its_own(tmp_path):
     given = ReadEverything()
     given.best = object()  # is no setting, and stays here

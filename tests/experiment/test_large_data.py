@@ -49,6 +49,7 @@ def whole(place: Path) -> Dataset:
     return load(f"folder:{place},size=8,channels=1,lazy=false")
 
 
+@pytest.mark.quick("er")
 @pytest.mark.parametrize("name", ["er", "clib"])
 def test_a_run_is_the_same(name: str, place: Path, tmp_path: Path) -> None:
     one = small(name)

@@ -169,6 +169,7 @@ def test_checkpoints_by_time_and_by_sample(tmp_path, monkeypatch):
     assert saved == [80]
 
 
+@pytest.mark.slow
 def test_checkpoints_by_time_take_a_share_of_it(tmp_path, monkeypatch):
     saved, save = [], checkpoint.save
 

@@ -29,6 +29,7 @@ def test_two_workers_give_the_same_bytes(tmp_path):
         run_all(TWO, config, Mine())
 
 
+@pytest.mark.slow
 def test_ray(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_import_ray", RayHere)
     results = run_all(TWO, LaunchConfig(out=tmp_path / "ray", on="ray", jobs=2), Mine())

@@ -189,6 +189,7 @@ def test_steps_that_are_not_resumed_end_as_if_they_had_been_killed(alone, tmp_pa
     assert kept(run(MIXED[0], tmp_path).folder) == alone[0]
 
 
+@pytest.mark.slow
 def test_each_run_keeps_the_threads_it_began_with(tmp_path):
     seen = []
 
@@ -257,6 +258,7 @@ def test_a_run_that_is_done_leaves_its_memory_to_the_next(tmp_path, monkeypatch)
     assert most == [1, 2, 1, 2, 1]  # those of one length end in the same turn
 
 
+@pytest.mark.slow
 def test_data_is_loaded_once(tmp_path, monkeypatch):
     loaded, really = [], pack.load
     monkeypatch.setattr(pack, "load", lambda spec, home: (loaded.append(spec), really(spec, home))[1])

@@ -117,6 +117,7 @@ def test_what_killed_workers_left_is_removed(tmp_path):
         assert left(tmp_path) == [working]
 
 
+@pytest.mark.slow
 def test_a_full_disk_at_home_lets_the_others_come_home_before_their_folders_are_free(tmp_path, monkeypatch):
     freed, write, unlock = [], module.write_files, RayWorkers._unlock
 

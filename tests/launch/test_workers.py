@@ -190,6 +190,7 @@ def test_the_same_experiment_twice(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_data_is_loaded_once_for_runs_in_a_row(tmp_path, monkeypatch):
     loaded, load = [], pack.load
     monkeypatch.setattr(pack, "load", lambda spec, home: (loaded.append(spec), load(spec, home))[1])

@@ -167,6 +167,7 @@ def test_learning_takes_place_where_it_may(case, whole):
     assert {"none": set(), "body": moved}.get(frozen, {m for m in moved if m.startswith(frozen.split(",")[0])}) == set()
 
 
+@pytest.mark.quick("dropout")
 @pytest.mark.parametrize("network", ["dropout", "stochastic_depth"])
 def test_packed_runs_write_the_same_bytes(network, tmp_path):
     both = [small("er", network=network, samples=40), small("clib", network=network, samples=40, seed=2)]

@@ -68,6 +68,7 @@ async def taught(folder, digits, count, *, seen="learnt"):
     return service
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_a_learner_that_stands_still(digits, tmp_path):
     async def live():
         service = await taught(tmp_path / "live", digits, 20)
@@ -194,6 +195,7 @@ def test_what_holds_no_numbers_does_not_answer(working):
     assert np.isfinite(answering.predict(np.zeros((1, 1, 8, 8), np.uint8)).probabilities).all()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(working, tmp_path):
     (tmp_path / "checkpoint-x.tmp").mkdir()  # in the way
     apply = working.learner.apply

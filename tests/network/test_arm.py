@@ -28,6 +28,7 @@ def test_values_and_gradients_are_those_of_torch(kernel, stride, sides):
         torch.testing.assert_close(own, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.quick("convnet")
 @pytest.mark.parametrize("network", ["convnet", "resnet18"])
 def test_arm_cpus_train_by_them_and_answer_by_torch(network, monkeypatch):
     images = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(1))

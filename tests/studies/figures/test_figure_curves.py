@@ -211,6 +211,7 @@ def test_rates_of_ten_methods_in_columns(drawn, tmp_path, records):
     assert len({axes.get_ylim() for axes in drawn[0].axes}) == 1
 
 
+@pytest.mark.slow
 def test_the_figure_says_what_the_band_is_and_of_how_many_seeds(drawn, tmp_path, records):
     three = [records(seed) for seed in (1, 2, 3)]
     for draw in (draw_curves, draw_rates):

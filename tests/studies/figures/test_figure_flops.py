@@ -92,6 +92,7 @@ def test_points_of_a_study(drawn, tmp_path):
     assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["best for its FLOPs", "ER", "CLIB"]
 
 
+@pytest.mark.slow
 def test_many_methods_and_long_names_have_room(drawn, tmp_path):
     points = {name: {row: [(2.0**n, 40 + n), (2.1**n, 41 + n)] for n, row in enumerate(METHODS)} for name in ("a", "b")}
     draw_flops(points, tmp_path / "f.png", metric="aaa", title="Title")
