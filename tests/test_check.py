@@ -107,3 +107,12 @@ def test_tests_that_are_not_reached_in_time_are_skipped_and_counted_but_the_firs
         assert done.returncode == code
         assert said in done.stdout
     assert "make check" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_module_whose_doctests_come_first_is_imported_once():
+    """Else the tests after it compare classes with those of another copy."""
+    words = ["iblurry/streams/order.py", "tests/streams/test_published.py", "-k", "Order or unshuffled"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "0", *words]
+    done = subprocess.run(command, cwd=check.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
