@@ -221,13 +221,16 @@ class Method(Training):
         """InputError where so many samples are too few for it."""
         if self.admission.keeps_none:
             return
-        need = max(1, self.rehearsal.joins(sys.maxsize))
-        outside = self.samples_outside_memory(budget)
-        if budget - outside < need:
+        if budget < (least := self.least_budget(budget)):
+            outside = self.samples_outside_memory(budget)
             raise InputError(
                 f"memory={budget} is too small for {self.name}: {outside} samples are kept outside the memory and a "
-                f"batch takes {need} out of it, so the least is {outside + need}."
+                f"batch takes {least - outside} out of it, so the least is {least}."
             )
+
+    def least_budget(self, budget: int, classes: int = 1) -> int:
+        """The fewest samples with a row for each class and as many as a batch takes; what is held elsewhere counts."""
+        return self.samples_outside_memory(budget) + max(classes, self.rehearsal.joins(sys.maxsize))
 
     def released(self) -> Self:
         """The method as the authors' released program runs it: parts' own variants, the bias redrawn, B/2 held.

@@ -78,9 +78,7 @@ def make_experiments(rows: Sequence[str], about: Mapping[str, Any]) -> dict[tupl
                 raise InputError(f"{change}: {name} is not set this way; use {ELSEWHERE[name]}.")
         for seed in about["seeds"]:
             experiment = Experiment.of(method, about["dataset"], seed=seed, **given)
-            for change in (*about["changes"], *own):
-                experiment = edit(experiment, change)
-            experiments[row, seed] = experiment
+            experiments[row, seed] = edit(experiment, *about["changes"], *own)
     if len({experiment.digest for experiment in experiments.values()}) < len(experiments):
         raise InputError(f"With these changes, {' and '.join(rows)} become the same experiment; name one of them.")
     return experiments

@@ -1,4 +1,4 @@
-"""Changes one field of an experiment by its path, as `--set admission.step=0.2` does."""
+"""Changes fields of an experiment by their paths, as `--set admission.step=0.2` does."""
 
 from __future__ import annotations
 
@@ -22,12 +22,36 @@ UNIONS = (typing.Union, types.UnionType)
 C = TypeVar("C", bound=Component)
 
 
-def edit(experiment: Experiment, change: str) -> Experiment:
-    """`path=value`: a field of the experiment, its method or stream, or of a part; a slot takes a part's name.
+def edit(experiment: Experiment, *changes: str) -> Experiment:
+    """Each `path=value`: a field of the experiment, its method or stream, or of a part; a slot takes a part's name.
+
+    They are made one after the other; one that does not fit yet waits for those of other slots.
 
     >>> edit(Experiment.of("clib"), "admission.step=0.2").method.admission.step
     0.2
+    >>> edit(Experiment.of("er"), "admission=Discard", "rehearsal=Nothing").method.rehearsal  # Uniform needs a memory
+    Nothing()
     """
+    waiting = list(changes)
+    while waiting:
+        refused: dict[str, InputError] = {}
+        for change in waiting:
+            slot = re.split(r"[.=]", change)[0]
+            if slot in refused:
+                continue  # a field of what was to be put there first
+            try:
+                experiment = _edit_one(experiment, change)
+            except InputError as error:
+                refused[slot] = error
+            else:
+                waiting.remove(change)
+                break
+        else:
+            raise next(iter(refused.values()))
+    return experiment
+
+
+def _edit_one(experiment: Experiment, change: str) -> Experiment:
     path, sign, text = change.partition("=")
     if not sign or not path:
         raise InputError(f"{change!r} is no change; write path=value, such as memory=200 or admission=Balanced.")

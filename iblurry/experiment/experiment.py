@@ -225,8 +225,7 @@ class Experiment:
         if self.method.capacity(budget) < classes and not self.method.admission.keeps_none:
             raise InputError(
                 f"memory={budget} leaves {self.method.name} {max(0, self.method.capacity(budget))} rows for "
-                f"{classes} classes; give each class a row: at least "
-                f"{classes + self.method.samples_outside_memory(budget)}."
+                f"{classes} classes; give each class a row: at least {self.method.least_budget(budget, classes)}."
             )
         return Learner(
             self.method,

@@ -133,13 +133,13 @@ def run_command(experiments: Sequence[Experiment]) -> str | None:
     for option, value in given.items():
         words += [f"--{option.replace('_', '-')}", _without_hashes(format_setting(value))]
     for _ in ("parts", "and then their fields"):
-        for path, value in find_departures(wanted, made).items():
-            change = _without_hashes(f"{path}={format_setting(value)}")
-            try:
-                made = edit(made, change)
-            except InputError:  # a step on the way that is no method by itself
-                return None
-            words += ["--set", change]
+        departures = find_departures(wanted, made)
+        changes = [_without_hashes(f"{path}={format_setting(value)}") for path, value in departures.items()]
+        try:
+            made = edit(made, *changes)
+        except InputError:  # steps on the way that are no methods by themselves
+            return None
+        words += [word for change in changes for word in ("--set", change)]
     return shlex.join(words) if made.digest == wanted.digest else None
 
 

@@ -147,9 +147,7 @@ def find_counterpart(experiment: Experiment) -> str | None:
     for name in COUNTERPARTS:
         method, *changes = name.split()
         if experiment.method.name.removesuffix("-released") == method:
-            default = default_experiment(experiment)
-            for change in changes:
-                default = edit(default, change)
+            default = edit(default_experiment(experiment), *changes)
             if default.digest == experiment.digest:
                 return name
     return None

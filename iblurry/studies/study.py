@@ -122,10 +122,7 @@ class Study:
 
 def _experiment(row: str, dataset: str, **changes: Any) -> Experiment:
     method, *edits = row.split()
-    experiment = Experiment.of(method, dataset, **changes)
-    for change in edits:
-        experiment = edit(experiment, change)
-    return experiment
+    return edit(Experiment.of(method, dataset, **changes), *edits)
 
 
 def find_finished(planned: Sequence[PlannedRun], folders: Sequence[Path]) -> dict[PlannedRun, Result]:

@@ -91,6 +91,18 @@ def test_changes_on_changes():
     assert edit(one, "rehearsal=Uniform").method.rehearsal == Uniform()
 
 
+def test_one_that_does_not_fit_yet_waits_for_another_slot():
+    er = Experiment.of("er")
+    one = edit(er, "rehearsal=Nothing", "admission=Discard")
+    assert edit(er, "admission=Discard", "rehearsal=Nothing", "memory=300") == edit(one, "memory=300")
+    with pytest.raises(InputError, match="Discard keeps no sample"):
+        edit(er, "admission=Discard", "memory=300")
+    with pytest.raises(UnknownNameError):
+        edit(er, "admission=Discard", "rehearsal=Nothing", "admission.stp=3")
+    one = edit(CLIB, "admission=Balanced", "schedule=Exponential", "schedule.gamma=0.5", "schedule=Exponential:gamma=1")
+    assert one.method.schedule.gamma == 1  # the last of a slot holds
+
+
 @pytest.mark.parametrize(
     "change, sentence",
     [

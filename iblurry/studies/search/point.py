@@ -104,9 +104,8 @@ def a_auc_by_seed(runs: Sequence[Result]) -> dict[int, float]:
 
 def apply_changes(experiment: Experiment, changes: Mapping[str, str]) -> Experiment:
     """The experiment with these fields changed: slots before the fields of what is put into them."""
-    for path in sorted(changes, key=lambda path: path.count(".")):
-        experiment = edit(experiment, f"{path}={changes[path]}")
-    return experiment
+    paths = sorted(changes, key=lambda path: path.count("."))
+    return edit(experiment, *(f"{path}={changes[path]}" for path in paths))
 
 
 def check_selectable(experiments: Iterable[Experiment]) -> None:
