@@ -41,10 +41,7 @@ bench-gpu: $(READY)  ## on a machine with a GPU and CIFAR-10: engines compute th
 	$(BIN)/python -m benchmarks.gpu.resume er clib gdumb
 
 bench-live: $(READY)  ## the live service on this machine: learning, answers, idle time, ten pictures a class; needs CIFAR-10 and iblurry[pretrained]
-	$(BIN)/python -m benchmarks.live.load
-	$(BIN)/python -m benchmarks.live.crowd
-	$(BIN)/python -m benchmarks.frozen
-	$(BIN)/python -m benchmarks.live.idle
+	status=0; for part in live.load live.crowd frozen live.idle; do $(BIN)/python -m benchmarks.$$part || status=1; done; exit $$status
 
 fuzz: $(READY)  ## 10,000 requests that no honest client sends, to a live service
 	$(BIN)/python -m benchmarks.live.fuzz --cases 10000

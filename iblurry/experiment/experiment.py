@@ -156,7 +156,7 @@ class Experiment:
             if not is_number or not low < float(value) <= 1 or (name == "validate" and not 0 <= float(value) < 1):
                 raise InputError(f"{name}={value!r} is no share of the images; give a number {words}.")
             object.__setattr__(self, name, float(value))
-        object.__setattr__(self, "stream", self.stream.for_dataset(self._dataset_stem))
+        object.__setattr__(self, "stream", self.stream.for_dataset(dataset_stem(self.dataset)))
         if self.share != 1 and self.stream.names_samples:
             raise InputError(
                 f"share={self.share:g} draws images and {type(self.stream).__name__} names them all; give one of them."
@@ -171,12 +171,7 @@ class Experiment:
     @property
     def name(self) -> str:
         """What its folder is called: clib-digits-1-0123456789ab."""
-        return f"{_file_safe(self.method.name)}-{_file_safe(self._dataset_stem)}-{self.seed}-{self.digest}"
-
-    @property
-    def _dataset_stem(self) -> str:
-        """The data set without folders, options and hash."""
-        return Path(self.dataset.split(":", 1)[0].split("@", 1)[0]).stem
+        return f"{_file_safe(self.method.name)}-{_file_safe(dataset_stem(self.dataset))}-{self.seed}-{self.digest}"
 
     @property
     def pretrained(self) -> bool:
@@ -334,6 +329,15 @@ def _strings(value: Any) -> Iterator[str]:
     yield from [value] if isinstance(value, str) else ()
     for item in inner:
         yield from _strings(item)
+
+
+def dataset_stem(dataset: str) -> str:
+    """The name of a data set without folders, options and hash.
+
+    >>> dataset_stem("data/own.npz"), dataset_stem("shapes:classes=4")
+    ('own', 'shapes')
+    """
+    return Path(dataset.split(":", 1)[0].split("@", 1)[0]).stem
 
 
 def _file_safe(text: str) -> str:

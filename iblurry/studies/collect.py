@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from iblurry.errors import DataError, InputError
+from iblurry.experiment.experiment import dataset_stem
 from iblurry.experiment.folder import FORMAT, RunFolder
 from iblurry.experiment.journal import Start, TaskEnd
 from iblurry.experiment.result import Result, read_result
@@ -37,7 +38,7 @@ def collect(folder: Path, results: Path) -> tuple[Path, str]:
 
 def dataset_folder(results: Path, dataset: str) -> Path:
     """The folder of a data set's runs, whatever its options."""
-    return results / Path(dataset.partition(":")[0]).stem
+    return results / dataset_stem(dataset)
 
 
 def read_collected(results: Path) -> list[Result]:
