@@ -13,5 +13,5 @@ PACKAGE = Path(__file__).parent / "iblurry"
 
 def pytest_collect_file(file_path: Path) -> None:
     """Imports the package first: of a module that its own package imports pytest would else make a second copy."""
-    if file_path.is_relative_to(PACKAGE):
+    if file_path.suffix == ".py" and file_path.is_relative_to(PACKAGE):
         import_module(".".join(file_path.parent.relative_to(PACKAGE.parent).parts))
