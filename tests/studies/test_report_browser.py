@@ -176,8 +176,8 @@ def test_what_was_spent(shown):
 
     clib, er = read()
     assert (clib[0], clib[1], er[0], er[1]) == ("clib", "3", "er", "2")
-    assert clib[3:] == ["54.8", "4.80", "50.0", "0", "0", "0.100"]  # TFLOP of a million operations each
-    assert er[3:] == ["5.60", "4.80", "0", "0", "0.800", "0.100"]
+    assert clib[3:] == ["54.8", "4.80", "50.0", "0", "0", "0", "0.100"]  # TFLOP of a million operations each
+    assert er[3:] == ["5.60", "4.80", "0", "0", "0.800", "0", "0.100"]
     per = shown.locator("table").first.locator("tbody tr").first.locator("td").nth(1).get_attribute("data-value")
     assert float(clib[2].split(" ± ")[0]) == pytest.approx(float(per) / 54.8, abs=0.01)
     assert "query_every=20" in section.locator(".note").inner_text()
