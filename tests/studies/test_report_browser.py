@@ -185,7 +185,7 @@ def test_what_was_spent(shown):
     assert [row[0] for row in read()] == ["er", "clib"]  # the most accuracy per compute first
     section.get_by_role("tab", name="Images").click()
     assert [row[2:] for row in read() if row[0] == "er"] == [
-        ["100", "1,600,000 / 1,600,000", "0", "0", "800,000 / 0", "100,000 / 0"]
+        ["100", "1,600,000 / 1,600,000", "0", "0", "800,000 / 0", "0", "100,000 / 0"]
     ]
     section.get_by_role("tab", name="Bytes").click()
     assert [row[2:] for row in read() if row[0] == "er"] == [["7.00", "5.00", "0", "0", "2.00", "<0.001", "0"]]
