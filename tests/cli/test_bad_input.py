@@ -68,7 +68,7 @@ REFUSALS = {  # a command line: what its sentence names, the value or the remedy
     "run --memory 0": "'--memory': 0",
     "run --memory 1e3": "'1e3'",
     "run er --memory 5": "at least 18",
-    "run clib --memory 5": "at least 10",
+    "run clib --memory 5": "at least 16",
     "run clib --memory 12": "16",
     "run --memory 100000000000000": "GB",
     "run --samples 99999999": "99999999",
