@@ -49,7 +49,7 @@ def show(runs: tuple[Path, ...], figure: Path | None, metric: tuple[str, ...], a
     results = []
     for place in map(RunFolder, folders):
         result = read_result(place) if place.journal.exists() else None
-        if result is not None and result.metrics.queries:
+        if result is not None and (result.summary is not None or result.metrics.queries):
             results.append(result)
         else:
             click.echo(f"{place.path} has not come to a query yet and is left out.", err=True)

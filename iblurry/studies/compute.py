@@ -27,7 +27,7 @@ from iblurry.studies.compute_estimate import (
 )
 from iblurry.studies.study import PlannedRun, Study
 
-EQUAL = "equal"  # the column of those with the reference's compute
+EQUAL = "equal compute"  # the column of those with the reference's compute
 NEAREST = 10_000  # the largest denominator of an updates_per_sample: within a ten-thousandth of what is wanted
 
 

@@ -105,6 +105,17 @@ def test_runs_that_have_nothing_to_show_are_left_out_aloud(runs, call):
     ]
 
 
+def test_a_finished_run_without_queries_has_its_end(runs, call):
+    for folder in folders(runs):
+        lines = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
+        (folder / "journal.jsonl").write_text("".join(line for line in lines if '"kind":"query"' not in line))
+    said = call("show", "--json")
+    assert (said.code, said.err) == (0, "")
+    rows = json.loads(said.out)["table"]["rows"]
+    assert [(row["method"], row["a_auc"]) for row in rows] == [("clib", None), ("er", None)]
+    assert all(row["a_last"]["mean"] > 0 for row in rows)
+
+
 def test_nothing_to_show_at_all(runs, call):
     for folder in folders(runs):
         unfinish(folder, queries=0)

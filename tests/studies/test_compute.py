@@ -122,7 +122,7 @@ def test_a_row_that_cannot_be_is_named_with_the_way_out():
     planned = [PlannedRun(row, "", Experiment.of(row.split()[0], "cifar10")) for row in ("er", "gss admission.size=9")]
     with pytest.raises(InputError, match=rf"^The row 'gss admission\.size=9': gss cannot .*{way_out}"):
         equal_compute(planned, "er")
-    with pytest.raises(InputError, match=rf"^The row 'gss' in the column 'equal': gss cannot .*{way_out}"):
+    with pytest.raises(InputError, match=rf"^The row 'gss' in the column 'equal compute': gss cannot .*{way_out}"):
         dataclasses.replace(COMPUTE, rows=("er", "gss")).plan("digits")
     with pytest.raises(UnknownNameError, match=r"^There is no method called 'eer'"):  # that is no row's fault
         equal_compute(planned, "eer")
@@ -140,17 +140,17 @@ def test_a_plan_keeps_its_places():
 
 def test_the_study():
     planned = COMPUTE.plan("cifar10", seeds=(1, 2))
-    assert [one.column for one in planned] == ["own pace"] * 14 + ["equal"] * 14
+    assert [one.column for one in planned] == ["own pace"] * 14 + ["equal compute"] * 14
     assert set(COMPUTE.rows) <= {*METHODS}
     assert len({one.experiment.name for one in planned}) == 28 - 2  # clib is as it was
     takes = [training_flops(one.experiment, CIFAR) for one in planned[14:]]
     assert max(takes) / min(takes) < 1.03  # whole epochs of gdumb
-    assert COMPUTE.plan("cifar10", seeds=(1, 2), columns=["equal"]) == planned[14:]
+    assert COMPUTE.plan("cifar10", seeds=(1, 2), columns=["equal compute"]) == planned[14:]
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 def test_the_study_on_digits(scale):
-    planned = COMPUTE.plan("digits", seeds=(1,), scale=scale, columns=["equal"])
+    planned = COMPUTE.plan("digits", seeds=(1,), scale=scale, columns=["equal compute"])
     takes = {one.row: training_flops(one.experiment, dataset_size("digits")) for one in planned}
     assert {one.experiment.share for one in planned} == {scale}
     assert takes["er"] == pytest.approx(takes["clib"], rel=1e-3)

@@ -85,16 +85,16 @@ def draw_flops(points: Points, path: Path, *, metric: str = "a_auc", title: str 
 
 
 def undominated(points: Sequence[Any], sign: int = 1) -> list[int]:
-    """Positions of the points that no other one beats with fewer or as many FLOPs, by FLOPs; `sign` -1: less is better.
+    """Positions of the points that no other one beats with as many FLOPs (1 % more at most), by FLOPs.
 
-    >>> undominated([(1, 50), (4, 40), (2, 60)])
-    [0, 2]
+    >>> undominated([(1, 50), (4, 40), (2, 60), (2.001, 65)])
+    [0, 3]
+    >>> undominated([(1, 50), (4, 40), (2, 60), (2.001, 65)], sign=-1)  # less is better
+    [0, 1]
     """
-    found: list[int] = []
-    for place in sorted(range(len(points)), key=lambda place: (points[place][0], -sign * points[place][1])):
-        if not found or sign * points[place][1] > sign * points[found[-1]][1]:
-            found.append(place)
-    return found
+    ranked = [(sign * value, -flops) for flops, value in points]
+    best = [max(rank for rank in ranked if -rank[1] <= 1.01 * flops) for flops, _ in points]
+    return sorted((i for i in range(len(points)) if ranked[i] == best[i]), key=lambda i: -ranked[i][1])
 
 
 def _draw_front(axes: Axes, means: Sequence[Any], *, sign: int) -> None:
