@@ -263,6 +263,19 @@ def test_a_draw_follows_its_law():
     assert np.abs(counts / 400 - 8 / 40).max() < 5 * np.sqrt(0.2 * 0.8 / 400)
 
 
+def test_draws_keep_their_shape_while_the_memory_fills():
+    learner = taught("sar", samples=12, rehearsal=LeastUsed(count=8))
+    part, memory = learner.method.rehearsal, learner.context.memory
+    assert (memory.size, memory.capacity) == (12, 40)
+    assert [len(part.draw_rows("rehearsal draws", 0, size)) for size in (1, 7, 8, 39)] == [1, 7, 40, 40]
+    used = set()
+    for step in range(50):
+        drawn = learner.trainer._nothing._replace(rows=torch.tensor(part.draw_rows("law", step, memory.size)))
+        used |= set(part.choose(learner._together([]), drawn).tolist())
+    assert used == set(range(12))  # never an empty row
+    assert not part.uses[12:].any()
+
+
 def test_nearest_mean():
     learner = taught("er", readout=NearestMean())
     memory, context = learner.context.memory, learner.context

@@ -86,17 +86,21 @@ class LeastUsed(Rehearsal):
     started: Tensor = _zeros("rows")  # e
 
     def draw_rows(self, purpose: str, step: int, size: int) -> Sequence[int]:
-        """A random number for each row, as `choose` draws on the device."""
-        drawn: list[int] = (self.context.rng.uniforms(purpose, step, size) * 2.0**BITS).astype(int).tolist()
+        """A random number for each row, as `choose` draws on the device.
+
+        Empty rows have one too once a batch is full: the step keeps its shapes, and its graph, while the memory fills.
+        """
+        rows = size if size < self.count else self.context.memory.capacity
+        drawn: list[int] = (self.context.rng.uniforms(purpose, step, rows) * 2.0**BITS).astype(int).tolist()
         return drawn
 
     def choose(self, stream: Batch, drawn: Drawn) -> Tensor:
-        size, memory = len(drawn.rows), self.context.memory
-        if size > self.count:
-            discount = 1 - self.count / (size * self.horizon)
-            self.uses.mul_(discount)
-            self.class_uses.mul_(discount)
-        labels, uses = memory.labels[:size], self.uses[:size]
+        rows, memory = len(drawn.rows), self.context.memory
+        labels, uses, filled = memory.labels[:rows].clamp(min=0), self.uses[:rows], memory.filled()[:rows]
+        size = filled.sum()
+        discount = torch.where(size > self.count, 1 - self.count / (size * self.horizon), 1.0)
+        self.uses.mul_(discount)
+        self.class_uses.mul_(discount)
         similar = self.similarities()
         used = (similar @ self.class_uses).index_select(0, labels)
         if self.normalise:
@@ -106,10 +110,11 @@ class LeastUsed(Rehearsal):
             effective = uses + used
         uniforms = (drawn.rows.double() + 0.5) * 2.0**-BITS
         noise = -(-uniforms.log()).log()  # Gumbel: the largest sums are a draw without repetition
-        rows = (noise - effective / self.temperature).topk(self.joins(size)).indices
-        self.uses.index_add_(0, rows, torch.ones_like(rows, dtype=self.uses.dtype))
-        self.class_uses.index_add_(0, memory.labels.index_select(0, rows), torch.ones_like(rows).float())
-        return rows
+        scores = (noise - effective / self.temperature).masked_fill(~filled, -torch.inf)
+        chosen = scores.topk(self.joins(rows)).indices
+        self.uses.index_add_(0, chosen, torch.ones_like(chosen, dtype=self.uses.dtype))
+        self.class_uses.index_add_(0, labels.index_select(0, chosen), torch.ones_like(chosen).float())
+        return chosen
 
     def similarities(self) -> Tensor:
         """S, (rows, rows)."""
