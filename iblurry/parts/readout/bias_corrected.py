@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -13,6 +14,8 @@ from iblurry.memory import Sample
 from iblurry.parts.context import LogitCorrection
 from iblurry.parts.part import scratch, state
 from iblurry.parts.readout.readout import Readout
+
+BETAS, EPS = (0.9, 0.999), 1e-8  # Adam's
 
 
 class BiasCorrected(Readout):
@@ -54,6 +57,7 @@ class BiasCorrected(Readout):
     ended: bool = state(lambda part: False)  # between the end of a task and the next sample
     at_last_boundary: LogitCorrection = scratch(lambda part: part.context.correction)  # teachers are corrected by it
     pairs: Tensor = scratch(lambda part: part.identity())  # made anew before each query
+    fit: Callable[[Tensor, Tensor, Tensor], Tensor] = scratch(lambda part: part.context.compile(part._fit))
 
     def samples_outside_memory(self, budget: int) -> int:
         return round(self.share * budget)
@@ -127,9 +131,14 @@ class BiasCorrected(Readout):
         if not self._can_fit():
             return self.identity()
         places = [i for i, owner in enumerate(self.owners) if owner >= 0]
-        chosen = torch.tensor(places, device=self.context.memory.device)
+        device = self.context.memory.device
+        chosen, newest = torch.tensor(places, device=device), torch.zeros(self.context.network.rows, device=device)
+        newest[self.newest] = 1.0
         logits = self.context.logits(self.images.index_select(0, chosen))
-        return fit(logits, self.labels.index_select(0, chosen), self.newest, self.epochs, self.batch, self.lr)
+        return self.fit(logits, self.labels.index_select(0, chosen), newest).clone()
+
+    def _fit(self, logits: Tensor, labels: Tensor, newest: Tensor) -> Tensor:
+        return fit(logits, labels, newest, self.epochs, self.batch, self.lr)
 
 
 def corrected(logits: Tensor, pairs: Tensor) -> Tensor:
@@ -137,17 +146,26 @@ def corrected(logits: Tensor, pairs: Tensor) -> Tensor:
     return logits * pairs[:, 0] + pairs[:, 1]
 
 
-def fit(logits: Tensor, labels: Tensor, newest: list[int], epochs: int, batch: int, lr: float) -> Tensor:
-    """The (rows, 2) pairs that suit these answers best; one pair for all of `newest`, (1, 0) for the others."""
-    columns = torch.zeros(logits.shape[1], 1, device=logits.device)
-    columns[newest] = 1.0
-    still = torch.tensor([[1.0, 0.0]], device=logits.device)
-    pair = still.clone().requires_grad_()
-    optimizer = torch.optim.Adam([pair], lr, fused=True)
-    with torch.enable_grad():
-        for _ in range(epochs):
-            for some, answers in zip(logits.split(batch), labels.split(batch), strict=True):
-                optimizer.zero_grad()
-                F.cross_entropy(corrected(some, torch.lerp(still, pair, columns)), answers).backward()
-                optimizer.step()
-    return torch.lerp(still, pair.detach(), columns)
+@torch.no_grad()
+def fit(logits: Tensor, labels: Tensor, newest: Tensor, epochs: int, batch: int, lr: float) -> Tensor:
+    """The (rows, 2) pairs that suit these answers best; one pair for all classes where `newest` is 1, else (1, 0).
+
+    Adam with its gradient written out: autograd would take the host longer than the samples between two queries do.
+    """
+    wanted = F.one_hot(labels, logits.shape[1]).to(logits.dtype)
+    batches = []
+    for some, target in zip(logits.split(batch), wanted.split(batch), strict=True):
+        slopes = torch.stack([some * newest, newest.expand_as(some)])  # of the corrected logits: in alpha, in beta
+        batches.append((some, target, slopes, slopes / len(some)))
+    moved, mean, square = logits.new_zeros(3, 2).unbind()  # (alpha - 1, beta), and Adam's moments
+    for step in range(1, epochs * len(batches) + 1):
+        some, target, slopes, shares = batches[(step - 1) % len(batches)]
+        errors = (some + (slopes * moved[:, None, None]).sum(0)).softmax(1) - target
+        gradient = (shares * errors).sum((1, 2))
+        mean.lerp_(gradient, 1 - BETAS[0])
+        square.lerp_(gradient.square(), 1 - BETAS[1])
+        spread = (square / (1 - BETAS[1] ** step)).sqrt() + EPS
+        moved.addcdiv_(mean, spread, value=-lr / (1 - BETAS[0] ** step))
+    pairs: Tensor = newest[:, None] * moved
+    pairs[:, 0] += 1
+    return pairs
