@@ -8,11 +8,13 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch.backends import mkldnn
 
 from iblurry.augment.pipeline import Pipeline
 from iblurry.compute import ComputeMeter
 from iblurry.errors import InputError
 from iblurry.network.arm import arm_convolutions
+from iblurry.network.bodies import ConvNet
 from iblurry.network.fused import hopper_convolutions
 from iblurry.network.network import Network
 
@@ -68,6 +70,8 @@ class Eager:
                     network.convolutions = hopper_convolutions(network.body, self.device)
         elif self.device.type == "cpu" and network.is_own:
             network.convolutions = arm_convolutions(network.body)
+            if network.convolutions is None and isinstance(network.body, ConvNet) and mkldnn.is_available():
+                network.layout = torch.channels_last  # a ResNet's wider maps gain nothing by it
         return network.to(self.device)
 
     def cuda_stream(self) -> AbstractContextManager[object]:

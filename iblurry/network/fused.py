@@ -1,4 +1,4 @@
-"""Faster forms of a body's convolutions on a GPU: batch norm folded in for inference, own kernels for training."""
+"""Faster forms of a body's convolutions: batch norm folded in for inference, own kernels of a GPU for training."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from iblurry.network.bodies import ConvUnit
 
@@ -45,7 +46,7 @@ class FoldedBody:
         self.convolutions = [
             FirstConvolution(unit, dtype)
             if i == 0 and FirstConvolution.fits(unit, dtype)
-            else FusedConvolution(unit, dtype, pad=i == 0)
+            else FusedConvolution(unit, dtype, pad=i == 0 and unit.convolution.weight.is_cuda)
             for i, unit in enumerate(self.units)
         ]
         self.refresh: Callable[[], None] = fuse(self._refresh) if fuse else self._refresh  # after weights changed
@@ -67,7 +68,9 @@ class FoldedBody:
         """In the layout that the first convolution reads."""
         if not self.units:
             return images.to(self.dtype)
-        count, _, *sides = images.shape
+        count, given, *sides = images.shape
+        if given == self.convolutions[0].weight.shape[1]:
+            return images.to(self.dtype, memory_format=torch.channels_last)
         size = 1 << (count - 1).bit_length()  # few sizes, never freed: a captured graph keeps the address
         if size not in self._buffers:
             channels = self.convolutions[0].weight.shape[1]
@@ -93,7 +96,7 @@ class FoldedBody:
 
 
 class FusedConvolution:
-    """relu(weight * maps + bias) + plus, on a GPU; with `pad`, the input channels are padded with zeros."""
+    """relu(weight * maps + bias) + plus; with `pad`, the input channels are padded with zeros."""
 
     def __init__(self, unit: ConvUnit, dtype: torch.dtype, *, pad: bool = False) -> None:
         conv = unit.convolution
@@ -119,17 +122,16 @@ class FusedConvolution:
             result: Tensor | None = own.inference.convolve(maps, self.weight, self.bias, plus, stride=self.stride[0])
             if result is not None:
                 return result
-        done = self._by_cudnn(maps)
+        done = self._by_torch(maps)
         return done if plus is None else done + plus
 
-    def _by_cudnn(self, maps: Tensor) -> Tensor:
+    def _by_torch(self, maps: Tensor) -> Tensor:
         if self.is_sparse:  # of 1x1 with a stride, cuDNN makes 222 us instead of 30
             down, across = self.stride
             maps = maps[:, :, ::down, ::across].contiguous(memory_format=torch.channels_last)
         stride = (1, 1) if self.is_sparse else self.stride
-        done: Tensor = torch.cudnn_convolution_relu(
-            maps, self.weight, self.bias, stride, self.padding, self.dilation, 1
-        )
+        given = maps, self.weight, self.bias, stride, self.padding, self.dilation, 1
+        done: Tensor = torch.cudnn_convolution_relu(*given) if maps.is_cuda else F.conv2d(*given).relu_()
         return done
 
 

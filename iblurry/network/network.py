@@ -24,6 +24,7 @@ from iblurry.sources import is_own
 
 # The logit of a closed row: its exp is 0 beside any open row, and unlike -inf it survives a product with 0.
 FLOOR = -1e4
+FEW = 2**15  # values: of 10 images of 3x32x32, folding costs a CPU as much as it saves
 EXPORTING: ContextVar[bool] = ContextVar("exporting", default=False)  # answers are traced: no chunks, no counting
 
 
@@ -72,7 +73,7 @@ class Network(nn.Module):
         self.compiled: dict[int, Callable[[Tensor], Tensor]] = {}  # the body compiled for training batches of this size
         self.fuse: Callable[..., Any] | None = None  # makes fewer kernels of a function, where the engine can
         self.convolutions: OwnConvolutions | None = None  # those that train in ways of our own
-        self.folded: FoldedBody | None = None  # made when first asked, where convolutions are not float32 on a GPU
+        self.folded: FoldedBody | None = None  # made when first asked, where answers are faster by it
 
     @property
     def has_kernels(self) -> bool:
@@ -88,7 +89,7 @@ class Network(nn.Module):
         if self.norms_need_two and self.training and len(images) == 1:
             return self._forward_one(images)
         if self.precision is None and not self.compiled:  # the way of the CPU, where every call counts
-            features: Tensor = self.body(images)
+            features: Tensor = self.body(images.contiguous(memory_format=self.layout))
             return features, self._counted(self.head(features))
         body = self.compiled.get(len(images), self.body) if self.training else self.body
         with nullcontext() if self.convolutions is None else self.convolutions.rounded():
@@ -118,21 +119,26 @@ class Network(nn.Module):
                 norm.training = True
 
     @torch.no_grad()
-    def answering(self, normalise: Callable[[Tensor], Tensor]) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    def answering(
+        self, normalise: Callable[[Tensor], Tensor], images: Tensor
+    ) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """What maps pixels (uint8) to features and logits in eval mode, for as long as no weight changes.
 
         Parameters
         ----------
         normalise : callable
             From pixels to the images that the body expects.
+        images : Tensor
+            All that will be asked, of which parts may be given; for few, a CPU does not fold batch norm.
         """
         self.eval()
-        if self.precision is None or not self.open.is_cuda or not self.is_own:
+        is_few = not images.is_cuda and images.numel() < FEW
+        if self.layout is not torch.channels_last or not self.is_own or is_few:
             # Of 500 images, channels last saves a sixth on a Neoverse-N1; of a training batch it saves nothing.
             layout = self.layout if self.convolutions is None else torch.channels_last
             return lambda pixels: self.forward_both(normalise(pixels).contiguous(memory_format=layout))
         if self.folded is None:
-            self.folded = FoldedBody(self.body, self.precision, fuse=self.fuse)
+            self.folded = FoldedBody(self.body, self.precision or torch.float32, fuse=self.fuse)
         self.folded.refresh()
         body = self.folded
         return lambda pixels: self._precisely(lambda pixels: body(normalise(pixels)), pixels)

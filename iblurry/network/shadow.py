@@ -82,7 +82,7 @@ class ShadowNetwork:
             if batch_statistics and possible:
                 with self._batch_statistics():
                     return self.network.forward_both(images)
-            return self.network.answering(lambda images: images)(images)
+            return self.network.answering(lambda images: images, images)(images)
 
     @contextmanager
     def _batch_statistics(self) -> Iterator[None]:

@@ -306,7 +306,7 @@ class Context:
         few = min(512, max(64, VALUES // math.prod(images.shape[1:])))
         chunk = max(64, POINTS // math.prod(images.shape[2:])) if images.is_cuda else few
         with self.engine.side_stream():
-            answer = (network or self.network).answering(self.pipeline.test)
+            answer = (network or self.network).answering(self.pipeline.test, images)
             parts = [answer(part) for part in images.split(chunk)]
             if len(parts) == 1:
                 return parts[0]

@@ -6,8 +6,8 @@ import copy
 
 import pytest
 import torch
-from torch.nn import functional as F
 
+from iblurry.engine import eager
 from iblurry.engine.devices import default_device, make_engine
 from iblurry.engine.eager import Eager
 from iblurry.engine.graph import _filled, _form
@@ -96,19 +96,8 @@ def test_the_graph_key_of_a_step_changes_when_the_teacher_begins(samples):
 
 
 @pytest.mark.parametrize("name", ["resnet18", "convnet"])
-def test_folded_answers_are_the_body_s(name, monkeypatch):
-    """The arithmetic, with a stand-in for the kernel that only a GPU has."""
-    fused = torch.cudnn_convolution_relu
-    monkeypatch.setattr(torch, "cudnn_convolution_relu", lambda x, w, b, *rest: F.relu(F.conv2d(x, w, b, *rest)))
-    assert torch.cudnn_convolution_relu is not fused
-    network = build(name, (3, 16, 16), 4, rng=Rng(1)).eval()
-    generator = torch.Generator().manual_seed(1)
-    for norm in network.body.modules():
-        if isinstance(norm, torch.nn.BatchNorm2d):
-            for values in (norm.running_var, norm.weight.data):
-                values.uniform_(0.5, 1.5, generator=generator)
-            for values in (norm.running_mean, norm.bias.data):
-                values.normal_(generator=generator)
+def test_folded_answers_are_the_body_s(name):
+    network, generator = with_statistics(build(name, (3, 16, 16), 4, rng=Rng(1))).eval(), torch.Generator()
     pixels = torch.randint(256, (3, 3, 16, 16), generator=generator, dtype=torch.uint8)
     folded, images = FoldedBody(network.body, torch.float32), pixels / 64 - 2
     with torch.no_grad():
@@ -119,6 +108,53 @@ def test_folded_answers_are_the_body_s(name, monkeypatch):
         folded.refresh()
         assert not torch.allclose(stale, folded(images), rtol=1e-2)
     assert all(unit.fused is None for unit in network.body.modules() if isinstance(unit, ConvUnit))
+
+
+@pytest.mark.parametrize("count, is_folded", [(11, True), (10, False)])
+def test_a_cpu_folds_batch_norm_for_many_images(count, is_folded, monkeypatch):
+    """The same answers up to rounding, with the weights of that moment, and nothing is left behind."""
+    monkeypatch.setattr(eager, "arm_convolutions", lambda body: None)
+    network = Eager("cpu").setup(with_statistics(build("convnet", (3, 32, 32), 4, rng=Rng(1))))
+    network.expose("a", *fresh_row(Rng(1), 0, network.features))
+    images = torch.randn(count, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    for _ in range(2):
+        with torch.no_grad():
+            features, logits = network.answering(lambda images: images, images)(images)
+            plain = network.forward_both(images)
+        torch.testing.assert_close(features, plain[0], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(logits, plain[1], rtol=1e-4, atol=1e-4)
+        assert torch.equal(features, plain[0]) is not is_folded
+        with torch.no_grad():
+            network.body.layers[0][0].weight.mul_(2.0)
+    assert all(unit.fused is None for unit in network.body.modules() if isinstance(unit, ConvUnit))
+
+
+def with_statistics(network):
+    """Batch norm's weights and statistics as if it had learnt."""
+    generator = torch.Generator().manual_seed(1)
+    for norm in network.body.modules():
+        if isinstance(norm, torch.nn.BatchNorm2d):
+            for values in (norm.running_var, norm.weight.data):
+                values.uniform_(0.5, 1.5, generator=generator)
+            for values in (norm.running_mean, norm.bias.data):
+                values.normal_(generator=generator)
+    return network
+
+
+@pytest.mark.parametrize("name, is_last", [("convnet", True), ("resnet18", False), ("mlp", False)])
+def test_a_convnet_on_a_cpu_has_channels_last(name, is_last, monkeypatch):
+    """Images and maps, not weights, which checkpoints have as they always were; the values are the same."""
+    monkeypatch.setattr(eager, "arm_convolutions", lambda body: None)
+    monkeypatch.setattr(eager.mkldnn, "is_available", lambda: True)
+    network = Eager("cpu").setup(build(name, (3, 16, 16), 4, rng=Rng(1))).train()
+    images, maps = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(1)), []
+    network.body.layers[0].register_forward_hook(lambda layer, given, made: maps.append(given[0]))
+    features, _ = network.forward_both(images)
+    assert maps[0].is_contiguous(memory_format=torch.channels_last) is is_last
+    assert all(weight.is_contiguous() for weight in network.parameters())
+    torch.testing.assert_close(features, network.body(images), rtol=1e-4, atol=1e-4)
+    monkeypatch.setattr(eager.mkldnn, "is_available", lambda: False)
+    assert Eager("cpu").setup(build(name, (3, 16, 16), 4, rng=Rng(1))).layout is torch.contiguous_format
 
 
 def test_a_twin_shares_nothing():
