@@ -72,6 +72,7 @@ class Eager:
             network.convolutions = arm_convolutions(network.body)
             if network.convolutions is None and isinstance(network.body, ConvNet) and mkldnn.is_available():
                 network.layout = torch.channels_last  # a ResNet's wider maps gain nothing by it
+                network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network.to(self.device)
 
     def cuda_stream(self) -> AbstractContextManager[object]:

@@ -307,3 +307,15 @@ def test_what_cannot_serve_is_refused(given, why):
 def test_numbers_out_of_range(given):
     with pytest.raises(InputError, match=next(iter(given))):
         Settings(**given)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
+def test_large_weights_are_numbers_although_their_sum_is_none(tmp_path, wrong):
+    learning = LiveLearner(tmp_path, SMALL)
+    weight = learning.learner.context.network.head.weight.detach()
+    weight.fill_(3e38)
+    assert not weight.sum().isfinite()
+    learning.check()
+    weight.zero_()[1, 2] = wrong
+    with pytest.raises(DivergedError, match=r"\(head.weight\) holds no numbers"):
+        learning.check()
