@@ -129,6 +129,19 @@ def test_predict(call, taught):
     openapi.PredictResponse.model_validate(both)
 
 
+def test_predict_is_the_same_with_and_without_a_query(call, taught):
+    """Without one, the request takes a shorter way to the handler."""
+    ways = ("/v1/predict", "/v1/predict?top=5", "/v1/predict?")
+    answers = [call("POST", way, content=DARK, headers=RAW) for way in ways]
+    tops = [answer.json()["answers"][0]["top"] for answer in answers]
+    assert tops[0] == tops[1] == tops[2]
+    assert [dict(answer.headers) for answer in answers] == [dict(answers[0].headers)] * 3
+    for way in ways:
+        said(call("POST", way, content=DARK[1:], headers=RAW), 422, "wrong_size")
+        assert call("GET", way).headers["Allow"] == "POST"
+    assert 'seconds_count{endpoint="/v1/predict",status="200"} 3.0' in call("GET", "/v1/metrics").text
+
+
 @pytest.mark.parametrize("top", ["0", "-1", "1001", "x", "1.5", "", "9" * 400, "NaN"])
 def test_a_top_that_is_none(call, taught, top):
     message = said(call("POST", f"/v1/predict?top={top}", content=DARK, headers=RAW), 422, "bad_parameter")

@@ -18,6 +18,8 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Match, Route
+from starlette.types import Receive, Scope, Send
 
 from iblurry.live import page
 from iblurry.live.http import metrics, openapi
@@ -127,11 +129,27 @@ def create_app(service: Service, *, token: str | None = None) -> FastAPI:
     pages = {"/": handlers.page, "/assets/{name}": handlers.asset, "/docs": handlers.docs, "/openapi.json": describe}
     for path, handle in pages.items():
         app.add_api_route(path, handle, include_in_schema=False)
+    app.router.routes.insert(0, QuickRoute("/v1/predict", handlers.predict, methods=["POST"]))
     handlers.registry.endpoints |= {route.path for route in app.routes if isinstance(route, APIRoute)}
     app.add_middleware(GuardMiddleware, token=token, limits=limits, metrics=handlers.registry)
     app.add_exception_handler(HTTPException, _no_route)
     app.add_exception_handler(RequestValidationError, _bad_parameter)
     return app
+
+
+class QuickRoute(Route):
+    """A POST without a query goes straight to its handler; others, and the description, are the later route's.
+
+    What FastAPI does to read parameters takes a third of the time of an answer about a small image.
+    """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, found = super().matches(scope)
+        return (match, found) if match is Match.FULL and not scope["query_string"] else (Match.NONE, {})
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self.endpoint(Request(scope, receive))
+        await response(scope, receive, send)
 
 
 class Handlers:

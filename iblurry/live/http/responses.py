@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import json
 import math
 import os
 import re
@@ -15,6 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -49,7 +49,7 @@ class JsonResponse(Response):
         super().__init__(content, status_code, headers={**SECURITY_HEADERS, **(headers or {})})
 
     def render(self, content: Any) -> bytes:
-        return dumps(content).encode()
+        return to_bytes(content)
 
 
 def refusal_response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> JsonResponse:
@@ -69,24 +69,13 @@ def refusal_response(refusal: Refusal, headers: Mapping[str, str] | None = None)
     return JsonResponse({"error": refusal.code, "message": refusal.message} | found, refusal.status, more)
 
 
-def dumps(data: Any) -> str:
+def to_bytes(data: Any) -> bytes:
     """One line of JSON.
 
-    >>> dumps({"loss": float("nan"), "label": "π"})
+    >>> to_bytes({"loss": float("nan"), "label": "π"}).decode()
     '{"loss":null,"label":"π"}'
     """
-    try:
-        return json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    except ValueError:  # NaN or infinity, which JSON cannot express
-        return json.dumps(_finite(data), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-
-
-def _finite(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {name: _finite(value) for name, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data
+    return to_json(data, inf_nan_mode="null")
 
 
 def file_response(request: Request, body: bytes, content_type: str, policy: str = SAME_ORIGIN) -> Response:
@@ -210,7 +199,7 @@ def format_event(name: str, data: dict[str, Any]) -> bytes:
     >>> format_event("class", {"label": "cat"})
     b'event: class\\ndata: {"label":"cat"}\\n\\n'
     """
-    return f"event: {name}\ndata: {dumps(data)}\n\n".encode()
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), to_bytes(data))
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
