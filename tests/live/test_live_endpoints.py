@@ -19,7 +19,7 @@ from iblurry.live.quota import Limits, Refusal
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 from iblurry.live.http import openapi, pictures
-from iblurry.live.http.app import format_memory, format_predictions
+from iblurry.live.http.answers import format_memory, format_predictions
 
 DARK, LIGHT = bytes(48), bytes([200]) * 48  # of 3 x 4 x 4
 RAW = {"Content-Type": "application/octet-stream"}

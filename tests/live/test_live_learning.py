@@ -11,7 +11,7 @@ import torch
 from iblurry.augment import Augment
 from iblurry.data.load import load
 from iblurry.errors import CheckpointError, DataError, DivergedError, FolderError, InputError
-from iblurry.live.http.app import format_memory
+from iblurry.live.http.answers import format_memory
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import Operation

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-import numpy as np
 from fastapi import Depends, FastAPI, Query
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -23,9 +22,9 @@ from starlette.types import Receive, Scope, Send
 
 from iblurry.live import page
 from iblurry.live.http import metrics, openapi
+from iblurry.live.http.answers import format_memory, format_predictions, unlearning
 from iblurry.live.http.bodies import BodyReader
 from iblurry.live.http.guard import WITHOUT_TOKEN, GuardMiddleware
-from iblurry.live.http.pictures import thumbnail
 from iblurry.live.http.responses import (
     SECURITY_HEADERS,
     EventStream,
@@ -41,7 +40,7 @@ from iblurry.live.quota import Refusal
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
-    from iblurry.live.messages import Acceptance, IncomingSample, MemorySample, Predictions
+    from iblurry.live.messages import Acceptance, IncomingSample
     from iblurry.live.service import Service
 
 Result = TypeVar("Result")
@@ -331,50 +330,6 @@ class Handlers:
         """End the threads."""
         for pool in (self.predict_pool, self.decode_pool):
             pool.shutdown()
-
-
-def format_predictions(predictions: Predictions, top: int) -> dict[str, Any]:
-    """The `top` likeliest classes of each image; of equals, the one met first."""
-    if not np.isfinite(predictions.probabilities).all():
-        message = "The model's answer is no number: it has diverged; look at /v1/status, or begin in another folder."
-        raise Refusal(503, "not_finite", message)
-    known = [column for column, label in enumerate(predictions.labels) if label]  # others were deleted
-    if not known:
-        raise Refusal(409, "nothing_learnt", "All classes were deleted, so there is no answer; send a sample first.")
-    labels, probabilities = [predictions.labels[column] for column in known], predictions.probabilities[:, known]
-    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
-    named = [
-        [{"label": labels[column], "probability": float(shares[column])} for column in row]
-        for row, shares in zip(order.tolist(), probabilities, strict=True)
-    ]
-    answers = [{"id": one, **best[0], "top": best} for one, best in zip(predictions.ids, named, strict=True)]
-    return {"model": predictions.model, "answers": answers}
-
-
-def unlearning(idle_updates: int) -> str:
-    """What becomes of what was learnt from a mistake."""
-    stays = "The weights keep what they learnt from the mistake until updates from the corrected memory overwrite it"
-    if idle_updates:
-        return f"{stays}: up to {idle_updates:,} are taken while the service has nothing else to do."
-    return f"{stays}: those of the next samples, since it does not rehearse while idle (--idle-updates 0)."
-
-
-def format_memory(samples: list[MemorySample], each: int) -> list[dict[str, Any]]:
-    """At most `each` samples of each class, the most important first and, where that is not known, the newest."""
-    classes: dict[str, list[MemorySample]] = {}
-    for sample in sorted(samples, key=lambda sample: (-(sample.importance or 0.0), -sample.since)):
-        classes.setdefault(sample.label, []).append(sample)
-    return [
-        {
-            "label": label,
-            "count": len(members),
-            "items": [
-                {"row": row, "importance": importance, "since": since, "thumbnail": thumbnail(pixels)}
-                for row, _, importance, since, pixels in members[:each]
-            ],
-        }
-        for label, members in sorted(classes.items())
-    ]
 
 
 def _operation_of(tag: str, format: str) -> int | None:
