@@ -64,15 +64,13 @@ class Eager:
         if self.precision == "bfloat16" and any(True for _ in network.body.parameters()):
             network.precision = torch.bfloat16
             if self.device.type == "cuda":
-                network.layout = torch.channels_last
-                network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+                _use_channels_last(network)
                 if network.is_own and all(p.requires_grad for p in network.parameters()):
                     network.convolutions = hopper_convolutions(network.body, self.device)
         elif self.device.type == "cpu" and network.is_own:
             network.convolutions = arm_convolutions(network.body)
             if network.convolutions is None and isinstance(network.body, ConvNet) and mkldnn.is_available():
-                network.layout = torch.channels_last  # a ResNet's wider maps gain nothing by it
-                network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+                _use_channels_last(network)  # a ResNet's wider maps gain nothing by it
         return network.to(self.device)
 
     def cuda_stream(self) -> AbstractContextManager[object]:
@@ -171,3 +169,9 @@ def _make_deterministic() -> None:
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def _use_channels_last(network: Network) -> None:
+    """For maps and weights."""
+    network.layout = torch.channels_last
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -50,7 +50,7 @@ SAVE_SECONDS = 30.0  # between two checkpoints at most (or SAVE_SAMPLES), and
 SAVE_SOONEST = 1.0  # at least; what a crash costs is learnt again
 SAVE_SHARE = 0.02  # of the time, for checkpoints
 PUBLISH_SECONDS = 0.05  # between two snapshots while there is more to learn
-PUBLISH_SHARE = 0.03
+PUBLISH_SHARE = 0.03  # of the time, for snapshots
 REPORT_SECONDS = 0.25
 IDLE_SECONDS = 0.5  # to look for work again without being woken
 
