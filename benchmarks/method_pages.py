@@ -1,12 +1,13 @@
-"""What pages of methods say that is counted or measured: the cost of each, and its rows among the collected runs.
+"""What pages say of methods that is counted or measured: the cost of each, and its rows among the collected runs.
 
-python -m benchmarks.method_pages    # writes docs/methods/*.md again, after `iblurry collect`; a test compares
+python -m benchmarks.method_pages    # after `iblurry collect`; writes docs/methods/*.md and docs/faq.md again
 """
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 from iblurry.cli.methods import chosen, details
 from iblurry.cli.options import run_folders
@@ -18,18 +19,22 @@ from iblurry.studies.tables.text import runs_to_markdown
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "methods"
+FAQ = ROOT / "docs" / "faq.md"
 COLLECTED = ("results/cifar10", "results/leaderboard/cifar10")
 METRICS = ("a_auc", "a_avg", "a_last", "f_last", "compute")
+CHOICE_METRICS = ("a_auc", "a_last", "wc_acc", "compute")
 REFERENCE = "er"
 BLOCK = "<!-- {name}: python -m benchmarks.method_pages -->\n\n{text}\n\n<!-- /{name} -->"
 
 
 def written(page: Path) -> str:
-    """The page with its cost and evidence of today; what lies outside of these blocks is written by hand."""
+    """The page with its blocks of today; what lies outside of these is written by hand."""
     text = page.read_text("utf-8")
-    for name, made in (("cost", cost(page.stem)), ("evidence", evidence(page.stem))):
-        start, end = BLOCK.format(name=name, text="@").split("@")
-        assert text.count(start) == text.count(end) == 1, f"{page.name} needs one block of {name}: {start}{end}"
+    name = page.stem
+    blocks = {"choice": choice()} if page == FAQ else {"cost": cost(name), "evidence": evidence(name)}
+    for block, made in blocks.items():
+        start, end = BLOCK.format(name=block, text="@").split("@")
+        assert text.count(start) == text.count(end) == 1, f"{page.name} needs one block of {block}: {start}{end}"
         text = text[: text.index(start)] + start + made + text[text.index(end) :]
     return text
 
@@ -58,6 +63,13 @@ def evidence(name: str) -> str:
     return f"{title}; `iblurry show {' '.join(COLLECTED)}`:\n\n{runs_to_markdown(tabulate_runs(rows, METRICS))}".strip()
 
 
+def choice() -> str:
+    """Every method that was measured, the best first; variants are on the pages of their methods."""
+    rows = {row: group for row, group in _collected().items() if _page_of(row) == row}
+    best = sorted(rows, key=lambda row: -fmean(result.metrics.a_auc or 0.0 for result in rows[row]))
+    return runs_to_markdown(tabulate_runs({row: rows[row] for row in best}, CHOICE_METRICS)).strip()
+
+
 @cache
 def _collected() -> dict[str, list[Result]]:
     """Runs as methods have them, by their rows; those with changes of their own are left out."""
@@ -72,6 +84,6 @@ def _page_of(row: str) -> str:
 
 
 if __name__ == "__main__":
-    for page in sorted(PAGES.glob("*.md")):
+    for page in [FAQ, *sorted(PAGES.glob("*.md"))]:
         if page.stem != "index":
             page.write_text(written(page), "utf-8")

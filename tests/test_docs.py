@@ -67,6 +67,8 @@ def test_what_was_measured_is_on_the_pages_of_methods():
     assert "| clib-averaged | 3 | **" in method_pages.evidence("clib")
     assert "er-ace" not in method_pages.evidence("er")
     assert method_pages.evidence("joint").startswith("Not measured yet on CIFAR-10")
+    answers = method_pages.FAQ
+    assert method_pages.written(answers) == answers.read_text(), "python -m benchmarks.method_pages writes it again"
 
 
 def test_no_page_without_a_method():

@@ -22,7 +22,7 @@ from iblurry.version import __version__
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-LARGEST = {".whl": 2_000_000, ".gz": 6_000_000}  # bytes
+LARGEST = {".whl": 4_000_000, ".gz": 6_000_000}  # bytes
 SHIPPED = "iblurry/studies/results"
 PYTHONS = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", name)]
 RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -158,7 +158,7 @@ def test_the_installed_program_runs_tabulates_and_reports(installed, tmp_path):
     (collected,) = re.findall(rf"`iblurry show (\S+/{SHIPPED}/cifar10) ", table.stderr)
     assert ROOT not in Path(collected).parents
     ours = called(installed, tmp_path, "show", collected, "--figure", "ours.png")
-    assert "clib    3  70.68 ± 1.35" in ours.stdout
+    assert re.search(r"^clib +3 +70\.68 ± 1\.35 ", ours.stdout, flags=re.MULTILINE)
     called(installed, tmp_path, "report", "runs")
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "uPlot" in page
