@@ -53,7 +53,7 @@ Examples:
     "--measure-every",
     metavar="N",
     type=POSITIVE,
-    help="Updates between two looks at the whole memory.  [default: 10]",
+    help="Updates between two looks at the whole memory.  [default: 20]",
 )
 @click.option("--initialise", type=click.Choice(["redraw", "keep"]), help="The network's weights: drawn, or as made.")
 @click.option("--freeze", metavar="NAMES", help="body, or parts of it, that are not trained.  [default: none]")

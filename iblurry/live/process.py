@@ -48,10 +48,11 @@ LOCK_SECONDS = 60.0  # to wait for that
 READ_SAMPLES = 32  # read from the log at once
 SAVE_SECONDS = 30.0  # between two checkpoints at most (or SAVE_SAMPLES), and
 SAVE_SOONEST = 1.0  # at least; what a crash costs is learnt again
-SAVE_SHARE = 0.02  # of the time, for checkpoints
+SAVE_SHARE = 0.01  # of the time, for checkpoints
 PUBLISH_SECONDS = 0.05  # between two snapshots while there is more to learn
-PUBLISH_SHARE = 0.03  # of the time, for snapshots
+PUBLISH_SHARE = 0.015  # of the time, for snapshots
 REPORT_SECONDS = 0.25
+REPORT_SHARE = 0.01  # of the time, for reports
 IDLE_SECONDS = 0.5  # to look for work again without being woken
 
 
@@ -204,7 +205,7 @@ class LearnerLoop:
         self.stopping = False
         self.meter = ThroughputMeter()
         self.publish = Periodic(self._publish, PUBLISH_SECONDS, share=PUBLISH_SHARE)
-        self.report = Periodic(self._report, REPORT_SECONDS)
+        self.report = Periodic(self._report, REPORT_SECONDS, share=REPORT_SHARE)
         self.save = Periodic(self._save, SAVE_SOONEST, longest=SAVE_SECONDS, share=SAVE_SHARE)
         self._published = self._reported = -1  # at which operation
         self._points: list[dict[str, Any]] = []  # since the last report

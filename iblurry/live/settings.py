@@ -50,7 +50,7 @@ class Settings:
     batch : int
         Samples of an update.
     measure_every : int
-        Updates between two measurements of the whole memory's loss; 10 as in the paper on ImageNet.
+        Updates between two measurements of the whole memory's loss; the paper's is 10 on ImageNet.
     device : str
         "cpu" or "cuda".
     threads : int
@@ -78,7 +78,7 @@ class Settings:
     seed: int = 1
     updates_per_sample: str = "1"
     batch: int = 16
-    measure_every: int = 10
+    measure_every: int = 20
     device: str = "cpu"
     threads: int = 1
     initialise: Initialise | None = None

@@ -236,7 +236,7 @@ def test_what_is_no_number_is_not_saved(entries, tmp_path):
 
 
 def test_the_memory_as_it_is(entries, tmp_path):
-    learning = learnt(tmp_path, SMALL, entries)
+    learning = learnt(tmp_path, dataclasses.replace(SMALL, measure_every=5), entries)
     kept, memory = learning.memory(), learning.learner.context.memory
     assert [one.row for one in kept] == list(range(20))
     assert all(np.array_equal(one.pixels, memory.images[one.row].numpy()) for one in kept)
