@@ -53,7 +53,6 @@ def test_what_a_concept_shows_is_what_is_printed(name, here, capsys):
 
 @pytest.mark.slow
 def test_answers_show_what_is_printed(here, capsys):
-    (here / "results").symlink_to(DOCS.parent / "results")
     with Reader(capsys) as reader:
         reader.follow(DOCS / "faq.md")
 

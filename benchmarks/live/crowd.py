@@ -58,7 +58,7 @@ def measured(folder: Path, clients: int, seconds: float) -> dict[str, Any]:
     image = data.test.images[0]
     body = json.dumps({"images": [{"pixels": base64.b64encode(image.tobytes()).decode()}]}).encode()
     samples = [sample for sample, _ in zip(samples_of(data), range(100), strict=False)]
-    with ServeProcess(folder, *to_options(SETTINGS | {"idle_updates": 0})) as serving, Client(serving.url) as client:
+    with ServeProcess(folder, *to_options(SETTINGS)) as serving, Client(serving.url) as client:
         client.wait(client.learn([image for image, _ in samples], [label for _, label in samples]).last)
         with endpoint(data.classes) as port:
             spent: dict[str, list[float]] = {"service": [], "endpoint": []}

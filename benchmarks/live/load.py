@@ -26,6 +26,7 @@ from iblurry.live.client import Client
 
 DATA = "shapes:classes=10,train=300,test=50,size=32,channels=3"
 SETTINGS: dict[str, object] = {"network": "convnet", "image": "3x32x32", "memory": 500, "queue": 100}
+SETTINGS["idle_updates"] = 0  # a service at rest leaves the machine to the bare loop
 BATCH = 50  # samples of a request
 MOST_MS, LEAST_SHARE = 50.0, 0.7  # p99 of an answer while learning; of the learner's rate alone
 LEAST_OF_BARE = 0.75  # samples learnt a second, of the updates a second of a bare loop
