@@ -11,13 +11,14 @@ from typing import Any
 
 from benchmarks.gpu.setup import BenchmarkSetup
 from benchmarks.gpu.timing import QUERIES, peak_memory_gb, timed, wait_for_device
+from iblurry.engine.graph import STEADY
 from iblurry.experiment.evaluator import Evaluator
 from iblurry.learner import Learner
 from iblurry.parts import Refit
 from iblurry.refit_stack import MODELS, MemorySnapshot, RefitStack
 from iblurry.streams.iterator import StreamIterator
 
-WARM = 100  # updates before those timed: both sizes of a batch are captured then
+WARM = STEADY + 2  # epochs before the updates timed: both sizes of a batch are captured then
 
 
 class _Done(Exception):  # noqa: N818  no error: enough updates were timed
@@ -35,23 +36,24 @@ def measure_refits(method: str, *, setup: BenchmarkSetup, updates: int, models: 
         assert learner.method.refit is not None
 
         def watch(done: int, total: int) -> None:
-            if done in (WARM, WARM + updates):
+            if done in (warm, warm + updates):
                 wait_for_device(engine.device)
                 marks[done] = time.perf_counter()
-            if done == WARM + updates:
+            if done == warm + updates:
                 raise _Done
 
         snapshots = list(itertools.islice(_snapshots(stream, learner), models))
         stack = RefitStack(
             learner.method.refit, learner.context, epochs=readout.epochs, on_progress=watch, models=models
         )
+        warm = WARM * stack.cost.updates // readout.epochs
         with suppress(_Done):
             stack.train(snapshots)
         evaluator = Evaluator(data, engine.device)
         evaluator.meet(learner.labels)
         ask = partial(evaluator.count, partial(stack.logits, 0), len(learner.labels), at=learner.context.seen, lr=0.0)
         query = timed(lambda: ask().counts(), QUERIES, engine.device).whole
-    update = 1000 * (marks[WARM + updates] - marks[WARM]) / updates / stack.models
+    update = 1000 * (marks[warm + updates] - marks[warm]) / updates / stack.models
     queries = len(stream) // experiment.query_every
     return {
         "method": method,
