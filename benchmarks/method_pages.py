@@ -16,6 +16,7 @@ from iblurry.studies.collect import read_run
 from iblurry.studies.describe import describe_settings, group_runs
 from iblurry.studies.tables.table import tabulate_runs
 from iblurry.studies.tables.text import runs_to_markdown
+from iblurry.streams import Published
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "methods"
@@ -72,9 +73,9 @@ def choice() -> str:
 
 @cache
 def _collected() -> dict[str, list[Result]]:
-    """Runs as methods have them, by their rows; those with changes of their own are left out."""
-    folders = run_folders(ROOT / place for place in COLLECTED)
-    groups = group_runs([read_run(folder) for folder in folders])
+    """Runs on the paper's orders as methods have them, by their rows; those with changes of their own are left out."""
+    results = [read_run(folder) for folder in run_folders(ROOT / place for place in COLLECTED)]
+    groups = group_runs([result for result in results if isinstance(result.experiment.stream, Published)])
     return {row: group for row, group in groups.items() if " " not in row}
 
 

@@ -182,7 +182,8 @@ def _summary(blocks: Sequence[ComparisonBlock], misses: Sequence[Sequence[str]])
     is_open, provisional = sum(miss[-1] == OPEN for miss in misses), sum(PROVISIONAL in verdict for verdict in shown)
     text = f"**So far.** Of {sum(counts.values())} numbers that are judged, {counts[AGREES]} agree, "
     text += f"{counts[ABOVE]} are above and {counts[BELOW]} below."
-    text += f" Of these {len(misses)} misses, {is_open} are open." if misses else ""
+    still = "is" if is_open == 1 else "are"
+    text += f" Of these {len(misses)} misses, {is_open or 'none'} {still} open." if misses else ""
     return text + (f" Provisional verdicts: {provisional}." if provisional else "")
 
 
