@@ -12,11 +12,11 @@ from statistics import fmean
 from iblurry.cli.methods import chosen, details
 from iblurry.cli.options import run_folders
 from iblurry.experiment.result import Result
+from iblurry.streams import Published
 from iblurry.studies.collect import read_run
 from iblurry.studies.describe import describe_settings, group_runs
 from iblurry.studies.tables.table import tabulate_runs
 from iblurry.studies.tables.text import runs_to_markdown
-from iblurry.streams import Published
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "methods"
