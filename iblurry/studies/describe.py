@@ -71,8 +71,8 @@ def name_rows(experiments: Sequence[Experiment]) -> list[str]:
             fields = fields | within
         words = [f"{path}={format_setting(value)}" for path, value in fields.items()]
         names.append(" ".join([experiment.method.name, *words]))
-    short = [_without_hashes(name) for name in names]
-    names = short if len(set(short)) == len(short) else names  # two versions of one's own code are told apart
+    short = [re.sub(rf" content=[0-9a-f]{{{DIGITS}}}\b", "", _without_hashes(name)) for name in names]
+    names = short if len(set(short)) == len(short) else names  # two versions of code or of split files are told apart
     assert len(set(names)) == len(experiments), "two rows of one name would become one"
     return names
 
