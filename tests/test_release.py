@@ -158,7 +158,7 @@ def test_the_installed_program_runs_tabulates_and_reports(installed, tmp_path):
     (collected,) = re.findall(rf"`iblurry show (\S+/{SHIPPED}/cifar10) ", table.stderr)
     assert ROOT not in Path(collected).parents
     ours = called(installed, tmp_path, "show", collected, "--figure", "ours.png")
-    assert re.search(r"^clib +3 +70\.68 ± 1\.35 ", ours.stdout, flags=re.MULTILINE)
+    assert re.search(r"^clib stream=Published +3 +70\.68 ± 1\.35 ", ours.stdout, flags=re.MULTILINE)
     called(installed, tmp_path, "report", "runs")
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "uPlot" in page
