@@ -71,7 +71,7 @@ def name_rows(experiments: Sequence[Experiment]) -> list[str]:
             fields = fields | within
         words = [f"{path}={format_setting(value)}" for path, value in fields.items()]
         names.append(" ".join([experiment.method.name, *words]))
-    short = [re.sub(rf" content=[0-9a-f]{{{DIGITS}}}\b", "", _without_hashes(name)) for name in names]
+    short = [_without_hashes(name) for name in names]
     names = short if len(set(short)) == len(short) else names  # two versions of code or of split files are told apart
     assert len(set(names)) == len(experiments), "two rows of one name would become one"
     return names
@@ -173,8 +173,8 @@ def _write_stream(stream: Stream) -> str:
 
 
 def _without_hashes(text: str) -> str:
-    """`Oldest` for `Oldest@0123456789ab`."""
-    return re.sub(rf"@[0-9a-f]{{{DIGITS}}}\b", "", text)
+    """`Oldest` for `Oldest@0123456789ab`, `stream=Published` for `stream=Published content=0123456789ab`."""
+    return re.sub(rf"(@| content=)[0-9a-f]{{{DIGITS}}}\b", "", text)
 
 
 def make_file_name(words: Iterable[str]) -> str:

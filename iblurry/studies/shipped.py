@@ -12,6 +12,7 @@ from iblurry.errors import IblurryError
 
 if TYPE_CHECKING:  # the command line asks for the folder before it needs torch
     from iblurry.experiment.experiment import Experiment
+    from iblurry.streams.stream import Stream
 
 
 def shipped_results() -> Path:
@@ -23,6 +24,8 @@ def shipped_results() -> Path:
 def find_other_orders(wanted: Sequence[Experiment], folders: Iterable[Path]) -> list[Path]:
     """The folders of finished runs that are these experiments but for their streams, such as the paper's own orders.
 
+    A stream with other numbers of tasks, N or M is another setup, not another order.
+
     Parameters
     ----------
     wanted : sequence of Experiment
@@ -31,6 +34,12 @@ def find_other_orders(wanted: Sequence[Experiment], folders: Iterable[Path]) -> 
         Folders of runs.
     """
     from iblurry.experiment.folder import RunFolder
+    from iblurry.streams.stream import DRAWN
+
+    def is_same_setup(one: Stream, other: Stream) -> bool:
+        return all(
+            getattr(one, name) == getattr(other, name) for name in DRAWN if hasattr(one, name) and hasattr(other, name)
+        )
 
     digests, streams = {one.digest for one in wanted}, list(dict.fromkeys(one.stream for one in wanted))
     found = []
@@ -39,6 +48,7 @@ def find_other_orders(wanted: Sequence[Experiment], folders: Iterable[Path]) -> 
             continue
         with suppress(IblurryError):  # parts of somebody's own that were not imported: none of these experiments
             experiment = RunFolder(path.parent).experiment()
-            if any(replace(experiment, stream=stream).digest in digests for stream in streams):
+            alike = [stream for stream in streams if is_same_setup(experiment.stream, stream)]
+            if any(replace(experiment, stream=stream).digest in digests for stream in alike):
                 found.append(path.parent)
     return found
