@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from benchmarks.gpu.timing import timed, wait_for_device
 from iblurry.errors import InputError
 from iblurry.network.fused import ALIGNED, kernels
+from iblurry.refit_stack import MODELS
 
 MOST = 0.01  # of the largest value: bfloat16 keeps eight bits
 REPEATS = 30  # launches captured together, so that the host is not what is timed
@@ -71,8 +72,18 @@ def main() -> int:
         for layer in LAYERS
         for row in [measured(f"answers {count}", layer, answers(layer, count))]
     ]
-    for kind, make in (("forwards", forwards), ("backwards", backwards), ("weights", weights)):
+    made = (
+        ("forwards", forwards),
+        ("backwards", backwards),
+        ("weights", weights),
+        ("norms", norms),
+        ("slopes", slopes),
+    )
+    for kind, make in made:
         rows += [measured(kind, layer, pair) for layer in LAYERS for pair in [make(layer, given.batch)]]
+    for layer in LAYERS:
+        if (pair := steps(layer, given.batch)) is not None:
+            rows.append(measured(f"steps of {MODELS}", layer, pair))
     for kind in dict.fromkeys(row["kind"] for row in rows):
         mine = [row for row in rows if row["kind"] == kind]
         total = {
@@ -187,6 +198,77 @@ def weights(layer: Layer, count: int) -> Pair:
     )
 
 
+def norms(layer: Layer, count: int) -> Pair:
+    """Batch norm behind the convolution, with a ReLU and a sum."""
+    return _normed(layer, count, lambda done, grads, inputs: done)
+
+
+def slopes(layer: Layer, count: int) -> Pair:
+    """The same with its gradients: for the maps, and behind them those for weight and bias."""
+
+    def differentiate(done: Tensor, grads: Tensor, inputs: list[Tensor]) -> Tensor:
+        found = torch.autograd.grad(done, inputs, grads)
+        return torch.cat([slope.float().flatten() / slope.float().abs().max() for slope in found])
+
+    return _normed(layer, count, differentiate)
+
+
+def _normed(layer: Layer, count: int, end: Callable[[Tensor, Tensor, list[Tensor]], Tensor]) -> Pair:
+    own, up = kernels(torch.device("cuda")), layer.high // layer.stride
+    assert own is not None
+    shape = count, layer.outputs, up, up
+    maps, plus, grads = (_random(*shape, seed=seed).contiguous(memory_format=torch.channels_last) for seed in range(3))
+    weight, bias = (_random(layer.outputs, seed=seed).float() for seed in range(2))
+    state = own.norm.NormState((torch.zeros_like(weight), torch.ones_like(weight)), 1e-6, 0.1)
+
+    def by_torch(maps: Tensor, plus: Tensor) -> Tensor:
+        inputs = [maps.detach().requires_grad_(), weight.requires_grad_(), bias.requires_grad_()]
+        done = F.relu(F.batch_norm(inputs[0], None, None, inputs[1], inputs[2], True, 0.1, 1e-6)) + plus
+        return end(done, grads.to(maps.dtype), inputs).detach()
+
+    def ours() -> Tensor:
+        inputs = [maps.detach().requires_grad_(), weight.requires_grad_(), bias.requires_grad_()]
+        done: Tensor = own.norm.NormFunction.apply(*inputs, plus, state, 1)
+        return end(done, grads, inputs).detach()
+
+    return Pair(ours, lambda: by_torch(maps, plus), lambda: by_torch(maps.float(), plus.float()))
+
+
+def steps(layer: Layer, count: int) -> Pair | None:
+    """The gradient of stacked models' weights with a step of SGD, from the same start; None where it does not fit."""
+    own = kernels(torch.device("cuda"))
+    assert own is not None
+    if not own.training.has_one_part(layer.channels, layer.outputs, layer.side, MODELS):
+        return None
+    up, last = layer.high // layer.stride, torch.channels_last
+    maps = _random(MODELS * count, layer.channels, layer.high, layer.high).contiguous(memory_format=last)
+    grads = _random(MODELS * count, layer.outputs, up, up).contiguous(memory_format=last)
+    start = (
+        _random(MODELS * layer.outputs, layer.channels, layer.side, layer.side).float().contiguous(memory_format=last)
+    )
+    lr, friction, decay = torch.full((), 0.01, device="cuda"), 0.9, 1e-4
+    weight, speed, rounded = start.clone(), start.clone(), start.to(torch.bfloat16)
+    descent = own.training.Descent(weight, rounded, speed, lr, friction, decay, nesterov=True)
+
+    def stepped(found: Tensor) -> Tensor:
+        slope = found + decay * start
+        return start - lr * (slope + friction * (friction * start + slope))
+
+    def gradient(kind: Callable[[Tensor], Tensor]) -> Tensor:
+        each = zip(grads.chunk(MODELS), maps.chunk(MODELS), start.chunk(MODELS), strict=True)
+        return torch.cat(
+            [_backward(layer, kind(g), kind(m), kind(w), (False, True, False))[1].float() for g, m, w in each]
+        )
+
+    def ours() -> Tensor:
+        weight.copy_(start)
+        speed.copy_(start)
+        own.training.descend(grads, maps, layer.stride, MODELS, descent)
+        return weight.clone()
+
+    return Pair(ours, lambda: stepped(gradient(Tensor.bfloat16)), lambda: stepped(gradient(Tensor.float)))
+
+
 def _backward(layer: Layer, grads: Tensor, maps: Tensor, weight: Tensor, wanted: tuple[bool, ...]) -> Any:
     half, stride = [layer.side // 2] * 2, [layer.stride] * 2
     return torch.ops.aten.convolution_backward(
@@ -200,8 +282,8 @@ def _given(layer: Layer, count: int) -> tuple[Tensor, Tensor]:
     return maps.contiguous(memory_format=torch.channels_last), weight.contiguous(memory_format=torch.channels_last)
 
 
-def _random(*shape: int) -> Tensor:
-    generator = torch.Generator("cuda").manual_seed(sum(shape))
+def _random(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator("cuda").manual_seed(sum(shape) + seed)
     return torch.randn(*shape, generator=generator, device="cuda").to(torch.bfloat16)
 
 

@@ -54,11 +54,16 @@ class Graph(Eager):
     def expect_batch_size(self, network: Network, pipeline: Pipeline, size: int) -> None:
         """Compiles for batches of this size. Which code runs depends on the size alone, so resumed runs are equal."""
         if self.compiles and size not in network.compiled:
-            body = self.fuse(network.body)
-            network.compiled[size] = body if network.is_own else CompiledOrEager(body, network.body)
+            network.compiled[size] = self._compiled_body(network)
             if pipeline.is_capturable:
                 vary, is_own = self.fuse(pipeline.vary_eagerly), isinstance(pipeline.augment, Augment)
                 pipeline.compiled[size] = vary if is_own else CompiledOrEager(vary, pipeline.vary_eagerly, "augment")
+
+    def _compiled_body(self, network: Network) -> Callable[[Tensor], Tensor]:
+        if network.has_kernels:
+            return network.body  # a training step is own kernels, which leave little to compile
+        body = self.fuse(network.body)
+        return body if network.is_own else CompiledOrEager(body, network.body)
 
     def fuse(self, function: Callable[P, R]) -> Callable[P, R]:
         if not self.compiles:

@@ -116,29 +116,26 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, channels: int, width: int, *, stride: int = 1) -> None:
         super().__init__()
-        last = ConvUnit(width, width)
-        self.branch = nn.Sequential(ConvUnit(channels, width, stride=stride), last)
-        self._last = (last,)  # in a tuple: not registered as a child a second time
+        self.branch = nn.Sequential(ConvUnit(channels, width, stride=stride), ConvUnit(width, width))
         same = channels == width and stride == 1
         self.shortcut = nn.Identity() if same else ConvUnit(channels, width, kernel=1, stride=stride)
 
     def forward(self, maps: Tensor) -> Tensor:
         """(B, channels, H, W) -> (B, width, H / stride, W / stride)."""
-        (last,) = self._last
-        if last.fused is not None:
-            return last.fused(self.branch[0](maps), plus=self.shortcut(maps))
-        added: Tensor = self.branch(maps) + self.shortcut(maps)
+        first, last = self.branch
+        added: Tensor = last(first(maps), plus=self.shortcut(maps))
         return added
 
 
 class ConvUnit(nn.Sequential):
     """A convolution without bias that keeps the side (over the stride), batch norm with eps 1e-6, ReLU.
 
-    Three optional attributes replace parts of `forward`; see network/fused.py and, for Arm CPUs, network/arm.py.
+    Optional attributes replace parts of `forward`; see network/fused.py and, for Arm CPUs, network/arm.py.
     """
 
     fused: Callable[..., Tensor] | None = None  # the whole unit in eval mode, and the sum behind it
     convolve: Callable[[Tensor, ConvUnit], Tensor] | None = None  # the convolution of a training step
+    finish: Callable[[Tensor, ConvUnit, Tensor | None], Tensor] | None = None  # what follows it, and the sum behind
     weight_bf16: Tensor | None = None  # the convolution's weight rounded to bfloat16, during a forward pass
 
     def __init__(self, channels: int, width: int, *, kernel: int = 3, stride: int = 1) -> None:
@@ -148,17 +145,16 @@ class ConvUnit(nn.Sequential):
             nn.ReLU(inplace=True),
         )
 
-    def forward(self, maps: Tensor) -> Tensor:
-        """(B, channels, H, W) -> (B, width, H / stride, W / stride)."""
+    def forward(self, maps: Tensor, plus: Tensor | None = None) -> Tensor:
+        """(B, channels, H, W) -> (B, width, H / stride, W / stride), with `plus` added."""
         if self.fused is not None:
-            return self.fused(maps)
-        layers = iter(self)
-        if self.convolve is not None:
-            next(layers)
-            maps = self.convolve(maps, self)
-        for layer in layers:
-            maps = layer(maps)
-        return maps
+            return self.fused(maps, plus)
+        convolution, norm, relu = self
+        maps = convolution(maps) if self.convolve is None else self.convolve(maps, self)
+        if self.finish is not None:
+            return self.finish(maps, self, plus)
+        maps = relu(norm(maps))
+        return maps if plus is None else maps + plus
 
     @property
     def convolution(self) -> nn.Conv2d:

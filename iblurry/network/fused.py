@@ -162,23 +162,39 @@ class FirstConvolution(FusedConvolution):
 
 
 class OwnConvolutions:
-    """The units of a body whose convolutions train in a way of our own."""
+    """The units of a body whose convolutions train in a way of our own.
 
-    def __init__(self, units: Sequence[ConvUnit], convolve: Callable[[Tensor, ConvUnit], Tensor]) -> None:
-        self.units, self.convolve = units, convolve
-        for unit in units:
-            unit.convolve = convolve
+    Parameters
+    ----------
+    units : sequence of ConvUnit
+        Which.
+    convolve : callable
+        Their convolution.
+    finish : callable, optional
+        What follows it; of a `ConvUnit`, like the other.
+    """
+
+    def __init__(
+        self,
+        units: Sequence[ConvUnit],
+        convolve: Callable[[Tensor, ConvUnit], Tensor],
+        finish: Callable[[Tensor, ConvUnit, Tensor | None], Tensor] | None = None,
+    ) -> None:
+        self.units, self.convolve, self.finish = units, convolve, finish
+        self._set(convolve, finish)
+
+    def _set(self, convolve: Any, finish: Any) -> None:
+        for unit in self.units:
+            unit.convolve, unit.finish = convolve, finish
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
         """For a forward pass inside: torch's own convolutions, which every device has."""
         try:
-            for unit in self.units:
-                unit.convolve = None
+            self._set(None, None)
             yield
         finally:
-            for unit in self.units:
-                unit.convolve = self.convolve
+            self._set(self.convolve, self.finish)
 
     @contextmanager
     def rounded(self) -> Iterator[None]:
@@ -202,8 +218,7 @@ def hopper_convolutions(body: nn.Module, device: torch.device) -> OwnConvolution
     if own is None:
         return None
     units = [module for module in body.modules() if isinstance(module, ConvUnit)]
-    fit = [unit for unit in units if unit.convolution.in_channels % own.training.LEAST == 0]
-    return OwnConvolutions(fit, own.training.convolve)
+    return OwnConvolutions(units, own.training.convolve, own.training.finish)
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterator
 from contextlib import nullcontext
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -41,25 +42,49 @@ class StackedNetwork(nn.Module):
         self.models, self.precision, self.layout = models, network.precision, network.layout
         self.body = copy.deepcopy(network.body).train()
         units = [module for module in self.body.modules() if isinstance(module, ConvUnit)]
-        own = kernels(network.open.device)
+        self.own = kernels(network.open.device)
         for unit in units:
             unit.convolution.weight = nn.Parameter(_repeated(unit.convolution.weight, models, network.layout))
-            unit.convolve = functools.partial(_convolve, models=models, own=own)
             unit[1] = StackedNorm(unit.norm, models)
-        by_kernels = [unit for unit in units if unit.convolution.in_channels % own.training.LEAST == 0] if own else []
-        assert units[0].convolve is not None
-        self.convolutions = OwnConvolutions(by_kernels, units[0].convolve) if own else None
+        finish = functools.partial(self.own.training.finish, models=models) if self.own else None
+        self.convolutions = OwnConvolutions(units, functools.partial(_convolve, models=models, own=self.own), finish)
+        self.descents: list[Any] = []  # of weights that take their steps in the backward pass
         self.weight = nn.Parameter(network.head.weight.detach()[None].repeat(models, 1, 1))  # (models, rows, features)
         self.bias = nn.Parameter(network.head.bias.detach()[None].repeat(models, 1))
         self.register_buffer("open", network.open[None].repeat(models, 1))
-        self._run = network.fuse(self.body) if network.fuse else self.body
+
+    def descend(self, optimizer: torch.optim.SGD) -> None:
+        """Makes steps of SGD a part of the gradients' kernels, where there are kernels for it.
+
+        These weights get no gradient; the optimizer keeps their momentum and leaves them alone.
+        """
+        others, (group,) = [], optimizer.param_groups
+        if self.own is None or not group["momentum"]:
+            return
+        for unit in self.convolutions.units:
+            weight = unit.convolution.weight
+            if not self.own.training.Descent.fits(unit, self.models):
+                others.append(unit)
+                continue
+            descent = self.own.training.Descent(
+                weight.detach(),
+                rounded=torch.empty_like(weight, dtype=torch.bfloat16),
+                momentum=optimizer.state[weight]["momentum_buffer"],
+                lr=group["lr"],
+                friction=group["momentum"],
+                decay=group["weight_decay"],
+                nesterov=group["nesterov"],
+            )
+            unit.convolve = functools.partial(_convolve, models=self.models, own=self.own, descent=descent)
+            self.descents.append(descent)
+        self.convolutions.units = others
 
     def forward(self, images: Tensor) -> Tensor:
         """(models * B, C, H, W) float -> (models, B, rows) logits, in training mode."""
         images = images.contiguous(memory_format=self.layout)
-        rounded = nullcontext() if self.convolutions is None else self.convolutions.rounded()
+        rounded = nullcontext() if self.own is None else self.convolutions.rounded()
         with rounded, _autocast(images, self.precision):
-            features = self._run(images).unflatten(0, (self.models, -1))
+            features = self.body(images).unflatten(0, (self.models, -1))
             logits = torch.baddbmm(self.bias[:, None], features, self.weight.mT)
         return logits.float().masked_fill(~self.open[:, None], FLOOR)
 
@@ -68,6 +93,12 @@ class StackedNetwork(nn.Module):
         """This one of the networks becomes like the given one."""
         for own, given in self._pairs(model, network):
             own.copy_(given)
+
+    @torch.no_grad()
+    def restart(self) -> None:
+        """After weights were put."""
+        for descent in self.descents:
+            descent.restart()
 
     @torch.no_grad()
     def get(self, model: int, network: Network) -> None:
@@ -153,6 +184,7 @@ class GroupedNetwork(nn.Module):
             slot = self._slot(unit.convolution.weight)
             copied.convolution.weight = unit.convolution.weight
             copied.convolve = functools.partial(_convolve_grouped, slot=slot, groups=groups, own=self.own)
+            copied.finish = None  # in eval mode, fused by a compiler
             copied[1] = GroupedNorm(unit.norm, self._slot(unit.norm.weight), self._slot(unit.norm.bias), groups)
         self._head = self._slot(network.head.weight), self._slot(network.head.bias)
         self._run = network.fuse(self.body) if network.fuse else self.body
@@ -228,10 +260,10 @@ def _repeated(weight: Tensor, models: int, layout: torch.memory_format) -> Tenso
     return weight.detach().repeat(models, 1, 1, 1).contiguous(memory_format=layout)
 
 
-def _convolve(maps: Tensor, unit: ConvUnit, *, models: int, own: ModuleType | None) -> Tensor:
+def _convolve(maps: Tensor, unit: ConvUnit, *, models: int, own: ModuleType | None, descent: Any = None) -> Tensor:
     """The unit's convolutions of all networks: by own kernels where they fit, else as products with patches."""
     if own is not None and _fits(maps, unit, models, own):
-        done: Tensor = own.training.convolve_stacked(maps, unit, models)
+        done: Tensor = own.training.convolve_stacked(maps, unit, models, descent)
         return done
     return _multiply_patches(maps, unit.convolution, unit.convolution.weight, models)
 

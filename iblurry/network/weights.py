@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import nn
@@ -13,6 +13,8 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from iblurry.errors import InputError
 from iblurry.rng import Rng
+
+RULED = (nn.Conv2d, nn.BatchNorm2d, nn.Linear)  # layers whose weights are drawn by rules of the package
 
 
 @contextmanager
@@ -63,7 +65,8 @@ def redraw(body: nn.Module, rng: Rng, *, step: int = 0) -> None:
     """
     seed = rng.seed_for("network", step)
     generator = torch.Generator().manual_seed(seed)
-    with seeded(seed):
+    others = any(callable(getattr(m, "reset_parameters", None)) and not isinstance(m, RULED) for m in body.modules())
+    with seeded(seed) if others else nullcontext():  # torch's own generators belong to all threads
         for name, module in body.named_modules():
             _redraw_layer(name or type(body).__name__, module, generator)
 

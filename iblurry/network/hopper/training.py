@@ -1,16 +1,18 @@
-"""A convolution that trains by own kernels: operators that torch.compile knows, and their gradients."""
+"""Units that train by own kernels: convolutions, as operators that torch.compile knows, and what follows them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from iblurry.network.bodies import ConvUnit
 from iblurry.network.hopper import convolution
 from iblurry.network.hopper.convolution import choose_tile, group_rows
-from iblurry.network.hopper.weight_gradient import LEAST, PIXELS, plan_tiles, weight_gradient
+from iblurry.network.hopper.norm import ACROSS, NormFunction, NormState
+from iblurry.network.hopper.weight_gradient import LEAST, PIXELS, descend, has_one_part, plan_tiles, weight_gradient
 
 
 def convolve(maps: Tensor, unit: ConvUnit) -> Tensor:
@@ -22,9 +24,23 @@ def convolve(maps: Tensor, unit: ConvUnit) -> Tensor:
     return done
 
 
-def convolve_stacked(maps: Tensor, unit: ConvUnit, models: int) -> Tensor:
+def finish(maps: Tensor, unit: ConvUnit, plus: Tensor | None, models: int = 1) -> Tensor:
+    """Batch norm, ReLU and the sum behind the unit: by own kernels in a training step, else by torch's."""
+    norm: Any = unit[1]
+    if norm.training and maps.dtype is torch.bfloat16 and maps.shape[1] % ACROSS == 0:
+        state = NormState((norm.running_mean, norm.running_var), norm.eps, norm.momentum)
+        done: Tensor = NormFunction.apply(maps, norm.weight, norm.bias, plus, state, models)  # type: ignore[no-untyped-call]
+        return done
+    maps = F.relu(norm(maps))
+    return maps if plus is None else maps + plus
+
+
+def convolve_stacked(maps: Tensor, unit: ConvUnit, models: int, descent: Descent | None = None) -> Tensor:
     """The convolutions of so many models in a training step, each of its share of the maps and of the weights."""
     conv = unit.convolution
+    if descent is not None:
+        descended: Tensor = DescendFunction.apply(maps, descent, conv.stride[0], models)  # type: ignore[no-untyped-call]
+        return descended
     rounded = conv.weight.detach().to(torch.bfloat16) if unit.weight_bf16 is None else unit.weight_bf16
     done: Tensor = ConvolveFunction.apply(maps, conv.weight, rounded, conv.stride[0], models, models)  # type: ignore[no-untyped-call]
     return done
@@ -74,6 +90,48 @@ class ConvolveFunction(torch.autograd.Function):
         before = torch.ops.iblurry.convolve(grads, weight, ctx.stride, True, ctx.models)
         parts = torch.ops.iblurry.weight_gradient(grads, maps, weight.shape[2], ctx.stride, ctx.groups)
         return before, sum_parts(parts), None, None, None, None
+
+
+class Descent(NamedTuple):
+    """A weight whose step of SGD is part of its gradient's kernel, so that the gradient is never written."""
+
+    weight: Tensor
+    rounded: Tensor  # to bfloat16
+    momentum: Tensor
+    lr: Tensor  # read at each step
+    friction: float  # momentum's
+    decay: float  # weight decay
+    nesterov: bool
+
+    @staticmethod
+    def fits(unit: ConvUnit, models: int) -> bool:
+        """Whether a block of the gradient's kernel has the whole sum."""
+        conv = unit.convolution
+        return has_one_part(conv.in_channels, conv.out_channels, conv.kernel_size[0], models)
+
+    def restart(self) -> None:
+        """After the weight was changed by others."""
+        self.rounded.copy_(self.weight)
+
+
+class DescendFunction(torch.autograd.Function):
+    """weight * maps; the backward pass takes the weight's step."""
+
+    @staticmethod
+    def forward(ctx: Any, maps: Tensor, descent: Descent, stride: int, models: int) -> Tensor:
+        maps = maps.to(torch.bfloat16)
+        ctx.save_for_backward(maps)
+        ctx.descent, ctx.stride, ctx.models = descent, stride, models
+        done: Tensor = torch.ops.iblurry.convolve(maps, descent.rounded, stride, False, models)
+        return done
+
+    @staticmethod
+    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, None, None, None]:
+        (maps,), descent = ctx.saved_tensors, ctx.descent
+        grads = _channels_last(grads)
+        before = torch.ops.iblurry.convolve(grads, descent.rounded, ctx.stride, True, ctx.models)  # by the old weight
+        descend(grads, _channels_last(maps), ctx.stride, ctx.models, descent)
+        return before, None, None, None
 
 
 def sum_parts(parts: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
-"""The gradient of a convolution with respect to its weights, by one kernel; sums in a fixed order."""
+"""The gradient of a convolution with respect to its weights, or a step of SGD by it: one kernel, in a fixed order."""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +20,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from iblurry.network.hopper.convolution import ENOUGH, describe_maps, describe_stack, group_rows, shifted
+
+if TYPE_CHECKING:
+    from iblurry.network.hopper.training import Descent
 
 PIXELS = 128  # of one step
 LEAST = 64  # channels of one block, on both sides
@@ -61,20 +64,46 @@ def _blocks(channels: int, outputs: int, side: int, across: int) -> int:
     return side * side * (channels // across) * (outputs // across)
 
 
+def has_one_part(channels: int, outputs: int, side: int, models: int) -> bool:
+    """Whether a block has the sum over all pixels, whatever the size of a batch."""
+    if channels % LEAST or outputs % LEAST:
+        return False
+    large = _blocks(channels, outputs, side, 2 * LEAST)
+    across = 2 * LEAST if models * large >= ENOUGH else LEAST
+    return 2 * models * _blocks(channels, outputs, side, across) > (ENOUGH if models == 1 else MANY)
+
+
 def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int, models: int = 1) -> Tensor:
     """(parts, models * outputs, side, side, channels) float32, to be summed over the parts.
 
     `grads` are those of the output maps, `maps` the input maps; both bfloat16 and channels last, the maps of the
     stacked models one behind the other.
     """
+    plan = plan_tiles(grads.shape, maps.shape[1], side, models)
+    done = torch.empty(plan.parts, models * grads.shape[1], side, side, maps.shape[1], device=grads.device)
+    _launch(grads, maps, plan, side, stride, models, done, done, done, done, 0.0, 0.0, NESTEROV=False, UPDATES=False)
+    return done
+
+
+def descend(grads: Tensor, maps: Tensor, stride: int, models: int, descent: Descent) -> None:
+    """The same gradient, but the weight takes its step of SGD; where a block has the whole sum."""
+    side = descent.weight.shape[2]
+    plan = plan_tiles(grads.shape, maps.shape[1], side, models)
+    assert plan.parts == 1, "asked before"
+    changed = descent.weight, descent.momentum, descent.rounded, descent.lr
+    numbers = {"NESTEROV": descent.nesterov, "UPDATES": True}
+    _launch(grads, maps, plan, side, stride, models, *changed, descent.friction, descent.decay, **numbers)
+
+
+def _launch(
+    grads: Tensor, maps: Tensor, plan: TilePlan, side: int, stride: int, models: int, *given: Any, **constants: bool
+) -> None:
     outputs, high, wide = grads.shape[1:]
     channels = maps.shape[1]
-    plan = plan_tiles(grads.shape, channels, side, models)
-    done = torch.empty(plan.parts, models * outputs, side, side, channels, device=grads.device)
     _weight_gradient[(_blocks(channels, outputs, side, plan.across) * plan.parts * models,)](
         describe_stack(grads, models, plan.images, plan.rows, plan.across),
         describe_maps(maps, stride, plan.images, plan.rows, plan.across),
-        done,
+        *given,
         len(grads) // models,
         CHANNELS=channels,
         OUTPUTS=outputs,
@@ -90,8 +119,8 @@ def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int, models:
         MODELS=models,
         STAGES=3,
         num_warps=4 * plan.across // LEAST,
+        **constants,
     )
-    return done
 
 
 @gluon.jit
@@ -115,11 +144,15 @@ def _fetch(
 
 @gluon.jit
 def _weight_gradient(
-    grads, maps, done, count, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr, HIGH: gl.constexpr, SIDE: gl.constexpr,
-    STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr, PIXELS: gl.constexpr, ACROSS: gl.constexpr,
-    STEPS: gl.constexpr, EACH: gl.constexpr, MODELS: gl.constexpr, STAGES: gl.constexpr, num_warps: gl.constexpr,
+    grads, maps, done, momentum, rounded, lr, friction, decay, count, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr,
+    HIGH: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr,
+    PIXELS: gl.constexpr, ACROSS: gl.constexpr, STEPS: gl.constexpr, EACH: gl.constexpr, MODELS: gl.constexpr,
+    STAGES: gl.constexpr, NESTEROV: gl.constexpr, UPDATES: gl.constexpr, num_warps: gl.constexpr,
 ):  # fmt: skip
-    """A product of (outputs, pixels) and (pixels, channels) for one tap and some of the pixels."""
+    """A product of (outputs, pixels) and (pixels, channels) for one tap and some of the pixels.
+
+    UPDATES: `done` is the weight, which takes its step.
+    """
     block = gl.program_id(0)
     channel = (block % (CHANNELS // ACROSS)) * ACROSS
     block = block // (CHANNELS // ACROSS)
@@ -159,6 +192,53 @@ def _weight_gradient(
     sums = warpgroup_mma_wait(0, deps=[total])
     for s in gl.static_range(STAGES):
         mbarrier.invalidate(arrivals.index(s))
-    row = (part * MODELS + model) * OUTPUTS + output + gl.arange(0, ACROSS, gl.SliceLayout(1, accumulator))
-    column = tap * CHANNELS + channel + gl.arange(0, ACROSS, gl.SliceLayout(0, accumulator))
-    gl.store(done + row.to(gl.int64)[:, None] * (SIDE * SIDE * CHANNELS) + column[None, :], sums)
+    first = (
+        ((part * MODELS + model) * OUTPUTS + output).to(gl.int64) * (SIDE * SIDE * CHANNELS) + tap * CHANNELS + channel
+    )
+    done += first
+    if UPDATES:
+        _take_steps(
+            sums, done, momentum + first, rounded + first, lr, friction, decay, SIDE * SIDE * CHANNELS, NESTEROV, 2
+        )
+    else:
+        gl.store(done + _places(sums, SIDE * SIDE * CHANNELS), sums)
+
+
+@gluon.jit
+def _take_steps(
+    slopes, weights, momentum, rounded, lr, friction, decay, LINE: gl.constexpr, NESTEROV: gl.constexpr,
+    HALVES: gl.constexpr,
+):  # fmt: skip
+    """In halves of halves: the registers for a whole block at once would leave no room for a second block."""
+    if HALVES:
+        WIDE: gl.constexpr = slopes.shape[1] // 2
+        left, right = slopes.reshape([slopes.shape[0], 2, WIDE]).permute([0, 2, 1]).split()
+        _take_steps(left, weights, momentum, rounded, lr, friction, decay, LINE, NESTEROV, HALVES - 1)
+        _take_steps(
+            right, weights + WIDE, momentum + WIDE, rounded + WIDE, lr, friction, decay, LINE, NESTEROV, HALVES - 1
+        )
+    else:
+        _take_step(slopes, weights, momentum, rounded, lr, friction, decay, LINE, NESTEROV)
+
+
+@gluon.jit
+def _places(values, LINE: gl.constexpr):
+    """Where the values of a block lie, from its first one, in rows of this length."""
+    layout: gl.constexpr = values.type.layout
+    row = gl.arange(0, values.shape[0], gl.SliceLayout(1, layout))
+    return row[:, None] * LINE + gl.arange(0, values.shape[1], gl.SliceLayout(0, layout))[None, :]
+
+
+@gluon.jit
+def _take_step(slopes, weights, momentum, rounded, lr, friction, decay, LINE: gl.constexpr, NESTEROV: gl.constexpr):
+    """A step of SGD, as torch's."""
+    place = _places(slopes, LINE)
+    weight = gl.load(weights + place)
+    slopes = slopes + decay * weight
+    speed = friction * gl.load(momentum + place) + slopes
+    gl.store(momentum + place, speed)
+    if NESTEROV:
+        speed = slopes + friction * speed
+    weight = weight - gl.load(lr) * speed
+    gl.store(rounded + place, weight.to(gl.bfloat16))
+    gl.store(weights + place, weight)
