@@ -13,6 +13,7 @@ from iblurry.augment import Augment
 from iblurry.augment.pipeline import Pipeline
 from iblurry.compute import ComputeMeter, Pass
 from iblurry.engine.eager import HIGH, Eager, Precision
+from iblurry.network.fused import kernels
 from iblurry.network.network import Network
 from iblurry.network.weights import cuda_generator
 
@@ -60,8 +61,10 @@ class Graph(Eager):
                 pipeline.compiled[size] = vary if is_own else CompiledOrEager(vary, pipeline.vary_eagerly, "augment")
 
     def _compiled_body(self, network: Network) -> Callable[[Tensor], Tensor]:
-        if network.has_kernels:
-            return network.body  # a training step is own kernels, which leave little to compile
+        own = kernels(self.device) if network.has_kernels else None
+        if own is not None:  # which leave little to compile
+            prepared: Callable[[Tensor], Tensor] = own.prepare.PreparedBody(network.body)
+            return prepared
         body = self.fuse(network.body)
         return body if network.is_own else CompiledOrEager(body, network.body)
 
