@@ -61,10 +61,10 @@ class Graph(Eager):
                 pipeline.compiled[size] = vary if is_own else CompiledOrEager(vary, pipeline.vary_eagerly, "augment")
 
     def _compiled_body(self, network: Network) -> Callable[[Tensor], Tensor]:
-        own = kernels(self.device) if network.has_kernels else None
-        if own is not None:  # which leave little to compile
+        convolutions, own = network.convolutions, kernels(self.device)
+        if own is not None and convolutions is not None and convolutions.finish is not None:
             prepared: Callable[[Tensor], Tensor] = own.prepare.PreparedBody(network.body)
-            return prepared
+            return prepared  # own kernels leave little to compile
         body = self.fuse(network.body)
         return body if network.is_own else CompiledOrEager(body, network.body)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from iblurry.network.bodies import ConvUnit
+from iblurry.network.bodies import ConvUnit, ResNet
 
 ALIGNED = 32  # channels: of the first convolution's three, cuDNN makes 223 us for 500 images; of 32, 59 us on an H200
 
@@ -218,7 +218,8 @@ def hopper_convolutions(body: nn.Module, device: torch.device) -> OwnConvolution
     if own is None:
         return None
     units = [module for module in body.modules() if isinstance(module, ConvUnit)]
-    return OwnConvolutions(units, own.training.convolve, own.training.finish)
+    is_whole = isinstance(body, ResNet)  # kernels for all of it; what is left of other bodies is fused by a compiler
+    return OwnConvolutions(units, own.training.convolve, own.training.finish if is_whole else None) if units else None
 
 
 @functools.cache
