@@ -1,5 +1,7 @@
 """Building by name: seeds, initial values, and errors that say what to do."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -109,3 +111,15 @@ def test_options_reach_the_body():
 def test_errors_say_what_is_allowed(name, image, rows, options, error, message):
     with pytest.raises(error, match=message):
         build(name, image, rows, rng=Rng(1), **options)
+
+
+def test_networks_are_drawn_by_several_threads_as_by_one():
+    seeds = range(1, 9)
+    alone = [build("convnet", (3, 16, 16), 4, rng=Rng(seed)) for seed in seeds]
+    drawn = [build("convnet", (3, 16, 16), 4, rng=Rng(0)) for _ in seeds]
+    before = torch.get_rng_state()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(redraw, [network.body for network in drawn], [Rng(seed) for seed in seeds]))
+    assert torch.equal(torch.get_rng_state(), before)
+    for one, other in zip(alone, drawn, strict=True):
+        assert all(map(torch.equal, one.body.state_dict().values(), other.body.state_dict().values()))

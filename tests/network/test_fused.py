@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from iblurry.network import fused
-from iblurry.network.bodies import ConvUnit
+from iblurry.network.bodies import ConvUnit, ResNet
 from iblurry.network.build import build
 from iblurry.network.fused import FirstConvolution, FoldedBody, OwnConvolutions, hopper_convolutions
 from iblurry.rng import Rng
@@ -74,3 +74,22 @@ def test_weights_are_rounded_for_one_forward_pass():
     network(torch.zeros(2, 3, 16, 16))
     assert torch.equal(seen[0][0], before)  # still what a backward pass of the first one needs
     assert torch.equal(seen[len(units)][0], units[0].convolution.weight.to(torch.bfloat16))
+
+
+def test_what_follows_a_convolution_takes_the_sum_behind_it_and_can_be_left_out():
+    sums = []
+
+    def finish(maps, unit, plus):
+        sums.append(plus is not None)
+        maps = torch.relu(unit.norm(maps))
+        return maps if plus is None else maps + plus
+
+    body, images = ResNet(3, blocks=(1, 1, 1, 1), stem="cifar").eval(), torch.randn(2, 3, 16, 16)
+    expected = body(images)
+    units = [module for module in body.modules() if isinstance(module, ConvUnit)]
+    own = OwnConvolutions(units, lambda maps, unit: unit.convolution(maps), finish)
+    assert torch.equal(body(images), expected)
+    assert (len(sums), sum(sums)) == (len(units), 4)  # one of a block
+    with own.left_out():
+        assert torch.equal(body(images), expected)
+    assert len(sums) == len(units)
