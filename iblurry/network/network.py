@@ -91,9 +91,11 @@ class Network(nn.Module):
         if self.precision is None and not self.compiled:  # the way of the CPU, where every call counts
             features: Tensor = self.body(images.contiguous(memory_format=self.layout))
             return features, self._counted(self.head(features))
-        body = self.compiled.get(len(images), self.body) if self.training else self.body
-        with nullcontext() if self.convolutions is None else self.convolutions.rounded():
-            return self._precisely(body, images)
+        compiled = self.compiled.get(len(images)) if self.training else None
+        is_rare = self.training and compiled is None and bool(self.compiled)  # not worth compiling kernels for its size
+        own = self.convolutions
+        with nullcontext() if own is None else own.left_out() if is_rare else own.rounded():
+            return self._precisely(compiled or self.body, images)
 
     def inputs(self, images: Tensor) -> Tensor:
         """What the first layer of the body is given, (B, n): the numbers of the images, or of the rows of a table."""
