@@ -287,10 +287,21 @@ def _multiply_patches(maps: Tensor, conv: nn.Conv2d, weight: Tensor, models: int
     """Convolutions of stacked maps by stacked weights, as products with the patch under each pixel."""
     assert not isinstance(conv.padding, str)
     side, stride = conv.kernel_size[0], conv.stride[0]
-    patches = F.unfold(maps, side, padding=conv.padding, stride=stride)  # (models * B, values, pixels)
-    room = (0, -patches.shape[1] % ALIGNED)
-    values = F.pad(patches.mT, room).unflatten(0, (models, -1)).flatten(1, 2)  # (models, B * pixels, values)
-    weights = F.pad(weight.flatten(1), room).unflatten(0, (models, -1))
     up, across = ((size + 2 * pad - side) // stride + 1 for size, pad in zip(maps.shape[2:], conv.padding, strict=True))
+    patches = _patches(maps, side, conv.padding, stride)
+    room = (0, -patches.shape[2] % ALIGNED)
+    values = F.pad(patches, room).unflatten(0, (models, -1)).flatten(1, 2)  # (models, B * pixels, values)
+    weights = F.pad(weight.flatten(1), room).unflatten(0, (models, -1))
     products: Tensor = values @ weights.mT
     return products.view(len(maps), up, across, conv.out_channels).permute(0, 3, 1, 2)
+
+
+def _patches(maps: Tensor, side: int, padding: tuple[int, ...], stride: int) -> Tensor:
+    """(B, pixels, values)."""
+    if maps.requires_grad:
+        return F.unfold(maps, side, padding=padding, stride=stride).mT
+    if torch.is_autocast_enabled(maps.device.type):  # in the type of the product: half as much to copy
+        maps = maps.to(torch.get_autocast_dtype(maps.device.type))
+    down, across = padding
+    windows = F.pad(maps, (across, across, down, down)).unfold(2, side, stride).unfold(3, side, stride)
+    return windows.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)  # on a GPU, unfold is a kernel for each image
