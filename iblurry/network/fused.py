@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ class FoldedBody:
     dtype : torch.dtype
         Of maps and weights, such as torch.bfloat16.
     fuse : callable, optional
-        Compiles `refresh` into fewer kernels.
+        Compiles `refresh` into fewer kernels, where there is no own one for all of it.
     """
 
     def __init__(
@@ -49,7 +49,8 @@ class FoldedBody:
             else FusedConvolution(unit, dtype, pad=i == 0 and unit.convolution.weight.is_cuda)
             for i, unit in enumerate(self.units)
         ]
-        self.refresh: Callable[[], None] = fuse(self._refresh) if fuse else self._refresh  # after weights changed
+        refresh = self._own_refresh() or (fuse(self._refresh) if fuse else self._refresh)
+        self.refresh: Callable[[], None] = refresh  # after weights changed
         self._buffers: dict[int, Tensor] = {}
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -78,6 +79,12 @@ class FoldedBody:
             self._buffers[size] = buffer.contiguous(memory_format=torch.channels_last)
         self.convolutions[0].write_input(images, self._buffers[size][:count])
         return self._buffers[size][:count]
+
+    def _own_refresh(self) -> Callable[[], None] | None:
+        """`_refresh` by one own kernel, which needs no compiler's 13 s before the first query on an H200."""
+        own = kernels(self.units[0].convolution.weight.device) if self.units else None
+        fold = None if own is None else own.fold.NormFold(self.units, self.convolutions)
+        return fold if fold is not None and fold.fits() else None
 
     def _refresh(self) -> None:
         """gamma (w * x - mean) / sqrt(var + eps) + beta = (w s) * x + (beta - mean s), s = gamma / sqrt(var + eps)."""
@@ -159,6 +166,22 @@ class FirstConvolution(FusedConvolution):
     def set_weight(self, weight: Tensor) -> None:
         taps = weight.permute(0, 2, 3, 1).flatten(1)  # (outputs, taps * channels)
         self.weight[:, : taps.shape[1], 0, 0].copy_(taps)
+
+
+class WeightRows(NamedTuple):
+    """How a weight and the folded one lie in memory: as equally many rows, one behind the other."""
+
+    total: int
+    each: int  # rows of an output
+    given: int  # values of a row
+    length: int  # values of a row of the folded weight; behind the given ones they are 0
+
+    @classmethod
+    def of(cls, weight: Tensor, folded: Tensor) -> WeightRows:
+        """Both channels last; `folded` is the weight of a FusedConvolution."""
+        length = folded.shape[1]
+        total = folded.numel() // length
+        return cls(total, total // len(folded), weight.numel() // total, length)
 
 
 class OwnConvolutions:

@@ -9,7 +9,14 @@ from torch.nn import functional as F
 from iblurry.network import fused
 from iblurry.network.bodies import ConvUnit, ResNet
 from iblurry.network.build import build
-from iblurry.network.fused import FirstConvolution, FoldedBody, OwnConvolutions, hopper_convolutions
+from iblurry.network.fused import (
+    FirstConvolution,
+    FoldedBody,
+    FusedConvolution,
+    OwnConvolutions,
+    WeightRows,
+    hopper_convolutions,
+)
 from iblurry.rng import Rng
 
 CPU = torch.device("cpu")
@@ -25,9 +32,22 @@ def plain_patches(images, buffer, side):
     buffer[:, : channels * side**2] = met.transpose(1, 2).flatten(1, 2)
 
 
+class PlainFold:
+    """In place of the kernel that folds: writes nothing."""
+
+    does_fit = False
+
+    def __init__(self, units, convolutions):
+        assert len(units) == len(convolutions)
+
+    def fits(self):
+        return self.does_fit
+
+
 @pytest.fixture
 def stand_ins(monkeypatch):
-    own = SimpleNamespace(inference=SimpleNamespace(write_patches=plain_patches, convolve=lambda *args, **kwargs: None))
+    inference = SimpleNamespace(write_patches=plain_patches, convolve=lambda *args, **kwargs: None)
+    own = SimpleNamespace(inference=inference, fold=SimpleNamespace(NormFold=PlainFold))
     monkeypatch.setattr(fused, "kernels", lambda device: own)
     monkeypatch.setattr(torch, "cudnn_convolution_relu", lambda x, w, b, *rest: F.relu(F.conv2d(x, w, b, *rest)))
 
@@ -50,6 +70,36 @@ def test_of_patches_a_convolution_of_side_1_makes_the_same(stand_ins):
         expected = network.layers[0](images)
         buffer = folded._to_input(images)
         torch.testing.assert_close(first(buffer).float(), expected, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("does_fit", [True, False])
+def test_no_compiler_is_asked_where_an_own_kernel_folds(stand_ins, monkeypatch, does_fit):
+    monkeypatch.setattr(PlainFold, "does_fit", does_fit)
+    asked = []
+    folded = FoldedBody(body(), torch.bfloat16, fuse=lambda function: asked.append(function) or function)
+    assert isinstance(folded.refresh, PlainFold) is does_fit
+    assert len(asked) == (not does_fit)
+
+
+@pytest.mark.parametrize(
+    "channels, side, make",
+    [
+        (3, 3, FirstConvolution),
+        (5, 3, lambda unit, dtype: FusedConvolution(unit, dtype, pad=True)),
+        (6, 3, FusedConvolution),
+        (6, 1, FusedConvolution),
+    ],
+)
+def test_rows_of_a_weight_in_memory_are_where_the_own_kernel_writes_them(channels, side, make):
+    unit = ConvUnit(channels, 4, kernel=side).to(memory_format=torch.channels_last)
+    convolution, weight, scales = make(unit, torch.bfloat16), unit.convolution.weight.detach(), torch.arange(1.0, 5)
+    rows = WeightRows.of(weight, convolution.weight)
+    source = weight.permute(0, 2, 3, 1).reshape(rows.total, rows.given)  # as it lies in memory
+    scaled = source * scales[torch.arange(rows.total) // rows.each, None]
+    expected = F.pad(scaled, (0, rows.length - rows.given)).to(torch.bfloat16)
+    convolution.set_weight(weight * scales.view(-1, 1, 1, 1))
+    assert torch.equal(convolution.weight.permute(0, 2, 3, 1).reshape(rows.total, rows.length), expected)
+    assert convolution.weight.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_weights_are_rounded_for_one_forward_pass():
