@@ -18,8 +18,8 @@ from triton import language as tl
 ROWS = 64  # pixels that a block has in registers at a time
 ACROSS = 64  # channels of a block
 BLOCKS = 1024  # that keep the device busy
-CONSTANTS = {"ROWS": ROWS, "ACROSS": ACROSS, "num_warps": 4}
-PARTS = 64  # into which a model's pixels are divided, at most
+CONSTANTS = {"ROWS": ROWS, "ACROSS": ACROSS, "STAGES": 3, "num_warps": 4}  # STAGES: loads under way
+PARTS = 128  # into which a model's pixels are divided, at most
 
 
 class NormState(NamedTuple):
@@ -131,7 +131,7 @@ def _total(sums, model, channels, depth, parts, PARTS: tl.constexpr):
 
 
 @_compiled_once
-def _sum_maps(maps, sums, rows, each, depth, parts, ROWS: tl.constexpr, ACROSS: tl.constexpr):
+def _sum_maps(maps, sums, rows, each, depth, parts, ROWS: tl.constexpr, ACROSS: tl.constexpr, STAGES: tl.constexpr):
     """Sums of x - k and (x - k)^2, where k is the model's first pixel: a large mean takes no digits of the variance."""
     model, part, channels = _place(tl.program_id(0), depth, parts, ACROSS)
     maps += model.to(tl.int64) * rows * depth + channels[None, :]
@@ -139,7 +139,7 @@ def _sum_maps(maps, sums, rows, each, depth, parts, ROWS: tl.constexpr, ACROSS: 
     first = tl.zeros([ROWS, ACROSS], tl.float32)
     second = tl.zeros([ROWS, ACROSS], tl.float32)
     end = tl.minimum((part + 1) * each, rows)
-    for start in range(part * each, end, ROWS):
+    for start in tl.range(part * each, end, ROWS, num_stages=STAGES):
         row = start + tl.arange(0, ROWS)[:, None]
         off = tl.load(maps + row * depth, mask=row < end, other=0.0).to(tl.float32) - centre
         off = tl.where(row < end, off, 0.0)
@@ -151,7 +151,7 @@ def _sum_maps(maps, sums, rows, each, depth, parts, ROWS: tl.constexpr, ACROSS: 
 @_compiled_once
 def _normalise(
     maps, plus, sums, weight, bias, running_mean, running_var, moments, done, eps, momentum, total, rows, each, depth,
-    parts, PARTS: tl.constexpr, ROWS: tl.constexpr, ACROSS: tl.constexpr, ADDS: tl.constexpr,
+    parts, PARTS: tl.constexpr, ROWS: tl.constexpr, ACROSS: tl.constexpr, STAGES: tl.constexpr, ADDS: tl.constexpr,
 ):  # fmt: skip
     model, part, channels = _place(tl.num_programs(0) - 1 - tl.program_id(0), depth, parts, ACROSS)
     own = model * depth + channels
@@ -171,7 +171,7 @@ def _normalise(
     scale = (tl.load(weight + own) * inverse)[None, :]
     shift = tl.load(bias + own)[None, :]
     end = tl.minimum((part + 1) * each, rows)
-    for start in range(part * each, end, ROWS):
+    for start in tl.range(part * each, end, ROWS, num_stages=STAGES):
         row = start + tl.arange(0, ROWS)[:, None]
         place = offset + row * depth
         value = (tl.load(maps + place, mask=row < end).to(tl.float32) - mean[None, :]) * scale + shift
@@ -191,7 +191,20 @@ def _through_relu(grads, maps, place, is_there, mean, inverse, scale, shift):
 
 @_compiled_once
 def _sum_slopes(
-    grads, maps, weight, bias, moments, sums, total, rows, each, depth, parts, ROWS: tl.constexpr, ACROSS: tl.constexpr
+    grads,
+    maps,
+    weight,
+    bias,
+    moments,
+    sums,
+    total,
+    rows,
+    each,
+    depth,
+    parts,
+    ROWS: tl.constexpr,
+    ACROSS: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     model, part, channels = _place(tl.program_id(0), depth, parts, ACROSS)
     own = model * depth + channels
@@ -203,7 +216,7 @@ def _sum_slopes(
     first = tl.zeros([ROWS, ACROSS], tl.float32)
     second = tl.zeros([ROWS, ACROSS], tl.float32)
     end = tl.minimum((part + 1) * each, rows)
-    for start in range(part * each, end, ROWS):
+    for start in tl.range(part * each, end, ROWS, num_stages=STAGES):
         row = start + tl.arange(0, ROWS)[:, None]
         grad, value = _through_relu(grads, maps, offset + row * depth, row < end, mean, inverse, scale, shift)
         first += grad
@@ -214,7 +227,7 @@ def _sum_slopes(
 @_compiled_once
 def _slope_maps(
     grads, maps, weight, bias, moments, sums, slopes, before, total, rows, each, depth, parts, PARTS: tl.constexpr,
-    ROWS: tl.constexpr, ACROSS: tl.constexpr,
+    ROWS: tl.constexpr, ACROSS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     model, part, channels = _place(tl.num_programs(0) - 1 - tl.program_id(0), depth, parts, ACROSS)
     own = model * depth + channels
@@ -230,7 +243,7 @@ def _slope_maps(
     along = (first / rows)[None, :]
     towards = (second / rows)[None, :]
     end = tl.minimum((part + 1) * each, rows)
-    for start in range(part * each, end, ROWS):
+    for start in tl.range(part * each, end, ROWS, num_stages=STAGES):
         row = start + tl.arange(0, ROWS)[:, None]
         place = offset + row * depth
         grad, value = _through_relu(grads, maps, place, row < end, mean, inverse, scale, shift)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -28,12 +29,13 @@ class PreparedBody:
 
     def __init__(self, body: nn.Module) -> None:
         self.body = body
-        self._known: set[torch.Size] = set()
+        self._known: set[tuple[torch.Size, bool]] = set()
 
     def __call__(self, images: Tensor) -> Tensor:
-        if images.shape not in self._known and torch.is_grad_enabled():
-            self._known.add(images.shape)
-            prepare(self.body, images)
+        needed = images.shape, torch.is_grad_enabled()
+        if needed not in self._known:
+            self._known.add(needed)
+            prepare(self.body, images, backwards=torch.is_grad_enabled())
         features: Tensor = self.body(images)
         return features
 
@@ -53,21 +55,20 @@ class UnitShape(NamedTuple):
         return count, self.weight[0], high // self.stride, wide // self.stride
 
 
-def prepare(body: nn.Module, images: Tensor) -> None:
-    """Runs every kernel of a training step on such images once, on zeros."""
+def prepare(body: nn.Module, images: Tensor, *, backwards: bool = True) -> None:
+    """Runs every kernel of a training step on such images once, on zeros; or those of its forward pass."""
     shapes = unit_shapes(body, images.shape)
-    norms = {
-        shape.adds: shape for shape in shapes if shape.weight[0] % norm.ACROSS == 0
-    }  # those of all sizes are equal
-    work = [call for shape in norms.values() for call in _norm_calls(shape, images.device)]
-    work += [call for shape in shapes for call in _convolution_calls(shape, images.device)]
+    norms = {shape.adds: shape for shape in shapes if shape.weight[0] % norm.ACROSS == 0}  # all sizes have the same
+    work = [call for shape in norms.values() for call in _norm_calls(shape, images.device, backwards)]
+    for shape in {shape._replace(adds=False) for shape in shapes}:
+        work += _convolution_calls(shape, images.device, backwards)
 
     def run(call: Callable[[], Any]) -> None:
         with torch.cuda.device(images.device), torch.no_grad():
             call()
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        for _ in pool.map(run, work):
+    with ThreadPoolExecutor(THREADS, initializer=partial(torch.cuda.synchronize, images.device)) as pool:
+        for _ in pool.map(run, work):  # threads begin without a CUDA context, which Triton expects and torch makes
             pass  # raises what a thread raised
     torch.cuda.synchronize(images.device)
 
@@ -89,20 +90,21 @@ def unit_shapes(body: nn.Module, images: torch.Size) -> set[UnitShape]:
     return found
 
 
-def _convolution_calls(shape: UnitShape, device: torch.device) -> Iterator[Callable[[], Any]]:
+def _convolution_calls(shape: UnitShape, device: torch.device, backwards: bool) -> Iterator[Callable[[], Any]]:
     outputs, _, side, _ = shape.weight
     if fits(shape.maps, outputs, side, shape.stride):
         maps, weight, after = (_zeros(size, device) for size in (shape.maps, shape.weight, shape.after))
         yield lambda: torch.ops.iblurry.convolve(maps, weight, shape.stride, False, 1)
-        yield lambda: torch.ops.iblurry.convolve(after, weight, shape.stride, True, 1)
-        yield lambda: torch.ops.iblurry.weight_gradient(after, maps, side, shape.stride, 1)
+        if backwards:
+            yield lambda: torch.ops.iblurry.convolve(after, weight, shape.stride, True, 1)
+            yield lambda: torch.ops.iblurry.weight_gradient(after, maps, side, shape.stride, 1)
 
 
-def _norm_calls(shape: UnitShape, device: torch.device) -> Iterator[Callable[[], Any]]:
+def _norm_calls(shape: UnitShape, device: torch.device, backwards: bool) -> Iterator[Callable[[], Any]]:
     maps, flat = _zeros(shape.after, device), torch.zeros(shape.weight[0], device=device)
     state = norm.NormState((flat.clone(), flat.clone()), 1.0, 0.1)
     yield lambda: norm.normalise(maps, flat, flat, maps if shape.adds else None, state, 1)
-    if not shape.adds:
+    if backwards and not shape.adds:
         yield lambda: norm.differentiate(maps, maps, flat, flat, torch.stack([flat, flat]), 1)
 
 

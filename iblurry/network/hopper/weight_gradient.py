@@ -162,8 +162,11 @@ def _weight_gradient(
     block = block // (OUTPUTS // ACROSS)
     part = block // MODELS  # the blocks of a model are neighbours: they read the same maps
     model = block % MODELS
-    first = part * EACH
-    steps = gl.minimum(EACH, STEPS - first)
+    begin = part * EACH
+    steps = gl.minimum(EACH, STEPS - begin)
+    LINE: gl.constexpr = SIDE * SIDE * CHANNELS
+    first = ((part * MODELS + model) * OUTPUTS + output).to(gl.int64) * LINE + tap * CHANNELS + channel
+    done += first
     gs = gl.allocate_shared_memory(grads.dtype, [STAGES] + grads.block_type.shape, grads.layout)  # noqa: RUF005
     xs = gl.allocate_shared_memory(maps.dtype, [STAGES] + maps.block_type.shape, maps.layout)  # noqa: RUF005
     arrivals = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -172,7 +175,7 @@ def _weight_gradient(
     fence_async_shared()
     for s in gl.static_range(STAGES - 1):
         _fetch(
-            grads, maps, gs, xs, arrivals, first + s, s, model, count, tap, output, channel, CHANNELS, HIGH, SIDE,
+            grads, maps, gs, xs, arrivals, begin + s, s, model, count, tap, output, channel, CHANNELS, HIGH, SIDE,
             STRIDE, IMAGES, ROWS, s < steps,
         )  # fmt: skip
 
@@ -186,38 +189,39 @@ def _weight_gradient(
         total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))  # the one before is done: its slot is free
         ahead = k + STAGES - 1
         _fetch(
-            grads, maps, gs, xs, arrivals, first + ahead, ahead % STAGES, model, count, tap, output, channel,
+            grads, maps, gs, xs, arrivals, begin + ahead, ahead % STAGES, model, count, tap, output, channel,
             CHANNELS, HIGH, SIDE, STRIDE, IMAGES, ROWS, ahead < steps,
         )  # fmt: skip
     sums = warpgroup_mma_wait(0, deps=[total])
     for s in gl.static_range(STAGES):
         mbarrier.invalidate(arrivals.index(s))
-    first = (
-        ((part * MODELS + model) * OUTPUTS + output).to(gl.int64) * (SIDE * SIDE * CHANNELS) + tap * CHANNELS + channel
-    )
-    done += first
     if UPDATES:
         _take_steps(
-            sums, done, momentum + first, rounded + first, lr, friction, decay, SIDE * SIDE * CHANNELS, NESTEROV, 2
-        )
+            sums, done, momentum + first, rounded + first, lr, friction, decay, LINE, NESTEROV,
+            2 if ACROSS == 128 else 1, num_warps,
+        )  # fmt: skip
     else:
-        gl.store(done + _places(sums, SIDE * SIDE * CHANNELS), sums)
+        gl.store(done + _places(sums, LINE), sums)
 
 
 @gluon.jit
 def _take_steps(
     slopes, weights, momentum, rounded, lr, friction, decay, LINE: gl.constexpr, NESTEROV: gl.constexpr,
-    HALVES: gl.constexpr,
+    HALVES: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
     """In halves of halves: the registers for a whole block at once would leave no room for a second block."""
+    WIDE: gl.constexpr = slopes.shape[1] // 2
     if HALVES:
-        WIDE: gl.constexpr = slopes.shape[1] // 2
         left, right = slopes.reshape([slopes.shape[0], 2, WIDE]).permute([0, 2, 1]).split()
-        _take_steps(left, weights, momentum, rounded, lr, friction, decay, LINE, NESTEROV, HALVES - 1)
+        _take_steps(left, weights, momentum, rounded, lr, friction, decay, LINE, NESTEROV, HALVES - 1, WARPS)
         _take_steps(
-            right, weights + WIDE, momentum + WIDE, rounded + WIDE, lr, friction, decay, LINE, NESTEROV, HALVES - 1
-        )
+            right, weights + WIDE, momentum + WIDE, rounded + WIDE, lr, friction, decay, LINE, NESTEROV, HALVES - 1,
+            WARPS,
+        )  # fmt: skip
     else:
+        ALONG: gl.constexpr = WIDE // 2  # threads of a row, with four values each: whole lines of memory
+        by_rows: gl.constexpr = gl.BlockedLayout([1, 4], [32 // ALONG, ALONG], [WARPS, 1], [1, 0])
+        slopes = gl.convert_layout(slopes, by_rows)
         _take_step(slopes, weights, momentum, rounded, lr, friction, decay, LINE, NESTEROV)
 
 
