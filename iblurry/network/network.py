@@ -95,7 +95,7 @@ class Network(nn.Module):
         is_rare = self.training and compiled is None and bool(self.compiled)  # not worth compiling kernels for its size
         own = self.convolutions
         with nullcontext() if own is None else own.left_out() if is_rare else own.rounded():
-            return self._precisely(compiled or self.body, images)
+            return self._precisely(self.body if compiled is None else compiled, images)
 
     def inputs(self, images: Tensor) -> Tensor:
         """What the first layer of the body is given, (B, n): the numbers of the images, or of the rows of a table."""

@@ -143,3 +143,19 @@ def test_what_follows_a_convolution_takes_the_sum_behind_it_and_can_be_left_out(
     with own.left_out():
         assert torch.equal(body(images), expected)
     assert len(sums) == len(units)
+
+
+def test_batches_of_sizes_that_nobody_announced_train_without_own_kernels():
+    """For each size kernels would have to be compiled, and the first batches of a stream have many."""
+    seen = []
+    network = build("convnet", (3, 16, 16), 4, rng=Rng(1)).train()
+    units = [module for module in network.body.modules() if isinstance(module, ConvUnit)]
+    network.convolutions = OwnConvolutions(units, lambda maps, unit: seen.append(len(maps)) or unit.convolution(maps))
+    network.precision = torch.bfloat16
+    network.compiled[4] = network.body
+    for size in (1, 3, 4):
+        network(torch.zeros(size, 3, 16, 16))
+    assert set(seen) == {4}
+    network.compiled.clear()  # an engine that compiles nothing uses them for all sizes
+    network(torch.zeros(3, 3, 16, 16))
+    assert set(seen) == {3, 4}
