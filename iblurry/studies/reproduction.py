@@ -208,8 +208,8 @@ def _noise(noise: Sequence[RunNoise]) -> str:
     heads = ["what differs", "methods", "pairs", *(ACCURACY_METRICS[name].heading.split()[0] for name in METRICS)]
     said = """
         The same experiment, seed, data and order, run in two places: mean and, in brackets, largest absolute difference
-        in points. Other precision, threads or devices round differently, and training amplifies that: a difference
-        between two runs that is smaller than these says nothing."""
+        in points. Other precision, threads, devices or kernels (of another commit) round differently, and training
+        amplifies that: a difference between two runs that is smaller than these says nothing."""
     text = textwrap.fill(" ".join(said.split()), 120)
     return f"## The noise of a run against itself\n\n{text}\n\n" + markdown_grid(heads, lines, sides="llrrrr")
 
