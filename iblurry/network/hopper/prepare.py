@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,7 +16,9 @@ from iblurry.network.bodies import ConvUnit
 from iblurry.network.hopper import norm
 from iblurry.network.hopper.training import fits
 
-THREADS = 8  # a compilation is half Python, which only one of them runs at a time
+# Before these, `ast.parse` in two threads at once may raise SystemError (CPython issue 106905).
+IN_THREADS = sys.version_info >= (3, 12, 2) or (3, 11, 8) <= sys.version_info < (3, 12)
+THREADS = 8 if IN_THREADS else 1  # a compilation is half Python, which only one of them runs at a time
 
 
 class PreparedBody:
