@@ -60,7 +60,7 @@ class RefitStack:
     on_progress : callable
         Called with the updates done and the updates in all, after each update.
     models : int, optional
-        How many networks are trained at once; default 32.
+        How many networks are trained at once; default MODELS.
     """
 
     def __init__(
