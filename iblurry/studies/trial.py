@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -30,8 +32,9 @@ from iblurry.streams.iterator import StreamItem, StreamIterator
 
 ENOUGH = 0.5  # seconds of each measurement
 FILLING = 2.0  # seconds at most to fill the memory before it
+LONG = 30.0  # seconds: steps that would take longer are not tried, and go as fast as answers
 WARM_UP = 20  # updates before it on a GPU, where the first ones compile and capture
-QUESTIONS = 64  # images asked about at first; twice as many until they take long enough
+QUESTIONS = 64  # images asked about at first on a GPU, one on a CPU; twice as many until they take long enough
 REPEATS = 3  # answers, of which the median counts
 PLAIN_MEMORY = 100  # samples, of a learner that only answers
 
@@ -131,7 +134,9 @@ class _Stopwatch:
         self.warm_up = 0 if self.engine.device.type == "cpu" else WARM_UP
 
     def trial(self) -> Trial:
-        order = self.experiment.order(self.data)
+        order, answering = self.experiment.order(self.data), _answering(self.plain, self.hardware, self.data)
+        if self.least_operations() > LONG * answering:
+            return Trial(steps=1, seconds=0.0, flops=0.0, answering=answering)
         with self.engine.cuda_stream(), closing(StreamIterator(self.data, order, workers=0)) as stream:
             samples = iter(stream)
             self._fill(samples, len(stream) // 2)
@@ -143,9 +148,19 @@ class _Stopwatch:
                 seconds=seconds,
                 flops=operations,
                 refitting=self._refit() if self.learner.method.refit else None,
-                answering=_answering(self.plain, self.hardware, self.data),
+                answering=answering,
                 preparing=0.0 if self.learner.method.refit else self._prepare(),
             )
+
+    def least_operations(self) -> float:
+        """Of the steps that a trial takes at least: two rounds, or two updates of a refit; in FLOP."""
+        method, memory = self.learner.method, self.learner.context.memory
+        updates = math.ceil(method.pace.stream_batch * method.pace.updates_per_sample)
+        streamed = method.pace.stream_batch if method.pace.train_stream else 0
+        images = (1 + BACKWARD) * (streamed + method.rehearsal.joins(sys.maxsize))
+        rounds = updates * (images + self.learner.trainer.measures * memory.capacity)
+        refits = (1 + BACKWARD) * method.refit.rehearsal.joins(sys.maxsize) if method.refit else 0
+        return 2.0 * self.per_image * max(rounds, refits)
 
     def _fill(self, samples: Iterator[StreamItem], most: int) -> None:
         """Offers up to so many samples to the memory, whose updates are left out."""
@@ -232,7 +247,7 @@ def _passes(counter: ComputeCounter) -> int:
 def _answering(experiment: Experiment, hardware: Hardware, data: Dataset) -> float:
     """FLOP/s of answers of an experiment's network, in batches that are large enough for the device."""
     watch = _Stopwatch(experiment, hardware, data)
-    images, count = data.test.images, QUESTIONS
+    images, count = data.test.images, 1 if watch.engine.device.type == "cpu" else QUESTIONS
     with watch.engine.cuda_stream(), closing(StreamIterator(data, experiment.order(data), workers=0)) as stream:
         watch.observe(iter(stream))
         while True:

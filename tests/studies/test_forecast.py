@@ -174,6 +174,23 @@ class TestMeasure:
         image = flops(one.network, data.shape, len(data.classes))
         assert measured.flops / measured.steps == image * (3 * 8 + 24)  # a batch of eight, the loss of 24 rows
 
+    @pytest.mark.parametrize("name", ["er", "clib", "gdumb"])
+    def test_steps_that_would_take_too_long_are_not_tried(self, name, monkeypatch):
+        monkeypatch.setattr(trial, "LONG", 0.0)
+        monkeypatch.setattr(trial._Stopwatch, "_learn", None)
+        measured = measure(small(name), CPU, load(DATA))
+        expected = (3e9 + 1e9) / measured.answering
+        assert measured.run_seconds(steps=7, moments=2, training=3e9, queries=1e9) == pytest.approx(expected)
+
+    def test_the_least_a_trial_computes(self):
+        data = load(DATA)
+        image = flops(small("er").network, data.shape, len(data.classes))
+        least = {name: trial._Stopwatch(small(name), CPU, data).least_operations() / image for name in ("er", "clib")}
+        assert least == {
+            "er": 2 * 4 * 3 * 8,
+            "clib": 2 * (3 * 8 + 24),
+        }  # two rounds, of four updates or of one; 24 rows
+
     def test_a_stream_without_a_round_is_refused(self):
         with pytest.raises(InputError, match="too short"):
             measure(small("er", samples=7), CPU, load(DATA))
