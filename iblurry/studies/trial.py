@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from iblurry.compute import ComputeCounter
+from iblurry.compute import ComputeCounter, Passes
+from iblurry.cost import cost
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.engine.devices import make_engine
@@ -154,13 +154,12 @@ class _Stopwatch:
 
     def least_operations(self) -> float:
         """Of the steps that a trial takes at least: two rounds, or two updates of a refit; in FLOP."""
-        method, memory = self.learner.method, self.learner.context.memory
-        updates = math.ceil(method.pace.stream_batch * method.pace.updates_per_sample)
-        streamed = method.pace.stream_batch if method.pace.train_stream else 0
-        images = (1 + BACKWARD) * (streamed + method.rehearsal.joins(sys.maxsize))
-        rounds = updates * (images + self.learner.trainer.measures * memory.capacity)
-        refits = (1 + BACKWARD) * method.refit.rehearsal.joins(sys.maxsize) if method.refit else 0
-        return 2.0 * self.per_image * max(rounds, refits)
+        method, classes = self.experiment.method, len(self.data.classes)
+        passes = cost(method, self.learner.context.budget, classes=classes).sample * method.pace.stream_batch
+        if method.refit is not None:
+            batch = method.refit.rehearsal.joins(sys.maxsize)
+            passes += Passes(batch, batch)
+        return 2.0 * self.per_image * (passes.forward + BACKWARD * passes.backward)
 
     def _fill(self, samples: Iterator[StreamItem], most: int) -> None:
         """Offers up to so many samples to the memory, whose updates are left out."""
