@@ -89,7 +89,8 @@ class RefitStack:
             self.network.descend(self.optimizer)
         count = training.rehearsal.joins(size)
         for batch in {count, size % count or count}:
-            context.expect_batch_size(models * batch, self.single)
+            context.expect_images(models * batch)
+            self.network.prepare(self.single.body, (batch, *context.pipeline.shape))
         self._step = context.engine.compile(self._on_device)
 
     @staticmethod

@@ -151,7 +151,7 @@ class Pipeline:
             )
         self.augment = as_field(transforms)
         self.compiled: dict[int, Callable[[Tensor, AugmentParams], Tensor]] = {}  # `vary_eagerly`, by batch size
-        self._height, self._width = height, width
+        self.shape, self._height, self._width = shape, height, width
         self._device = torch.device(device)
         self._crop_flip = CropFlip(pad=paper.pad, flip=paper.flip, height=height, width=width, device=device)
         self._autoaugment = AutoAugment(paper.policy, shape, device) if paper.policy else None

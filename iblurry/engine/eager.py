@@ -109,6 +109,9 @@ class Eager:
     def expect_batch_size(self, network: Network, pipeline: Pipeline, size: int) -> None:
         """Announces that training batches will mostly be of this size; an engine may compile for it."""
 
+    def expect_images(self, pipeline: Pipeline, size: int) -> None:
+        """The same of images that are augmented and pass through no network of their own."""
+
     def to_device(self, values: Tensor) -> Tensor:
         """The same values on the device; the host does not wait for the copy."""
         if self.device.type == "cpu":

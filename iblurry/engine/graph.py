@@ -46,6 +46,7 @@ class Graph(Eager):
         self.capturing = torch.cuda.Stream(self.device, priority=HIGH)  # kernels keep the priority
         if compiles:
             _raise_recompile_limit()
+            _start_compile_workers()
 
     def setup(self, network: Network) -> Network:
         if self.compiles:
@@ -55,15 +56,18 @@ class Graph(Eager):
     def expect_batch_size(self, network: Network, pipeline: Pipeline, size: int) -> None:
         """Compiles for batches of this size. Which code runs depends on the size alone, so resumed runs are equal."""
         if self.compiles and size not in network.compiled:
-            network.compiled[size] = self._compiled_body(network)
-            if pipeline.is_capturable:
-                vary, is_own = self.fuse(pipeline.vary_eagerly), isinstance(pipeline.augment, Augment)
-                pipeline.compiled[size] = vary if is_own else CompiledOrEager(vary, pipeline.vary_eagerly, "augment")
+            network.compiled[size] = self._compiled_body(network, (size, *pipeline.shape))
+            self.expect_images(pipeline, size)
 
-    def _compiled_body(self, network: Network) -> Callable[[Tensor], Tensor]:
+    def expect_images(self, pipeline: Pipeline, size: int) -> None:
+        if self.compiles and size not in pipeline.compiled and pipeline.is_capturable:
+            vary, is_own = self.fuse(pipeline.vary_eagerly), isinstance(pipeline.augment, Augment)
+            pipeline.compiled[size] = vary if is_own else CompiledOrEager(vary, pipeline.vary_eagerly, "augment")
+
+    def _compiled_body(self, network: Network, images: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         convolutions, own = network.convolutions, kernels(self.device)
         if own is not None and convolutions is not None and convolutions.finish is not None:
-            prepared: Callable[[Tensor], Tensor] = own.prepare.PreparedBody(network.body)
+            prepared: Callable[[Tensor], Tensor] = own.prepare.PreparedBody(network.body, images, self.device)
             return prepared  # own kernels leave little to compile
         body = self.fuse(network.body)
         return body if network.is_own else CompiledOrEager(body, network.body)
@@ -195,6 +199,14 @@ def _raise_recompile_limit() -> None:
     limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
     for name in (limit, f"accumulated_{limit}"):
         setattr(config, name, 10_000)
+
+
+def _start_compile_workers() -> None:
+    """Inductor's processes take seconds to start; kernels that are needed before are compiled one after the other."""
+    from torch._inductor import async_compile
+
+    if hasattr(async_compile, "maybe_warm_pool"):
+        async_compile.maybe_warm_pool()
 
 
 def _options() -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -122,9 +122,28 @@ class ResidualBlock(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         """(B, channels, H, W) -> (B, width, H / stride, W / stride)."""
-        first, last = self.branch
+        units: Any = self.branch
+        first, last = units
+        if first.finish is not None and isinstance(self.shortcut, nn.Identity):
+            first.receives = last.passes = PassedGradient()
         added: Tensor = last(first(maps), plus=self.shortcut(maps))
         return added
+
+
+class PassedGradient:
+    """The gradient that a block's input gets by the identity, on its way from the last unit to the first.
+
+    The first unit's convolution adds it to its own by the same kernel; autograd would add them by another one.
+    """
+
+    def __init__(self) -> None:
+        self.is_awaited = False  # whether the first unit will take it
+        self.gradient: Tensor | None = None
+
+    def take(self) -> Tensor | None:
+        """What was put there, once."""
+        gradient, self.gradient = self.gradient, None
+        return gradient
 
 
 class ConvUnit(nn.Sequential):
@@ -137,6 +156,8 @@ class ConvUnit(nn.Sequential):
     convolve: Callable[[Tensor, ConvUnit], Tensor] | None = None  # the convolution of a training step
     finish: Callable[[Tensor, ConvUnit, Tensor | None], Tensor] | None = None  # what follows it, and the sum behind
     weight_bf16: Tensor | None = None  # the convolution's weight rounded to bfloat16, during a forward pass
+    receives: PassedGradient | None = None  # what the convolution's gradient is added to, during a training step
+    passes: PassedGradient | None = None  # where `finish` puts the gradient for the sum behind
 
     def __init__(self, channels: int, width: int, *, kernel: int = 3, stride: int = 1) -> None:
         super().__init__(

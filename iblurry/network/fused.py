@@ -52,9 +52,15 @@ class FoldedBody:
         refresh = self._own_refresh() or (fuse(self._refresh) if fuse else self._refresh)
         self.refresh: Callable[[], None] = refresh  # after weights changed
         self._buffers: dict[int, Tensor] = {}
+        self._known: set[torch.Size] = set()  # shapes of images that were met
 
     def __call__(self, images: Tensor) -> Tensor:
         """(B, C, H, W) float -> (B, features)."""
+        if images.shape not in self._known:
+            self._known.add(images.shape)
+            own = kernels(images.device) if self.units and self.dtype is torch.bfloat16 else None
+            if own is not None:
+                own.prepare.compile_inference(self.body, images.shape, images.device)
         images = self._to_input(images)
         try:
             for unit, convolution in zip(self.units, self.convolutions, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
@@ -78,6 +78,11 @@ class StackedNetwork(nn.Module):
             unit.convolve = functools.partial(_convolve, models=self.models, own=self.own, descent=descent)
             self.descents.append(descent)
         self.convolutions.units = others
+
+    def prepare(self, body: nn.Module, images: Sequence[int]) -> None:
+        """Compiles own kernels, where there are any, for a batch (B, C, H, W) of each network; `body` is of one."""
+        if self.own is not None:
+            self.own.prepare.compile_stack(body, images, self.weight.device, self.models)
 
     def forward(self, images: Tensor) -> Tensor:
         """(models * B, C, H, W) float -> (models, B, rows) logits, in training mode."""

@@ -319,6 +319,10 @@ class Context:
         """A part will often train on so many images besides the training batch, or pass them in train mode."""
         self.engine.expect_batch_size(network or self.network, self.pipeline, size)
 
+    def expect_images(self, size: int) -> None:
+        """So many images will often be augmented together besides the training batch."""
+        self.engine.expect_images(self.pipeline, size)
+
     def gradient(self, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
         """The gradient of the mean cross-entropy of these images (float), by parameter that is trained, in the order of
         `network.trainable()`; the network's mode is kept.

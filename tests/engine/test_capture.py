@@ -131,7 +131,7 @@ def test_only_the_packages_own_bodies_take_the_fast_ways(engine, monkeypatch):
     engine.compiles = True
     monkeypatch.setattr(engine, "fuse", lambda function: function)
     own, users = (build(one, (1, 8, 8), 3, rng=Rng(1)) for one in ("mlp", nn.Sequential(nn.Flatten())))
-    pipeline = type("Pipeline", (), {"is_capturable": False})()
+    pipeline = Pipeline((), (1, 8, 8), (0.5,), (0.25,))
     for network in (own, users):
         engine.expect_batch_size(network, pipeline, 4)
     assert own.compiled[4] is own.body

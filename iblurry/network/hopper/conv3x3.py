@@ -28,6 +28,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from iblurry.network.hopper.convolution import describe_maps, describe_weights
+from iblurry.network.hopper.launch import launch
 
 PIXELS = 256  # of a tile: whole rows of one image
 SLICE = 64  # channels multiplied at a time, and outputs of four warps
@@ -55,7 +56,10 @@ def convolve(maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None = N
     kernel: Any = _convolve_64 if channels == 64 else _convolve_128
     total = count_tiles(count, high, wide)
     done = maps.new_empty(count, high, wide, len(weight)).permute(0, 3, 1, 2)
-    kernel[(min(total, torch.cuda.get_device_properties(maps.device).multi_processor_count),)](
+    blocks = total if maps.is_meta else torch.cuda.get_device_properties(maps.device).multi_processor_count
+    launch(
+        kernel,
+        min(total, blocks),
         describe_maps(maps, 1, 1, PIXELS // wide, SLICE),
         describe_maps(maps, 1, 1, 2, SLICE),
         describe_weights(weight, [channels, SLICE]),
@@ -145,7 +149,7 @@ def store_outputs(sums, bias, more, done, place, ADDS: gl.constexpr):
 # ---- 64 channels to 64: the weights stay in shared memory
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["tiles"])
 def _convolve_64(
     images, edges, kernel, maps, bias, plus, done, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
     ADDS: gl.constexpr, num_warps: gl.constexpr,
@@ -231,7 +235,7 @@ def _compute_64(
 # ---- 128 channels to 128
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["tiles"])
 def _convolve_128(
     images, edges, kernel, maps, bias, plus, done, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
     ADDS: gl.constexpr, num_warps: gl.constexpr,

@@ -21,6 +21,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from iblurry.network.hopper.launch import launch
+
 
 class Tile(NamedTuple):
     """What one block of threads computes: so many images, rows of them, and output channels."""
@@ -94,7 +96,9 @@ def convolve(
     box = [tile.inputs, tile.outputs] if backwards else [tile.outputs, tile.inputs]
     done = maps.new_empty(count, up * spread, across * spread, outputs).permute(0, 3, 1, 2)
     blocks = -(-count // tile.images) * (up // tile.rows) * (outputs // tile.outputs) * spread**2
-    _convolve[(blocks,)](
+    launch(
+        _convolve,
+        blocks,
         describe_maps(maps, step, tile.images, tile.rows, tile.inputs),
         describe_weights(weight, box),
         done if bias is None else bias,
@@ -211,7 +215,7 @@ def _fetch(
     tma.async_copy_global_to_shared(kernel, weights_at, arrival, ws.index(slot), pred=wanted)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["count", "each"])  # not compiled for each size of a batch again
 def _convolve(
     images, kernel, bias, plus, done, count, each, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr, HIGH: gl.constexpr,
     WIDE: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, SPREAD: gl.constexpr, IMAGES: gl.constexpr,

@@ -9,6 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from iblurry.network.hopper import conv3x3, convolution
+from iblurry.network.hopper.launch import launch
 
 MANY = 3 * 132  # tiles of 256 pixels: the last round of an H200's 132 multiprocessors is one of four at least
 PIXELS = 128  # of one block that writes patches
@@ -34,7 +35,9 @@ def write_patches(images: Tensor, buffer: Tensor, side: int) -> None:
     """
     count, channels, high, wide = images.shape
     total = count * high * wide
-    _write_patches[(triton.cdiv(total, PIXELS),)](
+    launch(
+        _write_patches,
+        triton.cdiv(total, PIXELS),
         images.contiguous(),
         buffer,
         total,
@@ -47,7 +50,7 @@ def write_patches(images: Tensor, buffer: Tensor, side: int) -> None:
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["total"])
 def _write_patches(
     images, buffer, total, CHANNELS: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr, SIDE: tl.constexpr,
     BUFFER: tl.constexpr, PIXELS: tl.constexpr,

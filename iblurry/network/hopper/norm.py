@@ -15,6 +15,9 @@ import triton
 from torch import Tensor
 from triton import language as tl
 
+from iblurry.network.bodies import PassedGradient
+from iblurry.network.hopper.launch import launch
+
 ROWS = 64  # pixels that a block has in registers at a time
 ACROSS = 64  # channels of a block
 BLOCKS = 1024  # that keep the device busy
@@ -35,18 +38,30 @@ class NormFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None, state: NormState, models: int
+        ctx: Any,
+        maps: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        plus: Tensor | None,
+        state: NormState,
+        models: int,
+        passed: PassedGradient | None = None,
     ) -> Tensor:
+        """`passed` takes the gradient for `plus`, if it is given."""
         done, moments = normalise(maps, weight, bias, plus, state, models)
         ctx.save_for_backward(maps, weight, bias, moments)
-        ctx.adds, ctx.models = plus is not None, models
+        ctx.adds, ctx.models, ctx.passed = plus is not None, models, passed
         return done
 
     @staticmethod
     def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, ...]:
         maps, weight, bias, moments = ctx.saved_tensors
+        grads = _channels_last(grads)
         before, slopes = differentiate(grads, maps, weight, bias, moments, ctx.models)
-        return before, slopes[1], slopes[0], grads if ctx.adds else None, None, None
+        if ctx.passed is not None:
+            ctx.passed.gradient = grads
+        for_plus = grads if ctx.adds and ctx.passed is None else None
+        return before, slopes[1], slopes[0], for_plus, None, None, None
 
 
 def normalise(
@@ -57,10 +72,11 @@ def normalise(
     plan = NormPlan.of(maps, models)
     done, sums = torch.empty_like(maps), plan.new_sums(maps)
     moments = weight.new_empty(2, len(weight))
-    _sum_maps[plan.grid](maps, sums, *plan.sizes, **CONSTANTS)
+    launch(_sum_maps, plan.blocks, maps, sums, *plan.sizes, **CONSTANTS)
     added = maps if plus is None else _channels_last(plus)
     given = maps, added, sums, weight, bias, *state.running, moments, done, state.eps, state.momentum
-    _normalise[plan.grid](*given, len(weight), *plan.sizes, PARTS=PARTS, ADDS=plus is not None, **CONSTANTS)
+    constants = CONSTANTS | {"PARTS": PARTS, "ADDS": plus is not None}
+    launch(_normalise, plan.blocks, *given, len(weight), *plan.sizes, **constants)
     return done, moments
 
 
@@ -72,8 +88,8 @@ def differentiate(
     plan = NormPlan.of(maps, models)
     before, sums, slopes = torch.empty_like(maps), plan.new_sums(maps), torch.empty_like(moments)
     given = grads, maps, weight, bias, moments, sums
-    _sum_slopes[plan.grid](*given, len(weight), *plan.sizes, **CONSTANTS)
-    _slope_maps[plan.grid](*given, slopes, before, len(weight), *plan.sizes, PARTS=PARTS, **CONSTANTS)
+    launch(_sum_slopes, plan.blocks, *given, len(weight), *plan.sizes, **CONSTANTS)
+    launch(_slope_maps, plan.blocks, *given, slopes, before, len(weight), *plan.sizes, PARTS=PARTS, **CONSTANTS)
     return before, slopes
 
 
@@ -84,7 +100,7 @@ def _channels_last(maps: Tensor) -> Tensor:
 class NormPlan(NamedTuple):
     """How maps are divided into blocks: by model, by rows (pixels) and by channels."""
 
-    grid: tuple[int]
+    blocks: int
     sizes: tuple[int, int, int, int]  # rows of a model, rows of a block, channels, blocks that share a channel
 
     @classmethod
@@ -95,11 +111,11 @@ class NormPlan(NamedTuple):
         parts = max(1, min(BLOCKS // beside, -(-rows // ROWS), PARTS))
         each = -(-rows // (parts * ROWS)) * ROWS
         parts = -(-rows // each)
-        return cls((beside * parts,), (rows, each, channels, parts))
+        return cls(beside * parts, (rows, each, channels, parts))
 
     def new_sums(self, maps: Tensor) -> Tensor:
         """Room for two sums of each block."""
-        return maps.new_empty(2 * self.grid[0] * ACROSS, dtype=torch.float32)
+        return maps.new_empty(2 * self.blocks * ACROSS, dtype=torch.float32)
 
 
 _compiled_once = triton.jit(do_not_specialize=["rows", "parts", "total"])  # not for each size of maps again

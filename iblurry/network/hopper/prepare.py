@@ -1,46 +1,99 @@
-"""Compiles the kernels of a training step before the first one: many at a time, instead of one after the other."""
+"""Compiles the kernels of a body before it runs: many at a time and in the background, not one by one when needed."""
 
 from __future__ import annotations
 
 import copy
+import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from iblurry.network.bodies import ConvUnit
-from iblurry.network.hopper import norm
-from iblurry.network.hopper.training import fits
+from iblurry.network.bodies import ConvUnit, ResidualBlock
+from iblurry.network.fused import ALIGNED
+from iblurry.network.hopper import inference, norm
+from iblurry.network.hopper.training import Descent, fits, run_convolution
+from iblurry.network.hopper.weight_gradient import descend, has_one_part, weight_gradient
 
+THREADS = 8  # a compilation is half Python, which only one of them runs at a time
 # Before these, `ast.parse` in two threads at once may raise SystemError (CPython issue 106905).
 IN_THREADS = sys.version_info >= (3, 12, 2) or (3, 11, 8) <= sys.version_info < (3, 12)
-THREADS = 8 if IN_THREADS else 1  # a compilation is half Python, which only one of them runs at a time
+MANY = 512  # images of a query: there is one kernel for any large number
+
+Call = Callable[[], Any]
 
 
 class PreparedBody:
-    """A body whose kernels for a size of images are compiled when it first sees that size.
+    """A body that trains on batches of one size; its kernels are being compiled since this was made.
 
     Parameters
     ----------
     body : nn.Module
         What is called.
+    images : sequence of int
+        (B, C, H, W), the shape of a batch.
+    device : torch.device
+        Where it runs.
     """
 
-    def __init__(self, body: nn.Module) -> None:
-        self.body = body
-        self._known: set[tuple[torch.Size, bool]] = set()
+    def __init__(self, body: nn.Module, images: Sequence[int], device: torch.device) -> None:
+        self.body, shapes = body, unit_shapes(body, images)
+        self._forward = start(device, _forward_calls(shapes))
+        self._backward = start(device, _backward_calls(shapes))
+        start(device, _inference_calls(unit_shapes(body, [MANY, *images[1:]])))
 
     def __call__(self, images: Tensor) -> Tensor:
-        needed = images.shape, torch.is_grad_enabled()
-        if needed not in self._known:
-            self._known.add(needed)
-            prepare(self.body, images, backwards=torch.is_grad_enabled())
+        wait(self._forward)
+        if torch.is_grad_enabled():
+            wait(self._backward)
         features: Tensor = self.body(images)
         return features
+
+
+def compile_inference(body: nn.Module, images: Sequence[int], device: torch.device) -> None:
+    """Compiles what answers to so many images need, if it was not compiled before."""
+    wait(start(device, _inference_calls(unit_shapes(body, images))))
+
+
+def compile_stack(body: nn.Module, images: Sequence[int], device: torch.device, models: int) -> None:
+    """Compiles what a training step of so many models like this one needs, on a batch (B, C, H, W) each."""
+    shapes = unit_shapes(body, images)
+    wait(start(device, [*_forward_calls(shapes, models), *_backward_calls(shapes, models)]))
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="compile")
+
+
+_started: dict[Hashable, Future[None]] = {}  # whatever was asked for in this process: nothing is compiled twice
+
+
+def start(device: torch.device, calls: Sequence[tuple[Hashable, Call]]) -> list[Future[None]]:
+    """Begins to compile; each call has a key that says which kernel it is.
+
+    Where Python cannot do so in threads, kernels are compiled one by one when they first run.
+    """
+    if not IN_THREADS:
+        return []
+
+    def run(call: Call) -> None:
+        with torch.cuda.device(device), torch.no_grad():
+            call()
+
+    for key, call in calls:
+        if (device, key) not in _started:
+            _started[device, key] = _pool().submit(run, call)
+    return [_started[device, key] for key, _ in calls]
+
+
+def wait(compiled: list[Future[None]]) -> None:
+    """Until all are compiled; raises what went wrong. The list is empty afterwards."""
+    while compiled:
+        compiled.pop().result()
 
 
 class UnitShape(NamedTuple):
@@ -50,6 +103,7 @@ class UnitShape(NamedTuple):
     weight: torch.Size
     stride: int
     adds: bool  # whether a sum follows
+    receives: bool = False  # whether a gradient is added to that of its input
 
     @property
     def after(self) -> tuple[int, ...]:
@@ -58,58 +112,126 @@ class UnitShape(NamedTuple):
         return count, self.weight[0], high // self.stride, wide // self.stride
 
 
-def prepare(body: nn.Module, images: Tensor, *, backwards: bool = True) -> None:
-    """Runs every kernel of a training step on such images once, on zeros; or those of its forward pass."""
-    shapes = unit_shapes(body, images.shape)
-    norms = {shape.adds: shape for shape in shapes if shape.weight[0] % norm.ACROSS == 0}  # all sizes have the same
-    work = [call for shape in norms.values() for call in _norm_calls(shape, images.device, backwards)]
-    for shape in {shape._replace(adds=False) for shape in shapes}:
-        work += _convolution_calls(shape, images.device, backwards)
-
-    def run(call: Callable[[], Any]) -> None:
-        with torch.cuda.device(images.device), torch.no_grad():
-            call()
-
-    with ThreadPoolExecutor(THREADS, initializer=partial(torch.cuda.synchronize, images.device)) as pool:
-        for _ in pool.map(run, work):  # threads begin without a CUDA context, which Triton expects and torch makes
-            pass  # raises what a thread raised
-    torch.cuda.synchronize(images.device)
-
-
-def unit_shapes(body: nn.Module, images: torch.Size) -> set[UnitShape]:
-    """Of every unit, by a pass that computes nothing."""
-    found: set[UnitShape] = set()
+def unit_shapes(body: nn.Module, images: Sequence[int]) -> list[UnitShape]:
+    """Of every unit in order, by a pass that computes nothing."""
+    found: list[UnitShape] = []
 
     def record(unit: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> None:
         assert isinstance(unit, ConvUnit)
-        conv = unit.convolution
-        found.add(UnitShape(args[0].shape, conv.weight.shape, conv.stride[0], given.get("plus") is not None))
+        conv, receives = unit.convolution, unit in receiving
+        found.append(
+            UnitShape(args[0].shape, conv.weight.shape, conv.stride[0], given.get("plus") is not None, receives)
+        )
 
     empty = copy.deepcopy(body).to("meta")
+    blocks = [module for module in empty.modules() if isinstance(module, ResidualBlock)]
+    receiving = {block.branch[0] for block in blocks if isinstance(block.shortcut, nn.Identity)}
     for unit in [module for module in empty.modules() if isinstance(module, ConvUnit)]:
-        unit.convolve = unit.finish = None
+        unit.convolve = unit.finish = unit.fused = None
         unit.register_forward_pre_hook(record, with_kwargs=True)
-    empty(torch.empty(images, device="meta"))
+    empty(torch.empty(*images, device="meta"))
     return found
 
 
-def _convolution_calls(shape: UnitShape, device: torch.device, backwards: bool) -> Iterator[Callable[[], Any]]:
-    outputs, _, side, _ = shape.weight
-    if fits(shape.maps, outputs, side, shape.stride):
-        maps, weight, after = (_zeros(size, device) for size in (shape.maps, shape.weight, shape.after))
-        yield lambda: torch.ops.iblurry.convolve(maps, weight, shape.stride, False, 1)
-        if backwards:
-            yield lambda: torch.ops.iblurry.convolve(after, weight, shape.stride, True, 1)
-            yield lambda: torch.ops.iblurry.weight_gradient(after, maps, side, shape.stride, 1)
+def _forward_calls(shapes: Sequence[UnitShape], models: int = 1) -> list[tuple[Hashable, Call]]:
+    norms = {shape.adds: shape for shape in _normed(shapes)}
+    return [
+        *_keyed("convolve", [shape._replace(adds=False, receives=False) for shape in shapes], models, _convolve),
+        *((("norm", adds), functools.partial(_normalise, shape)) for adds, shape in norms.items()),
+    ]
 
 
-def _norm_calls(shape: UnitShape, device: torch.device, backwards: bool) -> Iterator[Callable[[], Any]]:
-    maps, flat = _zeros(shape.after, device), torch.zeros(shape.weight[0], device=device)
-    state = norm.NormState((flat.clone(), flat.clone()), 1.0, 0.1)
-    yield lambda: norm.normalise(maps, flat, flat, maps if shape.adds else None, state, 1)
-    if backwards and not shape.adds:
-        yield lambda: norm.differentiate(maps, maps, flat, flat, torch.stack([flat, flat]), 1)
+def _backward_calls(shapes: Sequence[UnitShape], models: int = 1) -> list[tuple[Hashable, Call]]:
+    shapes = [shape._replace(adds=False) for shape in shapes]
+    return [
+        *_keyed("backwards", shapes, models, _convolve_backwards),
+        *_keyed("weights", [shape._replace(receives=False) for shape in shapes], models, _weight_gradient),
+        *(("norm backwards", functools.partial(_differentiate, shape)) for shape in _normed(shapes)[:1]),
+    ]
 
 
-def _zeros(size: Sequence[int], device: torch.device) -> Tensor:
-    return torch.zeros(*size, dtype=torch.bfloat16, device=device).contiguous(memory_format=torch.channels_last)
+def _normed(shapes: Sequence[UnitShape]) -> list[UnitShape]:
+    """Those with own norm kernels, which are the same for all shapes."""
+    return [shape for shape in shapes if shape.weight[0] % norm.ACROSS == 0]
+
+
+def _inference_calls(shapes: Sequence[UnitShape]) -> list[tuple[Hashable, Call]]:
+    """Of `FoldedBody`, whose first layer has patches for channels, or channels of zeros beside the given ones."""
+    first, *others = [shape._replace(receives=False) for shape in shapes]
+    count, channels, *sides = first.maps
+    outputs, _, side, _ = first.weight
+    has_patches = channels * side * side <= ALIGNED and first.stride == 1
+    padded = torch.Size((count, -(-channels // ALIGNED) * ALIGNED, *sides))
+    weight = torch.Size((outputs, padded[1], 1, 1) if has_patches else (outputs, padded[1], side, side))
+    calls = _keyed("answers", [first._replace(maps=padded, weight=weight), *others], 1, _answer)
+    return [*_keyed("patches", [first], 1, _write_patches), *calls] if has_patches else calls
+
+
+def _keyed(
+    name: str, shapes: Sequence[UnitShape], models: int, make: Callable[[UnitShape, int], None]
+) -> list[tuple[Hashable, Call]]:
+    return [((name, shape, models), functools.partial(make, shape, models)) for shape in dict.fromkeys(shapes)]
+
+
+def _convolve(shape: UnitShape, models: int) -> None:
+    if _fits(shape, models):
+        run_convolution(_maps(shape, models), _weight(shape, models), shape.stride, False, models)
+
+
+def _convolve_backwards(shape: UnitShape, models: int) -> None:
+    if _fits(shape, models):
+        plus = _maps(shape, models) if shape.receives else None
+        run_convolution(_after(shape, models), _weight(shape, models), shape.stride, True, models, plus)
+
+
+def _weight_gradient(shape: UnitShape, models: int) -> None:
+    (outputs, channels, side, _), maps, after = shape.weight, _maps(shape, models), _after(shape, models)
+    if not _fits(shape, models):
+        return
+    if models == 1 or not has_one_part(channels, outputs, side, models):
+        weight_gradient(after, maps, side, shape.stride, models)
+        return
+    rounded = _weight(shape, models)
+    weight, lr = rounded.float(), torch.empty((), device="meta")
+    descend(after, maps, shape.stride, models, Descent(weight, rounded, weight, lr, 0.9, 0.0, nesterov=True))
+
+
+def _normalise(shape: UnitShape) -> None:
+    maps, flat = _after(shape, 1), torch.empty(shape.weight[0], device="meta")
+    norm.normalise(maps, flat, flat, maps if shape.adds else None, norm.NormState((flat, flat), 1.0, 0.1), 1)
+
+
+def _differentiate(shape: UnitShape) -> None:
+    maps, flat = _after(shape, 1), torch.empty(shape.weight[0], device="meta")
+    norm.differentiate(maps, maps, flat, flat, torch.stack([flat, flat]), 1)
+
+
+def _write_patches(shape: UnitShape, _: int) -> None:
+    count, _, *sides = shape.maps
+    inference.write_patches(torch.empty(shape.maps, device="meta"), _empty((count, ALIGNED, *sides)), shape.weight[2])
+
+
+def _answer(shape: UnitShape, _: int) -> None:
+    maps, weight, bias = _maps(shape, 1), _weight(shape, 1), torch.empty(shape.weight[0], device="meta").bfloat16()
+    inference.convolve(maps, weight, bias, _after(shape, 1) if shape.adds else None, stride=shape.stride)
+
+
+def _fits(shape: UnitShape, models: int) -> bool:
+    count, *rest = shape.maps
+    return fits(torch.Size((models * count, *rest)), shape.weight[0], shape.weight[2], shape.stride, models)
+
+
+def _maps(shape: UnitShape, models: int) -> Tensor:
+    return _empty((models * shape.maps[0], *shape.maps[1:]))
+
+
+def _after(shape: UnitShape, models: int) -> Tensor:
+    return _empty((models * shape.after[0], *shape.after[1:]))
+
+
+def _weight(shape: UnitShape, models: int) -> Tensor:
+    return _empty((models * shape.weight[0], *shape.weight[1:]))
+
+
+def _empty(size: Sequence[int]) -> Tensor:
+    return torch.empty(*size, dtype=torch.bfloat16, device="meta").contiguous(memory_format=torch.channels_last)

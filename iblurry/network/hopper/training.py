@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from iblurry.network.bodies import ConvUnit
+from iblurry.network.bodies import ConvUnit, PassedGradient
 from iblurry.network.hopper import convolution
 from iblurry.network.hopper.convolution import choose_tile, group_rows
 from iblurry.network.hopper.norm import ACROSS, NormFunction, NormState
@@ -29,7 +29,8 @@ def finish(maps: Tensor, unit: ConvUnit, plus: Tensor | None, models: int = 1) -
     norm: Any = unit[1]
     if norm.training and maps.dtype is torch.bfloat16 and maps.shape[1] % ACROSS == 0:
         state = NormState((norm.running_mean, norm.running_var), norm.eps, norm.momentum)
-        done: Tensor = NormFunction.apply(maps, norm.weight, norm.bias, plus, state, models)  # type: ignore[no-untyped-call]
+        passed = unit.passes if plus is not None and unit.passes is not None and unit.passes.is_awaited else None
+        done: Tensor = NormFunction.apply(maps, norm.weight, norm.bias, plus, state, models, passed)  # type: ignore[no-untyped-call]
         return done
     maps = F.relu(norm(maps))
     return maps if plus is None else maps + plus
@@ -39,10 +40,11 @@ def convolve_stacked(maps: Tensor, unit: ConvUnit, models: int, descent: Descent
     """The convolutions of so many models in a training step, each of its share of the maps and of the weights."""
     conv = unit.convolution
     if descent is not None:
-        descended: Tensor = DescendFunction.apply(maps, descent, conv.stride[0], models)  # type: ignore[no-untyped-call]
+        descended: Tensor = DescendFunction.apply(maps, descent, conv.stride[0], models, unit.receives)  # type: ignore[no-untyped-call]
         return descended
     rounded = conv.weight.detach().to(torch.bfloat16) if unit.weight_bf16 is None else unit.weight_bf16
-    done: Tensor = ConvolveFunction.apply(maps, conv.weight, rounded, conv.stride[0], models, models)  # type: ignore[no-untyped-call]
+    given = maps, conv.weight, rounded, conv.stride[0], models, models, unit.receives
+    done: Tensor = ConvolveFunction.apply(*given)  # type: ignore[no-untyped-call]
     return done
 
 
@@ -53,7 +55,7 @@ def convolve_grouped(maps: Tensor, unit: ConvUnit, gradient: Tensor, groups: int
     """
     conv = unit.convolution
     rounded = conv.weight.detach().to(torch.bfloat16)
-    done: Tensor = ConvolveFunction.apply(maps, gradient, rounded, conv.stride[0], 1, groups)  # type: ignore[no-untyped-call]
+    done: Tensor = ConvolveFunction.apply(maps, gradient, rounded, conv.stride[0], 1, groups, None)  # type: ignore[no-untyped-call]
     return done
 
 
@@ -75,21 +77,29 @@ class ConvolveFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, maps: Tensor, weight: Tensor, rounded: Tensor, stride: int, models: int, groups: int
+        ctx: Any,
+        maps: Tensor,
+        weight: Tensor,
+        rounded: Tensor,
+        stride: int,
+        models: int,
+        groups: int,
+        passed: PassedGradient | None,
     ) -> Tensor:
         """`rounded` is the weight in bfloat16; its gradient is the weight's, of each group of the maps apart."""
         maps = maps.to(torch.bfloat16)
         ctx.save_for_backward(maps, rounded)
         ctx.stride, ctx.models, ctx.groups = stride, models, groups
+        _await(ctx, passed)
         done: Tensor = torch.ops.iblurry.convolve(maps, rounded, stride, False, models)
         return done
 
     @staticmethod
-    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
+    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, ...]:
         maps, weight = ctx.saved_tensors
-        before = torch.ops.iblurry.convolve(grads, weight, ctx.stride, True, ctx.models)
+        before = _convolve_backwards(ctx, grads, weight)
         parts = torch.ops.iblurry.weight_gradient(grads, maps, weight.shape[2], ctx.stride, ctx.groups)
-        return before, sum_parts(parts), None, None, None, None
+        return before, sum_parts(parts), None, None, None, None, None
 
 
 class Descent(NamedTuple):
@@ -118,20 +128,38 @@ class DescendFunction(torch.autograd.Function):
     """weight * maps; the backward pass takes the weight's step."""
 
     @staticmethod
-    def forward(ctx: Any, maps: Tensor, descent: Descent, stride: int, models: int) -> Tensor:
+    def forward(
+        ctx: Any, maps: Tensor, descent: Descent, stride: int, models: int, passed: PassedGradient | None
+    ) -> Tensor:
         maps = maps.to(torch.bfloat16)
         ctx.save_for_backward(maps)
         ctx.descent, ctx.stride, ctx.models = descent, stride, models
+        _await(ctx, passed)
         done: Tensor = torch.ops.iblurry.convolve(maps, descent.rounded, stride, False, models)
         return done
 
     @staticmethod
-    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, ...]:
         (maps,), descent = ctx.saved_tensors, ctx.descent
         grads = _channels_last(grads)
-        before = torch.ops.iblurry.convolve(grads, descent.rounded, ctx.stride, True, ctx.models)  # by the old weight
+        before = _convolve_backwards(ctx, grads, descent.rounded)  # by the old weight
         descend(grads, _channels_last(maps), ctx.stride, ctx.models, descent)
-        return before, None, None, None
+        return before, None, None, None, None
+
+
+def _await(ctx: Any, passed: PassedGradient | None) -> None:
+    ctx.passed = passed
+    if passed is not None:
+        passed.is_awaited = True
+
+
+def _convolve_backwards(ctx: Any, grads: Tensor, weight: Tensor) -> Tensor:
+    """The gradient for the input maps, with the one that was passed to them."""
+    passed: Tensor | None = None if ctx.passed is None else ctx.passed.take()
+    if passed is None:
+        before: Tensor = torch.ops.iblurry.convolve(grads, weight, ctx.stride, True, ctx.models)
+        return before
+    return run_convolution(grads, weight, ctx.stride, True, ctx.models, plus=passed)
 
 
 def sum_parts(parts: Tensor) -> Tensor:
@@ -143,21 +171,26 @@ def _channels_last(values: Tensor) -> Tensor:
     return values.contiguous(memory_format=torch.channels_last)
 
 
-@torch.library.custom_op(
-    "iblurry::convolve",
-    mutates_args=(),
-    schema="(Tensor maps, Tensor weight, int stride, bool backwards, int models) -> Tensor",
-)
-def _convolve(maps: Tensor, weight: Tensor, stride: int, backwards: bool, models: int) -> Tensor:
+def run_convolution(
+    maps: Tensor, weight: Tensor, stride: int, backwards: bool, models: int, plus: Tensor | None = None
+) -> Tensor:
+    """The convolution with bfloat16 weights, or its gradient with respect to the input maps; and `plus`."""
     count, channels, high, wide = maps.shape
     if backwards:
         tile = choose_tile(count, channels, weight.shape[1], high, wide, times=stride**2, models=models)
     else:
         tile = choose_tile(count, channels, len(weight) // models, high // stride, wide // stride, models=models)
     assert tile is not None
-    return convolution.convolve(
-        _channels_last(maps), _channels_last(weight), tile, stride=stride, backwards=backwards, models=models
-    )
+    maps, weight = _channels_last(maps), _channels_last(weight)
+    return convolution.convolve(maps, weight, tile, stride=stride, plus=plus, backwards=backwards, models=models)
+
+
+_convolve = torch.library.custom_op(
+    "iblurry::convolve",
+    run_convolution,
+    mutates_args=(),
+    schema="(Tensor maps, Tensor weight, int stride, bool backwards, int models) -> Tensor",
+)
 
 
 @_convolve.register_fake

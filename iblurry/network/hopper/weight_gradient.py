@@ -20,6 +20,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from iblurry.network.hopper.convolution import ENOUGH, describe_maps, describe_stack, group_rows, shifted
+from iblurry.network.hopper.launch import launch
 
 if TYPE_CHECKING:
     from iblurry.network.hopper.training import Descent
@@ -100,7 +101,9 @@ def _launch(
 ) -> None:
     outputs, high, wide = grads.shape[1:]
     channels = maps.shape[1]
-    _weight_gradient[(_blocks(channels, outputs, side, plan.across) * plan.parts * models,)](
+    launch(
+        _weight_gradient,
+        _blocks(channels, outputs, side, plan.across) * plan.parts * models,
         describe_stack(grads, models, plan.images, plan.rows, plan.across),
         describe_maps(maps, stride, plan.images, plan.rows, plan.across),
         *given,
@@ -142,7 +145,7 @@ def _fetch(
     shifted(maps, xs.index(slot), arrival, model * count + image, row, channel, down, across, CHANNELS, STRIDE, wanted)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["count"])
 def _weight_gradient(
     grads, maps, done, momentum, rounded, lr, friction, decay, count, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr,
     HIGH: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr,
