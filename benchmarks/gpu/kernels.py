@@ -15,9 +15,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.gpu.timing import timed, wait_for_device
+from iblurry.augment import Augment
+from iblurry.augment.pipeline import Pipeline
 from iblurry.errors import InputError
 from iblurry.network.fused import ALIGNED, kernels
 from iblurry.refit_stack import MODELS
+from iblurry.rng import Rng
 
 MOST = 0.01  # of the largest value: bfloat16 keeps eight bits
 REPEATS = 30  # launches captured together, so that the host is not what is timed
@@ -84,7 +87,8 @@ def main() -> int:
     for layer in LAYERS:
         if (pair := steps(layer, given.batch)) is not None:
             rows.append(measured(f"steps of {MODELS}", layer, pair))
-    for kind in dict.fromkeys(row["kind"] for row in rows):
+    rows += [augmentation(shape) for shape in ((3, 32, 32), (3, 64, 64), (1, 32, 32))]
+    for kind in dict.fromkeys(row["kind"] for row in rows if "layer" in row):
         mine = [row for row in rows if row["kind"] == kind]
         total = {
             who: round(sum(row[who] * row["layer"]["times"] for row in mine), 1) for who in ("ours us", "cudnn us")
@@ -267,6 +271,30 @@ def steps(layer: Layer, count: int) -> Pair | None:
         return weight.clone()
 
     return Pair(ours, lambda: stepped(gradient(Tensor.bfloat16)), lambda: stepped(gradient(Tensor.float)))
+
+
+def augmentation(shape: tuple[int, int, int]) -> dict[str, Any]:
+    """Every operation of a policy as the first step and as the second, after a crop: the same values?"""
+    grey = (0.5,) * shape[0]
+    pipeline = Pipeline(Augment(pad=4, policy="cifar10"), shape, grey, grey, "cuda")
+    assert pipeline._autoaugment is not None
+    count = len(pipeline._autoaugment.image_ops.list)
+    images = (_random(count, *shape).float() * 64 + 128).clamp(0, 255).to(torch.uint8)
+    images[::3] //= 40  # few levels
+    drawn = pipeline.draw_params(Rng(1), 0, count)
+    numbers = torch.arange(count, device="cuda")
+    params = drawn._replace(image_ops=torch.stack([numbers, numbers.flip(0)]))
+    vary = pipeline.by_kernel()
+    assert vary is not None
+    row = {
+        "kind": "augmentation",
+        "shape": shape,
+        "ours us": round(_alone(lambda: vary(images, params)), 2),
+        "torch us": round(_alone(lambda: pipeline.vary_eagerly(images, params)), 2),
+        "right": bool(torch.equal(vary(images, params), pipeline.vary_eagerly(images, params))),
+    }
+    print(json.dumps(row), flush=True)
+    return row
 
 
 def _backward(layer: Layer, grads: Tensor, maps: Tensor, weight: Tensor, wanted: tuple[bool, ...]) -> Any:

@@ -115,6 +115,16 @@ class ImageGroups(NamedTuple):
     spans: tuple[tuple[str, int, int], ...]  # kind, start and stop in `order`
 
 
+class OpTables(NamedTuple):
+    """What the operations of a list need, a row for each."""
+
+    kinds: Tensor  # (ops,) int64, in the order of KINDS
+    source_pixels: Tensor  # (ops, H*W) int64
+    levels: Tensor  # (ops, 256) uint8
+    contrast: Tensor  # (ops, 2) float32
+    blend: Tensor  # (ops, 2) float32
+
+
 class ImageOps:
     """A list of operations, and two ways to apply them to a batch that give the same bytes.
 
@@ -145,6 +155,12 @@ class ImageOps:
         self._tables = rows(level_table, torch.arange(256, dtype=torch.uint8), "table")  # (ops, 256) uint8
         self._contrast = rows(_weights_of, blend_weights(0.0), "contrast")  # (ops, 2) float32
         self._blend = rows(_weights_of, blend_weights(0.0), *BLENDED)
+
+    @property
+    def tables(self) -> OpTables:
+        """On the device, for a kernel that applies them."""
+        kinds = torch.from_numpy(self._kinds).to(self._tables.device)
+        return OpTables(kinds, self._source_pixels, self._tables, self._contrast, self._blend)
 
     def groups(self, numbers: NDArray[np.int64]) -> list[ImageGroups]:
         """(batches, n) operations -> the groups of each batch."""

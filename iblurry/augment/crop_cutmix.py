@@ -25,7 +25,7 @@ class CropFlip:
         rows = torch.arange(height)[:, None] * self._stride
         columns = torch.arange(width)
         paths = torch.stack((rows + (columns.flip(0) if flip else columns), rows + columns))
-        self._paths = paths.view(2, 1, height * width).to(device)  # (2, 1, H*W) int64: mirrored, upright
+        self.paths = paths.view(2, 1, height * width).to(device)  # (2, 1, H*W) int64: mirrored, upright
 
     def offsets(self, uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
         """Uniforms (..., 3, n) for y, x and mirroring -> (..., 2, n): the corner of each crop, and its path.
@@ -43,7 +43,7 @@ class CropFlip:
             return images
         n, channels, height, width = images.shape
         starts, paths = offsets.unbind()
-        index = self._paths.index_select(0, paths).add_(starts.view(n, 1, 1))  # (B, 1, H*W)
+        index = self.paths.index_select(0, paths).add_(starts.view(n, 1, 1))  # (B, 1, H*W)
         padded = torch.constant_pad_nd(images, (self.pad,) * 4).flatten(2)
         return padded.gather(2, index.expand(n, channels, height * width)).view_as(images)
 

@@ -6,6 +6,8 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -272,6 +274,26 @@ class Pipeline:
         for transform in self._floats:
             images = _apply(transform, images, next(drawn))
         return images
+
+    def by_kernel(self) -> Callable[[Tensor, AugmentParams], Tensor] | None:
+        """`vary_eagerly` as one kernel for batches of any size, where there is one for such images on this device."""
+        others = self._before or self._after or self._floats
+        if type(self) is not Pipeline or others or self._device.type != "cuda" or not find_spec("triton"):
+            return None
+        kernel = import_module("iblurry.augment.kernel")
+
+        if not kernel.fits(self.shape):
+            return None
+        tables = self._autoaugment.image_ops.tables if self._autoaugment else None
+
+        def vary(images: Tensor, params: AugmentParams) -> Tensor:
+            n = len(images)
+            offsets, numbers = params.views.offsets[:, :n], params.image_ops[:, :n] if tables else None
+            crop = self._crop_flip.paths, self._crop_flip.pad
+            done: Tensor = kernel.augment(images, offsets, *crop, numbers, tables, self._scale, self._shift)
+            return done
+
+        return vary
 
     def mirrored(self, images: Tensor) -> Tensor | None:
         """The stored images mirrored left to right; None where what is stored cannot be mirrored."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from iblurry.augment import Augment
-from iblurry.augment.pipeline import Pipeline
+from iblurry.augment.pipeline import AugmentParams, Pipeline
 from iblurry.compute import ComputeMeter, Pass
 from iblurry.engine.eager import HIGH, Eager, Precision
 from iblurry.network.fused import kernels
@@ -44,9 +45,6 @@ class Graph(Eager):
         self.compiles, self.captures = compiles, True
         self.pool = torch.cuda.graph_pool_handle()  # shared by all steps: one runs at a time
         self.capturing = torch.cuda.Stream(self.device, priority=HIGH)  # kernels keep the priority
-        if compiles:
-            _raise_recompile_limit()
-            _start_compile_workers()
 
     def setup(self, network: Network) -> Network:
         if self.compiles:
@@ -61,8 +59,12 @@ class Graph(Eager):
 
     def expect_images(self, pipeline: Pipeline, size: int) -> None:
         if self.compiles and size not in pipeline.compiled and pipeline.is_capturable:
-            vary, is_own = self.fuse(pipeline.vary_eagerly), isinstance(pipeline.augment, Augment)
-            pipeline.compiled[size] = vary if is_own else CompiledOrEager(vary, pipeline.vary_eagerly, "augment")
+            pipeline.compiled[size] = pipeline.by_kernel() or self._fused_vary(pipeline)
+
+    def _fused_vary(self, pipeline: Pipeline) -> Callable[[Tensor, AugmentParams], Tensor]:
+        vary = self.fuse(pipeline.vary_eagerly)
+        is_own = isinstance(pipeline.augment, Augment)
+        return vary if is_own else CompiledOrEager(vary, pipeline.vary_eagerly, "augment")
 
     def _compiled_body(self, network: Network, images: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         convolutions, own = network.convolutions, kernels(self.device)
@@ -75,6 +77,8 @@ class Graph(Eager):
     def fuse(self, function: Callable[P, R]) -> Callable[P, R]:
         if not self.compiles:
             return function
+        _raise_recompile_limit()
+        _start_compile_workers()
         return cast(Callable[P, R], torch.compile(function, dynamic=False, options=_options()))
 
     def compile(
@@ -190,6 +194,7 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+@functools.cache
 def _raise_recompile_limit() -> None:
     """Raises Dynamo's limit: after eight compilations of a function it would run it uncompiled without saying so, and
     several runs of one process would then differ from the same runs alone.
@@ -201,6 +206,7 @@ def _raise_recompile_limit() -> None:
         setattr(config, name, 10_000)
 
 
+@functools.cache
 def _start_compile_workers() -> None:
     """Inductor's processes take seconds to start; kernels that are needed before are compiled one after the other."""
     from torch._inductor import async_compile

@@ -1,9 +1,14 @@
 """The pipeline: its random parameters, its arithmetic, and that it never waits for the device."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
+from iblurry.augment import TorchTransform
+from iblurry.augment import pipeline as pipeline_module
 from iblurry.augment.autoaugment import AutoAugment
 from iblurry.augment.crop_cutmix import CropFlip, cutmix_box
 from iblurry.augment.pipeline import CACHED, Augment, BlockCache, Pipeline
@@ -287,3 +292,31 @@ def test_only_the_latest_are_kept():
     assert made == []
     blocks.at(rng, "augment", 0, n=1, uniforms=8)
     assert made == [1]
+
+
+@pytest.mark.parametrize("policy", ["cifar10", None])
+def test_a_kernel_is_given_what_the_eager_way_uses(monkeypatch, policy):
+    """By a stand-in for the kernel, which needs a GPU; its values are compared there by benchmarks/gpu/kernels.py."""
+    given = []
+    stand_in = SimpleNamespace(fits=lambda shape: shape[1] == 8, augment=lambda *args: given.append(args) or args[0])
+    monkeypatch.setitem(sys.modules, "iblurry.augment.kernel", stand_in)
+    monkeypatch.setattr(pipeline_module, "find_spec", lambda name: name == "triton")
+
+    def on_gpu(augment, shape=(3, 8, 8)):
+        pipeline = Pipeline(augment, shape, (0.5,) * 3, (0.5,) * 3)
+        pipeline._device = torch.device("cuda")
+        return pipeline
+
+    pipeline = on_gpu(Augment(pad=2, policy=policy))
+    params = Pipeline(pipeline.augment, (3, 8, 8), (0.5,) * 3, (0.5,) * 3).draw_params(Rng(1), 0, 4)
+    pipeline.by_kernel()(torch.zeros(3, 3, 8, 8, dtype=torch.uint8), params)  # fewer images than parameters
+    images, offsets, paths, pad, numbers, tables, *_ = given[0]
+    assert (len(images), offsets.shape, paths.shape, pad) == (3, (2, 3), (2, 1, 64), 2)
+    if policy:
+        assert numbers.tolist() == params.image_ops[:, :3].tolist()
+        assert {len(table) for table in tables} == {len(pipeline._autoaugment.image_ops.list)}
+    else:
+        assert (numbers, tables) == (None, None)
+    assert Pipeline(Augment(pad=2), (3, 8, 8), (0.5,) * 3, (0.5,) * 3).by_kernel() is None  # on a CPU
+    assert on_gpu(Augment(pad=2), (3, 16, 16)).by_kernel() is None
+    assert on_gpu((Augment(pad=2), TorchTransform(torch.nn.Identity()))).by_kernel() is None
