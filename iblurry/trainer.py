@@ -14,6 +14,7 @@ from iblurry.augment.pipeline import AugmentParams
 from iblurry.engine.optimizer_state import reset_state, restore, set_lr, state_of, zeros_like_state
 from iblurry.memory import Batch
 from iblurry.parts.context import Context, Drawn, Forward, Update
+from iblurry.parts.gradient.gradient import GradientRule
 from iblurry.parts.part import Part
 from iblurry.parts.terms.term import Term
 from iblurry.training import Training
@@ -53,6 +54,7 @@ class Trainer:
         self.measures = any(part.needs_losses for part in self.parts.values())
         self.needs_plain = any(term.needs_plain for term in training.terms)
         self.unmixed_last = any(term.unmixed_last for term in training.terms)
+        self.prepares = any(type(rule).prepare is not GradientRule.prepare for rule in training.gradient)
         self.looks_ahead = any(type(term).ahead is not Term.ahead for term in training.terms)
         body, head = context.network.body_parameters(), context.network.head_parameters()
         groups = [body, head] if training.schedule.separate_head_lr else [body + head]
@@ -175,12 +177,19 @@ class Trainer:
         if params.mixes and (unmixed := max(term.unmixed(len(rows)) for term in training.terms)):
             params = params.unmixed_from(len(batch.labels) - unmixed)
         loss, forward = self.forward_loss(context.pipeline.train(batch.images, params), batch, rows, params)
+        rules = [(rule, drawn.get(f"gradient.{i}", self._nothing)) for i, rule in enumerate(training.gradient)]
+        if self.prepares:
+            with self.engine.parallel_stream():
+                for rule, rows_drawn in rules:
+                    rule.prepare(rows_drawn)
         self.optimizer.zero_grad()
         loss.backward()
         for term in training.terms:
             term.add_gradient()
-        for i, rule in enumerate(training.gradient):
-            rule.adjust(drawn.get(f"gradient.{i}", self._nothing))
+        if self.prepares:
+            self.engine.join_parallel_stream()
+        for rule, rows_drawn in rules:
+            rule.adjust(rows_drawn)
         if (scale := training.schedule.lr_scale) is not None:
             for group, lr in zip(self.optimizer.param_groups, self.unscaled_lrs, strict=True):
                 group["lr"].copy_(lr * scale)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.gpu.timing import timed, wait_for_device
@@ -84,6 +84,7 @@ def main() -> int:
     )
     for kind, make in made:
         rows += [measured(kind, layer, pair) for layer in LAYERS for pair in [make(layer, given.batch)]]
+    rows += [measured("first", FIRST, first(given.batch))]
     for layer in LAYERS:
         if (pair := steps(layer, given.batch)) is not None:
             rows.append(measured(f"steps of {MODELS}", layer, pair))
@@ -173,14 +174,38 @@ def forwards(layer: Layer, count: int) -> Pair:
 
 
 def backwards(layer: Layer, count: int) -> Pair:
-    maps, weight = _given(layer, count)
-    up = layer.high // layer.stride
+    """With a sum, as at a block's entry."""
+    own, (maps, weight) = kernels(torch.device("cuda")), _given(layer, count)
+    assert own is not None
+    up, plus = layer.high // layer.stride, torch.randn_like(maps)
     grads = _random(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
     return Pair(
-        lambda: torch.ops.iblurry.convolve(grads, weight, layer.stride, True, 1),
-        lambda: _backward(layer, grads, maps, weight, (True, False, False))[0],
-        lambda: _backward(layer, grads.float(), maps.float(), weight.float(), (True, False, False))[0],
+        lambda: own.training.run_convolution(grads, weight, layer.stride, True, 1, plus),
+        lambda: _backward(layer, grads, maps, weight, (True, False, False))[0] + plus,
+        lambda: _backward(layer, grads.float(), maps.float(), weight.float(), (True, False, False))[0] + plus.float(),
     )
+
+
+def first(count: int) -> Pair:
+    """The first one in training, by patches: its gradient, and behind it what it puts out."""
+    own = kernels(torch.device("cuda"))
+    assert own is not None
+    images = (
+        _random(count, FIRST.channels, FIRST.high, FIRST.high).float().contiguous(memory_format=torch.channels_last)
+    )
+    grads = _random(count, FIRST.outputs, FIRST.high, FIRST.high, seed=1).contiguous(memory_format=torch.channels_last)
+    conv = nn.Conv2d(FIRST.channels, FIRST.outputs, FIRST.side, padding=1, bias=False, device="cuda")
+    conv.to(memory_format=torch.channels_last)
+
+    def both(done: Tensor) -> Tensor:
+        (slope,) = torch.autograd.grad(done, conv.weight, grads.to(done.dtype))
+        return torch.cat([values.float().flatten() / values.float().abs().max() for values in (slope, done.detach())])
+
+    def cudnn() -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+            return both(conv(images))
+
+    return Pair(lambda: both(own.training.convolve_patches(images, conv, 1)), cudnn, lambda: both(conv(images)))
 
 
 def weights(layer: Layer, count: int) -> Pair:

@@ -124,16 +124,20 @@ class ResidualBlock(nn.Module):
         """(B, channels, H, W) -> (B, width, H / stride, W / stride)."""
         units: Any = self.branch
         first, last = units
-        if first.finish is not None and isinstance(self.shortcut, nn.Identity):
-            first.receives = last.passes = PassedGradient()
+        if first.finish is not None:
+            first.receives = PassedGradient()
+            if isinstance(self.shortcut, ConvUnit):
+                self.shortcut.passes = first.receives
+            else:
+                last.passes_sum = first.receives
         added: Tensor = last(first(maps), plus=self.shortcut(maps))
         return added
 
 
 class PassedGradient:
-    """The gradient that a block's input gets by the identity, on its way from the last unit to the first.
+    """The gradient that a block's input gets by the shortcut, on its way to the first unit of the branch.
 
-    The first unit's convolution adds it to its own by the same kernel; autograd would add them by another one.
+    That unit's convolution adds it to its own by the same kernel; autograd would add them by another one.
     """
 
     def __init__(self) -> None:
@@ -142,7 +146,7 @@ class PassedGradient:
 
     def take(self) -> Tensor | None:
         """What was put there, once."""
-        gradient, self.gradient = self.gradient, None
+        gradient, self.gradient, self.is_awaited = self.gradient, None, False
         return gradient
 
 
@@ -157,7 +161,8 @@ class ConvUnit(nn.Sequential):
     finish: Callable[[Tensor, ConvUnit, Tensor | None], Tensor] | None = None  # what follows it, and the sum behind
     weight_bf16: Tensor | None = None  # the convolution's weight rounded to bfloat16, during a forward pass
     receives: PassedGradient | None = None  # what the convolution's gradient is added to, during a training step
-    passes: PassedGradient | None = None  # where `finish` puts the gradient for the sum behind
+    passes: PassedGradient | None = None  # where the convolution puts the gradient for its input
+    passes_sum: PassedGradient | None = None  # where `finish` puts the gradient for the maps that are added
 
     def __init__(self, channels: int, width: int, *, kernel: int = 3, stride: int = 1) -> None:
         super().__init__(

@@ -160,9 +160,8 @@ class FirstConvolution(FusedConvolution):
     @staticmethod
     def fits(unit: ConvUnit, dtype: torch.dtype) -> bool:
         """Whether a patch has few enough values, and there are kernels for this device and type."""
-        conv = unit.convolution
-        small = conv.in_channels * math.prod(conv.kernel_size) <= ALIGNED and conv.stride == (1, 1)
-        return small and dtype is torch.bfloat16 and kernels(conv.weight.device) is not None
+        has_kernels = kernels(unit.convolution.weight.device) is not None
+        return fits_patch(unit.convolution) and dtype is torch.bfloat16 and has_kernels
 
     def write_input(self, images: Tensor, buffer: Tensor) -> None:
         own = kernels(images.device)
@@ -172,6 +171,11 @@ class FirstConvolution(FusedConvolution):
     def set_weight(self, weight: Tensor) -> None:
         taps = weight.permute(0, 2, 3, 1).flatten(1)  # (outputs, taps * channels)
         self.weight[:, : taps.shape[1], 0, 0].copy_(taps)
+
+
+def fits_patch(conv: nn.Conv2d) -> bool:
+    """Whether the patch under a pixel has few enough values to become the channels of a 1x1 convolution."""
+    return conv.in_channels * math.prod(conv.kernel_size) <= ALIGNED and conv.stride == (1, 1)
 
 
 class WeightRows(NamedTuple):

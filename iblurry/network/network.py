@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from contextlib import nullcontext
 from contextvars import ContextVar
@@ -266,6 +267,15 @@ class Network(nn.Module):
         self.compiled, self.fuse, self.folded, self.meter, self.initial = prepared
         twin.fuse, twin.meter, twin.initial = self.fuse, self.meter, self.initial
         return twin
+
+    @torch.no_grad()
+    def copy_(self, network: Network) -> None:
+        """Takes the weights that are trained and the buffers of a network like this one, in place."""
+        each: Any = torch  # its _foreach functions are one kernel for many tensors of one type
+        own, given = ([*one.trainable().values(), *one.buffers()] for one in (self, network))
+        for dtype in dict.fromkeys(values.dtype for values in own):
+            chosen = [values.dtype is dtype for values in own]
+            each._foreach_copy_([*itertools.compress(own, chosen)], [*itertools.compress(given, chosen)])
 
     @torch.no_grad()
     def close(self) -> None:

@@ -267,10 +267,15 @@ def _repeated(weight: Tensor, models: int, layout: torch.memory_format) -> Tenso
 
 def _convolve(maps: Tensor, unit: ConvUnit, *, models: int, own: ModuleType | None, descent: Any = None) -> Tensor:
     """The unit's convolutions of all networks: by own kernels where they fit, else as products with patches."""
+    conv = unit.convolution
+    done: Tensor
     if own is not None and _fits(maps, unit, models, own):
-        done: Tensor = own.training.convolve_stacked(maps, unit, models, descent)
-        return done
-    return _multiply_patches(maps, unit.convolution, unit.convolution.weight, models)
+        done = own.training.convolve_stacked(maps, unit, models, descent)
+    elif own is not None and own.training.has_patches(maps, conv, models):
+        done = own.training.convolve_patches(maps, conv, models)
+    else:
+        done = _multiply_patches(maps, conv, conv.weight, models)
+    return done
 
 
 def _convolve_grouped(maps: Tensor, unit: ConvUnit, *, slot: Tensor, groups: int, own: ModuleType | None) -> Tensor:

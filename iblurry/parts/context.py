@@ -328,9 +328,12 @@ class Context:
         `network.trainable()`; the network's mode is kept.
         """
         with torch.enable_grad():
-            loss = F.cross_entropy(self.network(images), labels)
-            trained = tuple(self.network.trainable().values())
-            return torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
+            return self.gradient_of(F.cross_entropy(self.network(images), labels))
+
+    def gradient_of(self, loss: Tensor) -> tuple[Tensor, ...]:
+        """The same of a loss."""
+        trained = tuple(self.network.trainable().values())
+        return torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
 
     def grouped(self, groups: int) -> GroupedNetwork | None:
         """What takes the gradients of so many groups of images at once; None where own kernels for it are missing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +17,7 @@ from iblurry.network.bodies import ConvUnit, ResidualBlock
 from iblurry.network.fused import ALIGNED
 from iblurry.network.hopper import inference, norm
 from iblurry.network.hopper.training import Descent, fits, run_convolution
-from iblurry.network.hopper.weight_gradient import descend, has_one_part, weight_gradient
+from iblurry.network.hopper.weight_gradient import LEAST, descend, has_one_part, weight_gradient
 
 THREADS = 8  # a compilation is half Python, which only one of them runs at a time
 # Before these, `ast.parse` in two threads at once may raise SystemError (CPython issue 106905).
@@ -106,6 +107,11 @@ class UnitShape(NamedTuple):
     receives: bool = False  # whether a gradient is added to that of its input
 
     @property
+    def has_patches(self) -> bool:
+        """Whether the patch under a pixel is small: see `fits_patch`."""
+        return math.prod(self.weight[1:]) <= ALIGNED and self.stride == 1
+
+    @property
     def after(self) -> tuple[int, ...]:
         """The maps behind it."""
         count, _, high, wide = self.maps
@@ -125,7 +131,7 @@ def unit_shapes(body: nn.Module, images: Sequence[int]) -> list[UnitShape]:
 
     empty = copy.deepcopy(body).to("meta")
     blocks = [module for module in empty.modules() if isinstance(module, ResidualBlock)]
-    receiving = {block.branch[0] for block in blocks if isinstance(block.shortcut, nn.Identity)}
+    receiving = {block.branch[0] for block in blocks}
     for unit in [module for module in empty.modules() if isinstance(module, ConvUnit)]:
         unit.convolve = unit.finish = unit.fused = None
         unit.register_forward_pre_hook(record, with_kwargs=True)
@@ -136,17 +142,36 @@ def unit_shapes(body: nn.Module, images: Sequence[int]) -> list[UnitShape]:
 def _forward_calls(shapes: Sequence[UnitShape], models: int = 1) -> list[tuple[Hashable, Call]]:
     norms = {shape.adds: shape for shape in _normed(shapes)}
     return [
-        *_keyed("convolve", [shape._replace(adds=False, receives=False) for shape in shapes], models, _convolve),
+        *_patches(shapes, LEAST),
+        *_keyed(
+            "convolve", [_on_patches(shape)._replace(adds=False, receives=False) for shape in shapes], models, _convolve
+        ),
         *((("norm", adds), functools.partial(_normalise, shape)) for adds, shape in norms.items()),
     ]
 
 
 def _backward_calls(shapes: Sequence[UnitShape], models: int = 1) -> list[tuple[Hashable, Call]]:
-    shapes = [shape._replace(adds=False) for shape in shapes]
+    shapes = [_on_patches(shape)._replace(adds=False) for shape in shapes]
     return [
-        *_keyed("backwards", shapes, models, _convolve_backwards),
+        *_keyed("backwards", shapes[1:], models, _convolve_backwards),
         *_keyed("weights", [shape._replace(receives=False) for shape in shapes], models, _weight_gradient),
         *(("norm backwards", functools.partial(_differentiate, shape)) for shape in _normed(shapes)[:1]),
+    ]
+
+
+def _on_patches(shape: UnitShape) -> UnitShape:
+    """A first unit as `convolve_patches` computes it; others as they are."""
+    if not shape.has_patches:
+        return shape
+    count, _, *sides = shape.maps
+    return shape._replace(maps=torch.Size((count, LEAST, *sides)), weight=torch.Size((shape.weight[0], LEAST, 1, 1)))
+
+
+def _patches(shapes: Sequence[UnitShape], values: int) -> list[tuple[Hashable, Call]]:
+    """The kernel that writes patches of so many values, which is the same for any number of images."""
+    found = {(shape.maps[1:], shape.weight): shape for shape in shapes if shape.has_patches}
+    return [
+        (("patches", values, size), functools.partial(_write_patches, shape, values)) for size, shape in found.items()
     ]
 
 
@@ -160,11 +185,10 @@ def _inference_calls(shapes: Sequence[UnitShape]) -> list[tuple[Hashable, Call]]
     first, *others = [shape._replace(receives=False) for shape in shapes]
     count, channels, *sides = first.maps
     outputs, _, side, _ = first.weight
-    has_patches = channels * side * side <= ALIGNED and first.stride == 1
     padded = torch.Size((count, -(-channels // ALIGNED) * ALIGNED, *sides))
-    weight = torch.Size((outputs, padded[1], 1, 1) if has_patches else (outputs, padded[1], side, side))
+    weight = torch.Size((outputs, padded[1], 1, 1) if first.has_patches else (outputs, padded[1], side, side))
     calls = _keyed("answers", [first._replace(maps=padded, weight=weight), *others], 1, _answer)
-    return [*_keyed("patches", [first], 1, _write_patches), *calls] if has_patches else calls
+    return [*_patches([first], ALIGNED), *calls]
 
 
 def _keyed(
@@ -206,9 +230,9 @@ def _differentiate(shape: UnitShape) -> None:
     norm.differentiate(maps, maps, flat, flat, torch.stack([flat, flat]), 1)
 
 
-def _write_patches(shape: UnitShape, _: int) -> None:
+def _write_patches(shape: UnitShape, values: int) -> None:
     count, _, *sides = shape.maps
-    inference.write_patches(torch.empty(shape.maps, device="meta"), _empty((count, ALIGNED, *sides)), shape.weight[2])
+    inference.write_patches(torch.empty(shape.maps, device="meta"), _empty((count, values, *sides)), shape.weight[2])
 
 
 def _answer(shape: UnitShape, _: int) -> None:

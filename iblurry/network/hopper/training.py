@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from iblurry.network.bodies import ConvUnit, PassedGradient
+from iblurry.network.fused import fits_patch
 from iblurry.network.hopper import convolution
 from iblurry.network.hopper.convolution import choose_tile, group_rows
+from iblurry.network.hopper.inference import write_patches
 from iblurry.network.hopper.norm import ACROSS, NormFunction, NormState
 from iblurry.network.hopper.weight_gradient import LEAST, PIXELS, descend, has_one_part, plan_tiles, weight_gradient
 
@@ -20,7 +22,28 @@ def convolve(maps: Tensor, unit: ConvUnit) -> Tensor:
     conv = unit.convolution
     if fits(maps.shape, conv.out_channels, conv.kernel_size[0], conv.stride[0]):
         return convolve_stacked(maps, unit, 1)
+    if unit.finish is not None and has_patches(maps, conv, 1):  # else it is inside what a compiler traces
+        return convolve_patches(maps, conv, 1)
     done: Tensor = conv(maps)
+    return done
+
+
+def has_patches(images: Tensor, conv: nn.Conv2d, models: int) -> bool:
+    """Whether `convolve_patches` can compute this convolution: a first one, of few channels."""
+    count, _, high, wide = images.shape
+    patches = torch.Size((count, LEAST, high, wide))
+    return fits_patch(conv) and not images.requires_grad and fits(patches, conv.out_channels, 1, 1, models)
+
+
+def convolve_patches(images: Tensor, conv: nn.Conv2d, models: int) -> Tensor:
+    """The first convolutions of so many models: the patch under each pixel becomes channels of a 1x1 one."""
+    count, _, high, wide = images.shape
+    patches = images.new_empty(count, high, wide, LEAST, dtype=torch.bfloat16).permute(0, 3, 1, 2)
+    write_patches(images, patches, conv.kernel_size[0])
+    taps = conv.weight.permute(0, 2, 3, 1).flatten(1)
+    weight = F.pad(taps, (0, LEAST - taps.shape[1]))[:, :, None, None]
+    given = patches, weight, weight.detach().to(torch.bfloat16), 1, models, models, None, None
+    done: Tensor = ConvolveFunction.apply(*given)  # type: ignore[no-untyped-call]
     return done
 
 
@@ -29,7 +52,7 @@ def finish(maps: Tensor, unit: ConvUnit, plus: Tensor | None, models: int = 1) -
     norm: Any = unit[1]
     if norm.training and maps.dtype is torch.bfloat16 and maps.shape[1] % ACROSS == 0:
         state = NormState((norm.running_mean, norm.running_var), norm.eps, norm.momentum)
-        passed = unit.passes if plus is not None and unit.passes is not None and unit.passes.is_awaited else None
+        passed = unit.passes_sum if plus is not None and _is_awaited(unit.passes_sum) else None
         done: Tensor = NormFunction.apply(maps, norm.weight, norm.bias, plus, state, models, passed)  # type: ignore[no-untyped-call]
         return done
     maps = F.relu(norm(maps))
@@ -40,10 +63,10 @@ def convolve_stacked(maps: Tensor, unit: ConvUnit, models: int, descent: Descent
     """The convolutions of so many models in a training step, each of its share of the maps and of the weights."""
     conv = unit.convolution
     if descent is not None:
-        descended: Tensor = DescendFunction.apply(maps, descent, conv.stride[0], models, unit.receives)  # type: ignore[no-untyped-call]
+        descended: Tensor = DescendFunction.apply(maps, descent, conv.stride[0], models, unit.receives, unit.passes)  # type: ignore[no-untyped-call]
         return descended
     rounded = conv.weight.detach().to(torch.bfloat16) if unit.weight_bf16 is None else unit.weight_bf16
-    given = maps, conv.weight, rounded, conv.stride[0], models, models, unit.receives
+    given = maps, conv.weight, rounded, conv.stride[0], models, models, unit.receives, unit.passes
     done: Tensor = ConvolveFunction.apply(*given)  # type: ignore[no-untyped-call]
     return done
 
@@ -55,7 +78,7 @@ def convolve_grouped(maps: Tensor, unit: ConvUnit, gradient: Tensor, groups: int
     """
     conv = unit.convolution
     rounded = conv.weight.detach().to(torch.bfloat16)
-    done: Tensor = ConvolveFunction.apply(maps, gradient, rounded, conv.stride[0], 1, groups, None)  # type: ignore[no-untyped-call]
+    done: Tensor = ConvolveFunction.apply(maps, gradient, rounded, conv.stride[0], 1, groups, None, None)  # type: ignore[no-untyped-call]
     return done
 
 
@@ -84,22 +107,23 @@ class ConvolveFunction(torch.autograd.Function):
         stride: int,
         models: int,
         groups: int,
-        passed: PassedGradient | None,
+        receives: PassedGradient | None,
+        passes: PassedGradient | None,
     ) -> Tensor:
         """`rounded` is the weight in bfloat16; its gradient is the weight's, of each group of the maps apart."""
         maps = maps.to(torch.bfloat16)
         ctx.save_for_backward(maps, rounded)
         ctx.stride, ctx.models, ctx.groups = stride, models, groups
-        _await(ctx, passed)
+        _set_passed(ctx, receives, passes)
         done: Tensor = torch.ops.iblurry.convolve(maps, rounded, stride, False, models)
         return done
 
     @staticmethod
     def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, ...]:
         maps, weight = ctx.saved_tensors
-        before = _convolve_backwards(ctx, grads, weight)
+        before = _convolve_backwards(ctx, grads, weight) if ctx.needs_input_grad[0] else None
         parts = torch.ops.iblurry.weight_gradient(grads, maps, weight.shape[2], ctx.stride, ctx.groups)
-        return before, sum_parts(parts), None, None, None, None, None
+        return before, sum_parts(parts), None, None, None, None, None, None
 
 
 class Descent(NamedTuple):
@@ -129,12 +153,18 @@ class DescendFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, maps: Tensor, descent: Descent, stride: int, models: int, passed: PassedGradient | None
+        ctx: Any,
+        maps: Tensor,
+        descent: Descent,
+        stride: int,
+        models: int,
+        receives: PassedGradient | None,
+        passes: PassedGradient | None,
     ) -> Tensor:
         maps = maps.to(torch.bfloat16)
         ctx.save_for_backward(maps)
         ctx.descent, ctx.stride, ctx.models = descent, stride, models
-        _await(ctx, passed)
+        _set_passed(ctx, receives, passes)
         done: Tensor = torch.ops.iblurry.convolve(maps, descent.rounded, stride, False, models)
         return done
 
@@ -144,22 +174,30 @@ class DescendFunction(torch.autograd.Function):
         grads = _channels_last(grads)
         before = _convolve_backwards(ctx, grads, descent.rounded)  # by the old weight
         descend(grads, _channels_last(maps), ctx.stride, ctx.models, descent)
-        return before, None, None, None, None
+        return before, None, None, None, None, None
 
 
-def _await(ctx: Any, passed: PassedGradient | None) -> None:
-    ctx.passed = passed
-    if passed is not None:
-        passed.is_awaited = True
+def _is_awaited(passed: PassedGradient | None) -> bool:
+    return passed is not None and passed.is_awaited
 
 
-def _convolve_backwards(ctx: Any, grads: Tensor, weight: Tensor) -> Tensor:
-    """The gradient for the input maps, with the one that was passed to them."""
-    passed: Tensor | None = None if ctx.passed is None else ctx.passed.take()
-    if passed is None:
+def _set_passed(ctx: Any, receives: PassedGradient | None, passes: PassedGradient | None) -> None:
+    ctx.receives, ctx.passes = receives, passes
+    if receives is not None:
+        receives.is_awaited = True
+
+
+def _convolve_backwards(ctx: Any, grads: Tensor, weight: Tensor) -> Tensor | None:
+    """The gradient for the input maps, with the one that was passed here; None where it is passed on itself."""
+    added: Tensor | None = None if ctx.receives is None else ctx.receives.take()
+    if added is None:
         before: Tensor = torch.ops.iblurry.convolve(grads, weight, ctx.stride, True, ctx.models)
+    else:
+        before = run_convolution(grads, weight, ctx.stride, True, ctx.models, plus=added)
+    if not _is_awaited(ctx.passes):  # or the unit that would add it has run already
         return before
-    return run_convolution(grads, weight, ctx.stride, True, ctx.models, plus=passed)
+    ctx.passes.gradient = before
+    return None
 
 
 def sum_parts(parts: Tensor) -> Tensor:

@@ -19,6 +19,12 @@ class GradientRule(Part):
 
     kind: ClassVar[str] = "gradient"
 
+    def prepare(self, drawn: Drawn) -> None:
+        """Computes what does not need the gradient: called after the forward pass, on a GPU beside the backward pass.
+
+        Nothing unless overridden; what it finds is kept for `adjust`, which gets the same rows.
+        """
+
     @abstractmethod
     def adjust(self, drawn: Drawn) -> None:
         """Works on `parameter.grad`; `drawn` holds the `rows_per_update` memory rows the host drew for it."""
@@ -65,6 +71,7 @@ class Project(GradientRule):
 
     count: int = 240
 
+    reference: tuple[Tensor, ...] = scratch(lambda part: ())  # r by weight, from `prepare` to `adjust`
     project: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(project))
 
     @property
@@ -75,7 +82,7 @@ class Project(GradientRule):
         rows = min(self.count, workload.capacity)
         return Cost(update=Passes(rows, rows))
 
-    def adjust(self, drawn: Drawn) -> None:
+    def prepare(self, drawn: Drawn) -> None:
         if not len(drawn.rows):  # nothing stored yet, as the host knows
             return
         context = self.context
@@ -83,9 +90,14 @@ class Project(GradientRule):
         if len(drawn.rows) == self.count:
             context.expect_batch_size(self.count)
         batch = context.memory.read(drawn.rows)
-        reference = context.gradient(context.pipeline.vary(batch.images, drawn.augment_params), batch.labels)
-        pairs = zip(context.network.trainable().values(), reference, strict=True)
+        self.reference = context.gradient(context.pipeline.vary(batch.images, drawn.augment_params), batch.labels)
+
+    def adjust(self, drawn: Drawn) -> None:
+        if not len(drawn.rows):
+            return
+        pairs = zip(self.context.network.trainable().values(), self.reference, strict=True)
         used = [(p.grad, slope) for p, slope in pairs if p.grad is not None]  # a body may have weights it never uses
+        self.reference = ()
         with torch.no_grad():
             self.project([gradient for gradient, _ in used], [slope for _, slope in used])
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from iblurry.compute import Cost, Passes, Workload
+from iblurry.engine.optimizer import SGD
 from iblurry.errors import check_fields
 from iblurry.memory import Batch
 from iblurry.network.network import Network
@@ -46,7 +47,7 @@ class Interfered(Rehearsal):
     candidates: int = 50
 
     virtual: Network = scratch(lambda part: part.context.network.twin())
-    step: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(take_step))
+    step: Callable[..., None] = scratch(lambda part: make_step(part.virtual))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,32 +73,34 @@ class Interfered(Rehearsal):
             for passed in (network, virtual):
                 context.expect_batch_size(self.candidates, passed)
         network.train()
-        gradient = context.gradient(context.pipeline.vary(stream.images, drawn.augment_params), stream.labels)
-        with torch.no_grad():
-            batch = context.memory.read(drawn.rows)
-            images = context.pipeline.test(batch.images)
+        with torch.enable_grad():
+            loss = F.cross_entropy(network(context.pipeline.vary(stream.images, drawn.augment_params)), stream.labels)
+        batch = context.memory.read(drawn.rows)
+        images = context.pipeline.test(batch.images)
+        virtual.copy_(network)
+        with torch.no_grad(), context.engine.parallel_stream():  # beside the backward pass
             before = F.cross_entropy(network(images), batch.labels, reduction="none")
-            self.step(
-                [*virtual.trainable().values()], [*network.trainable().values()], gradient, context.lr,
-                [*virtual.buffers()], [*network.buffers()],
-            )  # fmt: skip
+        gradient = context.gradient_of(loss)
+        with torch.no_grad():
+            self.step(gradient, context.lr)
             after = F.cross_entropy(virtual.train()(images), batch.labels, reduction="none")
+            context.engine.join_parallel_stream()
             return drawn.rows.index_select(0, most_interfered(before, after, self.joins(len(drawn.rows))))
 
 
-def take_step(
-    stepped: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    gradient: Sequence[Tensor],
-    lr: float | Tensor,
-    copies: Sequence[Tensor],
-    buffers: Sequence[Tensor],
-) -> None:
-    """Writes weights - lr * gradient to `stepped`, and the buffers to their copies."""
-    for result, weight, slope in zip(stepped, weights, gradient, strict=True):
-        result.copy_(weight - lr * slope)
-    for copy, buffer in zip(copies, buffers, strict=True):
-        copy.copy_(buffer)
+def make_step(network: Network) -> Callable[[Sequence[Tensor], float | Tensor], None]:
+    """What takes a plain step along a gradient, given with its learning rate."""
+    optimizer = SGD(momentum=0, nesterov=False, weight_decay=0).start([[*network.trainable().values()]])
+    (group,) = optimizer.param_groups
+
+    def step(gradient: Sequence[Tensor], lr: float | Tensor) -> None:
+        group["lr"] = lr
+        for p, slope in zip(group["params"], gradient, strict=True):
+            p.grad = slope if slope.stride() == p.stride() else torch.empty_like(p).copy_(slope)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
 
 
 def most_interfered(before: Tensor, after: Tensor, count: int) -> Tensor:

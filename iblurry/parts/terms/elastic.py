@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from iblurry.parts.context import Forward, Update
 from iblurry.parts.part import Part, scratch, state
 from iblurry.parts.terms.term import Term
+
+EACH: Any = torch  # its functions of many tensors at once: a few kernels for all weights, and nothing to compile
 
 
 def _zeros(part: Part) -> dict[str, Tensor]:
@@ -65,41 +67,36 @@ class Elastic(Term):
     anchor: dict[str, Tensor] = state(_zeros)  # theta*
     steps: Tensor = state(lambda part: torch.zeros_like(part.context.memory.clock))  # (1,) updates seen
 
-    value: Callable[..., Tensor] = scratch(lambda part: part.context.engine.fuse(part._value))
-    add: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(part._add))
-    move: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(part._move))
+    slopes: list[Tensor] = scratch(lambda part: [])  # F* (theta - theta*) by weight, from `loss` to `add_gradient`
 
     @torch.no_grad()
     def loss(self, forward: Forward) -> Tensor:
         if not self.weight:  # a frozen body
             return forward.logits.new_zeros(())
-        return self.value(_weights(self), [*self.weight.values()], [*self.anchor.values()])
+        offsets = EACH._foreach_sub(_weights(self), [*self.anchor.values()])
+        self.slopes = EACH._foreach_mul(offsets, [*self.weight.values()])
+        EACH._foreach_mul_(offsets, self.slopes)
+        sums: list[Tensor] = EACH._foreach_norm(offsets, 1)  # of values that are not negative
+        return self.strength * torch.stack(sums).sum()
 
     @torch.no_grad()
     def add_gradient(self) -> None:
         weights = _weights(self)
         for p in weights:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad  # a body may have weights it never uses
-        self.add(_gradients(weights), weights, [*self.weight.values()], [*self.anchor.values()])
+        EACH._foreach_add_(_gradients(weights), self.slopes, alpha=2 * self.strength)
+        self.slopes = []
 
     @torch.no_grad()
     def on_update(self, update: Update) -> None:
         self.steps += 1
         number = self.steps - int(self.skip_first)  # 0: left out, 1: as it is, from then on averaged
         share = torch.where(number == 1, 1.0, torch.where(number > 1, 1 - self.decay, 0.0))
-        self.move([*self.fisher.values()], _gradients(_weights(self)), share)
-
-    def _value(self, weights: list[Tensor], fisher: list[Tensor], anchors: list[Tensor]) -> Tensor:
-        parts = [(f * (w - a).square()).sum() for w, f, a in zip(weights, fisher, anchors, strict=True)]
-        return self.strength * torch.stack(parts).sum()
-
-    def _add(self, grads: list[Tensor], weights: list[Tensor], fisher: list[Tensor], anchors: list[Tensor]) -> None:
-        for g, w, f, a in zip(grads, weights, fisher, anchors, strict=True):
-            g.addcmul_(f, w - a, value=2 * self.strength)
-
-    def _move(self, fisher: list[Tensor], grads: list[Tensor], share: Tensor) -> None:
-        for f, g in zip(fisher, grads, strict=True):
-            f.lerp_(g.square(), share)
+        fisher, gradients = [*self.fisher.values()], _gradients(_weights(self))
+        squares = EACH._foreach_mul(gradients, gradients)
+        EACH._foreach_sub_(squares, fisher)
+        EACH._foreach_mul_(squares, share.squeeze().float())
+        EACH._foreach_add_(fisher, squares)
 
     def on_boundary(self) -> None:
         for name, p in _trained(self):
