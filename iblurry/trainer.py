@@ -178,16 +178,16 @@ class Trainer:
             params = params.unmixed_from(len(batch.labels) - unmixed)
         loss, forward = self.forward_loss(context.pipeline.train(batch.images, params), batch, rows, params)
         rules = [(rule, drawn.get(f"gradient.{i}", self._nothing)) for i, rule in enumerate(training.gradient)]
-        if self.prepares:
-            with self.engine.parallel_stream():
-                for rule, rows_drawn in rules:
-                    rule.prepare(rows_drawn)
+        forwarded = self.engine.mark() if self.prepares else None
         self.optimizer.zero_grad()
         loss.backward()
+        if self.prepares:  # runs beside the backward pass; called before it, autograd would make that wait
+            with self.engine.parallel_stream(forwarded):
+                for rule, rows_drawn in rules:
+                    rule.prepare(rows_drawn)
+            self.engine.join_parallel_stream()
         for term in training.terms:
             term.add_gradient()
-        if self.prepares:
-            self.engine.join_parallel_stream()
         for rule, rows_drawn in rules:
             rule.adjust(rows_drawn)
         if (scale := training.schedule.lr_scale) is not None:

@@ -267,7 +267,7 @@ def steps(layer: Layer, count: int) -> Pair | None:
     """The gradient of stacked models' weights with a step of SGD, from the same start; None where it does not fit."""
     own = kernels(torch.device("cuda"))
     assert own is not None
-    if not own.training.has_one_part(layer.channels, layer.outputs, layer.side, MODELS):
+    if not own.training.can_descend(layer.channels, layer.outputs, layer.side, MODELS):
         return None
     up, last = layer.high // layer.stride, torch.channels_last
     maps = _random(MODELS * count, layer.channels, layer.high, layer.high).contiguous(memory_format=last)

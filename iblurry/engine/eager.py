@@ -94,11 +94,19 @@ class Eager:
         finally:
             main.wait_stream(self._side_stream)
 
-    def parallel_stream(self) -> AbstractContextManager[object]:
-        """A stream for small work beside which something else runs, until `join_parallel_stream`."""
-        if self._stream is None:
+    def mark(self) -> torch.cuda.Event | None:
+        """The work of this engine so far, which `parallel_stream` may wait for; None where there are no streams."""
+        return None if self._stream is None else torch.cuda.current_stream(self.device).record_event()
+
+    def parallel_stream(self, after: torch.cuda.Event | None = None) -> AbstractContextManager[object]:
+        """A stream for small work beside which something else runs, until `join_parallel_stream`.
+
+        It waits for a mark, or for everything so far.
+        """
+        after = after or self.mark()
+        if after is None:
             return nullcontext()
-        self._parallel_stream.wait_stream(torch.cuda.current_stream(self.device))
+        self._parallel_stream.wait_event(after)
         return torch.cuda.stream(self._parallel_stream)
 
     def join_parallel_stream(self) -> None:

@@ -231,7 +231,13 @@ class OwnConvolutions:
 
     @contextmanager
     def rounded(self) -> Iterator[None]:
-        """For a forward pass inside: all weights rounded to bfloat16 by one kernel instead of one each."""
+        """For passes inside: all weights rounded to bfloat16 by one kernel instead of one each, and once.
+
+        They do not change inside.
+        """
+        if self.units and self.units[0].weight_bf16 is not None:
+            yield
+            return
         each: Any = torch
         weights = [unit.convolution.weight.detach() for unit in self.units]
         rounded = [torch.empty_like(weight, dtype=torch.bfloat16) for weight in weights]

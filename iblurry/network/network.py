@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Self
 
@@ -284,6 +284,11 @@ class Network(nn.Module):
         self.head.bias.zero_()
         self.open.fill_(False)
         self.labels.clear()
+
+    def constant(self) -> AbstractContextManager[None]:
+        """For passes inside, between which weights do not change: what is made of them is made once."""
+        own = self.convolutions if self.has_kernels else None
+        return nullcontext() if own is None else own.rounded()
 
     @property
     def rows(self) -> int:

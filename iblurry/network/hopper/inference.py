@@ -38,9 +38,10 @@ def write_patches(images: Tensor, buffer: Tensor, side: int) -> None:
     launch(
         _write_patches,
         triton.cdiv(total, PIXELS),
-        images.contiguous(),
+        images,
         buffer,
         total,
+        *images.stride(),
         CHANNELS=channels,
         HIGH=high,
         WIDE=wide,
@@ -50,10 +51,10 @@ def write_patches(images: Tensor, buffer: Tensor, side: int) -> None:
     )
 
 
-@triton.jit(do_not_specialize=["total"])
+@triton.jit(do_not_specialize=["total", "image_step", "channel_step", "row_step", "column_step"])
 def _write_patches(
-    images, buffer, total, CHANNELS: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr, SIDE: tl.constexpr,
-    BUFFER: tl.constexpr, PIXELS: tl.constexpr,
+    images, buffer, total, image_step, channel_step, row_step, column_step, CHANNELS: tl.constexpr, HIGH: tl.constexpr,
+    WIDE: tl.constexpr, SIDE: tl.constexpr, BUFFER: tl.constexpr, PIXELS: tl.constexpr,
 ):  # fmt: skip
     pixel = tl.program_id(0).to(tl.int64) * PIXELS + tl.arange(0, PIXELS)[:, None]
     channel = tl.arange(0, BUFFER)[None, :]
@@ -61,6 +62,7 @@ def _write_patches(
     row = pixel // WIDE % HIGH + tap // SIDE - SIDE // 2
     column = pixel % WIDE + tap % SIDE - SIDE // 2
     is_there = (tap < SIDE * SIDE) & (row >= 0) & (row < HIGH) & (column >= 0) & (column < WIDE) & (pixel < total)
-    place = ((pixel // (HIGH * WIDE) * CHANNELS + channel % CHANNELS) * HIGH + row) * WIDE + column
+    place = pixel // (HIGH * WIDE) * image_step + channel % CHANNELS * channel_step
+    place += row * row_step + column * column_step
     values = tl.load(images + place, mask=is_there, other=0.0)
     tl.store(buffer + pixel * BUFFER + channel, values.to(tl.bfloat16), mask=pixel < total)

@@ -17,7 +17,7 @@ from iblurry.network.bodies import ConvUnit, ResidualBlock
 from iblurry.network.fused import ALIGNED
 from iblurry.network.hopper import inference, norm
 from iblurry.network.hopper.training import Descent, fits, run_convolution
-from iblurry.network.hopper.weight_gradient import LEAST, descend, has_one_part, weight_gradient
+from iblurry.network.hopper.weight_gradient import LEAST, can_descend, descend, weight_gradient
 
 THREADS = 8  # a compilation is half Python, which only one of them runs at a time
 # Before these, `ast.parse` in two threads at once may raise SystemError (CPython issue 106905).
@@ -119,7 +119,17 @@ class UnitShape(NamedTuple):
 
 
 def unit_shapes(body: nn.Module, images: Sequence[int]) -> list[UnitShape]:
-    """Of every unit in order, by a pass that computes nothing."""
+    """Of every unit in order, by a pass that computes nothing; once for bodies that look the same."""
+    key = repr(body), tuple(images)
+    if key not in _shapes:
+        _shapes[key] = _find_shapes(body, images)
+    return _shapes[key]
+
+
+_shapes: dict[Hashable, list[UnitShape]] = {}
+
+
+def _find_shapes(body: nn.Module, images: Sequence[int]) -> list[UnitShape]:
     found: list[UnitShape] = []
 
     def record(unit: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> None:
@@ -212,7 +222,7 @@ def _weight_gradient(shape: UnitShape, models: int) -> None:
     (outputs, channels, side, _), maps, after = shape.weight, _maps(shape, models), _after(shape, models)
     if not _fits(shape, models):
         return
-    if models == 1 or not has_one_part(channels, outputs, side, models):
+    if models == 1 or not can_descend(channels, outputs, side, models):
         weight_gradient(after, maps, side, shape.stride, models)
         return
     rounded = _weight(shape, models)

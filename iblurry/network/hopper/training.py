@@ -14,7 +14,7 @@ from iblurry.network.hopper import convolution
 from iblurry.network.hopper.convolution import choose_tile, group_rows
 from iblurry.network.hopper.inference import write_patches
 from iblurry.network.hopper.norm import ACROSS, NormFunction, NormState
-from iblurry.network.hopper.weight_gradient import LEAST, PIXELS, descend, has_one_part, plan_tiles, weight_gradient
+from iblurry.network.hopper.weight_gradient import LEAST, PIXELS, can_descend, descend, plan_tiles, weight_gradient
 
 
 def convolve(maps: Tensor, unit: ConvUnit) -> Tensor:
@@ -139,9 +139,9 @@ class Descent(NamedTuple):
 
     @staticmethod
     def fits(unit: ConvUnit, models: int) -> bool:
-        """Whether a block of the gradient's kernel has the whole sum."""
+        """Whether the gradient's kernel can take the steps of so many models."""
         conv = unit.convolution
-        return has_one_part(conv.in_channels, conv.out_channels, conv.kernel_size[0], models)
+        return can_descend(conv.in_channels, conv.out_channels, conv.kernel_size[0], models)
 
     def restart(self) -> None:
         """After the weight was changed by others."""

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 PIXELS = 128  # of one step
 LEAST = 64  # channels of one block, on both sides
+LONG = 8  # steps of a large block, at least, where the sum is divided
+FEW = 512  # pixels of a model
 MANY = 8 * ENOUGH  # blocks of stacked models: several rounds of them, so that the last one matters little
+NO_STEP = {"NESTEROV": False, "UPDATES": False, "PREFETCHES": False}
 
 
 class TilePlan(NamedTuple):
@@ -42,20 +45,42 @@ class TilePlan(NamedTuple):
 
 
 def plan_tiles(grads: torch.Size, channels: int, side: int, models: int = 1) -> TilePlan:
-    """For output gradients of this shape and so many input channels: large blocks where there are enough of them.
+    """For output gradients of this shape and so many input channels: large blocks where there is enough for them.
 
     The plan is of one of the stacked models, which have an equal share of the gradients each.
     """
     count, outputs, high, wide = grads[0] // models, *grads[1:]
-    large = models * _blocks(channels, outputs, side, 2 * LEAST) >= ENOUGH
-    across, pixels = (2 * LEAST, PIXELS // 2) if large else (LEAST, PIXELS)
-    grouped = group_rows(pixels, high, wide)
-    assert grouped is not None, "asked before"
-    images, rows = grouped
-    steps = -(-count // images) * (high // rows)
+    large = models * _blocks(channels, outputs, side, 2 * LEAST)
+    is_long = models == 1 and large * count * high * wide >= LONG * ENOUGH * PIXELS // 2
+    across = 2 * LEAST if large >= ENOUGH or is_long else LEAST
+    images, rows, steps = _steps(grads, models, PIXELS * LEAST // across)
     wanted = ENOUGH if models == 1 else MANY
     each = -(-steps // max(1, min(steps, wanted // (models * _blocks(channels, outputs, side, across)))))
     return TilePlan(-(-steps // each), each, steps, images, rows, across)
+
+
+def plan_descent(grads: torch.Size, channels: int, side: int, models: int) -> TilePlan:
+    """The same for steps of SGD: a block has the sum over all pixels. Small ones wait less for memory."""
+    outputs = grads[1]
+    is_wide = models * _blocks(channels, outputs, side, 2 * LEAST) >= 2 * ENOUGH
+    across = 2 * LEAST if is_wide and not is_memory_bound(grads, models) else LEAST
+    images, rows, steps = _steps(grads, models, PIXELS // 2)
+    return TilePlan(1, steps, steps, images, rows, across)
+
+
+def is_memory_bound(grads: torch.Size, models: int) -> bool:
+    """Whether there are so few pixels that a step's weights take longer to load and store than to compute."""
+    count, _, high, wide = grads
+    return count // models * high * wide <= FEW
+
+
+def _steps(grads: torch.Size, models: int, pixels: int) -> tuple[int, int, int]:
+    """Of so many pixels: the images and the rows of one, and how many there are."""
+    count, _, high, wide = grads
+    grouped = group_rows(pixels, high, wide)
+    assert grouped is not None, "asked before"
+    images, rows = grouped
+    return images, rows, -(-(count // models) // images) * (high // rows)
 
 
 def _blocks(channels: int, outputs: int, side: int, across: int) -> int:
@@ -65,13 +90,9 @@ def _blocks(channels: int, outputs: int, side: int, across: int) -> int:
     return side * side * (channels // across) * (outputs // across)
 
 
-def has_one_part(channels: int, outputs: int, side: int, models: int) -> bool:
-    """Whether a block has the sum over all pixels, whatever the size of a batch."""
-    if channels % LEAST or outputs % LEAST:
-        return False
-    large = _blocks(channels, outputs, side, 2 * LEAST)
-    across = 2 * LEAST if models * large >= ENOUGH else LEAST
-    return 2 * models * _blocks(channels, outputs, side, across) > (ENOUGH if models == 1 else MANY)
+def can_descend(channels: int, outputs: int, side: int, models: int) -> bool:
+    """Whether there are enough blocks that have the sum over all pixels each."""
+    return models * _blocks(channels, outputs, side, LEAST) >= 2 * ENOUGH
 
 
 def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int, models: int = 1) -> Tensor:
@@ -82,17 +103,16 @@ def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int, models:
     """
     plan = plan_tiles(grads.shape, maps.shape[1], side, models)
     done = torch.empty(plan.parts, models * grads.shape[1], side, side, maps.shape[1], device=grads.device)
-    _launch(grads, maps, plan, side, stride, models, done, done, done, done, 0.0, 0.0, NESTEROV=False, UPDATES=False)
+    _launch(grads, maps, plan, side, stride, models, done, done, done, done, 0.0, 0.0, **NO_STEP)
     return done
 
 
 def descend(grads: Tensor, maps: Tensor, stride: int, models: int, descent: Descent) -> None:
     """The same gradient, but the weight takes its step of SGD; where a block has the whole sum."""
     side = descent.weight.shape[2]
-    plan = plan_tiles(grads.shape, maps.shape[1], side, models)
-    assert plan.parts == 1, "asked before"
+    plan = plan_descent(grads.shape, maps.shape[1], side, models)
     changed = descent.weight, descent.momentum, descent.rounded, descent.lr
-    numbers = {"NESTEROV": descent.nesterov, "UPDATES": True}
+    numbers = {"NESTEROV": descent.nesterov, "UPDATES": True, "PREFETCHES": is_memory_bound(grads.shape, models)}
     _launch(grads, maps, plan, side, stride, models, *changed, descent.friction, descent.decay, **numbers)
 
 
@@ -150,7 +170,8 @@ def _weight_gradient(
     grads, maps, done, momentum, rounded, lr, friction, decay, count, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr,
     HIGH: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, IMAGES: gl.constexpr, ROWS: gl.constexpr,
     PIXELS: gl.constexpr, ACROSS: gl.constexpr, STEPS: gl.constexpr, EACH: gl.constexpr, MODELS: gl.constexpr,
-    STAGES: gl.constexpr, NESTEROV: gl.constexpr, UPDATES: gl.constexpr, num_warps: gl.constexpr,
+    STAGES: gl.constexpr, NESTEROV: gl.constexpr, UPDATES: gl.constexpr, PREFETCHES: gl.constexpr,
+    num_warps: gl.constexpr,
 ):  # fmt: skip
     """A product of (outputs, pixels) and (pixels, channels) for one tap and some of the pixels.
 
@@ -181,7 +202,7 @@ def _weight_gradient(
             grads, maps, gs, xs, arrivals, begin + s, s, model, count, tap, output, channel, CHANNELS, HIGH, SIDE,
             STRIDE, IMAGES, ROWS, s < steps,
         )  # fmt: skip
-    if UPDATES:
+    if PREFETCHES:
         _prefetch_l2(done, momentum + first, LINE, ACROSS, num_warps)
 
     accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps, 1], [16, ACROSS, 16])

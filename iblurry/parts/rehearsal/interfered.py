@@ -73,13 +73,15 @@ class Interfered(Rehearsal):
             for passed in (network, virtual):
                 context.expect_batch_size(self.candidates, passed)
         network.train()
-        with torch.enable_grad():
-            loss = F.cross_entropy(network(context.pipeline.vary(stream.images, drawn.augment_params)), stream.labels)
         batch = context.memory.read(drawn.rows)
         images = context.pipeline.test(batch.images)
+        varied = context.pipeline.vary(stream.images, drawn.augment_params)
         virtual.copy_(network)
-        with torch.no_grad(), context.engine.parallel_stream():  # beside the backward pass
-            before = F.cross_entropy(network(images), batch.labels, reduction="none")
+        with network.constant():
+            with torch.enable_grad():
+                loss = F.cross_entropy(network(varied), stream.labels)
+            with torch.no_grad(), context.engine.parallel_stream():  # beside the backward pass
+                before = F.cross_entropy(network(images), batch.labels, reduction="none")
         gradient = context.gradient_of(loss)
         with torch.no_grad():
             self.step(gradient, context.lr)
