@@ -40,9 +40,10 @@ def convolve_patches(images: Tensor, conv: nn.Conv2d, models: int) -> Tensor:
     count, _, high, wide = images.shape
     patches = images.new_empty(count, high, wide, LEAST, dtype=torch.bfloat16).permute(0, 3, 1, 2)
     write_patches(images, patches, conv.kernel_size[0])
-    taps = conv.weight.permute(0, 2, 3, 1).flatten(1)
-    weight = F.pad(taps, (0, LEAST - taps.shape[1]))[:, :, None, None]
-    given = patches, weight, weight.detach().to(torch.bfloat16), 1, models, models, None, None
+    taps = conv.weight.permute(0, 2, 3, 1).flatten(1)[:, :, None, None]
+    rounded = taps.new_zeros(len(taps), LEAST, 1, 1, dtype=torch.bfloat16)
+    rounded[:, : taps.shape[1]].copy_(taps.detach())
+    given = patches, taps, rounded, 1, models, models, None, None
     done: Tensor = ConvolveFunction.apply(*given)  # type: ignore[no-untyped-call]
     return done
 
@@ -110,10 +111,12 @@ class ConvolveFunction(torch.autograd.Function):
         receives: PassedGradient | None,
         passes: PassedGradient | None,
     ) -> Tensor:
-        """`rounded` is the weight in bfloat16; its gradient is the weight's, of each group of the maps apart."""
+        """`rounded` is the weight in bfloat16, with channels of zeros behind those given; its gradient is the weight's,
+        of each group of the maps apart.
+        """
         maps = maps.to(torch.bfloat16)
         ctx.save_for_backward(maps, rounded)
-        ctx.stride, ctx.models, ctx.groups = stride, models, groups
+        ctx.channels, ctx.stride, ctx.models, ctx.groups = weight.shape[1], stride, models, groups
         _set_passed(ctx, receives, passes)
         done: Tensor = torch.ops.iblurry.convolve(maps, rounded, stride, False, models)
         return done
@@ -123,7 +126,7 @@ class ConvolveFunction(torch.autograd.Function):
         maps, weight = ctx.saved_tensors
         before = _convolve_backwards(ctx, grads, weight) if ctx.needs_input_grad[0] else None
         parts = torch.ops.iblurry.weight_gradient(grads, maps, weight.shape[2], ctx.stride, ctx.groups)
-        return before, sum_parts(parts), None, None, None, None, None, None
+        return before, sum_parts(parts)[:, : ctx.channels], None, None, None, None, None, None
 
 
 class Descent(NamedTuple):

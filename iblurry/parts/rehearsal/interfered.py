@@ -76,17 +76,17 @@ class Interfered(Rehearsal):
         batch = context.memory.read(drawn.rows)
         images = context.pipeline.test(batch.images)
         varied = context.pipeline.vary(stream.images, drawn.augment_params)
-        virtual.copy_(network)
         with network.constant():
             with torch.enable_grad():
                 loss = F.cross_entropy(network(varied), stream.labels)
             with torch.no_grad(), context.engine.parallel_stream():  # beside the backward pass
+                virtual.copy_(network)
                 before = F.cross_entropy(network(images), batch.labels, reduction="none")
         gradient = context.gradient_of(loss)
+        context.engine.join_parallel_stream()
         with torch.no_grad():
             self.step(gradient, context.lr)
             after = F.cross_entropy(virtual.train()(images), batch.labels, reduction="none")
-            context.engine.join_parallel_stream()
             return drawn.rows.index_select(0, most_interfered(before, after, self.joins(len(drawn.rows))))
 
 
