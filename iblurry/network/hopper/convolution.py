@@ -37,7 +37,6 @@ class Tile(NamedTuple):
 
 CHOICES = ((128, 128, 3, 8), (128, 64, 3, 8), (64, 64, 6, 4))  # pixels, outputs, stages, warps
 ENOUGH = 120  # blocks to be busy with: an H200 has 132 multiprocessors
-ALONE = 132  # blocks at most, if none shares its multiprocessor: loads are all it waits for, so twice as many are begun
 
 
 def choose_tile(
@@ -51,7 +50,7 @@ def choose_tile(
     inputs = 64 if channels % 64 == 0 else 32
     if channels % inputs:
         return None
-    found, blocks = None, 0
+    found = None
     for pixels, across, stages, warps in CHOICES:
         grouped = group_rows(pixels, high, wide)
         if grouped is None or outputs % across:
@@ -60,10 +59,9 @@ def choose_tile(
         if models > 1 and count // models % images:
             continue
         found = Tile(images, rows, across, inputs, stages, warps)
-        blocks = -(-count // images) * (high // rows) * (outputs // across) * times
-        if blocks >= ENOUGH:
+        if -(-count // images) * (high // rows) * (outputs // across) * times >= ENOUGH:
             break
-    return found if found is None or blocks > ALONE else found._replace(stages=2 * found.stages)
+    return found
 
 
 def group_rows(pixels: int, high: int, wide: int) -> tuple[int, int] | None:
