@@ -81,6 +81,8 @@ class Elastic(Term):
 
     @torch.no_grad()
     def add_gradient(self) -> None:
+        if not self.weight:
+            return
         weights = _weights(self)
         for p in weights:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad  # a body may have weights it never uses
@@ -90,6 +92,8 @@ class Elastic(Term):
     @torch.no_grad()
     def on_update(self, update: Update) -> None:
         self.steps += 1
+        if not self.weight:
+            return
         number = self.steps - int(self.skip_first)  # 0: left out, 1: as it is, from then on averaged
         share = torch.where(number == 1, 1.0, torch.where(number > 1, 1 - self.decay, 0.0))
         fisher, gradients = [*self.fisher.values()], _gradients(_weights(self))
