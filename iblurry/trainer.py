@@ -54,7 +54,7 @@ class Trainer:
         self.measures = any(part.needs_losses for part in self.parts.values())
         self.needs_plain = any(term.needs_plain for term in training.terms)
         self.unmixed_last = any(term.unmixed_last for term in training.terms)
-        self.prepares = any(type(rule).prepare is not GradientRule.prepare for rule in training.gradient)
+        self.rules_look_ahead = any(type(rule).ahead is not GradientRule.ahead for rule in training.gradient)
         self.looks_ahead = any(type(term).ahead is not Term.ahead for term in training.terms)
         body, head = context.network.body_parameters(), context.network.head_parameters()
         groups = [body, head] if training.schedule.separate_head_lr else [body + head]
@@ -178,13 +178,13 @@ class Trainer:
             params = params.unmixed_from(len(batch.labels) - unmixed)
         loss, forward = self.forward_loss(context.pipeline.train(batch.images, params), batch, rows, params)
         rules = [(rule, drawn.get(f"gradient.{i}", self._nothing)) for i, rule in enumerate(training.gradient)]
-        forwarded = self.engine.mark() if self.prepares else None
+        forwarded = self.engine.mark() if self.rules_look_ahead else None
         self.optimizer.zero_grad()
         loss.backward()
-        if self.prepares:  # runs beside the backward pass; called before it, autograd would make that wait
+        if self.rules_look_ahead:  # runs beside the backward pass; called before it, autograd would make that wait
             with self.engine.parallel_stream(forwarded):
                 for rule, rows_drawn in rules:
-                    rule.prepare(rows_drawn)
+                    rule.ahead(rows_drawn)
             self.engine.join_parallel_stream()
         for term in training.terms:
             term.add_gradient()

@@ -19,8 +19,8 @@ class GradientRule(Part):
 
     kind: ClassVar[str] = "gradient"
 
-    def prepare(self, drawn: Drawn) -> None:
-        """Computes what does not need the gradient: called after the forward pass, on a GPU beside the backward pass.
+    def ahead(self, drawn: Drawn) -> None:
+        """Computes what does not need the gradient, such as a reference; on a GPU at the same time as that.
 
         Nothing unless overridden; what it finds is kept for `adjust`, which gets the same rows.
         """
@@ -71,7 +71,7 @@ class Project(GradientRule):
 
     count: int = 240
 
-    reference: tuple[Tensor, ...] = scratch(lambda part: ())  # r by weight, from `prepare` to `adjust`
+    reference: tuple[Tensor, ...] = scratch(lambda part: ())  # r by weight, from `ahead` to `adjust`
     project: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(project))
 
     @property
@@ -82,7 +82,7 @@ class Project(GradientRule):
         rows = min(self.count, workload.capacity)
         return Cost(update=Passes(rows, rows))
 
-    def prepare(self, drawn: Drawn) -> None:
+    def ahead(self, drawn: Drawn) -> None:
         if not len(drawn.rows):  # nothing stored yet, as the host knows
             return
         context = self.context
