@@ -93,7 +93,8 @@ def fits(maps: torch.Size, outputs: int, side: int, stride: int, models: int = 1
     up, across = high // stride, wide // stride
     forwards = choose_tile(count, channels, outputs, up, across, models=models)
     backwards = choose_tile(count, outputs, channels, up, across, models=models)
-    return forwards is not None and backwards is not None and group_rows(PIXELS, up, across) is not None
+    steps = [group_rows(pixels, up, across) for pixels in (PIXELS, PIXELS // 2)]  # of the gradient for the weights
+    return None not in (forwards, backwards, *steps)
 
 
 class ConvolveFunction(torch.autograd.Function):
