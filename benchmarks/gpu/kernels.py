@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.gpu.timing import timed, wait_for_device
 from iblurry.augment import Augment
 from iblurry.augment.pipeline import Pipeline
 from iblurry.errors import InputError
+from iblurry.network.bodies import ConvUnit
 from iblurry.network.fused import ALIGNED, kernels
 from iblurry.refit_stack import MODELS
 from iblurry.rng import Rng
@@ -79,6 +80,7 @@ def main() -> int:
         ("forwards", forwards),
         ("backwards", backwards),
         ("weights", weights),
+        ("units", units),
         ("norms", norms),
         ("slopes", slopes),
     )
@@ -194,8 +196,9 @@ def first(count: int) -> Pair:
         _random(count, FIRST.channels, FIRST.high, FIRST.high).float().contiguous(memory_format=torch.channels_last)
     )
     grads = _random(count, FIRST.outputs, FIRST.high, FIRST.high, seed=1).contiguous(memory_format=torch.channels_last)
-    conv = nn.Conv2d(FIRST.channels, FIRST.outputs, FIRST.side, padding=1, bias=False, device="cuda")
-    conv.to(memory_format=torch.channels_last)
+    unit = ConvUnit(FIRST.channels, FIRST.outputs).cuda()
+    unit.to(memory_format=torch.channels_last)
+    conv = unit.convolution
 
     def both(done: Tensor) -> Tensor:
         (slope,) = torch.autograd.grad(done, conv.weight, grads.to(done.dtype))
@@ -205,7 +208,7 @@ def first(count: int) -> Pair:
         with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
             return both(conv(images))
 
-    return Pair(lambda: both(own.training.convolve_patches(images, conv, 1)), cudnn, lambda: both(conv(images)))
+    return Pair(lambda: both(own.training.convolve_patches(images, unit, 1)), cudnn, lambda: both(conv(images)))
 
 
 def weights(layer: Layer, count: int) -> Pair:
@@ -225,6 +228,27 @@ def weights(layer: Layer, count: int) -> Pair:
         lambda: _backward(layer, grads, maps, weight, (False, True, False))[1].float(),
         lambda: _backward(layer, grads.float(), maps.float(), weight.float(), (False, True, False))[1],
     )
+
+
+def units(layer: Layer, count: int) -> Pair:
+    """Convolution, batch norm and ReLU in a training step."""
+    own, (maps, weight) = kernels(torch.device("cuda")), _given(layer, count)
+    assert own is not None
+    unit = ConvUnit(layer.channels, layer.outputs, kernel=layer.side, stride=layer.stride).cuda()
+    unit.to(memory_format=torch.channels_last)
+    unit.convolution.weight.data.copy_(weight)
+
+    def run(convolve: Any, finish: Any, maps: Tensor) -> Tensor:
+        unit.convolve, unit.finish = convolve, finish
+        with torch.no_grad():
+            return unit(maps)
+
+    def cudnn() -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+            return run(None, None, maps)
+
+    own_ways = own.training.convolve, own.training.finish
+    return Pair(lambda: run(*own_ways, maps), cudnn, lambda: run(None, None, maps.float()))
 
 
 def norms(layer: Layer, count: int) -> Pair:

@@ -272,7 +272,7 @@ def _convolve(maps: Tensor, unit: ConvUnit, *, models: int, own: ModuleType | No
     if own is not None and _fits(maps, unit, models, own):
         done = own.training.convolve_stacked(maps, unit, models, descent)
     elif own is not None and own.training.has_patches(maps, conv, models):
-        done = own.training.convolve_patches(maps, conv, models)
+        done = own.training.convolve_patches(maps, unit, models)
     else:
         done = _multiply_patches(maps, conv, conv.weight, models)
     return done

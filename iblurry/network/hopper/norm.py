@@ -33,6 +33,16 @@ class NormState(NamedTuple):
     momentum: float
 
 
+class MapSums(NamedTuple):
+    """Of each model's maps, channel by channel and part by part: the sum, and that of squared deviations from the
+    part's own mean.
+    """
+
+    values: Tensor  # (models * parts, 2, channels)
+    parts: int  # of a model
+    each: int  # pixels of a part; the last one may have fewer
+
+
 class NormFunction(torch.autograd.Function):
     """relu(norm(maps)) + plus."""
 
@@ -45,10 +55,11 @@ class NormFunction(torch.autograd.Function):
         plus: Tensor | None,
         state: NormState,
         models: int,
+        sums: MapSums | None = None,
         passed: PassedGradient | None = None,
     ) -> Tensor:
-        """`passed` takes the gradient for `plus`, if it is given."""
-        done, moments = normalise(maps, weight, bias, plus, state, models)
+        """`sums` are those of the maps, if they are known; `passed` takes the gradient for `plus`, if it is given."""
+        done, moments = normalise(maps, weight, bias, plus, state, models, sums)
         ctx.save_for_backward(maps, weight, bias, moments)
         ctx.adds, ctx.models, ctx.passed = plus is not None, models, passed
         return done
@@ -61,20 +72,28 @@ class NormFunction(torch.autograd.Function):
         if ctx.passed is not None:
             ctx.passed.gradient = grads
         for_plus = grads if ctx.adds and ctx.passed is None else None
-        return before, slopes[1], slopes[0], for_plus, None, None, None
+        return before, slopes[1], slopes[0], for_plus, None, None, None, None
 
 
 def normalise(
-    maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None, state: NormState, models: int
+    maps: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    plus: Tensor | None,
+    state: NormState,
+    models: int,
+    sums: MapSums | None = None,
 ) -> tuple[Tensor, Tensor]:
     """relu(norm(maps)) + plus, and (2, models * channels): means and inverse deviations."""
     maps = _channels_last(maps)
     plan = NormPlan.of(maps, models)
-    done, sums = torch.empty_like(maps), plan.new_sums(maps)
-    moments = weight.new_empty(2, len(weight))
-    launch(_sum_maps, plan.blocks, maps, sums, *plan.sizes, **CONSTANTS)
+    done, moments = torch.empty_like(maps), weight.new_empty(2, len(weight))
+    if sums is None:
+        _, each, _, parts = plan.sizes
+        sums = MapSums(plan.new_sums(maps), parts, each)
+        launch(_sum_maps, plan.blocks, maps, sums.values, *plan.sizes, **CONSTANTS)
     added = maps if plus is None else _channels_last(plus)
-    given = maps, added, sums, weight, bias, *state.running, moments, done, state.eps, state.momentum
+    given = maps, added, *sums, weight, bias, *state.running, moments, done, state.eps, state.momentum
     constants = CONSTANTS | {"PARTS": PARTS, "ADDS": plus is not None}
     launch(_normalise, plan.blocks, *given, len(weight), *plan.sizes, **constants)
     return done, moments
@@ -118,7 +137,7 @@ class NormPlan(NamedTuple):
         return maps.new_empty(2 * self.blocks * ACROSS, dtype=torch.float32)
 
 
-_compiled_once = triton.jit(do_not_specialize=["rows", "parts", "total"])  # not for each size of maps again
+_compiled_once = triton.jit(do_not_specialize=["rows", "parts", "total", "summed_parts", "summed_each"])  # for any size
 
 
 @triton.jit
@@ -146,9 +165,23 @@ def _total(sums, model, channels, depth, parts, PARTS: tl.constexpr):
     return first, second
 
 
+@triton.jit
+def _moments(sums, model, channels, rows, depth, parts, each, PARTS: tl.constexpr):
+    """Mean and variance from `MapSums`, in a fixed order."""
+    part = tl.arange(0, PARTS)[:, None]
+    is_there = part < parts
+    place = sums + (model * parts + part) * 2 * depth + channels[None, :]
+    first = tl.load(place, mask=is_there, other=0.0)
+    second = tl.load(place + depth, mask=is_there, other=0.0)
+    held = tl.maximum(tl.minimum(rows - part * each, each), 1).to(tl.float32)
+    mean = tl.sum(first, 0) / rows
+    off = first / held - mean[None, :]
+    return mean, tl.sum(tl.where(is_there, second + held * off * off, 0.0), 0) / rows
+
+
 @_compiled_once
 def _sum_maps(maps, sums, rows, each, depth, parts, ROWS: tl.constexpr, ACROSS: tl.constexpr, STAGES: tl.constexpr):
-    """Sums of x - k and (x - k)^2, where k is the model's first pixel: a large mean takes no digits of the variance."""
+    """See `MapSums`: by sums of x - k, where k is the model's first pixel, so a large mean takes no digits of them."""
     model, part, channels = _place(tl.program_id(0), depth, parts, ACROSS)
     maps += model.to(tl.int64) * rows * depth + channels[None, :]
     centre = tl.load(maps).to(tl.float32)
@@ -161,21 +194,23 @@ def _sum_maps(maps, sums, rows, each, depth, parts, ROWS: tl.constexpr, ACROSS: 
         off = tl.where(row < end, off, 0.0)
         first += off
         second += off * off
-    _put_sums(sums, first, second, model, part, channels, depth, parts)
+    held = (end - part * each).to(tl.float32)
+    total = tl.sum(first, 0)
+    to = sums + (model * parts + part) * 2 * depth + channels
+    tl.store(to, total + held * tl.sum(centre, 0))
+    tl.store(to + depth, tl.maximum(tl.sum(second, 0) - total * total / held, 0.0))
 
 
 @_compiled_once
 def _normalise(
-    maps, plus, sums, weight, bias, running_mean, running_var, moments, done, eps, momentum, total, rows, each, depth,
-    parts, PARTS: tl.constexpr, ROWS: tl.constexpr, ACROSS: tl.constexpr, STAGES: tl.constexpr, ADDS: tl.constexpr,
+    maps, plus, sums, summed_parts, summed_each, weight, bias, running_mean, running_var, moments, done, eps, momentum,
+    total, rows, each, depth, parts, PARTS: tl.constexpr, ROWS: tl.constexpr, ACROSS: tl.constexpr,
+    STAGES: tl.constexpr, ADDS: tl.constexpr,
 ):  # fmt: skip
     model, part, channels = _place(tl.num_programs(0) - 1 - tl.program_id(0), depth, parts, ACROSS)
     own = model * depth + channels
     offset = model.to(tl.int64) * rows * depth + channels[None, :]
-    first, second = _total(sums, model, channels, depth, parts, PARTS)
-    off = first / rows
-    mean = tl.load(maps + model.to(tl.int64) * rows * depth + channels).to(tl.float32) + off
-    var = tl.maximum(second / rows - off * off, 0.0)
+    mean, var = _moments(sums, model, channels, rows, depth, summed_parts, summed_each, PARTS)
     inverse = tl.rsqrt(var + eps)
     if part == 0:
         tl.store(moments + own, mean)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from iblurry.network.bodies import ConvUnit, ResidualBlock
 from iblurry.network.fused import ALIGNED
 from iblurry.network.hopper import inference, norm
-from iblurry.network.hopper.training import Descent, fits, run_convolution
+from iblurry.network.hopper.training import Descent, fits, plan_sums, run_convolution
 from iblurry.network.hopper.weight_gradient import LEAST, can_descend, descend, weight_gradient
 
 THREADS = 8  # a compilation is half Python, which only one of them runs at a time
@@ -208,8 +208,12 @@ def _keyed(
 
 
 def _convolve(shape: UnitShape, models: int) -> None:
-    if _fits(shape, models):
-        run_convolution(_maps(shape, models), _weight(shape, models), shape.stride, False, models)
+    if not _fits(shape, models):
+        return
+    maps, outputs = _maps(shape, models), shape.weight[0]
+    size = plan_sums(maps.shape, outputs, shape.stride, models)
+    sums = None if size is None else torch.empty(models * size[0], 2, outputs, device="meta")
+    run_convolution(maps, _weight(shape, models), shape.stride, False, models, sums=sums)
 
 
 def _convolve_backwards(shape: UnitShape, models: int) -> None:

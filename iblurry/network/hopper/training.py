@@ -13,7 +13,7 @@ from iblurry.network.fused import fits_patch
 from iblurry.network.hopper import convolution
 from iblurry.network.hopper.convolution import choose_tile, group_rows
 from iblurry.network.hopper.inference import write_patches
-from iblurry.network.hopper.norm import ACROSS, NormFunction, NormState
+from iblurry.network.hopper.norm import ACROSS, PARTS, MapSums, NormFunction, NormState
 from iblurry.network.hopper.weight_gradient import LEAST, PIXELS, can_descend, descend, plan_tiles, weight_gradient
 
 
@@ -23,7 +23,7 @@ def convolve(maps: Tensor, unit: ConvUnit) -> Tensor:
     if fits(maps.shape, conv.out_channels, conv.kernel_size[0], conv.stride[0]):
         return convolve_stacked(maps, unit, 1)
     if unit.finish is not None and has_patches(maps, conv, 1):  # else it is inside what a compiler traces
-        return convolve_patches(maps, conv, 1)
+        return convolve_patches(maps, unit, 1)
     done: Tensor = conv(maps)
     return done
 
@@ -35,26 +35,27 @@ def has_patches(images: Tensor, conv: nn.Conv2d, models: int) -> bool:
     return fits_patch(conv) and not images.requires_grad and fits(patches, conv.out_channels, 1, 1, models)
 
 
-def convolve_patches(images: Tensor, conv: nn.Conv2d, models: int) -> Tensor:
+def convolve_patches(images: Tensor, unit: ConvUnit, models: int) -> Tensor:
     """The first convolutions of so many models: the patch under each pixel becomes channels of a 1x1 one."""
     count, _, high, wide = images.shape
+    conv = unit.convolution
     patches = images.new_empty(count, high, wide, LEAST, dtype=torch.bfloat16).permute(0, 3, 1, 2)
     write_patches(images, patches, conv.kernel_size[0])
     taps = conv.weight.permute(0, 2, 3, 1).flatten(1)[:, :, None, None]
     rounded = taps.new_zeros(len(taps), LEAST, 1, 1, dtype=torch.bfloat16)
     rounded[:, : taps.shape[1]].copy_(taps.detach())
-    given = patches, taps, rounded, 1, models, models, None, None
-    done: Tensor = ConvolveFunction.apply(*given)  # type: ignore[no-untyped-call]
-    return done
+    return _apply(ConvolveFunction, unit, models, patches, taps, rounded, 1, models, models, None, None)
 
 
 def finish(maps: Tensor, unit: ConvUnit, plus: Tensor | None, models: int = 1) -> Tensor:
     """Batch norm, ReLU and the sum behind the unit: by own kernels in a training step, else by torch's."""
     norm: Any = unit[1]
+    sums, unit.sums = unit.sums, None
     if norm.training and maps.dtype is torch.bfloat16 and maps.shape[1] % ACROSS == 0:
         state = NormState((norm.running_mean, norm.running_var), norm.eps, norm.momentum)
         passed = unit.passes_sum if plus is not None and _is_awaited(unit.passes_sum) else None
-        done: Tensor = NormFunction.apply(maps, norm.weight, norm.bias, plus, state, models, passed)  # type: ignore[no-untyped-call]
+        given = maps, norm.weight, norm.bias, plus, state, models, sums, passed
+        done: Tensor = NormFunction.apply(*given)  # type: ignore[no-untyped-call]
         return done
     maps = F.relu(norm(maps))
     return maps if plus is None else maps + plus
@@ -64,12 +65,34 @@ def convolve_stacked(maps: Tensor, unit: ConvUnit, models: int, descent: Descent
     """The convolutions of so many models in a training step, each of its share of the maps and of the weights."""
     conv = unit.convolution
     if descent is not None:
-        descended: Tensor = DescendFunction.apply(maps, descent, conv.stride[0], models, unit.receives, unit.passes)  # type: ignore[no-untyped-call]
-        return descended
+        return _apply(DescendFunction, unit, models, maps, descent, conv.stride[0], models, unit.receives, unit.passes)
     rounded = conv.weight.detach().to(torch.bfloat16) if unit.weight_bf16 is None else unit.weight_bf16
     given = maps, conv.weight, rounded, conv.stride[0], models, models, unit.receives, unit.passes
-    done: Tensor = ConvolveFunction.apply(*given)  # type: ignore[no-untyped-call]
-    return done
+    return _apply(ConvolveFunction, unit, models, *given)
+
+
+def _apply(function: Any, unit: ConvUnit, models: int, maps: Tensor, *given: Any) -> Tensor:
+    """A convolution by an autograd function; what batch norm sums up of its maps is left with the unit."""
+    conv, norm = unit.convolution, unit[1]
+    own_norm = unit.finish is not None and norm.training
+    stride = 1 if maps.shape[1] != conv.in_channels else conv.stride[0]
+    size = plan_sums(maps.shape, conv.out_channels, stride, models) if own_norm else None
+    done, values = function.apply(maps, *given, size)
+    unit.sums = None if size is None else MapSums(values, *size)
+    result: Tensor = done
+    return result
+
+
+def plan_sums(maps: torch.Size, outputs: int, stride: int, models: int) -> tuple[int, int] | None:
+    """Into how many parts a convolution's kernel divides a model's pixels, and how many each has; None if too many."""
+    count, channels, high, wide = maps
+    up, across = high // stride, wide // stride
+    tile = choose_tile(count, channels, outputs, up, across, models=models)
+    if tile is None or outputs % ACROSS:
+        return None
+    each = tile.images * tile.rows * across
+    parts = -(-(count // models) * up * across // each)
+    return (parts, each) if parts <= PARTS else None
 
 
 def convolve_grouped(maps: Tensor, unit: ConvUnit, gradient: Tensor, groups: int) -> Tensor:
@@ -79,7 +102,8 @@ def convolve_grouped(maps: Tensor, unit: ConvUnit, gradient: Tensor, groups: int
     """
     conv = unit.convolution
     rounded = conv.weight.detach().to(torch.bfloat16)
-    done: Tensor = ConvolveFunction.apply(maps, gradient, rounded, conv.stride[0], 1, groups, None, None)  # type: ignore[no-untyped-call]
+    given = maps, gradient, rounded, conv.stride[0], 1, groups, None, None, None
+    done: Tensor = ConvolveFunction.apply(*given)[0]  # type: ignore[no-untyped-call]
     return done
 
 
@@ -111,7 +135,8 @@ class ConvolveFunction(torch.autograd.Function):
         groups: int,
         receives: PassedGradient | None,
         passes: PassedGradient | None,
-    ) -> Tensor:
+        size: tuple[int, int] | None,
+    ) -> tuple[Tensor, Tensor]:
         """`rounded` is the weight in bfloat16, with channels of zeros behind those given; its gradient is the weight's,
         of each group of the maps apart.
         """
@@ -119,15 +144,14 @@ class ConvolveFunction(torch.autograd.Function):
         ctx.save_for_backward(maps, rounded)
         ctx.channels, ctx.stride, ctx.models, ctx.groups = weight.shape[1], stride, models, groups
         _set_passed(ctx, receives, passes)
-        done: Tensor = torch.ops.iblurry.convolve(maps, rounded, stride, False, models)
-        return done
+        return _convolve_forwards(ctx, maps, rounded, size)
 
     @staticmethod
-    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grads: Tensor, _: None) -> tuple[Tensor | None, ...]:
         maps, weight = ctx.saved_tensors
         before = _convolve_backwards(ctx, grads, weight) if ctx.needs_input_grad[0] else None
         parts = torch.ops.iblurry.weight_gradient(grads, maps, weight.shape[2], ctx.stride, ctx.groups)
-        return before, sum_parts(parts)[:, : ctx.channels], None, None, None, None, None, None
+        return before, sum_parts(parts)[:, : ctx.channels], *[None] * 7
 
 
 class Descent(NamedTuple):
@@ -164,21 +188,21 @@ class DescendFunction(torch.autograd.Function):
         models: int,
         receives: PassedGradient | None,
         passes: PassedGradient | None,
-    ) -> Tensor:
+        size: tuple[int, int] | None,
+    ) -> tuple[Tensor, Tensor]:
         maps = maps.to(torch.bfloat16)
         ctx.save_for_backward(maps)
         ctx.descent, ctx.stride, ctx.models = descent, stride, models
         _set_passed(ctx, receives, passes)
-        done: Tensor = torch.ops.iblurry.convolve(maps, descent.rounded, stride, False, models)
-        return done
+        return _convolve_forwards(ctx, maps, descent.rounded, size)
 
     @staticmethod
-    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grads: Tensor, _: None) -> tuple[Tensor | None, ...]:
         (maps,), descent = ctx.saved_tensors, ctx.descent
         grads = _channels_last(grads)
         before = _convolve_backwards(ctx, grads, descent.rounded)  # by the old weight
         descend(grads, _channels_last(maps), ctx.stride, ctx.models, descent)
-        return before, None, None, None, None, None
+        return before, *[None] * 6
 
 
 def _is_awaited(passed: PassedGradient | None) -> bool:
@@ -189,6 +213,18 @@ def _set_passed(ctx: Any, receives: PassedGradient | None, passes: PassedGradien
     ctx.receives, ctx.passes = receives, passes
     if receives is not None:
         receives.is_awaited = True
+
+
+def _convolve_forwards(ctx: Any, maps: Tensor, rounded: Tensor, size: tuple[int, int] | None) -> tuple[Tensor, Tensor]:
+    """The convolution and what batch norm sums up of it, if its size is given; else nothing."""
+    ctx.set_materialize_grads(False)
+    if size is None:
+        done, sums = torch.ops.iblurry.convolve(maps, rounded, ctx.stride, False, ctx.models), maps.new_empty(0)
+    else:
+        sums = maps.new_empty(ctx.models * size[0], 2, len(rounded) // ctx.models, dtype=torch.float32)
+        done = run_convolution(maps, rounded, ctx.stride, False, ctx.models, sums=sums)
+    ctx.mark_non_differentiable(sums)
+    return done, sums
 
 
 def _convolve_backwards(ctx: Any, grads: Tensor, weight: Tensor) -> Tensor | None:
@@ -214,7 +250,13 @@ def _channels_last(values: Tensor) -> Tensor:
 
 
 def run_convolution(
-    maps: Tensor, weight: Tensor, stride: int, backwards: bool, models: int, plus: Tensor | None = None
+    maps: Tensor,
+    weight: Tensor,
+    stride: int,
+    backwards: bool,
+    models: int,
+    plus: Tensor | None = None,
+    sums: Tensor | None = None,
 ) -> Tensor:
     """The convolution with bfloat16 weights, or its gradient with respect to the input maps; and `plus`."""
     count, channels, high, wide = maps.shape
@@ -224,12 +266,14 @@ def run_convolution(
         tile = choose_tile(count, channels, len(weight) // models, high // stride, wide // stride, models=models)
     assert tile is not None
     maps, weight = _channels_last(maps), _channels_last(weight)
-    return convolution.convolve(maps, weight, tile, stride=stride, plus=plus, backwards=backwards, models=models)
+    return convolution.convolve(
+        maps, weight, tile, stride=stride, plus=plus, backwards=backwards, models=models, sums=sums
+    )
 
 
 _convolve = torch.library.custom_op(
     "iblurry::convolve",
-    run_convolution,
+    lambda maps, weight, stride, backwards, models: run_convolution(maps, weight, stride, backwards, models),
     mutates_args=(),
     schema="(Tensor maps, Tensor weight, int stride, bool backwards, int models) -> Tensor",
 )
