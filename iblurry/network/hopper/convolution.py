@@ -125,6 +125,7 @@ def convolve(
         ADDS=plus is not None,
         BACK=backwards,
         SUMS=sums is not None,
+        WHOLE=sums is not None and count % tile.images == 0,
         num_warps=tile.warps,
     )
     return done
@@ -224,7 +225,8 @@ def _convolve(
     images, kernel, bias, plus, sums_to, done, count, each, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr,
     HIGH: gl.constexpr, WIDE: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, SPREAD: gl.constexpr,
     IMAGES: gl.constexpr, ROWS: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr,
-    ENDS: gl.constexpr, ADDS: gl.constexpr, BACK: gl.constexpr, SUMS: gl.constexpr, num_warps: gl.constexpr,
+    ENDS: gl.constexpr, ADDS: gl.constexpr, BACK: gl.constexpr, SUMS: gl.constexpr, WHOLE: gl.constexpr,
+    num_warps: gl.constexpr,
 ):  # fmt: skip
     """A product of (pixels, taps * channels) and (taps * channels, outputs), whose left side is never written out.
 
@@ -292,10 +294,15 @@ def _convolve(
     is_there = (pixel < count * HIGH * WIDE)[:, None]
     if SUMS:  # tiles are in the order of the pixels, and those of a model are whole
         tile = (image * HIGH + row) * WIDE // BM
-        held = gl.minimum(count * HIGH * WIDE - tile * BM, BM).to(gl.float32)
-        value = gl.where(is_there, result.to(gl.float32), 0.0)
-        first = gl.sum(value, 0)
-        off = gl.where(is_there, value - (first / held)[None, :], 0.0)
+        value = result.to(gl.float32)
+        if WHOLE:
+            first = gl.sum(value, 0)
+            off = value - (first / BM)[None, :]
+        else:
+            held = gl.minimum(count * HIGH * WIDE - tile * BM, BM).to(gl.float32)
+            value = gl.where(is_there, value, 0.0)
+            first = gl.sum(value, 0)
+            off = gl.where(is_there, value - (first / held)[None, :], 0.0)
         to = sums_to + tile * 2 * OUTPUTS + column
         gl.store(to, first)
         gl.store(to + OUTPUTS, gl.sum(off * off, 0))
