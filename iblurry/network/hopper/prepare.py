@@ -1,13 +1,11 @@
-"""Compiles the kernels of a body before it runs: many at a time and in the background, not one by one when needed."""
+"""Which kernels a body needs, so that they are compiled before it runs and not one by one when needed."""
 
 from __future__ import annotations
 
 import copy
 import functools
 import math
-import sys
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import torch
@@ -16,15 +14,11 @@ from torch import Tensor, nn
 from iblurry.network.bodies import ConvUnit, ResidualBlock
 from iblurry.network.fused import ALIGNED
 from iblurry.network.hopper import inference, norm
+from iblurry.network.hopper.compiler import Call, start, wait
 from iblurry.network.hopper.training import Descent, fits, plan_sums, run_convolution
 from iblurry.network.hopper.weight_gradient import LEAST, can_descend, descend, weight_gradient
 
-THREADS = 8  # a compilation is half Python, which only one of them runs at a time
-# Before these, `ast.parse` in two threads at once may raise SystemError (CPython issue 106905).
-IN_THREADS = sys.version_info >= (3, 12, 2) or (3, 11, 8) <= sys.version_info < (3, 12)
 MANY = 512  # images of a query: there is one kernel for any large number
-
-Call = Callable[[], Any]
 
 
 class PreparedBody:
@@ -63,38 +57,6 @@ def compile_stack(body: nn.Module, images: Sequence[int], device: torch.device, 
     """Compiles what a training step of so many models like this one needs, on a batch (B, C, H, W) each."""
     shapes = unit_shapes(body, images)
     wait(start(device, [*_forward_calls(shapes, models), *_backward_calls(shapes, models)]))
-
-
-@functools.cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS, thread_name_prefix="compile")
-
-
-_started: dict[Hashable, Future[None]] = {}  # whatever was asked for in this process: nothing is compiled twice
-
-
-def start(device: torch.device, calls: Sequence[tuple[Hashable, Call]]) -> list[Future[None]]:
-    """Begins to compile; each call has a key that says which kernel it is.
-
-    Where Python cannot do so in threads, kernels are compiled one by one when they first run.
-    """
-    if not IN_THREADS:
-        return []
-
-    def run(call: Call) -> None:
-        with torch.cuda.device(device), torch.no_grad():
-            call()
-
-    for key, call in calls:
-        if (device, key) not in _started:
-            _started[device, key] = _pool().submit(run, call)
-    return [_started[device, key] for key, _ in calls]
-
-
-def wait(compiled: list[Future[None]]) -> None:
-    """Until all are compiled; raises what went wrong. The list is empty afterwards."""
-    while compiled:
-        compiled.pop().result()
 
 
 class UnitShape(NamedTuple):
