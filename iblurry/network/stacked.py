@@ -225,6 +225,17 @@ class GroupedNetwork(nn.Module):
             slopes = torch.autograd.grad(loss, self._slots)
         return [slope.unflatten(0, (groups, -1)) for slope in slopes]
 
+    @torch.no_grad()
+    def similarities(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Cosines between the first group's gradient and each other's, over all weights together, (groups - 1,)."""
+        if self.own is not None:
+            products, squares = self.own.products.with_first(gradients)
+        else:
+            rows = torch.cat([gradient.flatten(1) for gradient in gradients], 1)
+            products, squares = rows @ rows[0], rows.square().sum(1)
+        lengths = squares.sqrt().clamp(min=1e-8)
+        return products[1:] / (lengths[1:] * lengths[:1])
+
 
 class GroupedNorm(nn.Module):
     """Batch norm in eval mode whose gradients come apart for each group.

@@ -44,3 +44,11 @@ def test_the_weights_are_those_of_now():
         for p in network.parameters():
             p.mul_(1.5)
     assert all(not torch.allclose(a, b) for a, b in zip(before, grouped.gradients(images, labels), strict=True))
+
+
+def test_similarities_are_cosines_over_all_weights():
+    network = build("convnet:width=4", (1, 8, 8), 2, rng=Rng(1))
+    gradients = [torch.randn(GROUPS, *p.shape) for p in network.parameters()]
+    flat = torch.cat([gradient.flatten(1) for gradient in gradients], 1)
+    found = GroupedNetwork(network, GROUPS).similarities(gradients)
+    torch.testing.assert_close(found, F.cosine_similarity(flat[1:], flat[:1]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -45,7 +45,6 @@ class Diverse(Admission):
     new_score: Tensor = state(lambda part: part.context.memory.clock.double())  # (1,) score of the sample on offer
     score: Callable[..., None] = scratch(lambda part: part.context.compile(part._score))
     grouped: GroupedNetwork | None = scratch(lambda part: part.context.grouped(1 + part.batches))
-    similarities: Callable[..., Tensor] = scratch(lambda part: part.context.engine.fuse(cosines))
 
     def cost(self, workload: Workload) -> Cost:
         images = 1 + self.batches * min(self.size, workload.capacity) if workload.capacity else 0
@@ -101,21 +100,12 @@ class Diverse(Admission):
         gradients = self.grouped.gradients(
             context.pipeline.test(pixels), torch.cat([labels.expand(count), memory.labels])
         )
-        with torch.no_grad():
-            return 1 + self.similarities(gradients).max()
+        return 1 + self.grouped.similarities(gradients).max()
 
     def _gradient(self, images: Tensor, labels: Tensor) -> Tensor:
         self.context.network.eval()
         gradient = self.context.gradient(self.context.pipeline.test(images), labels)
         return torch.cat([g.flatten() for g in gradient])
-
-
-def cosines(gradients: Sequence[Tensor]) -> Tensor:
-    """Between the first gradient of each weight and the others, over all weights together, (groups - 1,) float32."""
-    flat = [gradient.flatten(1) for gradient in gradients]
-    products = torch.stack([(one[1:] * one[:1]).sum(1) for one in flat]).sum(0)
-    lengths = torch.stack([one.square().sum(1) for one in flat]).sum(0).sqrt().clamp(min=1e-8)
-    return products / (lengths[1:] * lengths[:1])
 
 
 def in_proportion(scores: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
