@@ -234,7 +234,8 @@ class GroupedNetwork(nn.Module):
             rows = torch.cat([gradient.flatten(1) for gradient in gradients], 1)
             products, squares = rows @ rows[0], rows.square().sum(1)
         lengths = squares.sqrt().clamp(min=1e-8)
-        return products[1:] / (lengths[1:] * lengths[:1])
+        cosines: Tensor = products[1:] / (lengths[1:] * lengths[:1])
+        return cosines
 
 
 class GroupedNorm(nn.Module):

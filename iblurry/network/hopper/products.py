@@ -37,7 +37,8 @@ def with_first(gradients: Sequence[Tensor]) -> Tensor:
 
 def _as_rows(gradient: Tensor) -> Tensor:
     """(groups, values), in the order in which they lie in memory: without a copy."""
-    order = sorted(range(1, gradient.dim()), key=lambda axis: -gradient.stride(axis))
+    steps = gradient.stride()
+    order = sorted(range(1, gradient.dim()), key=lambda axis: -steps[axis])
     return gradient.permute(0, *order).flatten(1).contiguous()
 
 
