@@ -1,4 +1,4 @@
-"""A process that compiles: reads pickled calls, one after the other, and answers each with a line."""
+"""A process that compiles: says with a line that it is ready, reads pickled calls, and answers each with a line."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what others print is no answer
     calls: Any = sys.stdin.buffer
+    answers.write(b"\n")  # ready
     while select.select([calls], [], [], IDLE)[0] and calls.peek(1):
         call = pickle.load(calls)
         try:

@@ -1,6 +1,7 @@
-"""Compiles kernels in the background, many at a time: in processes, as half of a compilation is Python.
+"""Compiles kernels in the background, many at a time: in threads, and in processes as soon as these have started.
 
-A process compiles into Triton's cache, from where this one loads; threads alone would wait for each other.
+Half of a compilation is Python, for which threads wait for each other, and so does what else runs in this process. A
+process compiles into Triton's cache, from where this one loads.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import contextlib
 import functools
 import os
 import pickle
+import select
 import subprocess
 import sys
 import threading
@@ -28,7 +30,7 @@ IN_THREADS = sys.version_info >= (3, 12, 2) or (3, 11, 8) <= sys.version_info < 
 Call = Callable[[], Any]
 
 _started: dict[Hashable, Future[None]] = {}  # whatever was asked for in this process: nothing is compiled twice
-_own = threading.local()  # each thread's process
+_own = threading.local()  # each thread's process, and whether it is ready
 
 
 def start(device: torch.device, calls: Sequence[tuple[Hashable, Call]]) -> list[Future[None]]:
@@ -56,36 +58,29 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _run(device: torch.device, call: Call) -> None:
-    with torch.cuda.device(device), torch.no_grad():
-        if not _Cache.is_known:
-            with _Cache.first:  # one thread finds out, and the others wait for it
-                if not _Cache.is_known:
-                    _call(call)
-                    return
-        if _Cache.lacks:
-            _compile_apart(call)
-        _call(call)
-
-
-def _call(call: Call) -> None:
-    """Loads a kernel out of the cache, or compiles it here."""
-    began = time.monotonic()
-    call()
-    _Cache.lacks = _Cache.lacks or time.monotonic() - began > LONG
-    _Cache.is_known = True
-
-
-class _Cache:
-    is_known = False
-    lacks = False  # whether a kernel was missing in it: then others are, and processes are worth their start
-    first = threading.Lock()
-
-
-def _compile_apart(call: Call) -> None:
-    """By this thread's process. If it fails, the kernel is compiled here, and what is wrong is raised here."""
+    """Loads a kernel out of the cache, or compiles it: by this thread's process once that is ready, until then here."""
     process: subprocess.Popen[bytes] | None = getattr(_own, "process", None)
-    if process is None or process.poll() is not None:
-        process = _own.process = _start_process()
+    if process is not None and process.poll() is not None:
+        process = _own.process = None
+    if process is not None and _is_ready(process):
+        _compile_apart(process, call)
+    began = time.monotonic()
+    with torch.cuda.device(device), torch.no_grad():
+        call()  # what the process could not compile is compiled here, and raises here what is wrong
+    if process is None and time.monotonic() - began > LONG:  # the cache lacks this kernel, so others, too
+        _own.process, _own.is_ready = _start_process(), False
+
+
+def _is_ready(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has said so: it imports for some seconds, and the thread does not wait for it."""
+    assert process.stdout is not None
+    if not _own.is_ready and select.select([process.stdout], [], [], 0)[0]:
+        _own.is_ready = bool(process.stdout.readline())
+    return bool(_own.is_ready)
+
+
+def _compile_apart(process: subprocess.Popen[bytes], call: Call) -> None:
+    """By the process, into the cache; until it says that it is done, or ends."""
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(OSError):
