@@ -65,9 +65,8 @@ class Trainer:
         self._begin()
         self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=self.engine.device), None)
         self._compile()
-        self.engine.expect_batch_size(
-            context.network, context.pipeline, streamed + training.rehearsal.joins(sys.maxsize)
-        )
+        if size := streamed + training.rehearsal.joins(sys.maxsize):  # 0 where it only refits
+            self.engine.expect_batch_size(context.network, context.pipeline, size)
 
     def _compile(self) -> None:
         is_capturable = self.context.pipeline.is_capturable and self.training.optimizer.is_capturable

@@ -262,3 +262,19 @@ def test_a_fresh_network_that_finds_nothing_stored_answers_as_it_was_drawn(sampl
     learner.observe(*samples[7])
     assert learner.context.memory.size == 8
     assert not torch.equal(first, learner.logits(questions))
+
+
+@pytest.mark.parametrize("name", ["gdumb", "joint"])
+def test_an_engine_expects_no_batches_of_nothing(name, samples):
+    """What only refits trains on nothing between refits, for which kernels cannot be compiled."""
+    expected = []
+
+    class Recording(Eager):
+        def expect_batch_size(self, network, pipeline, size):
+            expected.append(size)
+
+    learner = new_learner(METHODS[name], engine=Recording())
+    for image, label in samples[:10]:
+        learner.observe(image, label)
+    learner.logits(samples[0][0][None])
+    assert expected == [8]

@@ -24,6 +24,7 @@ from iblurry.refit_stack import MODELS
 from iblurry.rng import Rng
 
 MOST = 0.01  # of the largest value: bfloat16 keeps eight bits
+PARTIAL = 50  # images whose last tile is not full
 REPEATS = 30  # launches captured together, so that the host is not what is timed
 
 
@@ -86,6 +87,7 @@ def main() -> int:
     )
     for kind, make in made:
         rows += [measured(kind, layer, pair) for layer in LAYERS for pair in [make(layer, given.batch)]]
+    rows += [measured(f"units {PARTIAL}", layer, pair) for layer in LAYERS for pair in [units(layer, PARTIAL)]]
     rows += [measured("first", FIRST, first(given.batch))]
     for layer in LAYERS:
         if (pair := steps(layer, given.batch)) is not None:

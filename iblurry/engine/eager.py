@@ -101,7 +101,8 @@ class Eager:
     def parallel_stream(self, after: torch.cuda.Event | None = None) -> AbstractContextManager[object]:
         """A stream for small work beside which something else runs, until `join_parallel_stream`.
 
-        It waits for a mark, or for everything so far.
+        It waits for a mark, or for everything so far. What it reads must be kept until the join: memory freed before
+        goes to what the engine runs next, which does not wait for it.
         """
         after = after or self.mark()
         if after is None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -77,6 +78,24 @@ def test_the_virtual_step_is_on_the_images_of_the_update(samples, monkeypatch):
     assert len(virtual) == 4
     assert len(update) == 8
     assert torch.equal(virtual, update[:4])
+
+
+def test_what_the_passes_side_by_side_read_is_kept_until_both_are_done(samples, monkeypatch):
+    """On a GPU memory that is freed before goes to the backward pass, which overwrites it."""
+    learner, done = new_learner(mir(Hyperparameters(batch=8))), []
+    network, engine = learner.context.network, learner.context.engine
+
+    @contextmanager
+    def constant():
+        yield
+        done.append("freed")
+
+    monkeypatch.setattr(network, "constant", constant)
+    monkeypatch.setattr(engine, "join_parallel_stream", lambda: done.append("joined"))
+    for image, label in samples[:16]:
+        learner.observe(image, label)
+    assert done
+    assert done == ["joined", "freed"] * (len(done) // 2)
 
 
 def test_an_empty_memory_has_no_rows_to_offer(make_context):

@@ -292,7 +292,7 @@ def _convolve(
     pixel = (image * HIGH + row) * WIDE + gl.arange(0, BM, gl.SliceLayout(1, whole_rows))
     column = output + gl.arange(0, BN, gl.SliceLayout(0, whole_rows))
     is_there = (pixel < count * HIGH * WIDE)[:, None]
-    if SUMS:  # tiles are in the order of the pixels, and those of a model are whole
+    if SUMS:  # tiles are in the order of the pixels
         tile = (image * HIGH + row) * WIDE // BM
         value = result.to(gl.float32)
         if WHOLE:

@@ -44,7 +44,7 @@ def convolve_patches(images: Tensor, unit: ConvUnit, models: int) -> Tensor:
     taps = conv.weight.permute(0, 2, 3, 1).flatten(1)[:, :, None, None]
     rounded = taps.new_zeros(len(taps), LEAST, 1, 1, dtype=torch.bfloat16)
     rounded[:, : taps.shape[1]].copy_(taps.detach())
-    return _apply(ConvolveFunction, unit, models, patches, taps, rounded, 1, models, models, None, None)
+    return _apply(unit, patches, taps, rounded, 1, models, models, None, None)
 
 
 def finish(maps: Tensor, unit: ConvUnit, plus: Tensor | None, models: int = 1) -> Tensor:
@@ -65,33 +65,37 @@ def convolve_stacked(maps: Tensor, unit: ConvUnit, models: int, descent: Descent
     """The convolutions of so many models in a training step, each of its share of the maps and of the weights."""
     conv = unit.convolution
     if descent is not None:
-        return _apply(DescendFunction, unit, models, maps, descent, conv.stride[0], models, unit.receives, unit.passes)
+        descended: Tensor = DescendFunction.apply(maps, descent, conv.stride[0], models, unit.receives, unit.passes)  # type: ignore[no-untyped-call]
+        return descended
     rounded = conv.weight.detach().to(torch.bfloat16) if unit.weight_bf16 is None else unit.weight_bf16
     given = maps, conv.weight, rounded, conv.stride[0], models, models, unit.receives, unit.passes
-    return _apply(ConvolveFunction, unit, models, *given)
+    return _apply(unit, *given)
 
 
-def _apply(function: Any, unit: ConvUnit, models: int, maps: Tensor, *given: Any) -> Tensor:
-    """A convolution by an autograd function; what batch norm sums up of its maps is left with the unit."""
-    conv, norm = unit.convolution, unit[1]
-    own_norm = unit.finish is not None and norm.training
-    stride = 1 if maps.shape[1] != conv.in_channels else conv.stride[0]
-    size = plan_sums(maps.shape, conv.out_channels, stride, models) if own_norm else None
-    done, values = function.apply(maps, *given, size)
+def _apply(
+    unit: ConvUnit, maps: Tensor, weight: Tensor, rounded: Tensor, stride: int, models: int, *given: Any
+) -> Tensor:
+    """A convolution; what batch norm sums up of its maps is left with the unit.
+
+    Not of stacked models: their norms would read more sums than that saves.
+    """
+    sums_up = models == 1 and unit.finish is not None and unit[1].training
+    size = plan_sums(maps.shape, unit.convolution.out_channels, stride) if sums_up else None
+    done, values = ConvolveFunction.apply(maps, weight, rounded, stride, models, *given, size)  # type: ignore[no-untyped-call]
     unit.sums = None if size is None else MapSums(values, *size)
     result: Tensor = done
     return result
 
 
-def plan_sums(maps: torch.Size, outputs: int, stride: int, models: int) -> tuple[int, int] | None:
-    """Into how many parts a convolution's kernel divides a model's pixels, and how many each has; None if too many."""
+def plan_sums(maps: torch.Size, outputs: int, stride: int) -> tuple[int, int] | None:
+    """Into how many parts a convolution's kernel divides the pixels, and how many each has; None if too many."""
     count, channels, high, wide = maps
     up, across = high // stride, wide // stride
-    tile = choose_tile(count, channels, outputs, up, across, models=models)
+    tile = choose_tile(count, channels, outputs, up, across)
     if tile is None or outputs % ACROSS:
         return None
     each = tile.images * tile.rows * across
-    parts = -(-(count // models) * up * across // each)
+    parts = -(-count * up * across // each)
     return (parts, each) if parts <= PARTS else None
 
 
@@ -144,7 +148,14 @@ class ConvolveFunction(torch.autograd.Function):
         ctx.save_for_backward(maps, rounded)
         ctx.channels, ctx.stride, ctx.models, ctx.groups = weight.shape[1], stride, models, groups
         _set_passed(ctx, receives, passes)
-        return _convolve_forwards(ctx, maps, rounded, size)
+        ctx.set_materialize_grads(False)
+        if size is None:
+            done, sums = torch.ops.iblurry.convolve(maps, rounded, stride, False, models), maps.new_empty(0)
+        else:
+            sums = maps.new_empty(size[0], 2, len(rounded), dtype=torch.float32)
+            done = run_convolution(maps, rounded, stride, False, models, sums=sums)
+        ctx.mark_non_differentiable(sums)
+        return done, sums
 
     @staticmethod
     def backward(ctx: Any, grads: Tensor, _: None) -> tuple[Tensor | None, ...]:
@@ -188,21 +199,21 @@ class DescendFunction(torch.autograd.Function):
         models: int,
         receives: PassedGradient | None,
         passes: PassedGradient | None,
-        size: tuple[int, int] | None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Tensor:
         maps = maps.to(torch.bfloat16)
         ctx.save_for_backward(maps)
         ctx.descent, ctx.stride, ctx.models = descent, stride, models
         _set_passed(ctx, receives, passes)
-        return _convolve_forwards(ctx, maps, descent.rounded, size)
+        done: Tensor = torch.ops.iblurry.convolve(maps, descent.rounded, stride, False, models)
+        return done
 
     @staticmethod
-    def backward(ctx: Any, grads: Tensor, _: None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, ...]:
         (maps,), descent = ctx.saved_tensors, ctx.descent
         grads = _channels_last(grads)
         before = _convolve_backwards(ctx, grads, descent.rounded)  # by the old weight
         descend(grads, _channels_last(maps), ctx.stride, ctx.models, descent)
-        return before, *[None] * 6
+        return before, *[None] * 5
 
 
 def _is_awaited(passed: PassedGradient | None) -> bool:
@@ -213,18 +224,6 @@ def _set_passed(ctx: Any, receives: PassedGradient | None, passes: PassedGradien
     ctx.receives, ctx.passes = receives, passes
     if receives is not None:
         receives.is_awaited = True
-
-
-def _convolve_forwards(ctx: Any, maps: Tensor, rounded: Tensor, size: tuple[int, int] | None) -> tuple[Tensor, Tensor]:
-    """The convolution and what batch norm sums up of it, if its size is given; else nothing."""
-    ctx.set_materialize_grads(False)
-    if size is None:
-        done, sums = torch.ops.iblurry.convolve(maps, rounded, ctx.stride, False, ctx.models), maps.new_empty(0)
-    else:
-        sums = maps.new_empty(ctx.models * size[0], 2, len(rounded) // ctx.models, dtype=torch.float32)
-        done = run_convolution(maps, rounded, ctx.stride, False, ctx.models, sums=sums)
-    ctx.mark_non_differentiable(sums)
-    return done, sums
 
 
 def _convolve_backwards(ctx: Any, grads: Tensor, weight: Tensor) -> Tensor | None:

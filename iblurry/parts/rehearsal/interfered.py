@@ -82,8 +82,8 @@ class Interfered(Rehearsal):
             with torch.no_grad(), context.engine.parallel_stream():  # beside the backward pass
                 virtual.copy_(network)
                 before = F.cross_entropy(network(images), batch.labels, reduction="none")
-        gradient = context.gradient_of(loss)
-        context.engine.join_parallel_stream()
+            gradient = context.gradient_of(loss)
+            context.engine.join_parallel_stream()  # inside: until then the other pass reads what `constant` holds
         with torch.no_grad():
             self.step(gradient, context.lr)
             after = F.cross_entropy(virtual.train()(images), batch.labels, reduction="none")
