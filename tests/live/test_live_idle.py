@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -19,13 +20,16 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_it_rehearses_while_idle_and_stops_for_samples(digits, tmp_path):
-    folder = tmp_path / "live"
+    folder, seconds = tmp_path / "live", []
 
     async def live():
         service = Service(folder, SMALL, idle_updates=600)
         await service.start()
         await service.learn(some(digits, 0, 40))
+        await until(lambda: service.status()["rehearsed"] > 0)
+        began = time.monotonic()
         await until(lambda: service.status()["rehearsed"] == 600)
+        seconds.append(time.monotonic() - began)
         await until(lambda: service.status()["updates"] == 640 and service.status()["model_operation"] > 40)
         await asyncio.sleep(0.6)
         assert service.status()["rehearsed"] == 600  # and not one more
@@ -33,7 +37,10 @@ def test_it_rehearses_while_idle_and_stops_for_samples(digits, tmp_path):
         one = (await service.learn(some(digits, 40, 41))).operation
         assert service.status()["rehearsed"] < 600
         await until(lambda: service.status()["rehearsed"] > 0)
+        began = time.monotonic()
         other = (await service.learn(some(digits, 41, 42))).operation
+        await until(lambda: service.status()["learnt"] == 42)
+        seconds.append(time.monotonic() - began)
         between = [entry.operation for entry in LogReader(folder).read_after(one, other - one - 1)]
         assert {operation.kind for operation in between} == {"rehearse"}
         assert 0 < sum(operation.number for operation in between) < 600  # the rest of it comes behind the sample
@@ -50,6 +57,8 @@ def test_it_rehearses_while_idle_and_stops_for_samples(digits, tmp_path):
         await service.close()
 
     asyncio.run(live())
+    rehearsing, waiting = seconds  # on the same machine: how fast it is does not matter
+    assert waiting < rehearsing / 2
     newest = sorted(folder.glob("checkpoint-*"))[-1].name
     asyncio.run(again())
     assert sorted(folder.glob("checkpoint-*"))[-1].name == newest
