@@ -1,4 +1,4 @@
-"""Inference of 3x3 convolutions, 64 channels to 64 and 128 to 128, by one kernel each.
+"""3x3 convolutions of many maps, 64 channels to 64 and 128 to 128, by one kernel each; in training those of 64 only.
 
 Dedicated warps load pixels once for each column of three taps.
 
@@ -32,6 +32,7 @@ from iblurry.network.hopper.launch import launch
 
 PIXELS = 256  # of a tile: whole rows of one image
 SLICE = 64  # channels multiplied at a time, and outputs of four warps
+MANY = 3 * 132  # tiles: the last round of an H200's 132 multiprocessors is one of four at least
 
 
 def count_tiles(count: int, high: int, wide: int) -> int:
@@ -47,32 +48,56 @@ def fits(channels: int, outputs: int, high: int, wide: int, side: int, stride: i
     return high % (PIXELS // wide) == 0
 
 
-def convolve(maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None = None) -> Tensor:
-    """relu(weight * maps + bias) + plus, padded by one pixel; everything is bfloat16 and channels last.
+def is_worthwhile(count: int, high: int, wide: int) -> bool:
+    """Whether these are enough maps to keep the device busy: one block of the kernel per multiprocessor."""
+    return count_tiles(count, high, wide) > MANY
 
-    One block of the kernel per multiprocessor; weights are loaded for all outputs at a time.
-    """
+
+def convolve(maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None = None) -> Tensor:
+    """relu(weight * maps + bias) + plus, padded by one pixel; everything is bfloat16 and channels last."""
+    if maps.shape[1] == 64:
+        return _run(_convolve_64, maps, weight, bias, plus, ENDS=True, BACK=False)
+    return _run(_convolve_128, maps, weight, bias, plus)
+
+
+def convolve_64(maps: Tensor, weight: Tensor, plus: Tensor | None, *, backwards: bool, models: int) -> Tensor:
+    """weight * maps + plus, or the gradient with respect to the input maps; arguments as of `convolution.convolve`."""
+    return _run(_convolve_64, maps, weight, None, plus, models, ENDS=False, BACK=backwards)
+
+
+def _run(
+    kernel: Any,
+    maps: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    plus: Tensor | None,
+    models: int = 1,
+    **constants: bool,
+) -> Tensor:
+    """Weights are loaded for all outputs at a time; a block has tiles of one model."""
     count, channels, high, wide = maps.shape
-    kernel: Any = _convolve_64 if channels == 64 else _convolve_128
-    total = count_tiles(count, high, wide)
-    done = maps.new_empty(count, high, wide, len(weight)).permute(0, 3, 1, 2)
-    blocks = total if maps.is_meta else torch.cuda.get_device_properties(maps.device).multi_processor_count
+    tiles = count_tiles(count // models, high, wide)
+    done = maps.new_empty(count, high, wide, channels).permute(0, 3, 1, 2)
+    blocks = 1 if maps.is_meta else torch.cuda.get_device_properties(maps.device).multi_processor_count
+    beside = min(tiles, max(1, blocks // models))
     launch(
         kernel,
-        min(total, blocks),
+        models * beside,
         describe_maps(maps, 1, 1, PIXELS // wide, SLICE),
         describe_maps(maps, 1, 1, 2, SLICE),
         describe_weights(weight, [channels, SLICE]),
         maps,
-        bias,
+        done if bias is None else bias,
         done if plus is None else plus,
         done,
-        total,
+        tiles,
+        beside,
         HIGH=high,
         WIDE=wide,
         ROWS=PIXELS // wide,
         ADDS=plus is not None,
         num_warps=4,
+        **constants,
     )
     return done
 
@@ -115,10 +140,11 @@ def prefetch_l2(maps, tile, VALUES: gl.constexpr):
 
 
 @gluon.jit
-def multiply(xs, weights, total, slot, down, keep, ROWS: gl.constexpr, WIDE: gl.constexpr):
+def multiply(xs, weights, total, slot, down, keep, ROWS: gl.constexpr, WIDE: gl.constexpr, BACK: gl.constexpr):
     """Adds the product of one tap's weights and a slot's pixels to the total, or starts the total with it."""
     pixels = xs.index(slot * (ROWS + 2) + down)._reinterpret(xs.dtype, [ROWS * WIDE, 64], weights.layout)
-    return warpgroup_mma(weights, pixels.permute([1, 0]), total, use_acc=keep, is_async=True)
+    left = weights.permute([1, 0]) if BACK else weights
+    return warpgroup_mma(left, pixels.permute([1, 0]), total, use_acc=keep, is_async=True)
 
 
 @gluon.jit
@@ -137,10 +163,16 @@ def output_offsets(BM: gl.constexpr, OUTPUTS: gl.constexpr):
 
 
 @gluon.jit
-def store_outputs(sums, bias, more, done, place, ADDS: gl.constexpr):
-    """Stores 64 outputs of a tile's pixels after bias, ReLU and the added maps."""
-    ended = gl.maximum(sums + bias, 0.0).to(gl.bfloat16)
-    result = gl.convert_layout(ended.permute([1, 0]), place.type.layout)
+def load_bias(bias, BM: gl.constexpr):
+    """Of 64 outputs, as a column."""
+    accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
+    return gl.load(bias + gl.arange(0, 64, gl.SliceLayout(1, accumulator))).to(gl.float32)[:, None]
+
+
+@gluon.jit
+def store_outputs(sums, more, done, place, ADDS: gl.constexpr):
+    """Stores 64 outputs of a tile's pixels, with the added maps."""
+    result = gl.convert_layout(sums.to(gl.bfloat16).permute([1, 0]), place.type.layout)
     if ADDS:
         result = (result.to(gl.float32) + more.to(gl.float32)).to(gl.bfloat16)
     gl.store(done + place, result)
@@ -149,14 +181,15 @@ def store_outputs(sums, bias, more, done, place, ADDS: gl.constexpr):
 # ---- 64 channels to 64: the weights stay in shared memory
 
 
-@gluon.jit(do_not_specialize=["tiles"])
+@gluon.jit(do_not_specialize=["tiles", "beside"])
 def _convolve_64(
-    images, edges, kernel, maps, bias, plus, done, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
-    ADDS: gl.constexpr, num_warps: gl.constexpr,
+    images, edges, kernel, maps, bias, plus, done, tiles, beside, HIGH: gl.constexpr, WIDE: gl.constexpr,
+    ROWS: gl.constexpr, ADDS: gl.constexpr, ENDS: gl.constexpr, BACK: gl.constexpr, num_warps: gl.constexpr,
 ):  # fmt: skip
     """A product of (outputs, taps * channels) and (taps * channels, pixels), tile after tile by the same block.
 
-    Two groups of four warps alternate: while one stores its tile, the other uses the tensor cores.
+    Two groups of four warps alternate: while one stores its tile, the other uses the tensor cores. `beside` blocks
+    share the tiles of a model. BACK: the weights as they lie, taps in reverse.
     """
     xs = gl.allocate_shared_memory(images.dtype, [3 * (ROWS + 2), WIDE, 64], kernel.layout)
     ws = gl.allocate_shared_memory(kernel.dtype, [9, 64, 64], kernel.layout)
@@ -167,11 +200,13 @@ def _convolve_64(
     for s in gl.static_range(3):
         mbarrier.init(free.index(s), count=1)
     fence_async_shared()
+    shared = (xs, ws, arrivals, free)
+    given = (bias, plus, done, tiles, beside)
     gl.warp_specialize(
         [
-            (_compute_64, (xs, ws, arrivals, free, bias, plus, done, tiles, gl.constexpr(0), WIDE, ROWS, ADDS)),
-            (_compute_64, (xs, ws, arrivals, free, bias, plus, done, tiles, gl.constexpr(1), WIDE, ROWS, ADDS)),
-            (_load_64, (images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH, WIDE, ROWS, ADDS)),
+            (_compute_64, (shared, given, gl.constexpr(0), WIDE, ROWS, ADDS, ENDS, BACK)),
+            (_compute_64, (shared, given, gl.constexpr(1), WIDE, ROWS, ADDS, ENDS, BACK)),
+            (_load_64, (shared, images, edges, kernel, maps, plus, tiles, beside, HIGH, WIDE, ROWS, ADDS)),
         ],
         [4, 1],
         [240, 24],
@@ -179,24 +214,32 @@ def _convolve_64(
 
 
 @gluon.jit
+def _tiles_of_block(tiles, beside):
+    """Its model, the first of its tiles, every so many of which follow, and the end of them."""
+    model = gl.program_id(0) // beside
+    return model, model * tiles + gl.program_id(0) % beside, model * tiles + tiles
+
+
+@gluon.jit
 def _load_64(
-    images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr,
+    shared, images, edges, kernel, maps, plus, tiles, beside, HIGH: gl.constexpr, WIDE: gl.constexpr,
     ROWS: gl.constexpr, ADDS: gl.constexpr,
 ):  # fmt: skip
     """Loads the weights, then one tile after the other: a slot for each column of taps."""
+    xs, ws, arrivals, free = shared
+    model, first, end = _tiles_of_block(tiles, beside)
     mbarrier.expect(arrivals.index(6), 9 * kernel.block_type.nbytes)
     for tap in gl.static_range(9):
-        tma.async_copy_global_to_shared(kernel, [0, tap * 64], arrivals.index(6), ws.index(tap))
+        tma.async_copy_global_to_shared(kernel, [model * 64, tap * 64], arrivals.index(6), ws.index(tap))
     VALUES: gl.constexpr = ROWS * WIDE * 64
-    step = gl.num_programs(0)
     turn = 0
-    for tile in range(gl.program_id(0), tiles, step):
+    for tile in range(first, end, beside):
         for s in gl.static_range(3):
             mbarrier.wait(free.index(s), turn ^ 1)
             arrival = arrivals.index(turn * 3 + s)
             mbarrier.expect(arrival, images.block_type.nbytes + edges.block_type.nbytes)
             fetch(images, edges, xs, arrival, s, tile, s - 1, 0, HIGH, ROWS)
-        after = gl.minimum(tile + step, tiles - 1)
+        after = gl.minimum(tile + beside, end - 1)
         prefetch_l2(maps, after, VALUES)
         if ADDS:
             prefetch_l2(plus, after, VALUES)
@@ -205,40 +248,45 @@ def _load_64(
 
 @gluon.jit
 def _compute_64(
-    xs, ws, arrivals, free, bias, plus, done, tiles, GROUP: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
-    ADDS: gl.constexpr,
+    shared, given, GROUP: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr, ADDS: gl.constexpr, ENDS: gl.constexpr,
+    BACK: gl.constexpr,
 ):  # fmt: skip
     """Computes every second tile of the block."""
+    xs, ws, arrivals, free = shared
+    bias, plus, done, tiles, beside = given
+    _, first, end = _tiles_of_block(tiles, beside)
     BM: gl.constexpr = ROWS * WIDE
     accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
-    added = gl.load(bias + gl.arange(0, 64, gl.SliceLayout(1, accumulator))).to(gl.float32)[:, None]
+    added = load_bias(bias, BM) if ENDS else 0.0
     place = output_offsets(BM, 64)
-    step = gl.num_programs(0)
     turn = 0
     mbarrier.wait(arrivals.index(6), 0)
-    for tile in range(gl.program_id(0) + GROUP * step, tiles, 2 * step):
+    for tile in range(first + GROUP * beside, end, 2 * beside):
         total = warpgroup_mma_init(gl.zeros([64, BM], gl.float32, accumulator))
         start = tile_offset(tile, BM * 64)
         more = gl.load(plus + start + place) if ADDS else bias
         for s in range(3):
             mbarrier.wait(arrivals.index(GROUP * 3 + s), turn)
             for down in gl.static_range(3):
-                total = multiply(xs, ws.index(down * 3 + s), total, s, down, s + down > 0, ROWS, WIDE)
+                tap = 8 - down * 3 - s if BACK else down * 3 + s
+                total = multiply(xs, ws.index(tap), total, s, down, s + down > 0, ROWS, WIDE, BACK)
             total = warpgroup_mma_init(warpgroup_mma_wait(3, deps=[total]))
             release(free, s - 1, s > 0)
         sums = warpgroup_mma_wait(0, deps=[total])
         release(free, 2, True)
-        store_outputs(sums, added, more, done + start, place, ADDS)
+        if ENDS:
+            sums = gl.maximum(sums + added, 0.0)
+        store_outputs(sums, more, done + start, place, ADDS)
         turn = turn ^ 1
 
 
 # ---- 128 channels to 128
 
 
-@gluon.jit(do_not_specialize=["tiles"])
+@gluon.jit(do_not_specialize=["tiles", "beside"])
 def _convolve_128(
-    images, edges, kernel, maps, bias, plus, done, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
-    ADDS: gl.constexpr, num_warps: gl.constexpr,
+    images, edges, kernel, maps, bias, plus, done, tiles, beside, HIGH: gl.constexpr, WIDE: gl.constexpr,
+    ROWS: gl.constexpr, ADDS: gl.constexpr, num_warps: gl.constexpr,
 ):  # fmt: skip
     """A product of (outputs, taps * channels) and (taps * channels, pixels), tile after tile by the same block.
 
@@ -256,9 +304,18 @@ def _convolve_128(
     fence_async_shared()
     gl.warp_specialize(
         [
-            (_compute_128, (xs, ws, arrivals, free, bias, plus, done, tiles, gl.constexpr(0), WIDE, ROWS, ADDS)),
-            (_compute_128, (xs, ws, arrivals, free, bias, plus, done, tiles, gl.constexpr(1), WIDE, ROWS, ADDS)),
-            (_load_128, (images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH, WIDE, ROWS, ADDS)),
+            (
+                _compute_128,
+                (xs, ws, arrivals, free, bias, plus, done, tiles, beside, gl.constexpr(0), WIDE, ROWS, ADDS),
+            ),
+            (
+                _compute_128,
+                (xs, ws, arrivals, free, bias, plus, done, tiles, beside, gl.constexpr(1), WIDE, ROWS, ADDS),
+            ),
+            (
+                _load_128,
+                (images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, beside, HIGH, WIDE, ROWS, ADDS),
+            ),
         ],
         [4, 1],
         [240, 24],
@@ -267,7 +324,7 @@ def _convolve_128(
 
 @gluon.jit
 def _load_128(
-    images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, HIGH: gl.constexpr, WIDE: gl.constexpr,
+    images, edges, kernel, maps, plus, xs, ws, arrivals, free, tiles, beside, HIGH: gl.constexpr, WIDE: gl.constexpr,
     ROWS: gl.constexpr, ADDS: gl.constexpr,
 ):  # fmt: skip
     """Loads one stage after the other.
@@ -276,9 +333,8 @@ def _load_128(
     weights of the previous stage replaced theirs.
     """
     VALUES: gl.constexpr = ROWS * WIDE * 128
-    step = gl.num_programs(0)
     stage = 0
-    for tile in range(gl.program_id(0), tiles, step):
+    for tile in range(gl.program_id(0), tiles, beside):
         for k in range(6):
             slot = stage % 3
             mbarrier.expect(arrivals.index(slot), images.block_type.nbytes + edges.block_type.nbytes)
@@ -294,7 +350,7 @@ def _load_128(
                     ws.index(at * 2)._reinterpret(kernel.dtype, kernel.block_type.shape, kernel.layout),
                 )
             stage += 1
-        after = gl.minimum(tile + step, tiles - 1)
+        after = gl.minimum(tile + beside, tiles - 1)
         prefetch_l2(maps, after, VALUES)
         if ADDS:
             prefetch_l2(plus, after, VALUES)
@@ -302,16 +358,16 @@ def _load_128(
 
 @gluon.jit
 def _compute_128(
-    xs, ws, arrivals, free, bias, plus, done, tiles, GROUP: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr,
-    ADDS: gl.constexpr,
+    xs, ws, arrivals, free, bias, plus, done, tiles, beside, GROUP: gl.constexpr, WIDE: gl.constexpr,
+    ROWS: gl.constexpr, ADDS: gl.constexpr,
 ):  # fmt: skip
     """Computes half of the outputs; waits for one tap's products while the next tap's run."""
     BM: gl.constexpr = ROWS * WIDE
     accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
-    added = gl.load(bias + GROUP * 64 + gl.arange(0, 64, gl.SliceLayout(1, accumulator))).to(gl.float32)[:, None]
+    added = load_bias(bias + GROUP * 64, BM)
     place = output_offsets(BM, 128)
     stage = 0
-    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+    for tile in range(gl.program_id(0), tiles, beside):
         total = warpgroup_mma_init(gl.zeros([64, BM], gl.float32, accumulator))
         start = tile_offset(tile, BM * 128) + GROUP * 64
         more = gl.load(plus + start + place) if ADDS else bias
@@ -320,7 +376,7 @@ def _compute_128(
             for down in gl.static_range(3):
                 at = k % 2 * 3 + down
                 mbarrier.wait(arrivals.index(3 + at), stage // 2 & 1)
-                total = multiply(xs, ws.index(at * 2 + GROUP), total, stage % 3, down, k + down > 0, ROWS, WIDE)
+                total = multiply(xs, ws.index(at * 2 + GROUP), total, stage % 3, down, k + down > 0, ROWS, WIDE, False)
                 total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))
                 if down > 0:
                     release(free, at - 1, True)
@@ -329,4 +385,4 @@ def _compute_128(
             stage += 1
         sums = warpgroup_mma_wait(0, deps=[total])
         release(free, 5, True)
-        store_outputs(sums, added, more, done + start, place, ADDS)
+        store_outputs(gl.maximum(sums + added, 0.0), more, done + start, place, ADDS)

@@ -11,7 +11,6 @@ from torch import Tensor
 from iblurry.network.hopper import conv3x3, convolution
 from iblurry.network.hopper.launch import launch
 
-MANY = 3 * 132  # tiles of 256 pixels: the last round of an H200's 132 multiprocessors is one of four at least
 PIXELS = 128  # of one block that writes patches
 
 
@@ -19,7 +18,7 @@ def convolve(maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None = N
     """relu(weight * maps + bias) + plus, padded by half the kernel's side; None where no kernel fits."""
     count, channels, high, wide = maps.shape
     size = (channels, len(weight), high, wide, weight.shape[2], stride)
-    if conv3x3.count_tiles(count, high, wide) > MANY and conv3x3.fits(*size):
+    if conv3x3.is_worthwhile(count, high, wide) and conv3x3.fits(*size):
         return conv3x3.convolve(maps, weight, bias, plus)
     if high % stride or wide % stride:
         return None

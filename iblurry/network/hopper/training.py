@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from iblurry.network.bodies import ConvUnit, PassedGradient
 from iblurry.network.fused import fits_patch
-from iblurry.network.hopper import convolution
+from iblurry.network.hopper import conv3x3, convolution
 from iblurry.network.hopper.convolution import choose_tile, group_rows
 from iblurry.network.hopper.inference import write_patches
 from iblurry.network.hopper.norm import ACROSS, PARTS, MapSums, NormFunction, NormState
@@ -259,12 +259,16 @@ def run_convolution(
 ) -> Tensor:
     """The convolution with bfloat16 weights, or its gradient with respect to the input maps; and `plus`."""
     count, channels, high, wide = maps.shape
-    if backwards:
-        tile = choose_tile(count, channels, weight.shape[1], high, wide, times=stride**2, models=models)
-    else:
-        tile = choose_tile(count, channels, len(weight) // models, high // stride, wide // stride, models=models)
-    assert tile is not None
     maps, weight = _channels_last(maps), _channels_last(weight)
+    outputs, side = weight.shape[1] if backwards else len(weight) // models, weight.shape[2]
+    is_large = sums is None and conv3x3.is_worthwhile(count, high, wide)
+    if is_large and channels == 64 and conv3x3.fits(channels, outputs, high, wide, side, stride):
+        return conv3x3.convolve_64(maps, weight, plus, backwards=backwards, models=models)
+    if backwards:
+        tile = choose_tile(count, channels, outputs, high, wide, times=stride**2, models=models)
+    else:
+        tile = choose_tile(count, channels, outputs, high // stride, wide // stride, models=models)
+    assert tile is not None
     return convolution.convolve(
         maps, weight, tile, stride=stride, plus=plus, backwards=backwards, models=models, sums=sums
     )
