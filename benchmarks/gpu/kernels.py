@@ -24,7 +24,7 @@ from iblurry.refit_stack import MODELS
 from iblurry.rng import Rng
 
 MOST = 0.01  # of the largest value: bfloat16 keeps eight bits
-PARTIAL = 50  # images whose last tile is not full
+OTHER_BATCHES = (50, 240)  # whose last tile is not full; that larger kernels compute
 REPEATS = 30  # launches captured together, so that the host is not what is timed
 
 
@@ -87,11 +87,15 @@ def main() -> int:
     )
     for kind, make in made:
         rows += [measured(kind, layer, pair) for layer in LAYERS for pair in [make(layer, given.batch)]]
-    rows += [measured(f"units {PARTIAL}", layer, pair) for layer in LAYERS for pair in [units(layer, PARTIAL)]]
+    for kind, make in (("units", units), ("backwards", backwards), ("slopes", slopes)):
+        for count in OTHER_BATCHES:
+            rows += [measured(f"{kind} {count}", layer, pair) for layer in LAYERS for pair in [make(layer, count)]]
     rows += [measured("first", FIRST, first(given.batch))]
     for layer in LAYERS:
         if (pair := steps(layer, given.batch)) is not None:
             rows.append(measured(f"steps of {MODELS}", layer, pair))
+        for kind, back in (("forwards", False), ("backwards", True)):
+            rows.append(measured(f"{kind} of {MODELS}", layer, stacked(layer, given.batch, back)))
     rows += [augmentation(shape) for shape in ((3, 32, 32), (3, 64, 64), (1, 32, 32))]
     for kind in dict.fromkeys(row["kind"] for row in rows if "layer" in row):
         mine = [row for row in rows if row["kind"] == kind]
@@ -287,6 +291,31 @@ def _normed(layer: Layer, count: int, end: Callable[[Tensor, Tensor, list[Tensor
         return end(done, grads, inputs).detach()
 
     return Pair(ours, lambda: by_torch(maps, plus), lambda: by_torch(maps.float(), plus.float()))
+
+
+def stacked(layer: Layer, count: int, back: bool) -> Pair:
+    """Convolutions of stacked models; or, with a sum, the gradients for their input maps."""
+    own, up, last = kernels(torch.device("cuda")), layer.high // layer.stride, torch.channels_last
+    assert own is not None
+    maps = _random(MODELS * count, layer.channels, layer.high, layer.high).contiguous(memory_format=last)
+    grads = _random(MODELS * count, layer.outputs, up, up, seed=1).contiguous(memory_format=last)
+    sizes = MODELS * layer.outputs, layer.channels, layer.side, layer.side
+    weight = _random(*sizes, seed=2).contiguous(memory_format=last)
+
+    def one_by_one(kind: Callable[[Tensor], Tensor]) -> Tensor:
+        each = [[kind(part) for part in values.chunk(MODELS)] for values in (grads, maps, weight)]
+        if back:
+            found = [_backward(layer, g, m, w, (True, False, False))[0] + m for g, m, w in zip(*each, strict=True)]
+        else:
+            found = [F.conv2d(m, w, None, layer.stride, layer.side // 2) for _, m, w in zip(*each, strict=True)]
+        return torch.cat(found)
+
+    given, plus = (grads, maps) if back else (maps, None)
+    return Pair(
+        lambda: own.training.run_convolution(given, weight, layer.stride, back, MODELS, plus),
+        lambda: one_by_one(Tensor.bfloat16),
+        lambda: one_by_one(Tensor.float),
+    )
 
 
 def steps(layer: Layer, count: int) -> Pair | None:

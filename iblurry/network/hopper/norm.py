@@ -20,9 +20,11 @@ from iblurry.network.hopper.launch import launch
 
 ROWS = 64  # pixels that a block has in registers at a time
 ACROSS = 64  # channels of a block
-BLOCKS = 1024  # that keep the device busy
+BLOCKS = 8 * 132  # of all models: two rounds of those that an H200's 132 multiprocessors have room for
 CONSTANTS = {"ROWS": ROWS, "ACROSS": ACROSS, "STAGES": 3, "num_warps": 4}  # STAGES: loads under way
-PARTS = 128  # into which a model's pixels are divided, at most
+PARTS = 128  # that are summed up, at most; every block reads the sums of all
+FINER = 2 * 132  # parts of maps that are only read and written, where there are at least LONG steps for each
+LONG = 4
 
 
 class NormState(NamedTuple):
@@ -86,12 +88,12 @@ def normalise(
 ) -> tuple[Tensor, Tensor]:
     """relu(norm(maps)) + plus, and (2, models * channels): means and inverse deviations."""
     maps = _channels_last(maps)
-    plan = NormPlan.of(maps, models)
+    plan, summed = NormPlan.finer(maps, models), NormPlan.of(maps, models)
     done, moments = torch.empty_like(maps), weight.new_empty(2, len(weight))
     if sums is None:
-        _, each, _, parts = plan.sizes
-        sums = MapSums(plan.new_sums(maps), parts, each)
-        launch(_sum_maps, plan.blocks, maps, sums.values, *plan.sizes, **CONSTANTS)
+        _, each, _, parts = summed.sizes
+        sums = MapSums(summed.new_sums(maps), parts, each)
+        launch(_sum_maps, summed.blocks, maps, sums.values, *summed.sizes, **CONSTANTS)
     added = maps if plus is None else _channels_last(plus)
     given = maps, added, *sums, weight, bias, *state.running, moments, done, state.eps, state.momentum
     constants = CONSTANTS | {"PARTS": PARTS, "ADDS": plus is not None}
@@ -104,11 +106,12 @@ def differentiate(
 ) -> tuple[Tensor, Tensor]:
     """The gradient for the maps, and (2, models * channels): those for the bias and for the weight."""
     grads, maps = _channels_last(grads), _channels_last(maps)
-    plan = NormPlan.of(maps, models)
-    before, sums, slopes = torch.empty_like(maps), plan.new_sums(maps), torch.empty_like(moments)
+    plan, summed = NormPlan.finer(maps, models), NormPlan.of(maps, models)
+    before, sums, slopes = torch.empty_like(maps), summed.new_sums(maps), torch.empty_like(moments)
     given = grads, maps, weight, bias, moments, sums
-    launch(_sum_slopes, plan.blocks, *given, len(weight), *plan.sizes, **CONSTANTS)
-    launch(_slope_maps, plan.blocks, *given, slopes, before, len(weight), *plan.sizes, PARTS=PARTS, **CONSTANTS)
+    launch(_sum_slopes, summed.blocks, *given, len(weight), *summed.sizes, **CONSTANTS)
+    found = summed.sizes[-1], slopes, before, len(weight)
+    launch(_slope_maps, plan.blocks, *given, *found, *plan.sizes, PARTS=PARTS, **CONSTANTS)
     return before, slopes
 
 
@@ -123,14 +126,21 @@ class NormPlan(NamedTuple):
     sizes: tuple[int, int, int, int]  # rows of a model, rows of a block, channels, blocks that share a channel
 
     @classmethod
-    def of(cls, maps: Tensor, models: int) -> NormPlan:
+    def of(cls, maps: Tensor, models: int, most: int = PARTS) -> NormPlan:
+        """In at most so many parts."""
         count, channels, high, wide = maps.shape
         assert channels % ACROSS == 0, "asked before"
         rows, beside = count // models * high * wide, channels // ACROSS * models
-        parts = max(1, min(BLOCKS // beside, -(-rows // ROWS), PARTS))
+        parts = max(1, min(BLOCKS // beside, -(-rows // ROWS), most))
         each = -(-rows // (parts * ROWS)) * ROWS
         parts = -(-rows // each)
         return cls(beside * parts, (rows, each, channels, parts))
+
+    @classmethod
+    def finer(cls, maps: Tensor, models: int) -> NormPlan:
+        """Of a kernel that sums up nothing."""
+        count, _, high, wide = maps.shape
+        return cls.of(maps, models, max(PARTS, min(FINER, count // models * high * wide // (LONG * ROWS))))
 
     def new_sums(self, maps: Tensor) -> Tensor:
         """Room for two sums of each block."""
@@ -277,13 +287,13 @@ def _sum_slopes(
 
 @_compiled_once
 def _slope_maps(
-    grads, maps, weight, bias, moments, sums, slopes, before, total, rows, each, depth, parts, PARTS: tl.constexpr,
-    ROWS: tl.constexpr, ACROSS: tl.constexpr, STAGES: tl.constexpr,
+    grads, maps, weight, bias, moments, sums, summed_parts, slopes, before, total, rows, each, depth, parts,
+    PARTS: tl.constexpr, ROWS: tl.constexpr, ACROSS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     model, part, channels = _place(tl.num_programs(0) - 1 - tl.program_id(0), depth, parts, ACROSS)
     own = model * depth + channels
     offset = model.to(tl.int64) * rows * depth + channels[None, :]
-    first, second = _total(sums, model, channels, depth, parts, PARTS)
+    first, second = _total(sums, model, channels, depth, summed_parts, PARTS)
     if part == 0:
         tl.store(slopes + own, first)
         tl.store(slopes + total + own, second)
