@@ -185,7 +185,8 @@ class RefitStack:
         mixed = F.cross_entropy(logits, partners, reduction="none").view_as(rows).mean(1)
         loss = torch.lerp(mixed, own, joined.lam[:, 0]).sum()  # each network's gradient is that of its own loss
         self.optimizer.zero_grad()
-        loss.backward()
+        with self.network.convolutions.parallel_backward():
+            loss.backward()
         self.optimizer.step()
         with torch.no_grad():
             self.loss.copy_(loss)

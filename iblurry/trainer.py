@@ -54,7 +54,9 @@ class Trainer:
         self.measures = any(part.needs_losses for part in self.parts.values())
         self.needs_plain = any(term.needs_plain for term in training.terms)
         self.unmixed_last = any(term.unmixed_last for term in training.terms)
-        self.rules_look_ahead = any(type(rule).ahead is not GradientRule.ahead for rule in training.gradient)
+        looking = [rule for rule in training.gradient if type(rule).ahead is not GradientRule.ahead]
+        self.rules_look_ahead = bool(looking)
+        self.rules_overlap = all(rule.overlaps_forward for rule in looking) and context.network.passes_can_overlap
         self.looks_ahead = any(type(term).ahead is not Term.ahead for term in training.terms)
         body, head = context.network.body_parameters(), context.network.head_parameters()
         groups = [body, head] if training.schedule.separate_head_lr else [body + head]
@@ -175,13 +177,17 @@ class Trainer:
         batch = _join(stream, context.memory.read(rows))
         if params.mixes and (unmixed := max(term.unmixed(len(rows)) for term in training.terms)):
             params = params.unmixed_from(len(batch.labels) - unmixed)
-        loss, forward = self.forward_loss(context.pipeline.train(batch.images, params), batch, rows, params)
+        images = context.pipeline.train(batch.images, params)
         rules = [(rule, drawn.get(f"gradient.{i}", self._nothing)) for i, rule in enumerate(training.gradient)]
-        forwarded = self.engine.mark() if self.rules_look_ahead else None
+        begun = self.engine.mark() if self.rules_look_ahead else None
+        loss, forward = self.forward_loss(images, batch, rows, params)
+        if self.rules_look_ahead and not self.rules_overlap:
+            begun = self.engine.mark()
         self.optimizer.zero_grad()
-        loss.backward()
-        if self.rules_look_ahead:  # runs beside the backward pass; called before it, autograd would make that wait
-            with self.engine.parallel_stream(forwarded):
+        with context.network.parallel_backward():
+            loss.backward()
+        if self.rules_look_ahead:  # beside both passes; called before the backward one, autograd would make that wait
+            with self.engine.parallel_stream(begun):
                 for rule, rows_drawn in rules:
                     rule.ahead(rows_drawn)
             self.engine.join_parallel_stream()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.gpu.passes import passes
 from benchmarks.gpu.timing import timed, wait_for_device
 from iblurry.augment import Augment
 from iblurry.augment.pipeline import Pipeline
@@ -96,6 +97,7 @@ def main() -> int:
             rows.append(measured(f"steps of {MODELS}", layer, pair))
         for kind, back in (("forwards", False), ("backwards", True)):
             rows.append(measured(f"{kind} of {MODELS}", layer, stacked(layer, given.batch, back)))
+    rows += passes((given.batch, *OTHER_BATCHES), MODELS, given.batch)
     rows += [augmentation(shape) for shape in ((3, 32, 32), (3, 64, 64), (1, 32, 32))]
     for kind in dict.fromkeys(row["kind"] for row in rows if "layer" in row):
         mine = [row for row in rows if row["kind"] == kind]

@@ -6,7 +6,7 @@ import functools
 import importlib.util
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from iblurry.network.bodies import ConvUnit, ResNet
+from iblurry.network.weight_stream import WeightStream
 
 ALIGNED = 32  # channels: of the first convolution's three, cuDNN makes 223 us for 500 images; of 32, 59 us on an H200
 
@@ -205,6 +206,8 @@ class OwnConvolutions:
         Their convolution.
     finish : callable, optional
         What follows it; of a `ConvUnit`, like the other.
+    weight_stream : WeightStream, optional
+        Where their weights' gradients are computed; see `WeightStream`.
     """
 
     def __init__(
@@ -212,9 +215,12 @@ class OwnConvolutions:
         units: Sequence[ConvUnit],
         convolve: Callable[[Tensor, ConvUnit], Tensor],
         finish: Callable[[Tensor, ConvUnit, Tensor | None], Tensor] | None = None,
+        weight_stream: WeightStream | None = None,
     ) -> None:
-        self.units, self.convolve, self.finish = units, convolve, finish
+        self.units, self.convolve, self.finish, self.weight_stream = units, convolve, finish, weight_stream
         self._set(convolve, finish)
+        for unit in units:
+            unit.weight_stream = weight_stream
 
     def _set(self, convolve: Any, finish: Any) -> None:
         for unit in self.units:
@@ -228,6 +234,13 @@ class OwnConvolutions:
             yield
         finally:
             self._set(self.convolve, self.finish)
+
+    def parallel_backward(self) -> AbstractContextManager[None]:
+        """For a backward pass inside, before which no weight has a gradient.
+
+        Where there is a stream for it, gradients of weights are computed beside the rest of the pass.
+        """
+        return nullcontext() if self.weight_stream is None else self.weight_stream.open()
 
     @contextmanager
     def rounded(self) -> Iterator[None]:
@@ -258,7 +271,9 @@ def hopper_convolutions(body: nn.Module, device: torch.device) -> OwnConvolution
         return None
     units = [module for module in body.modules() if isinstance(module, ConvUnit)]
     is_whole = isinstance(body, ResNet)  # kernels for all of it; what is left of other bodies is fused by a compiler
-    return OwnConvolutions(units, own.training.convolve, own.training.finish if is_whole else None) if units else None
+    if not is_whole:
+        return OwnConvolutions(units, own.training.convolve) if units else None
+    return OwnConvolutions(units, own.training.convolve, own.training.finish, WeightStream(device))
 
 
 @functools.cache

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from iblurry.compute import ComputeMeter
 from iblurry.errors import InputError, UnknownLabelError
+from iblurry.network.bodies import BatchNorm
 from iblurry.network.freeze import find_frozen
 from iblurry.network.fused import FoldedBody, OwnConvolutions
 from iblurry.network.table_mlp import TableMLP
@@ -289,6 +290,46 @@ class Network(nn.Module):
         """For passes inside, between which weights do not change: what is made of them is made once."""
         own = self.convolutions if self.has_kernels else None
         return nullcontext() if own is None else own.rounded()
+
+    @property
+    def passes_can_overlap(self) -> bool:
+        """Whether training passes change nothing but statistics that `apart_statistics` keeps apart."""
+        is_plain = all(isinstance(layer, BatchNorm) for layer in self._mode_layers)
+        return self.is_own and is_plain and not self.norms_need_two
+
+    @contextmanager
+    def apart_statistics(self) -> Iterator[Callable[[], None]]:
+        """For one training pass inside, at the same time as another: batch norm's running statistics stay as they are.
+
+        Calling what this yields moves them afterwards, as the pass would have. Where passes cannot overlap, the pass
+        moves them.
+        """
+        norms = [layer for layer in self._mode_layers if isinstance(layer, BatchNorm) and layer.training]
+        norms = norms if self.passes_can_overlap else []
+        kept = [values for norm in norms for values in (norm.running_mean, norm.running_var) if values is not None]
+        sizes = [len(values) for values in kept]
+        found = kept[0].new_zeros(sum(sizes)).split(sizes) if kept else ()
+        momentum = norms[0].momentum if norms else None
+
+        def put(values: Sequence[Tensor], momentum: float | None) -> None:
+            for norm, mean, var in zip(norms, values[::2], values[1::2], strict=True):
+                norm.running_mean, norm.running_var, norm.momentum = mean, var, momentum
+
+        def merge() -> None:
+            each: Any = torch
+            if kept:
+                each._foreach_lerp_(kept, found, momentum)
+
+        put(found, 1.0)  # what the pass finds
+        try:
+            yield merge
+        finally:
+            put(kept, momentum)
+
+    def parallel_backward(self) -> AbstractContextManager[None]:
+        """For a backward pass inside, before which no weight has a gradient; see `OwnConvolutions`."""
+        own = self.convolutions
+        return nullcontext() if own is None else own.parallel_backward()
 
     @property
     def rows(self) -> int:

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from iblurry.network.bodies import ConvNet, ConvUnit, ResNet
 from iblurry.network.fused import OwnConvolutions, kernels
 from iblurry.network.network import FLOOR, Network
+from iblurry.network.weight_stream import WeightStream
 
 ALIGNED = 8  # values: what a product in bfloat16 is fastest with
 
@@ -46,8 +47,11 @@ class StackedNetwork(nn.Module):
         for unit in units:
             unit.convolution.weight = nn.Parameter(_repeated(unit.convolution.weight, models, network.layout))
             unit[1] = StackedNorm(unit.norm, models)
-        finish = functools.partial(self.own.training.finish, models=models) if self.own else None
-        self.convolutions = OwnConvolutions(units, functools.partial(_convolve, models=models, own=self.own), finish)
+        convolve, finish, weight_stream = functools.partial(_convolve, models=models, own=self.own), None, None
+        if self.own is not None:
+            finish = functools.partial(self.own.training.finish, models=models)
+            weight_stream = WeightStream(network.open.device)
+        self.convolutions = OwnConvolutions(units, convolve, finish, weight_stream)
         self.descents: list[Any] = []  # of weights that take their steps in the backward pass
         self.weight = nn.Parameter(network.head.weight.detach()[None].repeat(models, 1, 1))  # (models, rows, features)
         self.bias = nn.Parameter(network.head.bias.detach()[None].repeat(models, 1))

@@ -333,7 +333,8 @@ class Context:
     def gradient_of(self, loss: Tensor) -> tuple[Tensor, ...]:
         """The same of a loss."""
         trained = tuple(self.network.trainable().values())
-        return torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
+        with self.network.parallel_backward():
+            return torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
 
     def grouped(self, groups: int) -> GroupedNetwork | None:
         """What takes the gradients of so many groups of images at once; None where own kernels for it are missing."""

@@ -119,3 +119,28 @@ def test_the_small_networks_learn(name):
         nn.functional.cross_entropy(network(images[chosen]), labels[chosen]).backward()
         optimiser.step()
     assert (network.eval()(images).argmax(1) == labels).float().mean() > 0.9
+
+
+@pytest.mark.parametrize("name, image", SMALLEST)
+def test_statistics_of_a_pass_that_are_kept_apart_move_the_network_afterwards_as_the_pass_would_have(name, image):
+    images, others = (torch.randn(4, *image, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    plain, apart = (build(name, image, 3, rng=Rng(1)).train() for _ in range(2))
+    plain(images), plain(others)
+    before = {key: values.clone() for key, values in apart.named_buffers()}
+    with apart.apart_statistics() as move:
+        answers = apart(others)
+    assert all(torch.equal(values, before[key]) for key, values in apart.named_buffers())
+    apart(images)
+    move()
+    assert torch.equal(answers, build(name, image, 3, rng=Rng(1)).train()(others))
+    for key, values in apart.named_buffers():
+        torch.testing.assert_close(values, dict(plain.named_buffers())[key], msg=key)
+
+
+def test_statistics_that_a_single_image_reads_are_not_kept_apart():
+    network = build("resnet18", (3, 16, 16), 3, rng=Rng(1)).train()
+    network.norms_need_two = True
+    image = torch.randn(1, 3, 16, 16)
+    expected = network(image)
+    with network.apart_statistics():
+        assert torch.equal(network(image), expected)

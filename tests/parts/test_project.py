@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from iblurry.errors import InputError
 from iblurry.methods import Hyperparameters, agem
@@ -46,6 +49,25 @@ def test_the_step_never_raises_the_loss_of_the_reference_rows_to_first_order(sam
     assert (after >= -1e-5 * np.abs(before).max()).all()
     assert (before < -1e-3).any()  # it had work to do
     np.testing.assert_allclose(after[before > 0], before[before > 0], rtol=1e-4)  # and left the others alone
+
+
+def normed(image):
+    """A body of a user's, whose batch norm counts its batches."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8))
+
+
+@pytest.mark.parametrize(
+    "network, order", [("convnet", ["mark", "forward", "ahead"]), (normed, ["mark", "forward", "mark", "ahead"])]
+)
+def test_the_reference_pass_waits_for_the_forward_pass_only_where_it_changes_the_same(samples, network, order):
+    learner = new_learner(agem(Hyperparameters(batch=8), gradient=(Project(count=12),)), network=network)
+    engine, done = learner.context.engine, []
+    learner.context.network.body.register_forward_hook(lambda *_: done.append("forward"))
+    engine.mark = lambda: done.append("mark")
+    engine.parallel_stream = lambda after: done.append("ahead") or nullcontext()
+    for image, label in samples[:20]:
+        learner.observe(image, label)
+    assert done[-len(order) - 1 :] == [*order, "forward"]
 
 
 def test_nothing_to_refer_to_changes_nothing(make_context):

@@ -21,10 +21,11 @@ from iblurry.network.hopper.launch import launch
 ROWS = 64  # pixels that a block has in registers at a time
 ACROSS = 64  # channels of a block
 BLOCKS = 8 * 132  # of all models: two rounds of those that an H200's 132 multiprocessors have room for
-CONSTANTS = {"ROWS": ROWS, "ACROSS": ACROSS, "STAGES": 3, "num_warps": 4}  # STAGES: loads under way
+CONSTANTS = {"ROWS": ROWS, "ACROSS": ACROSS, "num_warps": 4}
 PARTS = 128  # that are summed up, at most; every block reads the sums of all
 FINER = 2 * 132  # parts of maps that are only read and written, where there are at least LONG steps for each
 LONG = 4
+FEW, DEEP = 2 * 132, 6  # blocks that are so few, with twice as many steps, need more loads under way
 
 
 class NormState(NamedTuple):
@@ -93,10 +94,10 @@ def normalise(
     if sums is None:
         _, each, _, parts = summed.sizes
         sums = MapSums(summed.new_sums(maps), parts, each)
-        launch(_sum_maps, summed.blocks, maps, sums.values, *summed.sizes, **CONSTANTS)
+        launch(_sum_maps, summed.blocks, maps, sums.values, *summed.sizes, **summed.constants)
     added = maps if plus is None else _channels_last(plus)
     given = maps, added, *sums, weight, bias, *state.running, moments, done, state.eps, state.momentum
-    constants = CONSTANTS | {"PARTS": PARTS, "ADDS": plus is not None}
+    constants = plan.constants | {"PARTS": PARTS, "ADDS": plus is not None}
     launch(_normalise, plan.blocks, *given, len(weight), *plan.sizes, **constants)
     return done, moments
 
@@ -109,9 +110,9 @@ def differentiate(
     plan, summed = NormPlan.finer(maps, models), NormPlan.of(maps, models)
     before, sums, slopes = torch.empty_like(maps), summed.new_sums(maps), torch.empty_like(moments)
     given = grads, maps, weight, bias, moments, sums
-    launch(_sum_slopes, summed.blocks, *given, len(weight), *summed.sizes, **CONSTANTS)
+    launch(_sum_slopes, summed.blocks, *given, len(weight), *summed.sizes, **summed.constants)
     found = summed.sizes[-1], slopes, before, len(weight)
-    launch(_slope_maps, plan.blocks, *given, *found, *plan.sizes, PARTS=PARTS, **CONSTANTS)
+    launch(_slope_maps, plan.blocks, *given, *found, *plan.sizes, PARTS=PARTS, **plan.constants)
     return before, slopes
 
 
@@ -141,6 +142,12 @@ class NormPlan(NamedTuple):
         """Of a kernel that sums up nothing."""
         count, _, high, wide = maps.shape
         return cls.of(maps, models, max(PARTS, min(FINER, count // models * high * wide // (LONG * ROWS))))
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """Of a kernel with this plan. STAGES: a step and the loads of those that follow it."""
+        is_deep = self.blocks <= FEW and self.sizes[1] >= 2 * LONG * ROWS
+        return CONSTANTS | {"STAGES": DEEP if is_deep else 3}
 
     def new_sums(self, maps: Tensor) -> Tensor:
         """Room for two sums of each block."""

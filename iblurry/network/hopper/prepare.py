@@ -112,22 +112,23 @@ def _find_shapes(body: nn.Module, images: Sequence[int]) -> list[UnitShape]:
 
 
 def _forward_calls(shapes: Sequence[UnitShape], models: int = 1) -> list[tuple[Hashable, Call]]:
-    norms = {shape.adds: shape for shape in _normed(shapes)}
+    norms = {(shape.adds, _depth(shape, models)): shape for shape in _normed(shapes)}
     return [
         *_patches(shapes, LEAST),
         *_keyed(
             "convolve", [_on_patches(shape)._replace(adds=False, receives=False) for shape in shapes], models, _convolve
         ),
-        *((("norm", adds), functools.partial(_normalise, shape)) for adds, shape in norms.items()),
+        *((("norm", kind), functools.partial(_normalise, shape, models)) for kind, shape in norms.items()),
     ]
 
 
 def _backward_calls(shapes: Sequence[UnitShape], models: int = 1) -> list[tuple[Hashable, Call]]:
     shapes = [_on_patches(shape)._replace(adds=False) for shape in shapes]
+    norms = {_depth(shape, models): shape for shape in _normed(shapes)}
     return [
         *_keyed("backwards", shapes[1:], models, _convolve_backwards),
         *_keyed("weights", [shape._replace(receives=False) for shape in shapes], models, _weight_gradient),
-        *(("norm backwards", functools.partial(_differentiate, shape)) for shape in _normed(shapes)[:1]),
+        *((("norm backwards", depth), functools.partial(_differentiate, norms[depth], models)) for depth in norms),
     ]
 
 
@@ -148,7 +149,7 @@ def _patches(shapes: Sequence[UnitShape], values: int) -> list[tuple[Hashable, C
 
 
 def _normed(shapes: Sequence[UnitShape]) -> list[UnitShape]:
-    """Those with own norm kernels, which are the same for all shapes."""
+    """Those with own norm kernels, which are the same for all shapes of one depth."""
     return [shape for shape in shapes if shape.weight[0] % norm.ACROSS == 0]
 
 
@@ -196,14 +197,21 @@ def _weight_gradient(shape: UnitShape, models: int) -> None:
     descend(after, maps, shape.stride, models, Descent(weight, rounded, weight, lr, 0.9, 0.0, nesterov=True))
 
 
-def _normalise(shape: UnitShape) -> None:
-    maps, flat = _after(shape, 1), torch.empty(shape.weight[0], device="meta")
-    norm.normalise(maps, flat, flat, maps if shape.adds else None, norm.NormState((flat, flat), 1.0, 0.1), 1)
+def _depth(shape: UnitShape, models: int) -> tuple[int, ...]:
+    """How many loads the two norm kernels of a pass have under way."""
+    maps = _after(shape, models)
+    plans = norm.NormPlan.of(maps, models), norm.NormPlan.finer(maps, models)
+    return tuple([plan.constants["STAGES"] for plan in plans])
 
 
-def _differentiate(shape: UnitShape) -> None:
-    maps, flat = _after(shape, 1), torch.empty(shape.weight[0], device="meta")
-    norm.differentiate(maps, maps, flat, flat, torch.stack([flat, flat]), 1)
+def _normalise(shape: UnitShape, models: int) -> None:
+    maps, flat = _after(shape, models), torch.empty(models * shape.weight[0], device="meta")
+    norm.normalise(maps, flat, flat, maps if shape.adds else None, norm.NormState((flat, flat), 1.0, 0.1), models)
+
+
+def _differentiate(shape: UnitShape, models: int) -> None:
+    maps, flat = _after(shape, models), torch.empty(models * shape.weight[0], device="meta")
+    norm.differentiate(maps, maps, flat, flat, torch.stack([flat, flat]), models)
 
 
 def _write_patches(shape: UnitShape, values: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from iblurry.network.hopper.convolution import choose_tile, group_rows
 from iblurry.network.hopper.inference import write_patches
 from iblurry.network.hopper.norm import ACROSS, PARTS, MapSums, NormFunction, NormState
 from iblurry.network.hopper.weight_gradient import LEAST, PIXELS, can_descend, descend, plan_tiles, weight_gradient
+from iblurry.network.weight_stream import WeightStream
 
 
 def convolve(maps: Tensor, unit: ConvUnit) -> Tensor:
@@ -65,7 +67,8 @@ def convolve_stacked(maps: Tensor, unit: ConvUnit, models: int, descent: Descent
     """The convolutions of so many models in a training step, each of its share of the maps and of the weights."""
     conv = unit.convolution
     if descent is not None:
-        descended: Tensor = DescendFunction.apply(maps, descent, conv.stride[0], models, unit.receives, unit.passes)  # type: ignore[no-untyped-call]
+        also = unit.receives, unit.passes, unit.weight_stream
+        descended: Tensor = DescendFunction.apply(maps, descent, conv.stride[0], models, *also)  # type: ignore[no-untyped-call]
         return descended
     rounded = conv.weight.detach().to(torch.bfloat16) if unit.weight_bf16 is None else unit.weight_bf16
     given = maps, conv.weight, rounded, conv.stride[0], models, models, unit.receives, unit.passes
@@ -81,7 +84,8 @@ def _apply(
     """
     sums_up = models == 1 and unit.finish is not None and unit[1].training
     size = plan_sums(maps.shape, unit.convolution.out_channels, stride) if sums_up else None
-    done, values = ConvolveFunction.apply(maps, weight, rounded, stride, models, *given, size)  # type: ignore[no-untyped-call]
+    stream = unit.weight_stream if weight.is_leaf else None  # else autograd goes on with its gradient
+    done, values = ConvolveFunction.apply(maps, weight, rounded, stride, models, *given, size, stream)  # type: ignore[no-untyped-call]
     unit.sums = None if size is None else MapSums(values, *size)
     result: Tensor = done
     return result
@@ -106,7 +110,7 @@ def convolve_grouped(maps: Tensor, unit: ConvUnit, gradient: Tensor, groups: int
     """
     conv = unit.convolution
     rounded = conv.weight.detach().to(torch.bfloat16)
-    given = maps, gradient, rounded, conv.stride[0], 1, groups, None, None, None
+    given = maps, gradient, rounded, conv.stride[0], 1, groups, None, None, None, None
     done: Tensor = ConvolveFunction.apply(*given)[0]  # type: ignore[no-untyped-call]
     return done
 
@@ -140,6 +144,7 @@ class ConvolveFunction(torch.autograd.Function):
         receives: PassedGradient | None,
         passes: PassedGradient | None,
         size: tuple[int, int] | None,
+        weight_stream: WeightStream | None,
     ) -> tuple[Tensor, Tensor]:
         """`rounded` is the weight in bfloat16, with channels of zeros behind those given; its gradient is the weight's,
         of each group of the maps apart.
@@ -147,6 +152,9 @@ class ConvolveFunction(torch.autograd.Function):
         maps = maps.to(torch.bfloat16)
         ctx.save_for_backward(maps, rounded)
         ctx.channels, ctx.stride, ctx.models, ctx.groups = weight.shape[1], stride, models, groups
+        ctx.weight_stream = weight_stream
+        if weight_stream is not None:
+            ctx.weight = weight
         _set_passed(ctx, receives, passes)
         ctx.set_materialize_grads(False)
         if size is None:
@@ -159,10 +167,16 @@ class ConvolveFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grads: Tensor, _: None) -> tuple[Tensor | None, ...]:
-        maps, weight = ctx.saved_tensors
-        before = _convolve_backwards(ctx, grads, weight) if ctx.needs_input_grad[0] else None
-        parts = torch.ops.iblurry.weight_gradient(grads, maps, weight.shape[2], ctx.stride, ctx.groups)
-        return before, sum_parts(parts)[:, : ctx.channels], *[None] * 7
+        (maps, rounded), stream = ctx.saved_tensors, ctx.weight_stream
+
+        def gradient() -> Tensor:
+            parts = torch.ops.iblurry.weight_gradient(grads, maps, rounded.shape[2], ctx.stride, ctx.groups)
+            return sum_parts(parts)[:, : ctx.channels]
+
+        begun = None if stream is None else stream.mark()
+        before = _convolve_backwards(ctx, grads, rounded) if ctx.needs_input_grad[0] else None
+        slope = gradient() if stream is None else stream.run(begun, ctx.weight, [grads, maps], gradient)
+        return before, slope, *[None] * 8
 
 
 class Descent(NamedTuple):
@@ -199,21 +213,23 @@ class DescendFunction(torch.autograd.Function):
         models: int,
         receives: PassedGradient | None,
         passes: PassedGradient | None,
+        weight_stream: WeightStream,
     ) -> Tensor:
         maps = maps.to(torch.bfloat16)
         ctx.save_for_backward(maps)
-        ctx.descent, ctx.stride, ctx.models = descent, stride, models
+        ctx.descent, ctx.stride, ctx.models, ctx.weight_stream = descent, stride, models, weight_stream
         _set_passed(ctx, receives, passes)
         done: Tensor = torch.ops.iblurry.convolve(maps, descent.rounded, stride, False, models)
         return done
 
     @staticmethod
     def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, ...]:
-        (maps,), descent = ctx.saved_tensors, ctx.descent
-        grads = _channels_last(grads)
+        (maps,), descent, stream = ctx.saved_tensors, ctx.descent, ctx.weight_stream
+        grads, maps = _channels_last(grads), _channels_last(maps)
         before = _convolve_backwards(ctx, grads, descent.rounded)  # by the old weight
-        descend(grads, _channels_last(maps), ctx.stride, ctx.models, descent)
-        return before, *[None] * 5
+        step = functools.partial(descend, grads, maps, ctx.stride, ctx.models, descent)
+        stream.run(stream.mark(), descent.weight, [grads, maps], step)
+        return before, *[None] * 6
 
 
 def _is_awaited(passed: PassedGradient | None) -> bool:

@@ -18,11 +18,13 @@ class GradientRule(Part):
     """Changes the gradients of the network in place."""
 
     kind: ClassVar[str] = "gradient"
+    overlaps_forward: ClassVar[bool] = False  # whether `ahead` changes nothing that a training pass reads or changes
 
     def ahead(self, drawn: Drawn) -> None:
         """Computes what does not need the gradient, such as a reference; on a GPU at the same time as that.
 
-        Nothing unless overridden; what it finds is kept for `adjust`, which gets the same rows.
+        Nothing unless overridden; what it finds is kept for `adjust`, which gets the same rows. Where
+        `overlaps_forward`, it may begin before the forward pass has ended.
         """
 
     @abstractmethod
@@ -68,10 +70,12 @@ class Project(GradientRule):
 
     ranges: ClassVar[dict[str, str]] = {"count": "[1, inf)"}
     needs_augment_params: ClassVar[bool] = True
+    overlaps_forward: ClassVar[bool] = True
 
     count: int = 240
 
     reference: tuple[Tensor, ...] = scratch(lambda part: ())  # r by weight, from `ahead` to `adjust`
+    move_statistics: Callable[[], None] = scratch(lambda part: lambda: None)  # by those of the reference rows, likewise
     project: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(project))
 
     @property
@@ -90,7 +94,9 @@ class Project(GradientRule):
         if len(drawn.rows) == self.count:
             context.expect_batch_size(self.count)
         batch = context.memory.read(drawn.rows)
-        self.reference = context.gradient(context.pipeline.vary(batch.images, drawn.augment_params), batch.labels)
+        images = context.pipeline.vary(batch.images, drawn.augment_params)
+        with context.network.apart_statistics() as self.move_statistics:
+            self.reference = context.gradient(images, batch.labels)
 
     def adjust(self, drawn: Drawn) -> None:
         if not len(drawn.rows):
@@ -99,6 +105,7 @@ class Project(GradientRule):
         used = [(p.grad, slope) for p, slope in pairs if p.grad is not None]  # a body may have weights it never uses
         self.reference = ()
         with torch.no_grad():
+            self.move_statistics()
             self.project([gradient for gradient, _ in used], [slope for _, slope in used])
 
 

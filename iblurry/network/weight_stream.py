@@ -1,0 +1,78 @@
+"""Gradients of weights are computed beside the rest of a backward pass, which does not wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+R = TypeVar("R")
+
+
+class WeightStream:
+    """A CUDA stream for them. Its priority is normal: kernels of the pass itself go first.
+
+    Autograd does not know of it, so it must not touch a gradient before the pass has ended: no weight has one already,
+    and where a weight is used twice in a pass, the second gradient waits for the first.
+
+    Parameters
+    ----------
+    device : torch.device
+        Where it is.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self._stream = device, torch.cuda.Stream(device)
+        self._is_open = False
+        self._begun: set[int] = set()  # weights, by address
+        self._read: list[Tensor] = []  # kept until the pass has ended: else what runs beside would get their memory
+
+    def __deepcopy__(self, _: dict[int, Any]) -> WeightStream:
+        return WeightStream(self.device)
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """For one backward pass inside; what comes after waits for all of it."""
+        self._is_open = True
+        try:
+            yield
+        finally:
+            self._is_open = False
+            self._join()
+            self._begun.clear()
+
+    def mark(self) -> torch.cuda.Event | None:
+        """The pass so far, for `run`; None where no pass is open."""
+        return torch.cuda.current_stream(self.device).record_event() if self._is_open else None
+
+    def run(self, after: torch.cuda.Event | None, weight: Tensor, read: list[Tensor], compute: Callable[[], R]) -> R:
+        """What `compute` returns, beside the pass where a mark is given.
+
+        Parameters
+        ----------
+        after : torch.cuda.Event, optional
+            A mark, when all that is read was there.
+        weight : Tensor
+            Whose gradient it is.
+        read : list of Tensor
+            All of the pass that is read.
+        compute : callable
+            Returns the gradient, which nothing else may hold: autograd would copy it.
+        """
+        if after is None:
+            return compute()
+        if weight.data_ptr() in self._begun:
+            self._join()
+            return compute()
+        self._begun.add(weight.data_ptr())
+        self._read += read
+        self._stream.wait_event(after)
+        with torch.cuda.stream(self._stream):
+            return compute()
+
+    def _join(self) -> None:
+        torch.cuda.current_stream(self.device).wait_stream(self._stream)
+        self._read.clear()

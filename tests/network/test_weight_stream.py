@@ -1,0 +1,103 @@
+"""Which gradients of weights are computed beside a backward pass, with a stand-in for CUDA's streams."""
+
+import copy
+from contextlib import contextmanager, suppress
+
+import pytest
+import torch
+
+from iblurry.network.weight_stream import WeightStream
+
+CPU = torch.device("cpu")
+
+
+class Stream:
+    """Notes what waits for what."""
+
+    def __init__(self, device=None):
+        self.waits = []
+
+    def record_event(self):
+        return "mark", self
+
+    def wait_event(self, event):
+        self.waits.append(event)
+
+    def wait_stream(self, stream):
+        self.waits.append(stream)
+
+
+@pytest.fixture
+def main(monkeypatch):
+    running = [Stream()]
+
+    @contextmanager
+    def stream(inner):
+        running.append(inner)
+        yield
+        running.pop()
+
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: running[-1])
+    monkeypatch.setattr(torch.cuda, "stream", stream)
+    return running[0]
+
+
+def compute():
+    """The stream it runs on."""
+    return torch.cuda.current_stream()
+
+
+def test_outside_a_pass_gradients_are_computed_where_everything_is(main):
+    stream = WeightStream(CPU)
+    assert stream.run(stream.mark(), torch.zeros(1), [], compute) is main
+    assert main.waits == []
+
+
+def test_in_a_pass_they_wait_for_what_they_read_and_the_end_waits_for_them(main):
+    stream = WeightStream(CPU)
+    with stream.open():
+        side = stream.run(stream.mark(), torch.zeros(1), [], compute)
+        assert side is not main
+        assert side.waits == [("mark", main)]
+        assert main.waits == []
+    assert main.waits == [side]
+    assert stream.run(stream.mark(), torch.zeros(1), [], compute) is main
+
+
+def test_what_they_read_is_kept_until_the_pass_has_waited_for_them(main):
+    stream, read = WeightStream(CPU), torch.zeros(1)
+    kept = []
+    main.wait_stream = lambda side: kept.append(any(one is read for one in stream._read))
+    with stream.open():
+        stream.run(stream.mark(), torch.zeros(1), [read], compute)
+    assert kept == [True]
+    assert stream._read == []
+
+
+def test_a_second_gradient_of_a_weight_waits_for_the_first_as_autograd_will_add_them(main):
+    stream, weight = WeightStream(CPU), torch.zeros(1)
+    with stream.open():
+        side = stream.run(stream.mark(), weight, [], compute)
+        assert stream.run(stream.mark(), weight, [], compute) is main
+        assert main.waits == [side]
+        assert stream.run(stream.mark(), torch.zeros(1), [], compute) is side
+    with stream.open():
+        assert stream.run(stream.mark(), weight, [], compute) is side
+
+
+def test_a_pass_that_fails_is_waited_for(main):
+    stream = WeightStream(CPU)
+    with suppress(ValueError), stream.open():
+        side = stream.run(stream.mark(), torch.zeros(1), [], compute)
+        raise ValueError
+    assert main.waits == [side]
+    assert stream.mark() is None
+
+
+def test_a_copy_has_a_stream_of_its_own(main):
+    stream = WeightStream(CPU)
+    one, other = copy.deepcopy([stream, stream])
+    assert one is other
+    assert one is not stream
+    assert one._stream is not stream._stream
