@@ -19,8 +19,9 @@ from benchmarks.gpu.timing import timed, wait_for_device
 from iblurry.augment import Augment
 from iblurry.augment.pipeline import Pipeline
 from iblurry.errors import InputError
-from iblurry.network.bodies import ConvUnit
+from iblurry.network.bodies import ConvUnit, ResNet
 from iblurry.network.fused import ALIGNED, kernels
+from iblurry.parts.gradient.gradient import project
 from iblurry.refit_stack import MODELS
 from iblurry.rng import Rng
 
@@ -99,6 +100,7 @@ def main() -> int:
             rows.append(measured(f"{kind} of {MODELS}", layer, stacked(layer, given.batch, back)))
     rows += passes((given.batch, *OTHER_BATCHES), MODELS, given.batch)
     rows += [augmentation(shape) for shape in ((3, 32, 32), (3, 64, 64), (1, 32, 32))]
+    rows += [projection(sign) for sign in (1, -1)]
     for kind in dict.fromkeys(row["kind"] for row in rows if "layer" in row):
         mine = [row for row in rows if row["kind"] == kind]
         total = {
@@ -375,6 +377,33 @@ def augmentation(shape: tuple[int, int, int]) -> dict[str, Any]:
         "torch us": round(_alone(lambda: pipeline.vary_eagerly(images, params)), 2),
         "right": bool(torch.equal(vary(images, params), pipeline.vary_eagerly(images, params))),
     }
+    print(json.dumps(row), flush=True)
+    return row
+
+
+def projection(sign: int) -> dict[str, Any]:
+    """A-GEM's, of gradients of a ResNet-18 that point against the reference, or along it: nothing changes then."""
+    own = kernels(torch.device("cuda"))
+    assert own is not None
+    body = ResNet(FIRST.channels, blocks=(2, 2, 2, 2), stem="cifar").to("cuda", memory_format=torch.channels_last)
+    reference = [_random(*weight.shape, seed=1).float().view_as(weight) for weight in body.parameters()]
+    start = [_random(*slope.shape, seed=2).float() - sign * slope for slope in reference]
+    gradients = [torch.empty_like(weight) for weight in body.parameters()]
+
+    def run(by: Callable[..., None]) -> Tensor:
+        torch._foreach_copy_(gradients, start)
+        by(gradients, reference)
+        return torch.cat([gradient.flatten() for gradient in gradients])
+
+    with torch.no_grad():
+        ours, exact = run(own.products.project), run(project)
+        row = {
+            "kind": f"projection {sign}",
+            "ours us": round(_alone(lambda: run(own.products.project)), 2),
+            "torch us": round(_alone(lambda: run(project)), 2),
+            "ours is off by": float((ours - exact).abs().max() / exact.abs().max()),
+        }
+        row["right"] = bool(torch.equal(run(own.products.project), ours)) and row["ours is off by"] <= 1e-5
     print(json.dumps(row), flush=True)
     return row
 

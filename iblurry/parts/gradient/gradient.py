@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from iblurry.compute import Cost, Passes, Workload
+from iblurry.network.fused import kernels
 from iblurry.parts.context import Drawn
 from iblurry.parts.part import Part, scratch
 
@@ -76,7 +77,11 @@ class Project(GradientRule):
 
     reference: tuple[Tensor, ...] = scratch(lambda part: ())  # r by weight, from `ahead` to `adjust`
     move_statistics: Callable[[], None] = scratch(lambda part: lambda: None)  # by those of the reference rows, likewise
-    project: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(project))
+    project: Callable[..., None] = scratch(lambda part: part._project())
+
+    def _project(self) -> Callable[..., None]:
+        own = kernels(self.context.device) if self.context.network.has_kernels else None
+        return self.context.engine.fuse(project) if own is None else own.products.project
 
     @property
     def rows_per_update(self) -> int:
