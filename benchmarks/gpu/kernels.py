@@ -386,10 +386,12 @@ def projection(sign: int) -> dict[str, Any]:
     own = kernels(torch.device("cuda"))
     assert own is not None
     body = ResNet(FIRST.channels, blocks=(2, 2, 2, 2), stem="cifar").to("cuda", memory_format=torch.channels_last)
-    reference = [_random(*weight.shape, seed=1).float().view_as(weight) for weight in body.parameters()]
-    start = [_random(*slope.shape, seed=2).float() - sign * slope for slope in reference]
-    gradients = [torch.empty_like(weight) for weight in body.parameters()]
+    reference, start, gradients = ([torch.empty_like(weight) for weight in body.parameters()] for _ in range(3))
+    for slope, first in zip(reference, start, strict=True):
+        slope.copy_(_random(*slope.shape, seed=1))
+        first.copy_(_random(*slope.shape, seed=2) - sign * slope)
 
+    @torch.no_grad()
     def run(by: Callable[..., None]) -> Tensor:
         torch._foreach_copy_(gradients, start)
         by(gradients, reference)

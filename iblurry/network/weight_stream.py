@@ -74,5 +74,6 @@ class WeightStream:
             return compute()
 
     def _join(self) -> None:
-        torch.cuda.current_stream(self.device).wait_stream(self._stream)
+        if self._begun:  # else a step that is being captured would wait for what is not part of it
+            torch.cuda.current_stream(self.device).wait_stream(self._stream)
         self._read.clear()

@@ -65,6 +65,16 @@ def test_in_a_pass_they_wait_for_what_they_read_and_the_end_waits_for_them(main)
     assert stream.run(stream.mark(), torch.zeros(1), [], compute) is main
 
 
+def test_a_pass_without_any_waits_for_nothing(main):
+    stream = WeightStream(CPU)
+    with stream.open():
+        stream.run(stream.mark(), torch.zeros(1), [], compute)
+    before = list(main.waits)
+    with stream.open():
+        pass
+    assert main.waits == before
+
+
 def test_what_they_read_is_kept_until_the_pass_has_waited_for_them(main):
     stream, read = WeightStream(CPU), torch.zeros(1)
     kept = []
