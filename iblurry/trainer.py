@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -179,18 +180,19 @@ class Trainer:
             params = params.unmixed_from(len(batch.labels) - unmixed)
         images = context.pipeline.train(batch.images, params)
         rules = [(rule, drawn.get(f"gradient.{i}", self._nothing)) for i, rule in enumerate(training.gradient)]
-        begun = self.engine.mark() if self.rules_look_ahead else None
-        loss, forward = self.forward_loss(images, batch, rows, params)
-        if self.rules_look_ahead and not self.rules_overlap:
-            begun = self.engine.mark()
-        self.optimizer.zero_grad()
-        with context.network.parallel_backward():
-            loss.backward()
-        if self.rules_look_ahead:  # beside both passes; called before the backward one, autograd would make that wait
-            with self.engine.parallel_stream(begun):
-                for rule, rows_drawn in rules:
-                    rule.ahead(rows_drawn)
-            self.engine.join_parallel_stream()
+        with context.network.constant() if self.rules_look_ahead else nullcontext():
+            begun = self.engine.mark() if self.rules_look_ahead else None
+            loss, forward = self.forward_loss(images, batch, rows, params)
+            if self.rules_look_ahead and not self.rules_overlap:
+                begun = self.engine.mark()
+            self.optimizer.zero_grad()
+            with context.network.parallel_backward():
+                loss.backward()
+            if self.rules_look_ahead:  # beside both passes; called earlier, autograd would make the backward one wait
+                with self.engine.parallel_stream(begun):
+                    for rule, rows_drawn in rules:
+                        rule.ahead(rows_drawn)
+                self.engine.join_parallel_stream()
         for term in training.terms:
             term.add_gradient()
         for rule, rows_drawn in rules:
