@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.gpu.passes import passes
@@ -22,6 +23,7 @@ from iblurry.errors import InputError
 from iblurry.network.bodies import ConvUnit, ResNet
 from iblurry.network.fused import ALIGNED, kernels
 from iblurry.parts.gradient.gradient import project
+from iblurry.network.stacked import StackedNorm
 from iblurry.refit_stack import MODELS
 from iblurry.rng import Rng
 
@@ -98,6 +100,7 @@ def main() -> int:
             rows.append(measured(f"steps of {MODELS}", layer, pair))
         for kind, back in (("forwards", False), ("backwards", True)):
             rows.append(measured(f"{kind} of {MODELS}", layer, stacked(layer, given.batch, back)))
+        rows.append(measured(f"units of {MODELS}", layer, stacked_units(layer, given.batch)))
     rows += passes((given.batch, *OTHER_BATCHES), MODELS, given.batch)
     rows += [augmentation(shape) for shape in ((3, 32, 32), (3, 64, 64), (1, 32, 32))]
     rows += [projection(sign) for sign in (1, -1)]
@@ -320,6 +323,31 @@ def stacked(layer: Layer, count: int, back: bool) -> Pair:
         lambda: one_by_one(Tensor.bfloat16),
         lambda: one_by_one(Tensor.float),
     )
+
+
+def stacked_units(layer: Layer, count: int) -> Pair:
+    """Convolutions of stacked models, batch norm and ReLU in a training step."""
+    own, half = kernels(torch.device("cuda")), layer.side // 2
+    assert own is not None
+    maps = _random(MODELS * count, layer.channels, layer.high, layer.high).contiguous(memory_format=torch.channels_last)
+    unit = ConvUnit(layer.channels, layer.outputs, kernel=layer.side, stride=layer.stride).cuda()
+    sizes = MODELS * layer.outputs, layer.channels, layer.side, layer.side
+    weight = _random(*sizes, seed=2).contiguous(memory_format=torch.channels_last)
+    unit.convolution.weight = nn.Parameter(weight.float())
+    unit[1] = StackedNorm(unit.norm, MODELS)
+    unit.finish = functools.partial(own.training.finish, models=MODELS)
+
+    @torch.no_grad()
+    def ours() -> Tensor:
+        return own.training.finish(own.training.convolve_stacked(maps, unit, MODELS), unit, None, MODELS)
+
+    @torch.no_grad()
+    def one_by_one(kind: Callable[[Tensor], Tensor]) -> Tensor:
+        each = zip(kind(maps).chunk(MODELS), kind(weight).chunk(MODELS), strict=True)
+        done = [F.conv2d(m, w, None, layer.stride, half).float() for m, w in each]
+        return torch.cat([F.relu(F.batch_norm(one, None, None, training=True, eps=1e-6)) for one in done])
+
+    return Pair(ours, lambda: one_by_one(Tensor.bfloat16), lambda: one_by_one(Tensor.float))
 
 
 def steps(layer: Layer, count: int) -> Pair | None:

@@ -174,8 +174,8 @@ def _convolve(shape: UnitShape, models: int) -> None:
     if not _fits(shape, models):
         return
     maps, outputs = _maps(shape, models), shape.weight[0]
-    size = plan_sums(maps.shape, outputs, shape.stride) if models == 1 else None
-    sums = None if size is None else torch.empty(size[0], 2, outputs, device="meta")
+    size = plan_sums(maps.shape, outputs, shape.weight[2], shape.stride, models, maps.device)
+    sums = None if size is None else torch.empty(models * size[0], 2, outputs, device="meta")
     run_convolution(maps, _weight(shape, models), shape.stride, False, models, sums=sums)
 
 

@@ -67,9 +67,10 @@ def convolve_stacked(maps: Tensor, unit: ConvUnit, models: int, descent: Descent
     """The convolutions of so many models in a training step, each of its share of the maps and of the weights."""
     conv = unit.convolution
     if descent is not None:
-        also = unit.receives, unit.passes, unit.weight_stream
-        descended: Tensor = DescendFunction.apply(maps, descent, conv.stride[0], models, *also)  # type: ignore[no-untyped-call]
-        return descended
+        stride, side = conv.stride[0], conv.kernel_size[0]
+        size = _plan_sums(maps, unit, models, side, stride)
+        also = unit.receives, unit.passes, size, unit.weight_stream
+        return _with_sums(unit, DescendFunction.apply(maps, descent, stride, models, *also), size)  # type: ignore[no-untyped-call]
     rounded = conv.weight.detach().to(torch.bfloat16) if unit.weight_bf16 is None else unit.weight_bf16
     given = maps, conv.weight, rounded, conv.stride[0], models, models, unit.receives, unit.passes
     return _apply(unit, *given)
@@ -78,29 +79,49 @@ def convolve_stacked(maps: Tensor, unit: ConvUnit, models: int, descent: Descent
 def _apply(
     unit: ConvUnit, maps: Tensor, weight: Tensor, rounded: Tensor, stride: int, models: int, *given: Any
 ) -> Tensor:
-    """A convolution; what batch norm sums up of its maps is left with the unit.
-
-    Not of stacked models: their norms would read more sums than that saves.
-    """
-    sums_up = models == 1 and unit.finish is not None and unit[1].training
-    size = plan_sums(maps.shape, unit.convolution.out_channels, stride) if sums_up else None
+    """A convolution; what batch norm sums up of its maps is left with the unit."""
+    size = _plan_sums(maps, unit, models, rounded.shape[2], stride)
     stream = unit.weight_stream if weight.is_leaf else None  # else autograd goes on with its gradient
-    done, values = ConvolveFunction.apply(maps, weight, rounded, stride, models, *given, size, stream)  # type: ignore[no-untyped-call]
-    unit.sums = None if size is None else MapSums(values, *size)
-    result: Tensor = done
-    return result
+    done = ConvolveFunction.apply(maps, weight, rounded, stride, models, *given, size, stream)  # type: ignore[no-untyped-call]
+    return _with_sums(unit, done, size)
 
 
-def plan_sums(maps: torch.Size, outputs: int, stride: int) -> tuple[int, int] | None:
-    """Into how many parts a convolution's kernel divides the pixels, and how many each has; None if too many."""
+def _plan_sums(maps: Tensor, unit: ConvUnit, models: int, side: int, stride: int) -> tuple[int, int] | None:
+    if unit.finish is None or not unit[1].training:
+        return None
+    return plan_sums(maps.shape, unit.convolution.out_channels, side, stride, models, maps.device)
+
+
+def _with_sums(unit: ConvUnit, done: tuple[Tensor, Tensor], size: tuple[int, int] | None) -> Tensor:
+    unit.sums = None if size is None else MapSums(done[1], *size)
+    return done[0]
+
+
+def plan_sums(
+    maps: torch.Size, outputs: int, side: int, stride: int, models: int, device: torch.device
+) -> tuple[int, int] | None:
+    """Into how many parts a convolution's kernel divides the pixels of a model, and how many each has.
+
+    None if they are too many: norms would read more sums than that saves.
+    """
     count, channels, high, wide = maps
     up, across = high // stride, wide // stride
+    if is_large(maps, outputs, side, stride):
+        parts, each = conv3x3.plan_sums(count // models, high, wide, models, device)
+        return (parts, each) if parts <= PARTS else None
     tile = choose_tile(count, channels, outputs, up, across)
-    if tile is None or outputs % ACROSS:
+    if tile is None or outputs % ACROSS or models > 1:
         return None
     each = tile.images * tile.rows * across
     parts = -(-count * up * across // each)
     return (parts, each) if parts <= PARTS else None
+
+
+def is_large(maps: torch.Size, outputs: int, side: int, stride: int) -> bool:
+    """Whether `conv3x3` computes this convolution: of 64 channels, with many maps."""
+    count, channels, high, wide = maps
+    fits = channels == 64 and conv3x3.fits(channels, outputs, high, wide, side, stride)
+    return fits and conv3x3.is_worthwhile(count, high, wide)
 
 
 def convolve_grouped(maps: Tensor, unit: ConvUnit, gradient: Tensor, groups: int) -> Tensor:
@@ -157,13 +178,7 @@ class ConvolveFunction(torch.autograd.Function):
             ctx.weight = weight
         _set_passed(ctx, receives, passes)
         ctx.set_materialize_grads(False)
-        if size is None:
-            done, sums = torch.ops.iblurry.convolve(maps, rounded, stride, False, models), maps.new_empty(0)
-        else:
-            sums = maps.new_empty(size[0], 2, len(rounded), dtype=torch.float32)
-            done = run_convolution(maps, rounded, stride, False, models, sums=sums)
-        ctx.mark_non_differentiable(sums)
-        return done, sums
+        return _convolve_summing(ctx, maps, rounded, stride, models, size)
 
     @staticmethod
     def backward(ctx: Any, grads: Tensor, _: None) -> tuple[Tensor | None, ...]:
@@ -213,23 +228,37 @@ class DescendFunction(torch.autograd.Function):
         models: int,
         receives: PassedGradient | None,
         passes: PassedGradient | None,
+        size: tuple[int, int] | None,
         weight_stream: WeightStream,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         maps = maps.to(torch.bfloat16)
         ctx.save_for_backward(maps)
         ctx.descent, ctx.stride, ctx.models, ctx.weight_stream = descent, stride, models, weight_stream
         _set_passed(ctx, receives, passes)
-        done: Tensor = torch.ops.iblurry.convolve(maps, descent.rounded, stride, False, models)
-        return done
+        ctx.set_materialize_grads(False)
+        return _convolve_summing(ctx, maps, descent.rounded, stride, models, size)
 
     @staticmethod
-    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grads: Tensor, _: None) -> tuple[Tensor | None, ...]:
         (maps,), descent, stream = ctx.saved_tensors, ctx.descent, ctx.weight_stream
         grads, maps = _channels_last(grads), _channels_last(maps)
         before = _convolve_backwards(ctx, grads, descent.rounded)  # by the old weight
         step = functools.partial(descend, grads, maps, ctx.stride, ctx.models, descent)
         stream.run(stream.mark(), descent.weight, [grads, maps], step)
-        return before, *[None] * 6
+        return before, *[None] * 7
+
+
+def _convolve_summing(
+    ctx: Any, maps: Tensor, weight: Tensor, stride: int, models: int, size: tuple[int, int] | None
+) -> tuple[Tensor, Tensor]:
+    """The convolution, and the sums of its maps in so many parts, which have no gradient."""
+    if size is None:
+        done, sums = torch.ops.iblurry.convolve(maps, weight, stride, False, models), maps.new_empty(0)
+    else:
+        sums = maps.new_empty(models * size[0], 2, len(weight) // models, dtype=torch.float32)
+        done = run_convolution(maps, weight, stride, False, models, sums=sums)
+    ctx.mark_non_differentiable(sums)
+    return done, sums
 
 
 def _is_awaited(passed: PassedGradient | None) -> bool:
@@ -277,9 +306,8 @@ def run_convolution(
     count, channels, high, wide = maps.shape
     maps, weight = _channels_last(maps), _channels_last(weight)
     outputs, side = weight.shape[1] if backwards else len(weight) // models, weight.shape[2]
-    is_large = sums is None and conv3x3.is_worthwhile(count, high, wide)
-    if is_large and channels == 64 and conv3x3.fits(channels, outputs, high, wide, side, stride):
-        return conv3x3.convolve_64(maps, weight, plus, backwards=backwards, models=models)
+    if is_large(maps.shape, outputs, side, stride):
+        return conv3x3.convolve_64(maps, weight, plus, backwards=backwards, models=models, sums=sums)
     if backwards:
         tile = choose_tile(count, channels, outputs, high, wide, times=stride**2, models=models)
     else:
