@@ -22,8 +22,8 @@ from iblurry.augment.pipeline import Pipeline
 from iblurry.errors import InputError
 from iblurry.network.bodies import ConvUnit, ResNet
 from iblurry.network.fused import ALIGNED, kernels
-from iblurry.parts.gradient.gradient import project
 from iblurry.network.stacked import StackedNorm
+from iblurry.parts.gradient.gradient import project
 from iblurry.refit_stack import MODELS
 from iblurry.rng import Rng
 
