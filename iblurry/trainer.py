@@ -200,7 +200,7 @@ class Trainer:
         if (scale := training.schedule.lr_scale) is not None:
             for group, lr in zip(self.optimizer.param_groups, self.unscaled_lrs, strict=True):
                 group["lr"].copy_(lr * scale)
-        self.optimizer.step()
+        self.engine.take_step(self.optimizer)
         with torch.no_grad():
             losses = context.memory_losses() if measure else None
             self.tell(Update(rows, losses, forward=forward))

@@ -16,20 +16,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.gpu.passes import passes
-from benchmarks.gpu.timing import timed, wait_for_device
+from benchmarks.gpu.timing import time_captured
+from benchmarks.gpu.weight_kernels import adam, projection
 from iblurry.augment import Augment
 from iblurry.augment.pipeline import Pipeline
 from iblurry.errors import InputError
-from iblurry.network.bodies import ConvUnit, ResNet
+from iblurry.network.bodies import ConvUnit
 from iblurry.network.fused import ALIGNED, kernels
 from iblurry.network.stacked import StackedNorm
-from iblurry.parts.gradient.gradient import project
 from iblurry.refit_stack import MODELS
 from iblurry.rng import Rng
 
 MOST = 0.01  # of the largest value: bfloat16 keeps eight bits
 OTHER_BATCHES = (50, 240)  # whose last tile is not full; that larger kernels compute
-REPEATS = 30  # launches captured together, so that the host is not what is timed
 
 
 class Layer(NamedTuple):
@@ -103,7 +102,7 @@ def main() -> int:
         rows.append(measured(f"units of {MODELS}", layer, stacked_units(layer, given.batch)))
     rows += passes((given.batch, *OTHER_BATCHES), MODELS, given.batch)
     rows += [augmentation(shape) for shape in ((3, 32, 32), (3, 64, 64), (1, 32, 32))]
-    rows += [projection(sign) for sign in (1, -1)]
+    rows += [*(projection(sign) for sign in (1, -1)), adam()]
     for kind in dict.fromkeys(row["kind"] for row in rows if "layer" in row):
         mine = [row for row in rows if row["kind"] == kind]
         total = {
@@ -123,8 +122,8 @@ def measured(kind: str, layer: Layer, pair: Pair) -> dict[str, Any]:
     row = {
         "kind": kind,
         "layer": layer._asdict(),
-        "ours us": round(_alone(pair.ours), 2),
-        "cudnn us": round(_alone(pair.cudnn), 2),
+        "ours us": round(time_captured(pair.ours), 2),
+        "cudnn us": round(time_captured(pair.cudnn), 2),
         "ours is off by": off["ours"],
         "cudnn is off by": off["cudnn"],
         "right": again and off["ours"] <= MOST,
@@ -401,39 +400,10 @@ def augmentation(shape: tuple[int, int, int]) -> dict[str, Any]:
     row = {
         "kind": "augmentation",
         "shape": shape,
-        "ours us": round(_alone(lambda: vary(images, params)), 2),
-        "torch us": round(_alone(lambda: pipeline.vary_eagerly(images, params)), 2),
+        "ours us": round(time_captured(lambda: vary(images, params)), 2),
+        "torch us": round(time_captured(lambda: pipeline.vary_eagerly(images, params)), 2),
         "right": bool(torch.equal(vary(images, params), pipeline.vary_eagerly(images, params))),
     }
-    print(json.dumps(row), flush=True)
-    return row
-
-
-def projection(sign: int) -> dict[str, Any]:
-    """A-GEM's, of gradients of a ResNet-18 that point against the reference, or along it: nothing changes then."""
-    own = kernels(torch.device("cuda"))
-    assert own is not None
-    body = ResNet(FIRST.channels, blocks=(2, 2, 2, 2), stem="cifar").to("cuda", memory_format=torch.channels_last)
-    reference, start, gradients = ([torch.empty_like(weight) for weight in body.parameters()] for _ in range(3))
-    for slope, first in zip(reference, start, strict=True):
-        slope.copy_(_random(*slope.shape, seed=1))
-        first.copy_(_random(*slope.shape, seed=2) - sign * slope)
-
-    @torch.no_grad()
-    def run(by: Callable[..., None]) -> Tensor:
-        torch._foreach_copy_(gradients, start)
-        by(gradients, reference)
-        return torch.cat([gradient.flatten() for gradient in gradients])
-
-    with torch.no_grad():
-        ours, exact = run(own.products.project), run(project)
-        row = {
-            "kind": f"projection {sign}",
-            "ours us": round(_alone(lambda: run(own.products.project)), 2),
-            "torch us": round(_alone(lambda: run(project)), 2),
-            "ours is off by": float((ours - exact).abs().max() / exact.abs().max()),
-        }
-        row["right"] = bool(torch.equal(run(own.products.project), ours)) and row["ours is off by"] <= 1e-5
     print(json.dumps(row), flush=True)
     return row
 
@@ -454,19 +424,6 @@ def _given(layer: Layer, count: int) -> tuple[Tensor, Tensor]:
 def _random(*shape: int, seed: int = 0) -> Tensor:
     generator = torch.Generator("cuda").manual_seed(sum(shape) + seed)
     return torch.randn(*shape, generator=generator, device="cuda").to(torch.bfloat16)
-
-
-def _alone(work: Callable[[], Tensor]) -> float:
-    """Microseconds of one of many captured together."""
-    for _ in range(3):
-        work()
-    wait_for_device("cuda")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(REPEATS):
-            work()
-    graph.replay()
-    return timed(graph.replay, 3, torch.device("cuda")).whole * 1000 / REPEATS
 
 
 if __name__ == "__main__":

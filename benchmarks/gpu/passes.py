@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.gpu.timing import timed, wait_for_device
+from benchmarks.gpu.timing import time_captured
 from iblurry.engine.eager import Eager
 from iblurry.engine.optimizer import SGD
 from iblurry.engine.optimizer_state import set_lr
@@ -25,7 +25,7 @@ from iblurry.rng import Rng
 
 CLASSES = 10
 TIMES = 20  # passes whose bits are compared; a race is not lost every time
-REPEATS = 5  # captured together, so that the host is not what is timed
+REPEATS = 5  # captured together
 
 Beside = Callable[[], AbstractContextManager[Any]]  # around a backward pass
 
@@ -43,8 +43,8 @@ def _row(kind: str, run: Callable[[Beside], list[Tensor]], beside: Beside) -> di
     )
     row = {
         "kind": kind,
-        "beside us": round(_captured(lambda: run(beside)), 1),
-        "in turn us": round(_captured(lambda: run(nullcontext)), 1),
+        "beside us": round(time_captured(lambda: run(beside), REPEATS), 1),
+        "in turn us": round(time_captured(lambda: run(nullcontext), REPEATS), 1),
         "right": same,
     }
     print(json.dumps(row), flush=True)
@@ -99,17 +99,3 @@ def _stacked(models: int, batch: int) -> tuple[Callable[[Beside], list[Tensor]],
         return [values.detach() for values in changed]
 
     return run, network.convolutions.parallel_backward
-
-
-def _captured(work: Callable[[], object]) -> float:
-    """Microseconds of one of several captured together."""
-    stream = torch.cuda.Stream(priority=-1)  # as a captured step's, above the priority of what runs beside
-    with torch.cuda.stream(stream):
-        work()
-    wait_for_device("cuda")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for _ in range(REPEATS):
-            work()
-    graph.replay()
-    return timed(graph.replay, 3, "cuda").whole * 1000 / REPEATS

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from iblurry.data.dataset import Dataset
+from iblurry.engine.eager import HIGH
 from iblurry.engine.graph import STEADY
 from iblurry.experiment.evaluator import Evaluator
 from iblurry.learner import Learner
@@ -33,6 +34,21 @@ def timed(call: Callable[[], Any], times: int, device: torch.device | str) -> Ca
     wait_for_device(device)
     whole = time.perf_counter() - start
     return CallTime(1000 * whole / times, 1000 * host / times)
+
+
+def time_captured(work: Callable[[], Any], repeats: int = 30) -> float:
+    """Microseconds of one of many that are captured together, so that the host is not what is timed."""
+    stream = torch.cuda.Stream(priority=HIGH)  # as a captured step's
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            work()
+    wait_for_device("cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(repeats):
+            work()
+    graph.replay()
+    return timed(graph.replay, 3, "cuda").whole * 1000 / repeats
 
 
 def wait_for_device(device: torch.device | str) -> None:

@@ -15,7 +15,7 @@ from iblurry.compute import ComputeMeter
 from iblurry.errors import InputError
 from iblurry.network.arm import arm_convolutions
 from iblurry.network.bodies import ConvNet
-from iblurry.network.fused import hopper_convolutions
+from iblurry.network.fused import hopper_convolutions, kernels
 from iblurry.network.network import Network
 
 P = ParamSpec("P")
@@ -114,6 +114,14 @@ class Eager:
         """What this engine runs from now on waits for the parallel stream."""
         if self._stream is not None:
             torch.cuda.current_stream(self.device).wait_stream(self._parallel_stream)
+
+    def take_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """`optimizer.step()`, by an own kernel where there is one for it."""
+        own = kernels(self.device)
+        if own is not None and own.adam.fits(optimizer):
+            own.adam.take_step(optimizer)
+        else:
+            optimizer.step()
 
     def expect_batch_size(self, network: Network, pipeline: Pipeline, size: int) -> None:
         """Announces that training batches will mostly be of this size; an engine may compile for it."""

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import torch
@@ -13,9 +12,9 @@ import triton.language as tl
 from torch import Tensor
 
 from iblurry.network.hopper.launch import launch
+from iblurry.network.hopper.pieces import PIECE, Pieces, pick, place
 
 CHUNK = 1024  # values of each group that a block multiplies
-PIECE = 4096  # values of both sides that a block of `project` has
 TINY = tl.constexpr(1.1754943508222875e-38)  # float32's smallest normal number
 
 
@@ -33,8 +32,8 @@ def with_first(gradients: Sequence[Tensor]) -> Tensor:
     chunks = [triton.cdiv(row.shape[1], CHUNK) for row in rows]
     groups, padded = len(rows[0]), triton.next_power_of_2(len(rows[0]))
     parts = rows[0].new_empty(sum(chunks), 2, padded)
-    for row, place, count in zip(rows, parts.split(chunks), chunks, strict=True):
-        launch(_multiply, count, row, place, row.shape[1], GROUPS=groups, PADDED=padded, CHUNK=CHUNK, num_warps=8)
+    for row, part, count in zip(rows, parts.split(chunks), chunks, strict=True):
+        launch(_multiply, count, row, part, row.shape[1], GROUPS=groups, PADDED=padded, CHUNK=CHUNK, num_warps=8)
     return parts.sum(0)[:, :groups]
 
 
@@ -63,39 +62,18 @@ def project(gradients: Sequence[Tensor], reference: Sequence[Tensor]) -> None:
     """g <- g - min(0, g.r) / (r.r) * r over all tensors together, in place; float32 on both sides."""
     pairs = zip(gradients, reference, strict=True)
     reference = [r if r.stride() == g.stride() else torch.empty_like(g).copy_(r) for g, r in pairs]
-    lengths = [g.numel() for g in gradients]
-    ends = list(itertools.accumulate(triton.cdiv(length, PIECE) for length in lengths))
-    given = tuple(gradients), tuple(reference)
-    sizes = {"FIRSTS": (0, *ends[:-1]), "LENGTHS": tuple(lengths), "PIECE": PIECE, "num_warps": 8}
-    parts, share = gradients[0].new_empty(2, ends[-1]), gradients[0].new_empty(())
-    _multiply_all[(ends[-1],)](*given, parts, ends[-1], **sizes)
-    _find_share[(1,)](parts, share, ends[-1], PIECE=PIECE, num_warps=8)
-    _subtract_all[(ends[-1],)](*given, share, **sizes)
+    pieces = Pieces.of(gradients, reference)
+    parts, share = gradients[0].new_empty(2, pieces.blocks), gradients[0].new_empty(())
+    _multiply_all[(pieces.blocks,)](*pieces.given, parts, pieces.blocks, PIECE=PIECE, num_warps=8)
+    _find_share[(1,)](parts, share, pieces.blocks, PIECE=PIECE, num_warps=8)
+    _subtract_all[(pieces.blocks,)](*pieces.given, share, PIECE=PIECE, num_warps=8)
 
 
-@triton.jit
-def _place(gradients, reference, FIRSTS: tl.constexpr, LENGTHS: tl.constexpr, PIECE: tl.constexpr):
-    """(gradient, reference, mask) of a block's values: the tensor that it has a piece of, in the order of memory."""
-    block = tl.program_id(0)
-    mine, other = gradients[0].to(tl.int64), reference[0].to(tl.int64)
-    first, length = 0, LENGTHS[0]
-    for i in tl.static_range(1, len(LENGTHS)):
-        is_here = block >= FIRSTS[i]
-        mine = tl.where(is_here, gradients[i].to(tl.int64), mine)
-        other = tl.where(is_here, reference[i].to(tl.int64), other)
-        first = tl.where(is_here, FIRSTS[i], first)
-        length = tl.where(is_here, LENGTHS[i], length)
-    at = (block - first) * PIECE + tl.arange(0, PIECE)
-    kind: tl.constexpr = tl.pointer_type(tl.float32)
-    return mine.to(kind) + at, other.to(kind) + at, at < length
-
-
-@triton.jit(do_not_specialize=["blocks"])
-def _multiply_all(
-    gradients, reference, parts, blocks, FIRSTS: tl.constexpr, LENGTHS: tl.constexpr, PIECE: tl.constexpr
-):
-    mine, other, is_there = _place(gradients, reference, FIRSTS, LENGTHS, PIECE)
-    g, r = tl.load(mine, mask=is_there, other=0.0), tl.load(other, mask=is_there, other=0.0)
+@triton.jit(do_not_specialize=["count", "blocks"])
+def _multiply_all(tensors, sizes, addresses, count, parts, blocks, PIECE: tl.constexpr):
+    mine, at, is_there = place(tensors, sizes, count, PIECE)
+    g = tl.load(pick(addresses, mine, count, 0) + at, mask=is_there, other=0.0)
+    r = tl.load(pick(addresses, mine, count, 1) + at, mask=is_there, other=0.0)
     tl.store(parts + tl.program_id(0), tl.sum(g * r, 0))
     tl.store(parts + blocks + tl.program_id(0), tl.sum(r * r, 0))
 
@@ -112,10 +90,11 @@ def _find_share(parts, share, blocks, PIECE: tl.constexpr):
     tl.store(share, tl.minimum(tl.sum(product, 0), 0.0) / tl.maximum(tl.sum(square, 0), TINY))
 
 
-@triton.jit
-def _subtract_all(gradients, reference, share, FIRSTS: tl.constexpr, LENGTHS: tl.constexpr, PIECE: tl.constexpr):
+@triton.jit(do_not_specialize=["count"])
+def _subtract_all(tensors, sizes, addresses, count, share, PIECE: tl.constexpr):
     taken = tl.load(share)
     if taken < 0:
-        mine, other, is_there = _place(gradients, reference, FIRSTS, LENGTHS, PIECE)
-        value = tl.load(mine, mask=is_there) - taken * tl.load(other, mask=is_there)
-        tl.store(mine, value, mask=is_there)
+        mine, at, is_there = place(tensors, sizes, count, PIECE)
+        to = pick(addresses, mine, count, 0) + at
+        r = tl.load(pick(addresses, mine, count, 1) + at, mask=is_there)
+        tl.store(to, tl.load(to, mask=is_there) - taken * r, mask=is_there)
