@@ -124,7 +124,7 @@ class CapturedGraph(NamedTuple):
     """One captured form of a step: its argument tensors, to be overwritten before a replay, and its result."""
 
     graph: torch.cuda.CUDAGraph
-    inputs: list[Tensor]
+    inputs: list[tuple[list[Tensor], list[int]]]  # of each type, and which arguments they are; without empty ones
     result: Any
     passes: list[Pass]  # images through networks, counted at each replay
 
@@ -155,9 +155,9 @@ class CapturedStep:
             if capture is None:
                 return self.step(*args)
             self.captured[form] = capture
-        for buffer, values in zip(capture.inputs, tensors, strict=True):
-            if values.numel():
-                buffer.copy_(values, non_blocking=True)
+        each: Any = torch  # its _foreach functions are one kernel for many tensors of one type
+        for buffers, places in capture.inputs:
+            each._foreach_copy_(buffers, [tensors[i] for i in places], non_blocking=True)
         capture.graph.replay()
         self.meter.replay(capture.passes)
         return capture.result
@@ -185,7 +185,7 @@ class CapturedStep:
             torch.set_rng_state(on_host)
             self.engine.stop_capturing(error)
             return None
-        return CapturedGraph(graph, inputs, result, passes)
+        return CapturedGraph(graph, _by_type(inputs), result, passes)
 
 
 def _first_line(error: BaseException) -> str:
@@ -234,6 +234,17 @@ def _form(value: Any, tensors: list[Tensor]) -> Hashable:
     if isinstance(value, dict):
         return tuple([(name, _form(item, tensors)) for name, item in value.items()])
     return cast(Hashable, value)
+
+
+def _by_type(tensors: list[Tensor]) -> list[tuple[list[Tensor], list[int]]]:
+    """Tensors that are not empty, of each type and device apart, with their places."""
+    found: dict[Hashable, tuple[list[Tensor], list[int]]] = {}
+    for i, values in enumerate(tensors):
+        if values.numel():
+            some, places = found.setdefault((values.dtype, values.device), ([], []))
+            some.append(values)
+            places.append(i)
+    return list(found.values())
 
 
 def _filled(value: Any, tensors: Any) -> Any:
