@@ -236,7 +236,8 @@ def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
     def learning(images: Tensor, batch: Batch, rows: Tensor, params: AugmentParams) -> Tensor:
         loss, _ = trainer.forward_loss(images, batch, rows, params)
         optimizer.zero_grad()
-        loss.backward()
+        with context.network.parallel_backward():
+            loss.backward()
         for term in training.terms:
             term.add_gradient()
         return loss.detach()
@@ -247,7 +248,7 @@ def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
             rule.adjust(drawn.get(f"gradient.{i}", trainer._nothing))
 
     def stepping(labels: Tensor) -> None:
-        optimizer.step()
+        trainer.engine.take_step(optimizer)
 
     def measuring(labels: Tensor) -> Tensor:
         return context.memory_losses()
