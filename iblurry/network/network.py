@@ -293,9 +293,13 @@ class Network(nn.Module):
 
     @property
     def passes_can_overlap(self) -> bool:
-        """Whether training passes change nothing but statistics that `apart_statistics` keeps apart."""
-        is_plain = all(isinstance(layer, BatchNorm) for layer in self._mode_layers)
-        return self.is_own and is_plain and not self.norms_need_two
+        """Whether training passes change nothing but statistics that `apart_statistics` keeps apart.
+
+        Not of a body that a compiler has traced: it would be traced again for other statistics.
+        """
+        is_plain = self.is_own and all(isinstance(layer, BatchNorm) for layer in self._mode_layers)
+        is_traced = self.fuse is not None and (self.convolutions is None or self.convolutions.finish is None)
+        return is_plain and not is_traced and not self.norms_need_two
 
     @contextmanager
     def apart_statistics(self) -> Iterator[Callable[[], None]]:

@@ -139,8 +139,15 @@ def test_statistics_of_a_pass_that_are_kept_apart_move_the_network_afterwards_as
 
 def test_statistics_that_a_single_image_reads_are_not_kept_apart():
     network = build("resnet18", (3, 16, 16), 3, rng=Rng(1)).train()
+    assert network.passes_can_overlap
     network.norms_need_two = True
     image = torch.randn(1, 3, 16, 16)
     expected = network(image)
     with network.apart_statistics():
         assert torch.equal(network(image), expected)
+
+
+def test_passes_of_a_body_that_a_compiler_traces_do_not_overlap():
+    network = build("convnet", (1, 8, 8), 3, rng=Rng(1)).train()
+    network.fuse = lambda function: function
+    assert not network.passes_can_overlap
