@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.gpu.layers import FIRST, LAYERS, Layer, Pair, backward_by_torch, maps_and_weight, random_values
 from benchmarks.gpu.passes import passes
+from benchmarks.gpu.stacked_kernels import stacked, stacked_units, steps
 from benchmarks.gpu.timing import time_captured
 from benchmarks.gpu.weight_kernels import adam, projection
 from iblurry.augment import Augment
@@ -23,46 +24,11 @@ from iblurry.augment.pipeline import Pipeline
 from iblurry.errors import InputError
 from iblurry.network.bodies import ConvUnit
 from iblurry.network.fused import ALIGNED, kernels
-from iblurry.network.stacked import StackedNorm
 from iblurry.refit_stack import MODELS
 from iblurry.rng import Rng
 
 MOST = 0.01  # of the largest value: bfloat16 keeps eight bits
 OTHER_BATCHES = (50, 240)  # whose last tile is not full; that larger kernels compute
-
-
-class Layer(NamedTuple):
-    """A convolution of ResNet-18 on images of 32x32, and how often it is there."""
-
-    channels: int
-    outputs: int
-    high: int  # before it
-    side: int
-    stride: int
-    times: int
-
-
-FIRST = Layer(3, 64, 32, 3, 1, 1)
-LAYERS = (
-    Layer(64, 64, 32, 3, 1, 4),
-    Layer(64, 128, 32, 3, 2, 1),
-    Layer(64, 128, 32, 1, 2, 1),
-    Layer(128, 128, 16, 3, 1, 3),
-    Layer(128, 256, 16, 3, 2, 1),
-    Layer(128, 256, 16, 1, 2, 1),
-    Layer(256, 256, 8, 3, 1, 3),
-    Layer(256, 512, 8, 3, 2, 1),
-    Layer(256, 512, 8, 1, 2, 1),
-    Layer(512, 512, 4, 3, 1, 3),
-)
-
-
-class Pair(NamedTuple):
-    """The same work twice."""
-
-    ours: Callable[[], Tensor]
-    cudnn: Callable[[], Tensor]
-    exact: Callable[[], Tensor]  # in float32
 
 
 def main() -> int:
@@ -134,11 +100,11 @@ def measured(kind: str, layer: Layer, pair: Pair) -> dict[str, Any]:
 
 def answers(layer: Layer, count: int) -> Pair:
     """With a bias, a ReLU and a sum."""
-    own, (maps, weight) = kernels(torch.device("cuda")), _given(layer, count)
+    own, (maps, weight) = kernels(torch.device("cuda")), maps_and_weight(layer, count)
     assert own is not None
-    bias, half = _random(layer.outputs), (layer.side // 2,) * 2
+    bias, half = random_values(layer.outputs), (layer.side // 2,) * 2
     up = layer.high // layer.stride
-    plus = _random(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
+    plus = random_values(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
 
     def cudnn() -> Tensor:
         thin, stride = maps, layer.stride
@@ -156,11 +122,11 @@ def answers(layer: Layer, count: int) -> Pair:
 
 def entry(count: int) -> Pair:
     """The first one, with what brings images into its form."""
-    own, bias = kernels(torch.device("cuda")), _random(FIRST.outputs)
+    own, bias = kernels(torch.device("cuda")), random_values(FIRST.outputs)
     assert own is not None
-    images = _random(count, FIRST.channels, FIRST.high, FIRST.high).float()
-    weight = _random(FIRST.outputs, FIRST.channels, 3, 3) / FIRST.channels
-    room = _random(count, ALIGNED, FIRST.high, FIRST.high).mul_(0).contiguous(memory_format=torch.channels_last)
+    images = random_values(count, FIRST.channels, FIRST.high, FIRST.high).float()
+    weight = random_values(FIRST.outputs, FIRST.channels, 3, 3) / FIRST.channels
+    room = random_values(count, ALIGNED, FIRST.high, FIRST.high).mul_(0).contiguous(memory_format=torch.channels_last)
     taps = F.pad(weight.permute(0, 2, 3, 1).flatten(1), (0, ALIGNED - 9 * FIRST.channels))[:, :, None, None]
     wide = F.pad(weight, (0, 0, 0, 0, 0, ALIGNED - FIRST.channels)).contiguous(memory_format=torch.channels_last)
 
@@ -179,7 +145,7 @@ def entry(count: int) -> Pair:
 
 
 def forwards(layer: Layer, count: int) -> Pair:
-    maps, weight = _given(layer, count)
+    maps, weight = maps_and_weight(layer, count)
     return Pair(
         lambda: torch.ops.iblurry.convolve(maps, weight, layer.stride, False, 1),
         lambda: F.conv2d(maps, weight, None, layer.stride, layer.side // 2),
@@ -189,14 +155,17 @@ def forwards(layer: Layer, count: int) -> Pair:
 
 def backwards(layer: Layer, count: int) -> Pair:
     """With a sum, as at a block's entry."""
-    own, (maps, weight) = kernels(torch.device("cuda")), _given(layer, count)
+    own, (maps, weight) = kernels(torch.device("cuda")), maps_and_weight(layer, count)
     assert own is not None
     up, plus = layer.high // layer.stride, torch.randn_like(maps)
-    grads = _random(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
+    grads = random_values(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
     return Pair(
         lambda: own.training.run_convolution(grads, weight, layer.stride, True, 1, plus),
-        lambda: _backward(layer, grads, maps, weight, (True, False, False))[0] + plus,
-        lambda: _backward(layer, grads.float(), maps.float(), weight.float(), (True, False, False))[0] + plus.float(),
+        lambda: backward_by_torch(layer, grads, maps, weight, (True, False, False))[0] + plus,
+        lambda: (
+            backward_by_torch(layer, grads.float(), maps.float(), weight.float(), (True, False, False))[0]
+            + plus.float()
+        ),
     )
 
 
@@ -205,9 +174,13 @@ def first(count: int) -> Pair:
     own = kernels(torch.device("cuda"))
     assert own is not None
     images = (
-        _random(count, FIRST.channels, FIRST.high, FIRST.high).float().contiguous(memory_format=torch.channels_last)
+        random_values(count, FIRST.channels, FIRST.high, FIRST.high)
+        .float()
+        .contiguous(memory_format=torch.channels_last)
     )
-    grads = _random(count, FIRST.outputs, FIRST.high, FIRST.high, seed=1).contiguous(memory_format=torch.channels_last)
+    grads = random_values(count, FIRST.outputs, FIRST.high, FIRST.high, seed=1).contiguous(
+        memory_format=torch.channels_last
+    )
     unit = ConvUnit(FIRST.channels, FIRST.outputs).cuda()
     unit.to(memory_format=torch.channels_last)
     conv = unit.convolution
@@ -225,10 +198,10 @@ def first(count: int) -> Pair:
 
 def weights(layer: Layer, count: int) -> Pair:
     """To float32, as an optimizer wants them."""
-    own, (maps, weight) = kernels(torch.device("cuda")), _given(layer, count)
+    own, (maps, weight) = kernels(torch.device("cuda")), maps_and_weight(layer, count)
     assert own is not None
     up = layer.high // layer.stride
-    grads = _random(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
+    grads = random_values(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
 
     def ours() -> Tensor:
         parts: Tensor = torch.ops.iblurry.weight_gradient(grads, maps, layer.side, layer.stride, 1)
@@ -237,14 +210,14 @@ def weights(layer: Layer, count: int) -> Pair:
 
     return Pair(
         ours,
-        lambda: _backward(layer, grads, maps, weight, (False, True, False))[1].float(),
-        lambda: _backward(layer, grads.float(), maps.float(), weight.float(), (False, True, False))[1],
+        lambda: backward_by_torch(layer, grads, maps, weight, (False, True, False))[1].float(),
+        lambda: backward_by_torch(layer, grads.float(), maps.float(), weight.float(), (False, True, False))[1],
     )
 
 
 def units(layer: Layer, count: int) -> Pair:
     """Convolution, batch norm and ReLU in a training step."""
-    own, (maps, weight) = kernels(torch.device("cuda")), _given(layer, count)
+    own, (maps, weight) = kernels(torch.device("cuda")), maps_and_weight(layer, count)
     assert own is not None
     unit = ConvUnit(layer.channels, layer.outputs, kernel=layer.side, stride=layer.stride).cuda()
     unit.to(memory_format=torch.channels_last)
@@ -282,8 +255,10 @@ def _normed(layer: Layer, count: int, end: Callable[[Tensor, Tensor, list[Tensor
     own, up = kernels(torch.device("cuda")), layer.high // layer.stride
     assert own is not None
     shape = count, layer.outputs, up, up
-    maps, plus, grads = (_random(*shape, seed=seed).contiguous(memory_format=torch.channels_last) for seed in range(3))
-    weight, bias = (_random(layer.outputs, seed=seed).float() for seed in range(2))
+    maps, plus, grads = (
+        random_values(*shape, seed=seed).contiguous(memory_format=torch.channels_last) for seed in range(3)
+    )
+    weight, bias = (random_values(layer.outputs, seed=seed).float() for seed in range(2))
     state = own.norm.NormState((torch.zeros_like(weight), torch.ones_like(weight)), 1e-6, 0.1)
 
     def by_torch(maps: Tensor, plus: Tensor) -> Tensor:
@@ -299,98 +274,13 @@ def _normed(layer: Layer, count: int, end: Callable[[Tensor, Tensor, list[Tensor
     return Pair(ours, lambda: by_torch(maps, plus), lambda: by_torch(maps.float(), plus.float()))
 
 
-def stacked(layer: Layer, count: int, back: bool) -> Pair:
-    """Convolutions of stacked models; or, with a sum, the gradients for their input maps."""
-    own, up, last = kernels(torch.device("cuda")), layer.high // layer.stride, torch.channels_last
-    assert own is not None
-    maps = _random(MODELS * count, layer.channels, layer.high, layer.high).contiguous(memory_format=last)
-    grads = _random(MODELS * count, layer.outputs, up, up, seed=1).contiguous(memory_format=last)
-    sizes = MODELS * layer.outputs, layer.channels, layer.side, layer.side
-    weight = _random(*sizes, seed=2).contiguous(memory_format=last)
-
-    def one_by_one(kind: Callable[[Tensor], Tensor]) -> Tensor:
-        each = [[kind(part) for part in values.chunk(MODELS)] for values in (grads, maps, weight)]
-        if back:
-            found = [_backward(layer, g, m, w, (True, False, False))[0] + m for g, m, w in zip(*each, strict=True)]
-        else:
-            found = [F.conv2d(m, w, None, layer.stride, layer.side // 2) for _, m, w in zip(*each, strict=True)]
-        return torch.cat(found)
-
-    given, plus = (grads, maps) if back else (maps, None)
-    return Pair(
-        lambda: own.training.run_convolution(given, weight, layer.stride, back, MODELS, plus),
-        lambda: one_by_one(Tensor.bfloat16),
-        lambda: one_by_one(Tensor.float),
-    )
-
-
-def stacked_units(layer: Layer, count: int) -> Pair:
-    """Convolutions of stacked models, batch norm and ReLU in a training step."""
-    own, half = kernels(torch.device("cuda")), layer.side // 2
-    assert own is not None
-    maps = _random(MODELS * count, layer.channels, layer.high, layer.high).contiguous(memory_format=torch.channels_last)
-    unit = ConvUnit(layer.channels, layer.outputs, kernel=layer.side, stride=layer.stride).cuda()
-    sizes = MODELS * layer.outputs, layer.channels, layer.side, layer.side
-    weight = _random(*sizes, seed=2).contiguous(memory_format=torch.channels_last)
-    unit.convolution.weight = nn.Parameter(weight.float())
-    unit[1] = StackedNorm(unit.norm, MODELS)
-    unit.finish = functools.partial(own.training.finish, models=MODELS)
-
-    @torch.no_grad()
-    def ours() -> Tensor:
-        return own.training.finish(own.training.convolve_stacked(maps, unit, MODELS), unit, None, MODELS)
-
-    @torch.no_grad()
-    def one_by_one(kind: Callable[[Tensor], Tensor]) -> Tensor:
-        each = zip(kind(maps).chunk(MODELS), kind(weight).chunk(MODELS), strict=True)
-        done = [F.conv2d(m, w, None, layer.stride, half).float() for m, w in each]
-        return torch.cat([F.relu(F.batch_norm(one, None, None, training=True, eps=1e-6)) for one in done])
-
-    return Pair(ours, lambda: one_by_one(Tensor.bfloat16), lambda: one_by_one(Tensor.float))
-
-
-def steps(layer: Layer, count: int) -> Pair | None:
-    """The gradient of stacked models' weights with a step of SGD, from the same start; None where it does not fit."""
-    own = kernels(torch.device("cuda"))
-    assert own is not None
-    if not own.training.can_descend(layer.channels, layer.outputs, layer.side, MODELS):
-        return None
-    up, last = layer.high // layer.stride, torch.channels_last
-    maps = _random(MODELS * count, layer.channels, layer.high, layer.high).contiguous(memory_format=last)
-    grads = _random(MODELS * count, layer.outputs, up, up).contiguous(memory_format=last)
-    start = (
-        _random(MODELS * layer.outputs, layer.channels, layer.side, layer.side).float().contiguous(memory_format=last)
-    )
-    lr, friction, decay = torch.full((), 0.01, device="cuda"), 0.9, 1e-4
-    weight, speed, rounded = start.clone(), start.clone(), start.to(torch.bfloat16)
-    descent = own.training.Descent(weight, rounded, speed, lr, friction, decay, nesterov=True)
-
-    def stepped(found: Tensor) -> Tensor:
-        slope = found + decay * start
-        return start - lr * (slope + friction * (friction * start + slope))
-
-    def gradient(kind: Callable[[Tensor], Tensor]) -> Tensor:
-        each = zip(grads.chunk(MODELS), maps.chunk(MODELS), start.chunk(MODELS), strict=True)
-        return torch.cat(
-            [_backward(layer, kind(g), kind(m), kind(w), (False, True, False))[1].float() for g, m, w in each]
-        )
-
-    def ours() -> Tensor:
-        weight.copy_(start)
-        speed.copy_(start)
-        own.training.descend(grads, maps, layer.stride, MODELS, descent)
-        return weight.clone()
-
-    return Pair(ours, lambda: stepped(gradient(Tensor.bfloat16)), lambda: stepped(gradient(Tensor.float)))
-
-
 def augmentation(shape: tuple[int, int, int]) -> dict[str, Any]:
     """Every operation of a policy as the first step and as the second, after a crop: the same values?"""
     grey = (0.5,) * shape[0]
     pipeline = Pipeline(Augment(pad=4, policy="cifar10"), shape, grey, grey, "cuda")
     assert pipeline._autoaugment is not None
     count = len(pipeline._autoaugment.image_ops.list)
-    images = (_random(count, *shape).float() * 64 + 128).clamp(0, 255).to(torch.uint8)
+    images = (random_values(count, *shape).float() * 64 + 128).clamp(0, 255).to(torch.uint8)
     images[::3] //= 40  # few levels
     drawn = pipeline.draw_params(Rng(1), 0, count)
     numbers = torch.arange(count, device="cuda")
@@ -406,24 +296,6 @@ def augmentation(shape: tuple[int, int, int]) -> dict[str, Any]:
     }
     print(json.dumps(row), flush=True)
     return row
-
-
-def _backward(layer: Layer, grads: Tensor, maps: Tensor, weight: Tensor, wanted: tuple[bool, ...]) -> Any:
-    half, stride = [layer.side // 2] * 2, [layer.stride] * 2
-    return torch.ops.aten.convolution_backward(
-        grads, maps, weight, None, stride, half, [1, 1], False, [0, 0], 1, list(wanted)
-    )
-
-
-def _given(layer: Layer, count: int) -> tuple[Tensor, Tensor]:
-    maps = _random(count, layer.channels, layer.high, layer.high)
-    weight = _random(layer.outputs, layer.channels, layer.side, layer.side) / (layer.channels * layer.side**2) ** 0.5
-    return maps.contiguous(memory_format=torch.channels_last), weight.contiguous(memory_format=torch.channels_last)
-
-
-def _random(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator("cuda").manual_seed(sum(shape) + seed)
-    return torch.randn(*shape, generator=generator, device="cuda").to(torch.bfloat16)
 
 
 if __name__ == "__main__":
