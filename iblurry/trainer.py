@@ -57,7 +57,9 @@ class Trainer:
         self.unmixed_last = any(term.unmixed_last for term in training.terms)
         looking = [rule for rule in training.gradient if type(rule).ahead is not GradientRule.ahead]
         self.rules_look_ahead = bool(looking)
-        self.rules_overlap = all(rule.overlaps_forward for rule in looking) and context.network.passes_can_overlap
+        network = context.network  # by its own kernels a pass waits for the weights, which choosing rows may change
+        can_overlap = network.has_kernels and network.passes_can_overlap
+        self.rules_overlap = can_overlap and all(rule.overlaps_forward for rule in looking)
         self.looks_ahead = any(type(term).ahead is not Term.ahead for term in training.terms)
         body, head = context.network.body_parameters(), context.network.head_parameters()
         groups = [body, head] if training.schedule.separate_head_lr else [body + head]
@@ -173,6 +175,7 @@ class Trainer:
     ) -> tuple[Tensor, Tensor | None]:
         """The device's half. Tensors only: no value is read, so it can run as a captured graph."""
         context, training = self.context, self.training
+        begun = self.engine.mark() if self.rules_look_ahead else None
         for_rehearsal = drawn.get("rehearsal", self._nothing)._replace(augment_params=params)
         rows = training.rehearsal.choose(stream, for_rehearsal)
         batch = _join(stream, context.memory.read(rows))
@@ -181,7 +184,6 @@ class Trainer:
         images = context.pipeline.train(batch.images, params)
         rules = [(rule, drawn.get(f"gradient.{i}", self._nothing)) for i, rule in enumerate(training.gradient)]
         with context.network.constant() if self.rules_look_ahead else nullcontext():
-            begun = self.engine.mark() if self.rules_look_ahead else None
             loss, forward = self.forward_loss(images, batch, rows, params)
             if self.rules_look_ahead and not self.rules_overlap:
                 begun = self.engine.mark()

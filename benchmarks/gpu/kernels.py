@@ -56,7 +56,7 @@ def main() -> int:
     )
     for kind, make in made:
         rows += [measured(kind, layer, pair) for layer in LAYERS for pair in [make(layer, given.batch)]]
-    for kind, make in (("units", units), ("backwards", backwards), ("slopes", slopes)):
+    for kind, make in (("units", units), ("backwards", backwards), ("weights", weights), ("slopes", slopes)):
         for count in OTHER_BATCHES:
             rows += [measured(f"{kind} {count}", layer, pair) for layer in LAYERS for pair in [make(layer, count)]]
     rows += [measured("first", FIRST, first(given.batch))]

@@ -218,6 +218,7 @@ class OwnConvolutions:
         weight_stream: WeightStream | None = None,
     ) -> None:
         self.units, self.convolve, self.finish, self.weight_stream = units, convolve, finish, weight_stream
+        self._rounded: torch.cuda.Event | None = None  # the moment when they were, for passes on other streams
         self._set(convolve, finish)
         for unit in units:
             unit.weight_stream = weight_stream
@@ -246,20 +247,25 @@ class OwnConvolutions:
     def rounded(self) -> Iterator[None]:
         """For passes inside: all weights rounded to bfloat16 by one kernel instead of one each, and once.
 
-        They do not change inside.
+        They do not change inside. A pass on another stream waits for them when it enters here too.
         """
         if self.units and self.units[0].weight_bf16 is not None:
+            if self.weight_stream is not None and self._rounded is not None:
+                torch.cuda.current_stream(self.weight_stream.device).wait_event(self._rounded)
             yield
             return
         each: Any = torch
         weights = [unit.convolution.weight.detach() for unit in self.units]
         rounded = [torch.empty_like(weight, dtype=torch.bfloat16) for weight in weights]
         each._foreach_copy_(rounded, weights)
+        if self.weight_stream is not None:
+            self._rounded = torch.cuda.current_stream(self.weight_stream.device).record_event()
         try:
             for unit, values in zip(self.units, rounded, strict=True):
                 unit.weight_bf16 = values
             yield
         finally:
+            self._rounded = None
             for unit in self.units:
                 unit.weight_bf16 = None
 

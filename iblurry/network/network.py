@@ -20,6 +20,7 @@ from iblurry.network.bodies import BatchNorm
 from iblurry.network.freeze import find_frozen
 from iblurry.network.fused import FoldedBody, OwnConvolutions
 from iblurry.network.table_mlp import TableMLP
+from iblurry.network.weight_stream import LinearFunction
 from iblurry.network.weights import redraw
 from iblurry.rng import Rng
 from iblurry.sources import is_own
@@ -155,8 +156,17 @@ class Network(nn.Module):
             images = images.contiguous(memory_format=self.layout)
         with torch.autocast(images.device.type, self.precision, cache_enabled=False):
             features = body(images)
-            logits: Tensor = self.head(features)
+            logits = self._logits(features)
         return features, self._counted(logits.float())
+
+    def _logits(self, features: Tensor) -> Tensor:
+        stream, (weight, bias) = None, (self.head.weight, self.head.bias)
+        if self.convolutions is not None and weight.requires_grad and torch.is_grad_enabled():
+            stream = self.convolutions.weight_stream
+        logits: Tensor = (
+            self.head(features) if stream is None else LinearFunction.apply(features, weight, bias, stream)  # type: ignore[no-untyped-call]
+        )
+        return logits
 
     def _counted(self, logits: Tensor) -> Tensor:
         """Logits with closed rows at FLOOR; their images are counted, and once more when a gradient comes back."""

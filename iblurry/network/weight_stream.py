@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 R = TypeVar("R")
 
@@ -77,3 +78,25 @@ class WeightStream:
         if self._begun:  # else a step that is being captured would wait for what is not part of it
             torch.cuda.current_stream(self.device).wait_stream(self._stream)
         self._read.clear()
+
+
+class LinearFunction(torch.autograd.Function):
+    """A linear layer in the precision of its input, whose weight and bias get their gradients on a weight stream."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, weight: Tensor, bias: Tensor, weight_stream: WeightStream) -> Tensor:
+        rounded = weight.to(values.dtype)
+        ctx.save_for_backward(values, rounded)
+        ctx.weight, ctx.weight_stream = weight, weight_stream
+        return F.linear(values, rounded, bias.to(values.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, ...]:
+        (values, rounded), stream = ctx.saved_tensors, ctx.weight_stream
+
+        def gradients() -> tuple[Tensor, Tensor]:
+            return (grads.t() @ values).to(ctx.weight.dtype), grads.sum(0).to(ctx.weight.dtype)
+
+        begun = stream.mark()
+        before = grads @ rounded if ctx.needs_input_grad[0] else None
+        return before, *stream.run(begun, ctx.weight, [grads, values], gradients), None

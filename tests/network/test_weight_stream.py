@@ -6,7 +6,9 @@ from contextlib import contextmanager, suppress
 import pytest
 import torch
 
-from iblurry.network.weight_stream import WeightStream
+from iblurry.network.bodies import ConvUnit
+from iblurry.network.fused import OwnConvolutions
+from iblurry.network.weight_stream import LinearFunction, WeightStream
 
 CPU = torch.device("cpu")
 
@@ -111,3 +113,46 @@ def test_a_copy_has_a_stream_of_its_own(main):
     assert one is other
     assert one is not stream
     assert one._stream is not stream._stream
+
+
+def test_a_pass_on_another_stream_waits_for_the_rounded_weights(main):
+    units, other = [ConvUnit(2, 2)], Stream()
+    own = OwnConvolutions(units, lambda maps, unit: maps, None, WeightStream(CPU))
+    with own.rounded(), torch.cuda.stream(other):
+        assert other.waits == []
+        with own.rounded():
+            assert other.waits == [("mark", main)]
+    with torch.cuda.stream(other), own.rounded():
+        assert other.waits == [("mark", main)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_linear_layer_has_the_gradients_that_torch_finds(main, dtype):
+    head = torch.nn.Linear(6, 3)
+    values = torch.randn(5, 6).to(dtype).requires_grad_()
+    weights = torch.randn(5, 3)
+
+    def gradients(layer):
+        with torch.autocast("cpu", dtype, enabled=dtype is not torch.float32):
+            logits = layer(values)
+        return logits, *torch.autograd.grad((logits.float() * weights).sum(), (values, *head.parameters()))
+
+    expected = gradients(head)
+    found = gradients(lambda values: LinearFunction.apply(values, *head.parameters(), WeightStream(CPU)))
+    assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
+
+
+def test_gradients_of_a_linear_layer_are_not_copied_as_they_are_not_there_yet(main, monkeypatch):
+    stream, head, made = WeightStream(CPU), torch.nn.Linear(6, 3), []
+    run = stream.run
+
+    def noting(*given):
+        found = run(*given)
+        made.extend(values.data_ptr() for values in found)
+        return found
+
+    monkeypatch.setattr(stream, "run", noting)
+    with stream.open():
+        LinearFunction.apply(torch.randn(5, 6), *head.parameters(), stream).sum().backward()
+    assert made == [p.grad.data_ptr() for p in head.parameters()]
+    assert main.waits  # for the stream they were computed on

@@ -9,6 +9,7 @@ from torch import nn
 
 from iblurry.errors import InputError
 from iblurry.methods import Hyperparameters, agem
+from iblurry.network.network import Network
 from iblurry.parts import Project
 from iblurry.parts.context import Drawn
 from iblurry.parts.gradient.gradient import project
@@ -56,10 +57,14 @@ def normed(image):
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8))
 
 
+BESIDE, AFTER = ["mark", "forward", "ahead"], ["mark", "forward", "mark", "ahead"]
+
+
 @pytest.mark.parametrize(
-    "network, order", [("convnet", ["mark", "forward", "ahead"]), (normed, ["mark", "forward", "mark", "ahead"])]
+    "network, has_kernels, order", [("convnet", True, BESIDE), ("convnet", False, AFTER), (normed, True, AFTER)]
 )
-def test_the_reference_pass_waits_for_the_forward_pass_only_where_it_changes_the_same(samples, network, order):
+def test_the_reference_pass_waits_for_the_forward_pass_where_it_must(samples, network, has_kernels, order, monkeypatch):
+    monkeypatch.setattr(Network, "has_kernels", has_kernels)
     learner = new_learner(agem(Hyperparameters(batch=8), gradient=(Project(count=12),)), network=network)
     engine, done = learner.context.engine, []
     learner.context.network.body.register_forward_hook(lambda *_: done.append("forward"))

@@ -18,14 +18,16 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warp
 
 
 @gluon.jit
-def fetch(images, edges, xs, arrival, slot, tile, across, channel, HIGH: gl.constexpr, ROWS: gl.constexpr):
+def fetch(
+    images, edges, xs, arrival, slot, tile, across, channel, HIGH: gl.constexpr, ROWS: gl.constexpr, wanted=True,
+):  # fmt: skip
     """Starts loading a tile's rows and the one above and below, shifted across; zeros outside an image."""
     image = tile // (HIGH // ROWS)
     row = tile % (HIGH // ROWS) * ROWS - 1
     most = xs.index(slot * (ROWS + 2))._reinterpret(images.dtype, images.block_type.shape, images.layout)
     rest = xs.index(slot * (ROWS + 2) + ROWS)._reinterpret(edges.dtype, edges.block_type.shape, edges.layout)
-    tma.async_copy_global_to_shared(images, [image, row, across, channel], arrival, most)
-    tma.async_copy_global_to_shared(edges, [image, row + ROWS, across, channel], arrival, rest)
+    tma.async_copy_global_to_shared(images, [image, row, across, channel], arrival, most, pred=wanted)
+    tma.async_copy_global_to_shared(edges, [image, row + ROWS, across, channel], arrival, rest, pred=wanted)
 
 
 @gluon.jit

@@ -345,5 +345,5 @@ def _weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int, models
 
 @_weight_gradient.register_fake
 def _(grads: Tensor, maps: Tensor, side: int, stride: int, models: int) -> Tensor:
-    parts = plan_tiles(grads.shape, maps.shape[1], side, models).parts
+    parts = plan_tiles(grads.shape, maps.shape[1], side, stride, models).parts
     return grads.new_empty(parts, models * grads.shape[1], side, side, maps.shape[1], dtype=torch.float32)

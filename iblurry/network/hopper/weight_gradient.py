@@ -21,6 +21,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from iblurry.network.hopper.convolution import ENOUGH, describe_maps, describe_stack, group_rows, shifted
 from iblurry.network.hopper.launch import launch
+from iblurry.network.hopper.weight_columns import column_gradient
 
 if TYPE_CHECKING:
     from iblurry.network.hopper.training import Descent
@@ -29,6 +30,7 @@ PIXELS = 128  # of one step
 LEAST = 64  # channels of one block, on both sides
 LONG = 8  # steps of a large block, at least, where the sum is divided
 FEW = 512  # pixels of a model
+PROCESSORS = 132  # of an H200
 MANY = 8 * ENOUGH  # blocks of stacked models: several rounds of them, so that the last one matters little
 NO_STEP = {"NESTEROV": False, "UPDATES": False, "PREFETCHES": False}
 
@@ -42,9 +44,10 @@ class TilePlan(NamedTuple):
     images: int  # of a step
     rows: int
     across: int  # channels of a block, on both sides
+    taps: int = 1  # of a block
 
 
-def plan_tiles(grads: torch.Size, channels: int, side: int, models: int = 1) -> TilePlan:
+def plan_tiles(grads: torch.Size, channels: int, side: int, stride: int, models: int = 1) -> TilePlan:
     """For output gradients of this shape and so many input channels: large blocks where there is enough for them.
 
     The plan is of one of the stacked models, which have an equal share of the gradients each.
@@ -53,10 +56,23 @@ def plan_tiles(grads: torch.Size, channels: int, side: int, models: int = 1) -> 
     large = models * _blocks(channels, outputs, side, 2 * LEAST)
     is_long = models == 1 and large * count * high * wide >= LONG * ENOUGH * PIXELS // 2
     across = 2 * LEAST if large >= ENOUGH or is_long else LEAST
+    if across == LEAST and models == 1 and (columns := _plan_columns(grads, channels, side, stride)) is not None:
+        return columns
     images, rows, steps = _steps(grads, models, PIXELS * LEAST // across)
     wanted = ENOUGH if models == 1 else MANY
     each = -(-steps // max(1, min(steps, wanted // (models * _blocks(channels, outputs, side, across)))))
     return TilePlan(-(-steps // each), each, steps, images, rows, across)
+
+
+def _plan_columns(grads: torch.Size, channels: int, side: int, stride: int) -> TilePlan | None:
+    """For blocks with a column of taps each; None where there are not enough pixels for them, or none that fit."""
+    count, outputs, high, wide = grads
+    rows = PIXELS // wide
+    if (side, stride) != (3, 1) or wide not in (16, 32, 64) or high % rows:
+        return None
+    steps = count * (high // rows)
+    each = -(-steps // max(1, PROCESSORS // (_blocks(channels, outputs, side, LEAST) // 3)))
+    return TilePlan(-(-steps // each), each, steps, 1, rows, LEAST, 3) if each >= LONG else None
 
 
 def plan_descent(grads: torch.Size, channels: int, side: int, models: int) -> TilePlan:
@@ -101,10 +117,34 @@ def weight_gradient(grads: Tensor, maps: Tensor, side: int, stride: int, models:
     `grads` are those of the output maps, `maps` the input maps; both bfloat16 and channels last, the maps of the
     stacked models one behind the other.
     """
-    plan = plan_tiles(grads.shape, maps.shape[1], side, models)
+    plan = plan_tiles(grads.shape, maps.shape[1], side, stride, models)
     done = torch.empty(plan.parts, models * grads.shape[1], side, side, maps.shape[1], device=grads.device)
+    if plan.taps == 3:
+        _launch_columns(grads, maps, plan, done)
+        return done
     _launch(grads, maps, plan, side, stride, models, done, done, done, done, 0.0, 0.0, **NO_STEP)
     return done
+
+
+def _launch_columns(grads: Tensor, maps: Tensor, plan: TilePlan, done: Tensor) -> None:
+    (outputs, high, wide), channels = grads.shape[1:], maps.shape[1]
+    launch(
+        column_gradient,
+        _blocks(channels, outputs, 3, LEAST) // 3 * plan.parts,
+        describe_maps(grads, 1, 1, plan.rows, LEAST),
+        describe_maps(maps, 1, 1, plan.rows, LEAST),
+        describe_maps(maps, 1, 1, 2, LEAST),
+        done,
+        plan.steps,
+        plan.each,
+        CHANNELS=channels,
+        OUTPUTS=outputs,
+        HIGH=high,
+        WIDE=wide,
+        ROWS=plan.rows,
+        STAGES=3,
+        num_warps=4,
+    )
 
 
 def descend(grads: Tensor, maps: Tensor, stride: int, models: int, descent: Descent) -> None:
