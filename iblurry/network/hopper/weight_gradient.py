@@ -56,7 +56,7 @@ def plan_tiles(grads: torch.Size, channels: int, side: int, stride: int, models:
     large = models * _blocks(channels, outputs, side, 2 * LEAST)
     is_long = models == 1 and large * count * high * wide >= LONG * ENOUGH * PIXELS // 2
     across = 2 * LEAST if large >= ENOUGH or is_long else LEAST
-    if across == LEAST and models == 1 and (columns := _plan_columns(grads, channels, side, stride)) is not None:
+    if models == 1 and (columns := _plan_columns(grads, channels, side, stride)) is not None:
         return columns
     images, rows, steps = _steps(grads, models, PIXELS * LEAST // across)
     wanted = ENOUGH if models == 1 else MANY
@@ -65,13 +65,14 @@ def plan_tiles(grads: torch.Size, channels: int, side: int, stride: int, models:
 
 
 def _plan_columns(grads: torch.Size, channels: int, side: int, stride: int) -> TilePlan | None:
-    """For blocks with a column of taps each; None where there are not enough pixels for them, or none that fit."""
+    """For blocks with a column of taps each; None where they do not fit, are too few or would have too few steps."""
     count, outputs, high, wide = grads
-    rows = PIXELS // wide
-    if (side, stride) != (3, 1) or wide not in (16, 32, 64) or high % rows:
+    rows, blocks = PIXELS // wide, _blocks(channels, outputs, side, LEAST) // 3
+    parts = PROCESSORS // blocks if blocks else 0
+    if (side, stride) != (3, 1) or wide not in (16, 32, 64) or high % rows or parts * blocks < ENOUGH:
         return None
     steps = count * (high // rows)
-    each = -(-steps // max(1, PROCESSORS // (_blocks(channels, outputs, side, LEAST) // 3)))
+    each = -(-steps // parts)
     return TilePlan(-(-steps // each), each, steps, 1, rows, LEAST, 3) if each >= LONG else None
 
 
