@@ -57,7 +57,7 @@ class Trainer:
         self.unmixed_last = any(term.unmixed_last for term in training.terms)
         looking = [rule for rule in training.gradient if type(rule).ahead is not GradientRule.ahead]
         self.rules_look_ahead = bool(looking)
-        network = context.network  # by its own kernels a pass waits for the weights, which choosing rows may change
+        network = context.network  # with own kernels a pass itself waits until the weights are rounded
         can_overlap = network.has_kernels and network.passes_can_overlap
         self.rules_overlap = can_overlap and all(rule.overlaps_forward for rule in looking)
         self.looks_ahead = any(type(term).ahead is not Term.ahead for term in training.terms)
@@ -175,7 +175,7 @@ class Trainer:
     ) -> tuple[Tensor, Tensor | None]:
         """The device's half. Tensors only: no value is read, so it can run as a captured graph."""
         context, training = self.context, self.training
-        begun = self.engine.mark() if self.rules_look_ahead else None
+        begun = self.engine.mark() if self.rules_look_ahead else None  # from here on rules may prepare their images
         for_rehearsal = drawn.get("rehearsal", self._nothing)._replace(augment_params=params)
         rows = training.rehearsal.choose(stream, for_rehearsal)
         batch = _join(stream, context.memory.read(rows))

@@ -160,12 +160,13 @@ class Network(nn.Module):
         return features, self._counted(logits.float())
 
     def _logits(self, features: Tensor) -> Tensor:
-        stream, (weight, bias) = None, (self.head.weight, self.head.bias)
-        if self.convolutions is not None and weight.requires_grad and torch.is_grad_enabled():
-            stream = self.convolutions.weight_stream
-        logits: Tensor = (
-            self.head(features) if stream is None else LinearFunction.apply(features, weight, bias, stream)  # type: ignore[no-untyped-call]
-        )
+        """By the head, whose gradients are computed beside a backward pass where the body's are."""
+        stream = None if self.convolutions is None else self.convolutions.weight_stream
+        logits: Tensor
+        if stream is not None and self.head.weight.requires_grad and torch.is_grad_enabled():
+            logits = LinearFunction.apply(features, self.head.weight, self.head.bias, stream)  # type: ignore[no-untyped-call]
+        else:
+            logits = self.head(features)
         return logits
 
     def _counted(self, logits: Tensor) -> Tensor:

@@ -36,13 +36,24 @@ def take_step(optimizer: torch.optim.Adam) -> None:
         _step[(pieces.blocks,)](*pieces.given, *numbers, **betas, **logs, PIECE=PIECE, num_warps=8)
 
 
+OTHER = (
+    "amsgrad",
+    "maximize",
+    "differentiable",
+    "decoupled_weight_decay",
+)  # ways of Adam that `take_step` does not know
+
+
 def fits(optimizer: torch.optim.Optimizer) -> bool:
     """Whether `take_step` can take this optimizer's steps: one of torch's Adam, of float32 weights without gaps."""
-    if type(optimizer) is not torch.optim.Adam:
+    hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    if type(optimizer) is not torch.optim.Adam or hooks:
         return False
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     return all(
-        isinstance(group["lr"], Tensor) and not group["amsgrad"] and not group["maximize"]
+        isinstance(group["lr"], Tensor)
+        and (group["fused"] or group["capturable"])  # else the number of steps is on the host
+        and not any(group.get(name) for name in OTHER)
         for group in optimizer.param_groups
     ) and all(
         weight.dtype is torch.float32

@@ -44,20 +44,21 @@ class TilePlan(NamedTuple):
     images: int  # of a step
     rows: int
     across: int  # channels of a block, on both sides
-    taps: int = 1  # of a block
+    taps: int = 1  # of a block: one, or a column of three
 
 
 def plan_tiles(grads: torch.Size, channels: int, side: int, stride: int, models: int = 1) -> TilePlan:
-    """For output gradients of this shape and so many input channels: large blocks where there is enough for them.
+    """For output gradients of this shape and so many input channels: columns of taps where there are many maps, else
+    large blocks where there is enough for them.
 
     The plan is of one of the stacked models, which have an equal share of the gradients each.
     """
+    if models == 1 and (columns := _plan_columns(grads, channels, side, stride)) is not None:
+        return columns
     count, outputs, high, wide = grads[0] // models, *grads[1:]
     large = models * _blocks(channels, outputs, side, 2 * LEAST)
     is_long = models == 1 and large * count * high * wide >= LONG * ENOUGH * PIXELS // 2
     across = 2 * LEAST if large >= ENOUGH or is_long else LEAST
-    if models == 1 and (columns := _plan_columns(grads, channels, side, stride)) is not None:
-        return columns
     images, rows, steps = _steps(grads, models, PIXELS * LEAST // across)
     wanted = ENOUGH if models == 1 else MANY
     each = -(-steps // max(1, min(steps, wanted // (models * _blocks(channels, outputs, side, across)))))
