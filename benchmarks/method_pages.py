@@ -65,9 +65,11 @@ def evidence(name: str) -> str:
 
 
 def choice() -> str:
-    """Every method that was measured, the best first; variants are on the pages of their methods."""
+    """Every method that answers at any time and was measured, the best first; variants are on their methods' pages."""
     rows = {row: group for row, group in _collected().items() if _page_of(row) == row}
-    best = sorted(rows, key=lambda row: -fmean(result.metrics.a_auc or 0.0 for result in rows[row]))
+    found = {row: [result.metrics.a_auc for result in group] for row, group in rows.items()}
+    means = {row: fmean(values) for row, values in found.items() if None not in values}
+    best = sorted(means, key=means.__getitem__, reverse=True)
     return runs_to_markdown(tabulate_runs({row: rows[row] for row in best}, CHOICE_METRICS)).strip()
 
 

@@ -15,7 +15,7 @@ from benchmarks.gpu import equality
 from benchmarks.gpu.floor import best_rate, floors
 from benchmarks.gpu.protocol import ProgressClock, run_packed, seconds_per_sample
 from benchmarks.gpu.refits import measure_refits
-from benchmarks.gpu.setup import PAPER, BenchmarkSetup, map_in_processes
+from benchmarks.gpu.setup import ALL, PAPER, BenchmarkSetup, map_in_processes
 from benchmarks.gpu.startup import measure_startup
 from benchmarks.gpu.tables import check_goals, goals_table, methods_table, tables
 from iblurry.errors import InputError
@@ -280,4 +280,7 @@ def test_the_page_shows_what_was_measured():
     report = json.loads((root / "results/gpu/bench.json").read_text())
     assert f"```text\n{tables(report)}\n```" in (root / "docs/gpu.md").read_text()
     assert {row["method"] for row in report["equal"] if row["equal"]} == set(PAPER)
+    methods = json.loads((root / "results/gpu/bench-methods.json").read_text())
+    assert f"```text\n{tables(methods)}\n```" in (root / "docs/gpu.md").read_text()
+    assert {row["method"] for row in methods["equal"] if row["equal"]} == set(ALL)
     assert {figure["verdict"] for figure in check_goals(report) if "packed" in figure["name"]} == {"reached"}

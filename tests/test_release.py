@@ -66,7 +66,7 @@ def test_the_wheel_has_the_package_and_the_collected_results(dist, tracked):
     results = {
         name.replace("results", SHIPPED, 1)
         for name in tracked
-        if name.startswith(("results/cifar10/", "results/leaderboard/", "results/equal-compute/"))
+        if name.startswith(("results/cifar10/", "results/cifar100/", "results/leaderboard/", "results/equal-compute/"))
     }
     assert results
     assert package | results <= names
