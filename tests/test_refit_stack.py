@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from iblurry import refit_stack
 from iblurry.augment import Augment
 from iblurry.learner import Learner
 from iblurry.methods import Hyperparameters, gdumb
@@ -74,3 +75,13 @@ def test_the_cost_is_what_a_refit_alone_counts_and_without_kernels_there_is_no_s
     assert spent.forward["training"] == len(STOPS) * cost.forward["training"]
     assert spent.backward["training"] == len(STOPS) * cost.backward["training"]
     assert not RefitStack.fits(learner.method.refit, learner.context)
+
+
+def test_a_stack_begins_after_the_memory_became_full(stacked, monkeypatch):
+    learner, *_ = stacked
+    context = learner.context
+    monkeypatch.setattr(refit_stack, "kernels", lambda device: refit_stack)
+    monkeypatch.setattr(type(context.network), "has_kernels", True)
+    assert RefitStack.fits(learner.method.refit, context)
+    monkeypatch.setattr(context.memory, "offered", CAPACITY)
+    assert not RefitStack.fits(learner.method.refit, context)

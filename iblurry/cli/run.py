@@ -91,6 +91,10 @@ def run(
     A METHOD with changes of its own, as --set writes them, is one word in quotes. The same command goes on with what
     was interrupted and keeps what is done.
     """
+    if machine["device"] != "cpu" and machine["jobs"] in (None, 1):  # else runs are in other processes
+        from iblurry.network.compile_worker import start_early
+
+        start_early()
     rows = methods or DEFAULT_METHODS
     if grids:
         if callbacks or metric:

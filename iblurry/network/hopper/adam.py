@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from iblurry.network.hopper.pieces import PIECE, Pieces, pick, place
+from iblurry.network.hopper.pieces import PIECE, Pieces, fixed_addresses, pick, place
 
 
 @torch.no_grad()
@@ -32,8 +32,8 @@ def take_step(optimizer: torch.optim.Adam) -> None:
         logs = {f"LOG{i}": math.log2(beta) if beta else -1e4 for i, beta in enumerate(group["betas"], 1)}
         pairs = zip(weights, gradients, strict=True)
         gradients = [g if g.stride() == w.stride() else torch.empty_like(w).copy_(g) for w, g in pairs]
-        pieces = Pieces.of(weights, gradients, means, squares, steps)
-        _step[(pieces.blocks,)](*pieces.given, *numbers, **betas, **logs, PIECE=PIECE, num_warps=8)
+        pieces, fixed = Pieces.of(gradients), fixed_addresses(weights, means, squares, steps)
+        _step[(pieces.blocks,)](*pieces.given, fixed, *numbers, **betas, **logs, PIECE=PIECE, num_warps=8)
 
 
 OTHER = (
@@ -70,19 +70,20 @@ def _correction(step, LOG: tl.constexpr):
 
 @triton.jit(do_not_specialize=["count", "eps", "decay"])
 def _step(
-    tensors, sizes, addresses, count, lr, eps, decay, BETA1: tl.constexpr, BETA2: tl.constexpr, LOG1: tl.constexpr,
-    LOG2: tl.constexpr, PIECE: tl.constexpr,
+    tensors, sizes, addresses, count, fixed, lr, eps, decay, BETA1: tl.constexpr, BETA2: tl.constexpr,
+    LOG1: tl.constexpr, LOG2: tl.constexpr, PIECE: tl.constexpr,
 ):  # fmt: skip
+    """`addresses` are those of the gradients, `fixed` those of weights, means, squares and numbers of steps."""
     mine, at, is_there = place(tensors, sizes, count, PIECE)
-    to_weight = pick(addresses, mine, count, 0) + at
-    to_mean = pick(addresses, mine, count, 2) + at
-    to_square = pick(addresses, mine, count, 3) + at
+    to_weight = pick(fixed, mine, count, 0) + at
+    to_mean = pick(fixed, mine, count, 1) + at
+    to_square = pick(fixed, mine, count, 2) + at
     weight = tl.load(to_weight, mask=is_there)
-    slope = tl.load(pick(addresses, mine, count, 1) + at, mask=is_there) + decay * weight
+    slope = tl.load(pick(addresses, mine, count, 0) + at, mask=is_there) + decay * weight
     mean = tl.load(to_mean, mask=is_there)
     mean += (1.0 - BETA1) * (slope - mean)
     square = BETA2 * tl.load(to_square, mask=is_there) + (1.0 - BETA2) * slope * slope
-    step = tl.load(pick(addresses, mine, count, 4))
+    step = tl.load(pick(fixed, mine, count, 3))
     size = (tl.load(lr) / _correction(step, LOG1)).to(tl.float32)
     scale = tl.sqrt(_correction(step, LOG2)).to(tl.float32)
     tl.store(to_mean, mean, mask=is_there)

@@ -1,34 +1,22 @@
-"""A process that compiles: says with a line that it is ready, reads pickled calls, and answers each with a line."""
+"""A process that compiles for a Hopper GPU, without using one."""
 
 from __future__ import annotations
 
-import os
-import pickle
-import select
-import sys
-from typing import Any
-
 import torch
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.driver import CudaLauncher
 from triton.runtime import driver
 
-IDLE = 60  # seconds without a call, after which it ends
+from iblurry.network.compile_worker import serve
 
 
 class Device:
-    """What a compilation asks of a GPU that this process does not use.
+    """What a compilation asks of a GPU."""
 
-    Parameters
-    ----------
-    target : GPUTarget
-        What it compiles for.
-    """
-
-    def __init__(self, target: GPUTarget) -> None:
-        self.target = target
+    launcher_cls = CudaLauncher
 
     def get_current_target(self) -> GPUTarget:
-        return self.target
+        return GPUTarget("cuda", 90, 32)
 
     def get_current_device(self) -> int:
         return 0
@@ -40,21 +28,7 @@ class Device:
         return torch.device("meta")
 
 
-def main() -> None:
-    backend, arch, warp_size = sys.argv[1:]
-    driver.set_active(Device(GPUTarget(backend, int(arch), int(warp_size))))
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what others print is no answer
-    calls: Any = sys.stdin.buffer
-    answers.write(b"\n")  # ready
-    while select.select([calls], [], [], IDLE)[0] and calls.peek(1):
-        call = pickle.load(calls)
-        try:
-            with torch.no_grad():
-                call()
-        finally:
-            answers.write(b"\n")
-
-
 if __name__ == "__main__":
-    main()
+    driver.set_active(Device())
+    with torch.no_grad():
+        serve()

@@ -30,9 +30,9 @@ class Pieces(NamedTuple):
         """Of several lists of float32 tensors: those at one place have the same shape and strides, without gaps."""
         lengths, device = tuple([values.numel() for values in lists[0]]), lists[0][0].device
         addresses = torch.empty(len(lists), len(lengths), dtype=torch.int64, device=device)
-        given, flat = [values for one in lists for values in one], addresses.view(-1)
-        for first in range(0, len(given), MOST):
-            _write_addresses[(1,)](flat[first:], tuple(given[first : first + MOST]), num_warps=1)
+        for values, row in zip(lists, addresses, strict=True):  # with its arguments, a kernel takes longer to compile
+            for first in range(0, len(values), MOST):
+                _write_addresses[(1,)](row[first:], tuple(values[first : first + MOST]), num_warps=1)
         return cls(*_divide(lengths, device), addresses)
 
     @property
@@ -40,7 +40,18 @@ class Pieces(NamedTuple):
         return (*self[1:], len(self.sizes[0]))
 
 
-@functools.lru_cache(maxsize=64)
+def fixed_addresses(*lists: Sequence[Tensor]) -> Tensor:
+    """(lists, tensors) int64, for `pick`; of tensors that stay where they are, so that it is written once."""
+    return _keep_addresses(tuple([tuple([values.data_ptr() for values in one]) for one in lists]), lists[0][0].device)
+
+
+# Tables are never freed: captured graphs read them.
+@functools.cache
+def _keep_addresses(addresses: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
+    return torch.tensor(addresses, device=device)
+
+
+@functools.cache
 def _divide(lengths: tuple[int, ...], device: torch.device) -> tuple[int, Tensor, Tensor]:
     """Once for weights of the same sizes: a step that is being captured cannot send it to the device."""
     counts = torch.tensor([triton.cdiv(length, PIECE) for length in lengths])

@@ -1,0 +1,123 @@
+"""Processes that compile: when they are started, what they are asked, and what becomes of the asker without them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iblurry.network import compile_worker
+from iblurry.network.compile_worker import CompileWorker, start_early, take_early
+
+INFORMATION = "Model: \t\t {model}\nIRQ:   \t\t 18\nGPU UUID: \t GPU-0\n"
+
+
+@pytest.fixture
+def workers(tmp_path, monkeypatch):
+    """Real workers, of a program that waits a moment and then serves; all end with the test."""
+    (tmp_path / "serving.py").write_text(
+        "import time\nfrom iblurry.network.compile_worker import serve\ntime.sleep(0.5)\nserve()\n"
+    )
+    (tmp_path / "work.py").write_text(
+        "import os\n\n\ndef note(path):\n    print('not an answer')\n    path.write_text(str(os.getpid()))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(compile_worker, "PROGRAM", "serving")
+    monkeypatch.setattr(compile_worker, "_early", early := [])
+    monkeypatch.setattr(compile_worker, "WORKERS", 2)
+    made = []
+
+    def make(**options):
+        made.append(CompileWorker(**options))
+        return made[-1]
+
+    yield make
+    for worker in [*made, *early]:
+        with contextlib.suppress(BrokenPipeError):  # of one that has ended
+            worker._process.stdin.close()
+        worker._process.wait(60)
+        worker._process.stdout.close()
+
+
+def note(path: Path):
+    import work
+
+    return functools.partial(work.note, path)
+
+
+@pytest.mark.slow
+def test_calls_are_made_in_the_worker(workers, tmp_path):
+    worker = workers(is_early=True)
+    assert worker.is_ready  # waits for it
+    worker.compile(note(tmp_path / "first"))
+    worker.compile(note(tmp_path / "second"))
+    assert (tmp_path / "first").read_text() == (tmp_path / "second").read_text() != str(os.getpid())
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_a_late_worker_or_an_ended_one(workers, tmp_path):
+    worker = workers()
+    assert not worker.is_ready
+    worker.compile(functools.partial(os._exit, 3))  # its line says that it is ready; then it ends
+    worker._process.wait(60)
+    assert worker.has_ended
+    worker.compile(note(tmp_path / "never"))
+    assert not (tmp_path / "never").exists()
+
+
+def gpus(folder: Path, *models: str) -> Path:
+    for number, model in enumerate(models):
+        (folder / str(number)).mkdir(parents=True)
+        (folder / str(number) / "information").write_text(INFORMATION.format(model=model))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "models, has_hopper",
+    [
+        ((), False),
+        (("NVIDIA A100-SXM4-80GB",), False),
+        (("NVIDIA RTX A4000", "NVIDIA H100 80GB HBM3"), True),
+        (("NVIDIA H200",), True),
+        (("NVIDIA GH200 480GB",), True),
+    ],
+)
+def test_the_driver_says_which_gpus_there_are(models, has_hopper, tmp_path, monkeypatch):
+    monkeypatch.setattr(compile_worker, "GPUS", gpus(tmp_path / "gpus", *models))
+    assert compile_worker.has_hopper() is has_hopper
+
+
+@pytest.mark.slow
+def test_workers_start_early_where_nothing_was_compiled(workers, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(compile_worker.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(compile_worker, "GPUS", gpus(tmp_path / "others", "NVIDIA L4"))
+    start_early()
+    assert take_early() is None
+    monkeypatch.setattr(compile_worker, "GPUS", gpus(tmp_path / "gpus", "NVIDIA H200"))
+    start_early()
+    taken = [take_early(), take_early()]
+    compile_worker._early += taken  # ended by the fixture
+    assert all(worker.is_ready for worker in taken)
+    (tmp_path / "cache").mkdir()
+    compile_worker._early.clear()
+    start_early()
+    assert take_early() is None
+    compile_worker._early += taken
+
+
+def test_a_command_asks_for_workers_before_it_imports_torch():
+    program = (
+        "import sys\nfrom iblurry.network import compile_worker\n"
+        "compile_worker.start_early = lambda: print('early', 'torch' in sys.modules)\n"
+        "from iblurry.cli.main import main\nsys.exit(main())\n"
+    )
+    for words, said in ((), "early False"), (("--device", "cpu"), ""), (("--jobs", "2"), ""):
+        command = [sys.executable, "-c", program, "run", "nothing", *words]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stdout.strip()) == (2, said)
