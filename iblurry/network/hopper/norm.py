@@ -23,6 +23,7 @@ ACROSS = 64  # channels of a block
 BLOCKS = 8 * 132  # of all models: two rounds of those that an H200's 132 multiprocessors have room for
 CONSTANTS = {"ROWS": ROWS, "ACROSS": ACROSS, "num_warps": 4}
 PARTS = 128  # that are summed up, at most; every block reads the sums of all
+SOME = 16  # parts, for which there is a kernel that reads no more
 FINER = 2 * 132  # parts of maps that are only read and written, where there are at least LONG steps for each
 LONG = 4
 FEW, DEEP = 2 * 132, 6  # blocks that are so few, with twice as many steps, need more loads under way
@@ -97,7 +98,7 @@ def normalise(
         launch(_sum_maps, summed.blocks, maps, sums.values, *summed.sizes, **summed.constants)
     added = maps if plus is None else _channels_last(plus)
     given = maps, added, *sums, weight, bias, *state.running, moments, done, state.eps, state.momentum
-    constants = plan.constants | {"PARTS": PARTS, "ADDS": plus is not None}
+    constants = plan.constants | {"PARTS": room_for(sums.parts), "ADDS": plus is not None}
     launch(_normalise, plan.blocks, *given, len(weight), *plan.sizes, **constants)
     return done, moments
 
@@ -111,9 +112,15 @@ def differentiate(
     before, sums, slopes = torch.empty_like(maps), summed.new_sums(maps), torch.empty_like(moments)
     given = grads, maps, weight, bias, moments, sums
     launch(_sum_slopes, summed.blocks, *given, len(weight), *summed.sizes, **summed.constants)
-    found = summed.sizes[-1], slopes, before, len(weight)
-    launch(_slope_maps, plan.blocks, *given, *found, *plan.sizes, PARTS=PARTS, **plan.constants)
+    parts = summed.sizes[-1]
+    found, room = (parts, slopes, before, len(weight)), room_for(parts)
+    launch(_slope_maps, plan.blocks, *given, *found, *plan.sizes, PARTS=room, **plan.constants)
     return before, slopes
+
+
+def room_for(parts: int) -> int:
+    """How many parts a kernel reads that adds up so many: one of two numbers, so that few kernels are compiled."""
+    return SOME if parts <= SOME else PARTS
 
 
 def _channels_last(maps: Tensor) -> Tensor:

@@ -112,23 +112,22 @@ def _find_shapes(body: nn.Module, images: Sequence[int]) -> list[UnitShape]:
 
 
 def _forward_calls(shapes: Sequence[UnitShape], models: int = 1) -> list[tuple[Hashable, Call]]:
-    norms = {(shape.adds, _depth(shape, models)): shape for shape in _normed(shapes)}
+    units = [_on_patches(shape)._replace(receives=False) for shape in shapes]
+    norms = {(shape.adds, _norm_kind(shape, models, _sums(shape, models))): shape for shape in _normed(units)}
     return [
         *_patches(shapes, LEAST),
-        *_keyed(
-            "convolve", [_on_patches(shape)._replace(adds=False, receives=False) for shape in shapes], models, _convolve
-        ),
+        *_keyed("convolve", [shape._replace(adds=False) for shape in units], models, _convolve),
         *((("norm", kind), functools.partial(_normalise, shape, models)) for kind, shape in norms.items()),
     ]
 
 
 def _backward_calls(shapes: Sequence[UnitShape], models: int = 1) -> list[tuple[Hashable, Call]]:
     shapes = [_on_patches(shape)._replace(adds=False) for shape in shapes]
-    norms = {_depth(shape, models): shape for shape in _normed(shapes)}
+    norms = {_norm_kind(shape, models): shape for shape in _normed(shapes)}
     return [
         *_keyed("backwards", shapes[1:], models, _convolve_backwards),
         *_keyed("weights", [shape._replace(receives=False) for shape in shapes], models, _weight_gradient),
-        *((("norm backwards", depth), functools.partial(_differentiate, norms[depth], models)) for depth in norms),
+        *((("norm backwards", kind), functools.partial(_differentiate, norms[kind], models)) for kind in norms),
     ]
 
 
@@ -171,12 +170,17 @@ def _keyed(
 
 
 def _convolve(shape: UnitShape, models: int) -> None:
-    if not _fits(shape, models):
-        return
-    maps, outputs = _maps(shape, models), shape.weight[0]
-    size = plan_sums(maps.shape, outputs, shape.weight[2], shape.stride, models, maps.device)
-    sums = None if size is None else torch.empty(models * size[0], 2, outputs, device="meta")
-    run_convolution(maps, _weight(shape, models), shape.stride, False, models, sums=sums)
+    if _fits(shape, models):
+        sums = _sums(shape, models)
+        values = None if sums is None else sums.values
+        run_convolution(_maps(shape, models), _weight(shape, models), shape.stride, False, models, sums=values)
+
+
+def _sums(shape: UnitShape, models: int) -> norm.MapSums | None:
+    """What the convolution sums up for batch norm, if it does."""
+    maps, (outputs, _, side, _) = _maps(shape, models), shape.weight
+    size = plan_sums(maps.shape, outputs, side, shape.stride, models, maps.device) if _fits(shape, models) else None
+    return None if size is None else norm.MapSums(torch.empty(models * size[0], 2, outputs, device="meta"), *size)
 
 
 def _convolve_backwards(shape: UnitShape, models: int) -> None:
@@ -197,16 +201,21 @@ def _weight_gradient(shape: UnitShape, models: int) -> None:
     descend(after, maps, shape.stride, models, Descent(weight, rounded, weight, lr, 0.9, 0.0, nesterov=True))
 
 
-def _depth(shape: UnitShape, models: int) -> tuple[int, ...]:
-    """How many loads the two norm kernels of a pass have under way."""
+def _norm_kind(shape: UnitShape, models: int, sums: norm.MapSums | None = None) -> tuple[int, ...]:
+    """Which norm kernels a pass has: how many loads they have under way, and how many parts the second adds up.
+
+    The first is not there where the sums are.
+    """
     maps = _after(shape, models)
-    plans = norm.NormPlan.of(maps, models), norm.NormPlan.finer(maps, models)
-    return tuple([plan.constants["STAGES"] for plan in plans])
+    first, second = norm.NormPlan.of(maps, models), norm.NormPlan.finer(maps, models)
+    stages = (first.constants["STAGES"] if sums is None else 0), second.constants["STAGES"]
+    return *stages, norm.room_for(first.sizes[-1] if sums is None else sums.parts)
 
 
 def _normalise(shape: UnitShape, models: int) -> None:
     maps, flat = _after(shape, models), torch.empty(models * shape.weight[0], device="meta")
-    norm.normalise(maps, flat, flat, maps if shape.adds else None, norm.NormState((flat, flat), 1.0, 0.1), models)
+    plus, state = maps if shape.adds else None, norm.NormState((flat, flat), 1.0, 0.1)
+    norm.normalise(maps, flat, flat, plus, state, models, _sums(shape, models))
 
 
 def _differentiate(shape: UnitShape, models: int) -> None:
