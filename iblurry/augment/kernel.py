@@ -73,7 +73,7 @@ def augment(
     return done
 
 
-@triton.jit(do_not_specialize=["count", "pad"])
+@triton.jit(do_not_specialize=["count", "pad"], do_not_specialize_on_alignment=["offsets", "numbers"])  # rows of tables
 def _augment(
     images, offsets, paths, numbers, kinds, source_pixels, fixed, contrast, blend, room, levels, scales, shifts, done,
     count, pad, CHANNELS: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr, VARIES: tl.constexpr,
