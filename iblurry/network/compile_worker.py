@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import pickle
@@ -31,7 +32,7 @@ class CompileWorker:
     Parameters
     ----------
     is_early : bool
-        Whether it was started before it was needed, and is worth waiting for; else nobody waits until it is ready.
+        Whether threads wait until it is ready; else they compile themselves until then.
     """
 
     def __init__(self, *, is_early: bool = False) -> None:
@@ -68,8 +69,15 @@ class CompileWorker:
 
 
 def start_early() -> None:
-    """Where there is a GPU that own kernels are for, and Triton has never compiled any."""
-    if has_hopper() and importlib.util.find_spec("triton") is not None and not _triton_cache().exists():
+    """`start_workers`, where there is a GPU that own kernels are for."""
+    if has_hopper() and importlib.util.find_spec("triton") is not None:
+        start_workers()
+
+
+@functools.cache  # once
+def start_workers() -> None:
+    """Where Triton has never compiled anything: there will be much to do."""
+    if not _triton_cache().exists():
         _early.extend(CompileWorker(is_early=True) for _ in range(WORKERS))
 
 

@@ -30,6 +30,7 @@ def workers(tmp_path, monkeypatch):
     monkeypatch.setattr(compile_worker, "PROGRAM", "serving")
     monkeypatch.setattr(compile_worker, "_early", early := [])
     monkeypatch.setattr(compile_worker, "WORKERS", 2)
+    monkeypatch.setattr(compile_worker, "start_workers", functools.cache(compile_worker.start_workers.__wrapped__))
     made = []
 
     def make(**options):
@@ -101,14 +102,17 @@ def test_workers_start_early_where_nothing_was_compiled(workers, tmp_path, monke
     assert take_early() is None
     monkeypatch.setattr(compile_worker, "GPUS", gpus(tmp_path / "gpus", "NVIDIA H200"))
     start_early()
+    start_early()
     taken = [take_early(), take_early()]
+    assert take_early() is None
     compile_worker._early += taken  # ended by the fixture
     assert all(worker.is_ready for worker in taken)
-    (tmp_path / "cache").mkdir()
-    compile_worker._early.clear()
-    start_early()
+
+
+def test_no_workers_where_triton_has_compiled_before(workers, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    compile_worker.start_workers()
     assert take_early() is None
-    compile_worker._early += taken
 
 
 def test_a_command_asks_for_workers_before_it_imports_torch():

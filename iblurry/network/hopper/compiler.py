@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from iblurry.network.compile_worker import WORKERS, CompileWorker, take_early
+from iblurry.network.compile_worker import WORKERS, CompileWorker, start_workers, take_early
 
 LONG = 0.2  # seconds: what is in the cache takes a hundredth
 # Before these, `ast.parse` in two threads at once may raise SystemError (CPython issue 106905).
@@ -34,6 +34,7 @@ def start(device: torch.device, calls: Sequence[tuple[Hashable, Call]]) -> list[
     """
     if not IN_THREADS:
         return []
+    start_workers()  # where no command has
     for key, call in calls:
         if (device, key) not in _started:
             _started[device, key] = _pool().submit(_run, device, call)
