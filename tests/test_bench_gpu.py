@@ -17,6 +17,7 @@ from benchmarks.gpu.protocol import ProgressClock, run_packed, seconds_per_sampl
 from benchmarks.gpu.refits import measure_refits
 from benchmarks.gpu.setup import ALL, PAPER, BenchmarkSetup, map_in_processes
 from benchmarks.gpu.startup import measure_startup
+from benchmarks.gpu.study import study_minutes
 from benchmarks.gpu.tables import check_goals, goals_table, methods_table, tables
 from iblurry.errors import InputError
 from iblurry.network.flops import flops
@@ -205,6 +206,27 @@ def test_stacked_refits():
     row = measure_refits("gdumb", setup=convnet, updates=5, models=2)
     assert (row["models"], row["queries"], row["updates a query"]) == (2, 8, 255 * 2)
     assert row["minutes"] > 8 * 255 * 2 * row["ms an update"] / 60_000 > 0
+
+
+def test_minutes_of_all_runs(data):
+    row = {"ms a sample": 2.0, "ms a query": 0.0, "stages": {"step": 0.0}}
+    report = {"stages": [{"method": name, **row} for name in PAPER], "refits": [{"method": "gdumb", "minutes": 5.0}]}
+    assert study_minutes(report | {"refits": []}, SETUP, data) is None
+    assert study_minutes(report | {"stages": report["stages"][1:]}, SETUP, data) is None
+    found = study_minutes(report, SETUP, data)
+    samples = 2.0 * len(data.train) / 1000  # seconds of a run
+    assert set(found["seconds a run"]) == set(PAPER)
+    assert found["seconds a run"]["er"] == pytest.approx(samples)
+    assert found["minutes"] == pytest.approx((28 * samples + 3 * 300) / 60)
+    row["ms a query"], row["stages"]["step"] = 1.0, 10.0
+    report["stages"] = [{"method": name, **row} for name in PAPER]
+    found = study_minutes(report, SETUP, data)["seconds a run"]
+    assert found["er"] == pytest.approx(
+        samples + 12 / 1000
+    )  # queries at each hundred samples, and at the ends of four tasks between
+    assert found["gdumb"] == pytest.approx(samples + 300)
+    updates = 256 * len(data.train) / 16
+    assert found["joint"] == pytest.approx(samples + (1 + 10 * updates) / 1000, rel=0.01)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from benchmarks.gpu.report import BenchmarkReport, exit_with
 from benchmarks.gpu.setup import ALL, BenchmarkSetup, map_in_processes
 from benchmarks.gpu.stages import measure_costs
 from benchmarks.gpu.startup import measure_startup
+from benchmarks.gpu.study import study_minutes
 from benchmarks.gpu.tables import tables
 from iblurry.data.dataset import Dataset
 
@@ -57,6 +58,8 @@ def measure(
             report.add("stages", row)
     for name in missing("refits", [name for name in given.methods if name == "gdumb"]):
         report.add("refits", measure_refits(name, setup=setup, updates=given.samples))
+    if not report.has("study", "all") and (row := study_minutes(report.content, setup, data)) is not None:
+        report.add("study", row)
     for names in missing("startup", [names for names in STARTS if set(names.split(",")) <= set(given.methods)]):
         report.add("startup", measure_startup(names.split(","), setup=setup))
     whole = [name for name in PACKS if name in given.methods]
