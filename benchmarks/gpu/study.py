@@ -1,4 +1,4 @@
-"""Minutes of the paper's column on one GPU: every method, three seeds, one run after the other, by what was measured."""
+"""Minutes of the paper's column on one GPU: every method, three seeds, one run after the other, by what rows say."""
 
 from __future__ import annotations
 
