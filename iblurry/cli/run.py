@@ -91,10 +91,6 @@ def run(
     A METHOD with changes of its own, as --set writes them, is one word in quotes. The same command goes on with what
     was interrupted and keeps what is done.
     """
-    if machine["device"] != "cpu" and machine["jobs"] in (None, 1):  # else runs are in other processes
-        from iblurry.network.compile_worker import start_early
-
-        start_early()
     rows = methods or DEFAULT_METHODS
     if grids:
         if callbacks or metric:
@@ -106,6 +102,10 @@ def run(
         return run_grid(rows, about, grids, machine, out=out, figure=figure, data_home=data_home, as_json=as_json)
     named = make_experiments(rows, about)
     experiments = list(named.values())
+    if machine["device"] != "cpu" and machine["jobs"] in (None, 1):  # else runs are in other processes
+        from iblurry.network.compile_worker import start_early
+
+        start_early(experiment.network for experiment in experiments)
 
     from iblurry.cli.main import INTERRUPTED
     from iblurry.cli.progress import ProgressDisplay

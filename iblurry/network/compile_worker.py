@@ -1,4 +1,4 @@
-"""Processes that compile own kernels. A command starts them before it imports torch, which they import meanwhile."""
+"""Processes that compile own kernels. They take seconds to start: a command begins with them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ import functools
 import importlib.util
 import os
 import pickle
-import re
 import select
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 WORKERS = min(8, os.cpu_count() or 1)
 PROGRAM = "iblurry.network.hopper.compile_process"  # calls `serve`
 IDLE = 60  # seconds without a call, after which a worker ends
-GPUS = Path("/proc/driver/nvidia/gpus")  # a folder for each, where NVIDIA's driver is
-HOPPER = re.compile(r"^Model:.*\bG?H(?:20|100|200|800)\b", re.MULTILINE)
+HOPPER = (9, 0)  # the capability of GPUs that own kernels are for
 
 _early: list[CompileWorker] = []  # that no thread has taken yet
 
@@ -68,9 +66,12 @@ class CompileWorker:
             self._process.stdout.readline()
 
 
-def start_early() -> None:
-    """`start_workers`, where there is a GPU that own kernels are for."""
-    if has_hopper() and importlib.util.find_spec("triton") is not None:
+def start_early(networks: Iterable[str]) -> None:
+    """`start_workers`, where networks like these train by own kernels."""
+    import torch
+
+    has_triton, are_resnets = importlib.util.find_spec("triton"), any(name.startswith("resnet") for name in networks)
+    if has_triton and are_resnets and torch.cuda.is_available() and torch.cuda.get_device_capability() == HOPPER:
         start_workers()
 
 
@@ -87,13 +88,6 @@ def take_early() -> CompileWorker | None:
         return _early.pop()  # in one step: threads ask for it
     except IndexError:
         return None
-
-
-def has_hopper() -> bool:
-    """Whether the driver lists a Hopper GPU; where it does not say, none."""
-    with contextlib.suppress(OSError):
-        return any(HOPPER.search((gpu / "information").read_text()) for gpu in GPUS.iterdir())
-    return False
 
 
 def _triton_cache() -> Path:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from iblurry.network.bodies import ConvUnit, ResNet
+from iblurry.network.compile_worker import HOPPER
 from iblurry.network.weight_stream import WeightStream
 
 ALIGNED = 32  # channels: of the first convolution's three, cuDNN makes 223 us for 500 images; of 32, 59 us on an H200
@@ -285,7 +286,7 @@ def hopper_convolutions(body: nn.Module, device: torch.device) -> OwnConvolution
 @functools.cache
 def kernels(device: torch.device) -> ModuleType | None:
     """The package of own kernels, where the device is one they are written for and Triton can compile them."""
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) != (9, 0):
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) != HOPPER:
         return None
     if importlib.util.find_spec("triton") is None or importlib.util.find_spec("triton.experimental.gluon") is None:
         return None

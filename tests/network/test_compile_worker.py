@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from iblurry.network import compile_worker
 from iblurry.network.compile_worker import CompileWorker, start_early, take_early
-
-INFORMATION = "Model: \t\t {model}\nIRQ:   \t\t 18\nGPU UUID: \t GPU-0\n"
 
 
 @pytest.fixture
@@ -71,38 +68,28 @@ def test_nobody_waits_for_a_late_worker_or_an_ended_one(workers, tmp_path):
     assert not (tmp_path / "never").exists()
 
 
-def gpus(folder: Path, *models: str) -> Path:
-    for number, model in enumerate(models):
-        (folder / str(number)).mkdir(parents=True)
-        (folder / str(number) / "information").write_text(INFORMATION.format(model=model))
-    return folder
+@pytest.fixture
+def gpu(monkeypatch):
+    """Says which capability there is, with Triton."""
 
+    def there(capability):
+        monkeypatch.setattr(compile_worker.importlib.util, "find_spec", lambda name: object())
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
 
-@pytest.mark.parametrize(
-    "models, has_hopper",
-    [
-        ((), False),
-        (("NVIDIA A100-SXM4-80GB",), False),
-        (("NVIDIA RTX A4000", "NVIDIA H100 80GB HBM3"), True),
-        (("NVIDIA H200",), True),
-        (("NVIDIA GH200 480GB",), True),
-    ],
-)
-def test_the_driver_says_which_gpus_there_are(models, has_hopper, tmp_path, monkeypatch):
-    monkeypatch.setattr(compile_worker, "GPUS", gpus(tmp_path / "gpus", *models))
-    assert compile_worker.has_hopper() is has_hopper
+    return there
 
 
 @pytest.mark.slow
-def test_workers_start_early_where_nothing_was_compiled(workers, tmp_path, monkeypatch):
+def test_workers_start_early_where_nothing_was_compiled(workers, gpu, tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(compile_worker.importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(compile_worker, "GPUS", gpus(tmp_path / "others", "NVIDIA L4"))
-    start_early()
+    gpu((8, 9))
+    start_early(["resnet18"])
+    gpu(compile_worker.HOPPER)
+    start_early(["convnet", "mlp"])
     assert take_early() is None
-    monkeypatch.setattr(compile_worker, "GPUS", gpus(tmp_path / "gpus", "NVIDIA H200"))
-    start_early()
-    start_early()
+    start_early(["mlp", "resnet34"])
+    start_early(["resnet18"])
     taken = [take_early(), take_early()]
     assert take_early() is None
     compile_worker._early += taken  # ended by the fixture
@@ -113,15 +100,3 @@ def test_no_workers_where_triton_has_compiled_before(workers, tmp_path, monkeypa
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     compile_worker.start_workers()
     assert take_early() is None
-
-
-def test_a_command_asks_for_workers_before_it_imports_torch():
-    program = (
-        "import sys\nfrom iblurry.network import compile_worker\n"
-        "compile_worker.start_early = lambda: print('early', 'torch' in sys.modules)\n"
-        "from iblurry.cli.main import main\nsys.exit(main())\n"
-    )
-    for words, said in ((), "early False"), (("--device", "cpu"), ""), (("--jobs", "2"), ""):
-        command = [sys.executable, "-c", program, "run", "nothing", *words]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (ended.returncode, ended.stdout.strip()) == (2, said)
