@@ -38,6 +38,7 @@ bench: $(READY)  ## cost per sample over a long stream, and an update against th
 
 bench-gpu: $(READY)  ## on a machine with a GPU and CIFAR-10: engines compute the same, what each method costs, exact resume
 	$(BIN)/python -m benchmarks.gpu --jobs 4 --json runs/bench-gpu.json
+	$(BIN)/python -m benchmarks.gpu --only stages --methods er clib --network resnet34 --memory 2000 --samples 200 --json runs/bench-resnet34.json
 	$(BIN)/python -m benchmarks.gpu.resume er clib gdumb
 
 bench-live: $(READY)  ## the live service on this machine: learning, answers, idle time, ten pictures a class; needs CIFAR-10 and iblurry[pretrained]
