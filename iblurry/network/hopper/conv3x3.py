@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from iblurry.network.hopper import conv3x3_64, conv3x3_128
-from iblurry.network.hopper.convolution import describe_maps, describe_weights
+from iblurry.network.hopper.convolution import PROCESSORS, describe_maps, describe_weights
 from iblurry.network.hopper.launch import launch
 
 PIXELS = 256  # of a tile: whole rows of one image
 SLICE = 64  # channels multiplied at a time, and outputs of four warps
-MANY = 3 * 132  # tiles: the last round of an H200's 132 multiprocessors is one of four at least
+MANY = 3 * PROCESSORS  # tiles: the last round is one of four at least
 
 
 def count_tiles(count: int, high: int, wide: int) -> int:
@@ -57,7 +57,8 @@ def plan_sums(count: int, high: int, wide: int, models: int, device: torch.devic
 
 def _share(tiles: int, models: int, device: torch.device) -> int:
     """Blocks of a model with so many tiles; one per multiprocessor."""
-    blocks = 1 if device.type == "meta" else torch.cuda.get_device_properties(device).multi_processor_count
+    is_meta = device.type == "meta"
+    blocks = PROCESSORS if is_meta else torch.cuda.get_device_properties(device).multi_processor_count
     return min(tiles, max(1, blocks // models))
 
 

@@ -36,7 +36,8 @@ class Tile(NamedTuple):
 
 
 CHOICES = ((128, 128, 3, 8), (128, 64, 3, 8), (64, 64, 6, 4))  # pixels, outputs, stages, warps
-ENOUGH = 120  # blocks to be busy with: an H200 has 132 multiprocessors
+PROCESSORS = 132  # multiprocessors of an H200
+ENOUGH = 120  # blocks to be busy with there
 
 
 def choose_tile(

@@ -30,7 +30,7 @@ class Pieces(NamedTuple):
         """Of several lists of float32 tensors: those at one place have the same shape and strides, without gaps."""
         lengths, device = tuple([values.numel() for values in lists[0]]), lists[0][0].device
         addresses = torch.empty(len(lists), len(lengths), dtype=torch.int64, device=device)
-        for values, row in zip(lists, addresses, strict=True):  # with its arguments, a kernel takes longer to compile
+        for values, row in zip(lists, addresses, strict=True):  # kernels of more arguments take longer to compile
             for first in range(0, len(values), MOST):
                 _write_addresses[(1,)](row[first:], tuple(values[first : first + MOST]), num_warps=1)
         return cls(*_divide(lengths, device), addresses)

@@ -19,7 +19,14 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from iblurry.network.hopper.convolution import ENOUGH, describe_maps, describe_stack, group_rows, shifted
+from iblurry.network.hopper.convolution import (
+    ENOUGH,
+    PROCESSORS,
+    describe_maps,
+    describe_stack,
+    group_rows,
+    shifted,
+)
 from iblurry.network.hopper.launch import launch
 from iblurry.network.hopper.weight_columns import column_gradient
 
@@ -30,7 +37,6 @@ PIXELS = 128  # of one step
 LEAST = 64  # channels of one block, on both sides
 LONG = 8  # steps of a large block, at least, where the sum is divided
 FEW = 512  # pixels of a model
-PROCESSORS = 132  # of an H200
 MANY = 8 * ENOUGH  # blocks of stacked models: several rounds of them, so that the last one matters little
 NO_STEP = {"NESTEROV": False, "UPDATES": False, "PREFETCHES": False}
 
