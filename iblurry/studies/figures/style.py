@@ -51,6 +51,17 @@ def open_figure(path: Path | str, height: float) -> Iterator[Figure]:
         yield figure
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, format=suffix, dpi=200, metadata=METADATA[suffix])
+        if suffix == "png":
+            _make_smaller(path)
+
+
+def _make_smaller(path: Path) -> None:
+    """The same pixels in a tenth less: a figure is opaque, and compressed better."""
+    from PIL import Image
+
+    with Image.open(path) as image:
+        opaque = image.convert("RGB")
+    opaque.save(path, optimize=True, dpi=image.info["dpi"])
 
 
 def legend_columns(letters: int) -> int:
