@@ -48,20 +48,24 @@ def open_figure(path: Path | str, height: float) -> Iterator[Figure]:
         matplotlib.rcdefaults()  # the same figure whatever the reader's own settings
         matplotlib.rcParams.update(STYLE)
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        _set_canvas(figure)
         yield figure
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, format=suffix, dpi=200, metadata=METADATA[suffix])
-        if suffix == "png":
-            _make_smaller(path)
 
 
-def _make_smaller(path: Path) -> None:
-    """The same pixels in a tenth less: a figure is opaque, and compressed better."""
+def _set_canvas(figure: Figure) -> None:
+    """One whose PNG files are opaque, as figures are, and compressed better: the same pixels in a tenth less."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    with Image.open(path) as image:
-        opaque = image.convert("RGB")
-    opaque.save(path, optimize=True, dpi=image.info["dpi"])
+    class OpaqueCanvas(FigureCanvasAgg):
+        def print_png(self, filename_or_obj: Any, **_: Any) -> None:
+            self.draw()  # type: ignore[no-untyped-call]
+            pixels = np.asarray(self.buffer_rgba())[..., :3]  # type: ignore[no-untyped-call]
+            Image.fromarray(pixels).save(filename_or_obj, "PNG", optimize=True, dpi=(self.figure.dpi,) * 2)
+
+    OpaqueCanvas(figure)
 
 
 def legend_columns(letters: int) -> int:
