@@ -20,7 +20,6 @@ from iblurry.cli.progress import ProgressDisplay
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal
 from iblurry.methods import METHODS
-from iblurry.network import compile_worker
 from iblurry.studies.describe import name_figure, seed_ranges
 from tests.cli.conftest import QUICK
 
@@ -397,12 +396,3 @@ def test_an_exception_in_a_part_of_ones_own_has_one_exit_code(seeds, jobs, progr
     assert "ZeroDivisionError" in last
     assert "mine.py, line 7" in last
     assert "Traceback" in next(here.glob("runs/*/failure.txt")).read_text()
-
-
-@pytest.mark.parametrize("words, asks", [((), True), (("--device", "cpu"), False), (("--jobs", "2"), False)])
-def test_what_compiles_is_started_before_data_are_read(words, asks, monkeypatch, call):
-    asked = []
-    monkeypatch.setattr(compile_worker, "start_early", lambda networks: asked.append([*networks]))
-    said = call("run", "er", "--network", "resnet18", "--seeds", "1", "--dataset", "nowhere.npz", *words)
-    assert said.code == 2
-    assert asked == [["resnet18"]] * asks

@@ -16,17 +16,18 @@ from torch import Tensor
 from triton import language as tl
 
 from iblurry.network.bodies import PassedGradient
+from iblurry.network.hopper.convolution import PROCESSORS
 from iblurry.network.hopper.launch import launch
 
 ROWS = 64  # pixels that a block has in registers at a time
 ACROSS = 64  # channels of a block
-BLOCKS = 8 * 132  # of all models: two rounds of those that an H200's 132 multiprocessors have room for
+BLOCKS = 8 * PROCESSORS  # of all models: two rounds of those that the multiprocessors have room for
 CONSTANTS = {"ROWS": ROWS, "ACROSS": ACROSS, "num_warps": 4}
 PARTS = 128  # that are summed up, at most; every block reads the sums of all
 SOME = 16  # parts, for which there is a kernel that reads no more
-FINER = 2 * 132  # parts of maps that are only read and written, where there are at least LONG steps for each
+FINER = 2 * PROCESSORS  # parts of maps that are only read and written, where there are at least LONG steps for each
 LONG = 4
-FEW, DEEP = 2 * 132, 6  # blocks that are so few, with twice as many steps, need more loads under way
+FEW, DEEP = 2 * PROCESSORS, 6  # blocks that are so few, with twice as many steps, need more loads under way
 
 
 class NormState(NamedTuple):
