@@ -57,6 +57,7 @@ class Study:
     shows: tuple[str, ...] = ()  # tables and figures of the paper that it repeats, such as "Table 1"
     datasets: tuple[str, ...] = ("cifar10",)  # made for; the first is the default of `table` and `figure`
     rows: tuple[str, ...] = METHODS  # in the paper's order, written as for `iblurry run` and --set
+    once: tuple[str, ...] = ()  # rows that are run with the first seed only
     columns: Callable[[str], Mapping[str, Changes]] = lambda dataset: {"": {}}
     metrics: tuple[str, ...] = ("a_auc", "a_avg")  # names of TABLE_METRICS; what a row does not have stays empty
 
@@ -89,13 +90,17 @@ class Study:
             )
             for column in self._keep("column", columns, tuple(varied))
             for row in self._keep("row", rows, self.rows)
-            for seed in seeds
+            for seed in self.seeds_of(row, seeds)
             if self.has(row, column)
         ]
 
     def has(self, row: str, column: str) -> bool:
         """Whether the table has this cell."""
         return True
+
+    def seeds_of(self, row: str, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of `seeds` that a row is run with."""
+        return seeds[:1] if row in self.once else seeds
 
     def adjust(self, planned: PlannedRun, data_home: Path | None) -> PlannedRun:
         """The run to plan instead; overridden by a study that does more to an experiment than change fields."""

@@ -38,6 +38,11 @@ def test_column_by_column_row_by_row_seed_by_seed():
     assert {one.experiment.stream.disjoint for one in planned[4:]} == {100}
 
 
+def test_a_row_that_is_run_once_has_the_first_seed():
+    planned = get_study("main").plan("digits", rows=["joint", "er"], seeds=(4, 2))
+    assert [(one.row, one.experiment.seed) for one in planned] == [("joint", 4), ("er", 4), ("er", 2)]
+
+
 def test_some_rows_and_columns_in_their_order():
     some = TOY.plan("digits", rows=["ewc schedule=Constant", "clib"], columns=["N=100"], seeds=[1])
     assert [(one.column, one.row) for one in some] == [("N=100", "clib"), ("N=100", "ewc schedule=Constant")]

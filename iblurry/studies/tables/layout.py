@@ -154,12 +154,14 @@ def paper_warnings(table: StudyTable) -> list[str]:
 
 def describe_missing(table: StudyTable) -> list[str]:
     """The runs that are not finished: a row that has none by its name, else its columns, else its seeds."""
+    chosen = table.selection
     groups: dict[str, dict[str, list[int]]] = {}
     for planned in table.missing:
         groups.setdefault(planned.row, {}).setdefault(planned.column, []).append(planned.experiment.seed)
     words = []
     for row, lacks in groups.items():
-        whole = {column: tuple(seeds) == table.selection.seeds for column, seeds in lacks.items()}
+        expected = chosen.study.seeds_of(row, chosen.seeds)
+        whole = {column: tuple(seeds) == expected for column, seeds in lacks.items()}
         if len(lacks) == len(table.columns) and all(whole.values()):
             words.append(row)
             continue
