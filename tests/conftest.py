@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"  # thread count changes last bits; also for the processes tests start
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for `make test &`; children inherit that
 
 
 @pytest.hookimpl(tryfirst=True)  # before cases are chosen by their marks
