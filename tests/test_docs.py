@@ -170,6 +170,13 @@ def test_the_compute_page_pays_for_copies_with_samples(capsys):
     assert own < clib < er
 
 
+def test_the_page_on_gdumb_averages_queries_as_printed(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    (block,) = python(PAGES / "gdumb.md")
+    exec(compile(block, "gdumb.md", "exec"), {"__name__": "__main__"})
+    assert f"```text\n{capsys.readouterr().out}```" in (PAGES / "gdumb.md").read_text()
+
+
 def test_the_callbacks_page_runs_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
