@@ -84,6 +84,9 @@ def plan_study(
 
     Methods without finished runs on this device are timed for a moment; on a GPU the cheapest of them.
     """
+    from rich.console import Console
+    from rich.progress import track
+
     from iblurry.engine.devices import visible_gpus
     from iblurry.studies.collect import dataset_folder
     from iblurry.studies.forecast import Forecast, expect_runs, finished_seconds, run_cost, seedless, trial_key
@@ -110,7 +113,16 @@ def plan_study(
             several = "s" * (len(unknown) > 1)
             _say(f"Timing a moment of {len(unknown)} method{several}, to tell how long it takes.")
             jobs = [(one, hardware[one.name]) for one in unknown.values()]
-            trials = dict(zip(unknown, try_apart(jobs, config.data_home, 1 if gpus else places), strict=True))
+            console = Console(stderr=True)
+            tried = track(
+                try_apart(jobs, config.data_home, 1 if gpus else places),
+                total=len(jobs),
+                description="Timing",
+                console=console,
+                transient=True,
+                disable=not console.is_terminal,
+            )
+            trials = dict(zip(unknown, tried, strict=True))
     forecast = Forecast(expect_runs(todo, costs, finished, trials), places)
     if todo:
         _say(forecast.describe() if is_local else "How long it takes on a cluster is not foreseen.")

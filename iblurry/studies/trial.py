@@ -66,15 +66,15 @@ class Trial:
 
 def try_apart(
     jobs: Sequence[tuple[Experiment, Hardware]], data_home: Path | None, places: int = 1
-) -> list[Trial | None]:
-    """A trial of each experiment on its hardware; None where it fails, as the run will say why.
+) -> Iterator[Trial | None]:
+    """A trial of each experiment on its hardware, as they are ready; None where it fails, as the run will say why.
 
     In processes of their own, as many as will run side by side, as they make each other slower. What they take of a
     GPU's memory is free again afterwards.
     """
     with _children(places) as children:
-        trials = [children.submit(_try_here, *job, data_home) for job in jobs]
-        return [None if trial.exception() else trial.result() for trial in trials]
+        for trial in [children.submit(_try_here, *job, data_home) for job in jobs]:
+            yield None if trial.exception() else trial.result()
 
 
 def place_of(hardware: Hardware) -> dict[str, Any] | None:
