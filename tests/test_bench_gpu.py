@@ -255,6 +255,18 @@ def test_a_report_goes_on(tmp_path, capsys):
     assert file.read_text() == "[]"
 
 
+def test_settings_of_another_data_set(monkeypatch):
+    setups = []
+    monkeypatch.setattr(program, "measure", lambda given, setup, *rest: setups.append(setup))
+    for words in ([], ["--memory", "40"]):
+        program.main(["--device", "cpu", "--dataset", DATA, "--settings", "tinyimagenet", *words])
+    assert [(setup.network, setup.memory) for setup in setups] == [("resnet34", 4000), ("resnet34", 40)]
+    experiment = setups[1].experiment("er")
+    assert experiment.dataset == DATA
+    assert experiment.method.pace.stream_batch == 16
+    assert experiment.method.pace.updates_per_sample == 3
+
+
 def test_another_trajectory_ends_with_1(monkeypatch):
     monkeypatch.setattr(equality, "equal", lambda name, *rest, **options: {"method": name, "equal": False})
     assert program.main([*QUICK, "--only", "equal", "--methods", "er"]) == 1
@@ -287,8 +299,9 @@ def test_figures_to_reach():
         "GSS, ms a sample": "missed",
     }
     assert goals_table(check_goals(report)).splitlines()[2].split()[-4:] == ["149", "150", "100", "reached"]
-    report["options"]["dataset"] = DATA
-    assert verdicts() == packed
+    for other in ({"dataset": DATA}, {"settings": "cifar100"}):
+        report["options"] = {"dataset": "cifar10", "network": "resnet18", "memory": 500} | other
+        assert verdicts() == packed
 
 
 def test_a_table_of_what_there_is():

@@ -19,6 +19,7 @@ from benchmarks.gpu.startup import measure_startup
 from benchmarks.gpu.study import study_minutes
 from benchmarks.gpu.tables import tables
 from iblurry.data.dataset import Dataset
+from iblurry.experiment.settings import SETTINGS, setting
 
 SECTIONS = ("equal", "stages", "refits", "startup", "protocol", "packed")
 STARTS = ("er", "er,ewc,bic,mir,clib")  # runs that are started together
@@ -28,6 +29,8 @@ PATHS = ("json", "out", "data_home")  # options that change no number
 def main(words: Sequence[str] | None = None) -> int:
     """1 where an engine computed something else than the eager one, or a packed run something else than alone."""
     given = parser().parse_args(words)
+    usual = setting(given.settings)
+    given.network, given.memory = given.network or usual.network, given.memory or usual.memory
     setup = BenchmarkSetup.from_args(given)
     setup.engine("eager")  # a missing device is reported before anything else
     options = {name: value for name, value in vars(given).items() if name not in PATHS}
@@ -73,10 +76,11 @@ def parser() -> argparse.ArgumentParser:
     """The defaults are meant for a GPU."""
     made = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     made.add_argument("--methods", nargs="+", choices=ALL, default=ALL, metavar="METHOD")
-    made.add_argument("--dataset", default="cifar10", help="images; the settings are CIFAR-10's whatever they are")
+    made.add_argument("--dataset", default="cifar10", help="images")
+    made.add_argument("--settings", default="cifar10", choices=SETTINGS, help="of which data set, whatever the images")
     made.add_argument("--data-home", type=Path)
-    made.add_argument("--network", default="resnet18")
-    made.add_argument("--memory", type=int, default=500, help="samples kept, but in the comparison of engines")
+    made.add_argument("--network", help="instead of that of the settings")
+    made.add_argument("--memory", type=int, help="samples kept, but in the comparison of engines; likewise")
     made.add_argument("--epochs", type=int, default=8, help="of a refit, but in the full protocol")
     made.add_argument("--device", default="cuda")
     made.add_argument("--precision", choices=("bfloat16", "float32"), default="bfloat16")

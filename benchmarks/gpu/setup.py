@@ -1,4 +1,4 @@
-"""What is measured: CIFAR-10's experiments on the given images, the engines, and a process for each measurement."""
+"""What is measured: a data set's experiments on the given images, the engines, and a process for each measurement."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ Mode = Literal["eager", "captured", "compiled"]
 class BenchmarkSetup:
     """The device, the data and the sizes that all methods are measured with."""
 
-    dataset: str = "cifar10"
+    dataset: str = "cifar10"  # the images
+    settings: str = "cifar10"  # the data set whose batches, updates and tasks they are learnt with
     data_home: Path | None = None
     network: str = "resnet18"
     memory: int = 500
@@ -53,14 +54,14 @@ class BenchmarkSetup:
         return Hardware(device=self.device, precision=self.precision)
 
     def experiment(self, method: str, **changes: Any) -> Experiment:
-        """With CIFAR-10's settings whatever the images are; a refit takes a few epochs."""
+        """With the settings whatever the images are; a refit takes a few epochs."""
         experiment = self.protocol(method, **changes)
         return edit(experiment, f"readout.epochs={self.epochs}") if experiment.method.refit else experiment
 
     def protocol(self, method: str, **changes: Any) -> Experiment:
         """The same with all epochs."""
         sizes = {"memory": self.memory, "network": self.network}
-        return dataclasses.replace(Experiment.of(method, "cifar10", **sizes | changes), dataset=self.dataset)
+        return dataclasses.replace(Experiment.of(method, self.settings, **sizes | changes), dataset=self.dataset)
 
     def engine(self, mode: Mode) -> Eager:
         """On a CPU there is nothing to capture, and every mode is the eager one."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 WHOLE = {"samples": 50_000, "queries": 500}  # the protocol that the seconds are meant for
-USUAL = {"dataset": "cifar10", "network": "resnet18", "memory": 500}  # options that all but ratios are meant for
+USUAL = {"dataset": "cifar10", "settings": "cifar10", "network": "resnet18", "memory": 500}  # meant by all but ratios
 STAGES = {  # of the report, and what heads their column
     "step": "step",
     "host": "its host",
@@ -78,7 +78,7 @@ def _applies(goal: Goal, row: dict[str, Any], report: dict[str, Any]) -> bool:
     options = report["options"]
     if goal.section == "packed":  # a ratio of two runs alike
         return True
-    if any(options[name] != value for name, value in USUAL.items()):
+    if any(options.get(name, value) != value for name, value in USUAL.items()):  # older reports name no settings
         return False
     return goal.section != "protocol" or all(row[name] == value for name, value in WHOLE.items())
 

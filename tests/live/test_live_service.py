@@ -132,7 +132,7 @@ def test_a_lost_process_is_started_again(number, digits, tmp_path):
         service = Service(folder, SMALL, Limits(queue=300))
         await service.start()
         await service.learn(some(digits, 0, 200))
-        await until(lambda: service.status()["learnt"] > 20)
+        await until(lambda: service.status()["learnt"] > 20 and service.status()["model"])
         os.kill(service._process.pid, number)
         await service.predict(digits.test.images[:1])  # from the last snapshot
         await until(lambda: service.status()["state"] == "recovering")
