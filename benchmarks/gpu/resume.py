@@ -27,6 +27,7 @@ from iblurry.experiment.callback import Callback
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.settings import SETTINGS
 from iblurry.launch.launch import run
 
 # 300 of its 600 samples: two tasks and a half.
@@ -136,7 +137,7 @@ def _run_attempt(method: str, given: argparse.Namespace, out: Path, how: str = "
 
 
 PASSED_ON = (  # options of an attempt
-    *("dataset", "data_home", "network", "memory", "device", "precision"),
+    *("dataset", "settings", "data_home", "network", "memory", "device", "precision"),
     *("epochs", "samples", "query_every", "save_samples", "threads"),
 )
 
@@ -147,7 +148,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--stops", type=int, default=3, help="polite ones, of each run")
     made.add_argument("--kills", type=int, default=1)
     made.add_argument("--seed", type=int, default=1, help="of the moments")
-    made.add_argument("--dataset", default=SHAPES, help="images; the settings are CIFAR-10's whatever they are")
+    made.add_argument("--dataset", default=SHAPES, help="images")
+    made.add_argument("--settings", default="cifar10", choices=SETTINGS, help="of which data set, whatever the images")
     made.add_argument("--data-home", type=lambda text: Path(text).resolve())
     made.add_argument("--network", default="resnet18")
     made.add_argument("--memory", type=int, default=64)
