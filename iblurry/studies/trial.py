@@ -67,7 +67,7 @@ class Trial:
 def try_apart(
     jobs: Sequence[tuple[Experiment, Hardware]], data_home: Path | None, places: int = 1
 ) -> Iterator[Trial | None]:
-    """A trial of each experiment on its hardware, as they are ready; None where it fails, as the run will say why.
+    """A trial of each experiment on its hardware, in their order; None where it fails, as the run will say why.
 
     In processes of their own, as many as will run side by side, as they make each other slower. What they take of a
     GPU's memory is free again afterwards.
