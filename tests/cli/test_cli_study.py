@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -105,6 +106,32 @@ def test_some_columns_at_a_smaller_scale(few, call, here):
     (run,) = here.glob("runs/*/summary.json")
     assert json.loads(run.read_text())["samples"] == 80
     assert "N=50" not in said.out
+
+
+@pytest.mark.slow
+def test_a_whole_column_on_published_orders_from_an_empty_folder(apart, here):
+    """By one command, which says first how long it takes; the folder of the split files does not tell runs apart."""
+    exports = [f"split --dataset {DATA} --seed {seed} --export {to}" for to in ("splits", "copy") for seed in (1, 2)]
+    study = f"study main --dataset {DATA} --seeds 1,2 --published"
+    *_, first, again = said = apart(*exports, f"{study} splits", f"{study} copy")
+    assert [one.code for one in said] == [0] * 6, first.err
+    told = [line for line in first.err.splitlines() if line.startswith(("main on", "About"))]
+    assert told[0].startswith(f"main on {DATA}: 15 of 15 runs to do, 0 done and kept; ")  # joint training once
+    assert re.match(r"About .+ from a timed moment of ", told[1])
+    assert told[-1] == f"main on {DATA}: 0 of 15 runs to do, 15 done and kept."
+    assert again.out == first.out
+    methods = set()
+    orders = {1: set(), 2: set()}
+    for summary in here.glob("runs/*/summary.json"):
+        run = json.loads(summary.read_text())
+        stream = json.loads(summary.with_name("experiment.json").read_text())["experiment"]["stream"]
+        assert stream["Published"]["folder"] == "splits"
+        methods.add((run["method"], run["seed"]))
+        orders[run["seed"]].add(json.loads(summary.with_name("environment.json").read_text())["order"])
+    twice = ("ewc", "bic", "mir", "gdumb", "rm", "er", "clib")
+    assert methods == {("joint", 1)} | {(method, seed) for method in twice for seed in (1, 2)}
+    assert [len(orders[seed]) for seed in (1, 2)] == [1, 1]
+    assert orders[1] != orders[2]
 
 
 def test_a_failure_is_said_and_the_others_are_done(monkeypatch, few, call, here):
