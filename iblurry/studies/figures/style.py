@@ -55,7 +55,7 @@ def open_figure(path: Path | str, height: float) -> Iterator[Figure]:
 
 
 def _set_canvas(figure: Figure) -> None:
-    """One whose PNG files are opaque, as figures are, and compressed better: the same pixels in a tenth less."""
+    """One whose PNG files are opaque, as figures are, and of 256 colours: a third of the size, no difference to see."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
@@ -63,7 +63,8 @@ def _set_canvas(figure: Figure) -> None:
         def print_png(self, filename_or_obj: Any, **_: Any) -> None:
             self.draw()  # type: ignore[no-untyped-call]
             pixels = np.asarray(self.buffer_rgba())[..., :3]  # type: ignore[no-untyped-call]
-            Image.fromarray(pixels).save(filename_or_obj, "PNG", optimize=True, dpi=(self.figure.dpi,) * 2)
+            few = Image.fromarray(pixels).quantize(256, Image.Quantize.MAXCOVERAGE, kmeans=5, dither=Image.Dither.NONE)
+            few.save(filename_or_obj, "PNG", optimize=True, dpi=(self.figure.dpi,) * 2)
 
     OpaqueCanvas(figure)
 
