@@ -9,13 +9,17 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from PIL import Image
 
 from iblurry.errors import InputError
 from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
 from iblurry.experiment.metrics import a_last
 from iblurry.studies.figures.curves import draw_curves, draw_rates, shared_curve, shared_rate
+from iblurry.studies.figures.style import open_figure
+from iblurry.studies.method_style import COLOURS
 from tests.studies.figures.conftest import METHODS, look, run
 
 SAMPLES = 60
@@ -107,6 +111,34 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path, suffix: str) -> None:
     assert (tmp_path / f"one.{suffix}").read_bytes() == (tmp_path / f"two.{suffix}").read_bytes()
     draw_curves({"": groups | {"er": [short_run(3), short_run(5)]}}, tmp_path / f"three.{suffix}", title="t")
     assert (tmp_path / f"one.{suffix}").read_bytes() != (tmp_path / f"three.{suffix}").read_bytes()
+
+
+def as_drawn(figure: Figure) -> NDArray[np.int64]:
+    """(height, width, 3): what the last drawing left on the canvas, before any palette."""
+    assert isinstance(figure.canvas, FigureCanvasAgg)
+    return np.asarray(figure.canvas.buffer_rgba())[..., :3].astype(np.int64)
+
+
+def as_saved(path: Path) -> NDArray[np.int64]:
+    with Image.open(path) as image:
+        return np.asarray(image.convert("RGB"), dtype=np.int64)
+
+
+def test_few_colours_change_no_line_and_a_colour_scale_keeps_all_of_its_own(tmp_path: Path) -> None:
+    with open_figure(tmp_path / "lines.png", 3.0) as lines:
+        axes = lines.subplots()
+        for level, colour in enumerate(COLOURS):
+            x = np.linspace(0, 1, 200)
+            y = np.sin(40 * x + level) + level / 3
+            axes.plot(x, y, color=colour)
+            axes.fill_between(x, y - 0.5, y + 0.5, color=colour, alpha=0.18)
+    off = np.abs(as_saved(tmp_path / "lines.png") - as_drawn(lines)).max(axis=-1)
+    assert 0 < off.max() <= 32
+    assert (off > 16).mean() < 0.01  # many more bands over each other than any figure has
+
+    with open_figure(tmp_path / "scale.png", 3.0) as scale:
+        scale.colorbar(scale.subplots().imshow(np.arange(12.0).reshape(3, 4), cmap="Blues"))
+    np.testing.assert_array_equal(as_saved(tmp_path / "scale.png"), as_drawn(scale))
 
 
 @pytest.mark.slow
