@@ -47,16 +47,6 @@ LAYERS = [  # imports only go up this list
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 INDEPENDENT = [{"data", "augment", "network"}, {"studies", "live", "estimator"}]  # of one layer, without imports
 KINDS = ["admission", "rehearsal", "terms", "gradient", "schedule", "readout"]
-# Names that were replaced by the field's words; as identifiers they must not come back.
-REPLACED = set(
-    re.findall(
-        r"\w+",
-        """One Dice Workbench Course Tuning Throw Cut Deed Deeds Walk Often Saving Where Desk Examiner Asked Outbox
-        Watcher Silent Tally Bill Extent Quickened Lesson Caller Standing Room Child cook gather consider welcome settle
-        catch_up waits claims draws varies parts_head head_now lane aside stage _moody quickened bench dice course
-        workbench tally deeds walk saving examiner outbox bill desk lesson parcels caller standing room child moved""",
-    )
-)
 
 
 def module(path):
@@ -97,11 +87,9 @@ def test_kinds_of_parts_do_not_import_each_other():
             assert mine is None or kind in (None, mine), f"{module(path)} imports {name}"
 
 
-def test_files_are_short_and_have_a_docstring():
+def test_files_have_a_docstring():
     for path, tree in TREES.items():
-        text = path.read_text()
-        assert text.count("\n") <= 400, path
-        assert not text.strip() or ast.get_docstring(tree), path
+        assert not path.read_text().strip() or ast.get_docstring(tree), path
 
 
 def test_a_public_class_name_means_one_thing():
@@ -111,17 +99,6 @@ def test_a_public_class_name_means_one_thing():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(module(path))
     assert {name: places for name, places in found.items() if len(places) > 1} == {}
-
-
-def test_no_replaced_name_comes_back():
-    """As a module, a class, or a method or field of one."""
-    for path, tree in TREES.items():
-        assert path.stem not in REPLACED, path
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                members = [getattr(m, "name", None) or getattr(getattr(m, "target", None), "id", "") for m in node.body]
-                assert not REPLACED & {node.name, *members}, f"{path}: {sorted(REPLACED & {node.name, *members})}"
-    assert not {"gather", "store", "counts"} & set(inspect.signature(iblurry.Pace).parameters)
 
 
 def public_objects():
