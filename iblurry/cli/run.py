@@ -108,10 +108,10 @@ def run(
         start_early(experiment.network for experiment in experiments)
 
     from iblurry.cli.main import INTERRUPTED
-    from iblurry.cli.progress import ProgressDisplay
     from iblurry.cli.show import show_results
     from iblurry.data.load import load
     from iblurry.launch.launch import run_all
+    from iblurry.launch.progress import ProgressDisplay
     from iblurry.studies.describe import name_figure
 
     own, metrics = parse_callbacks(callbacks), split_names(metric)

@@ -36,10 +36,10 @@ def run_grid(
 ) -> int:
     """Every point of a grid; a point whose run fails does not stop the others."""
     from iblurry.cli.main import FAILED, INTERRUPTED
-    from iblurry.cli.progress import ProgressDisplay
     from iblurry.cli.run import check_all
     from iblurry.data.load import load
     from iblurry.launch.launch import run_all
+    from iblurry.launch.progress import ProgressDisplay
     from iblurry.studies.figures.search import draw_search
     from iblurry.studies.search.grid import expand_grid, grid_results, parse_grid
 

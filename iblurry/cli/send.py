@@ -16,8 +16,8 @@ from iblurry.cli.options import import_option
 from iblurry.errors import DataError, IblurryError, InputError, ServiceError, counted
 
 if TYPE_CHECKING:
-    from iblurry.cli.progress import ProgressDisplay
     from iblurry.cli.samples import LabelledFile
+    from iblurry.launch.progress import ProgressDisplay
     from iblurry.live.client import Client, Receipt
 
 BATCH = 64  # samples of a request: few enough for a bar that moves
@@ -102,7 +102,7 @@ class Sender:
 
     def send(self) -> None:
         """Send all of them."""
-        from iblurry.cli.progress import ProgressDisplay
+        from iblurry.launch.progress import ProgressDisplay
 
         with ProgressDisplay() as display:
             try:
@@ -118,7 +118,7 @@ class Sender:
 
     def wait(self) -> dict[str, Any]:
         """Wait until they are learnt, or asked about."""
-        from iblurry.cli.progress import ProgressDisplay
+        from iblurry.launch.progress import ProgressDisplay
 
         last, operation = self.upload.receipt.last, self.upload.receipt.operation
         with ProgressDisplay() as display:
@@ -173,7 +173,7 @@ class Sender:
 
     def _progress_callback(self, display: ProgressDisplay) -> Callable[[], None]:
         """Moves the bar, and prints a line now and then where there is no terminal."""
-        from iblurry.cli.progress import PAUSE
+        from iblurry.launch.progress import PAUSE
         from iblurry.live.client.http_client import retry
 
         bar = display.bars.add_task("Sending", total=len(self.samples), about="")

@@ -103,8 +103,8 @@ def _run(
     plan: StudyPlan, once: Mapping[str, PlannedRun], config: LaunchConfig, own: Sequence[Callback]
 ) -> tuple[set[str], dict[str, IblurryError]]:
     """Each experiment once, whatever its columns; the names of finished ones, and failures by theirs."""
-    from iblurry.cli.progress import ProgressDisplay
     from iblurry.launch.launch import run_all
+    from iblurry.launch.progress import ProgressDisplay
 
     experiments, done = [one.experiment for one in once.values()], {one.experiment.name for one in plan.done}
     failures: dict[str, IblurryError] = {}

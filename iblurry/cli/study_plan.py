@@ -150,7 +150,8 @@ def _mean(seconds: Sequence[float | None]) -> float | None:
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    from iblurry.studies.describe import duration, operations
+    from iblurry.launch.progress import duration
+    from iblurry.studies.describe import operations
 
     seconds, some = row["run_seconds"], row["to_do"] > 0
     return [

@@ -20,8 +20,8 @@ from iblurry.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from iblurry.cli.progress import RunBar
     from iblurry.experiment.experiment import Experiment
+    from iblurry.launch.progress import RunBar
 
 PRUNERS = ("median", "none")
 GROUPS = {
@@ -83,10 +83,10 @@ def tune(
     interrupted; with more --trials it goes on with the search.
     """
     from iblurry.cli.main import INTERRUPTED
-    from iblurry.cli.progress import ProgressDisplay
     from iblurry.cli.run import check_all
     from iblurry.cli.search import search_places, show_search, taken_paths, with_validation
     from iblurry.data.load import load
+    from iblurry.launch.progress import ProgressDisplay
     from iblurry.studies.figures.search import draw_history
     from iblurry.studies.search.space import parse_spaces
     from iblurry.studies.search.tune import Tuner, import_optuna

@@ -264,18 +264,6 @@ def format_setting(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
-def duration(seconds: float) -> str:
-    """For people: 52 s, 7 min, 3.4 h, 5 days.
-
-    >>> duration(52), duration(407), duration(12240), duration(400000)
-    ('52 s', '6.8 min', '3.4 h', '4.6 days')
-    """
-    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:,.0f} s"
-
-
 def operations(flops: float) -> str:
     """For people: 3.2 TFLOP.
 

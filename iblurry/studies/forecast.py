@@ -13,6 +13,7 @@ from iblurry.data.dataset import Dataset
 from iblurry.errors import IblurryError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
+from iblurry.launch.progress import duration
 from iblurry.method import Method
 from iblurry.studies.compute_estimate import (
     compute_estimate,
@@ -21,7 +22,6 @@ from iblurry.studies.compute_estimate import (
     size_of,
     training_flops,
 )
-from iblurry.studies.describe import duration
 from iblurry.studies.study import PlannedRun
 from iblurry.studies.trial import Trial
 

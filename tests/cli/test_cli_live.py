@@ -114,7 +114,7 @@ def test_it_waits_until_all_is_learnt_or_not(call, service, pets, monkeypatch):
 
 def test_a_bar_on_a_terminal_and_lines_elsewhere(call, service, monkeypatch):
     monkeypatch.setattr("iblurry.cli.send.POLL_SECONDS", -1)
-    monkeypatch.setattr("iblurry.cli.progress.PAUSE", -1)
+    monkeypatch.setattr("iblurry.launch.progress.PAUSE", -1)
     assert re.findall(r"\d+ of 100", call("send", "digits", "--limit", 100).err) == ["64 of 100", "100 of 100"]
     service.status = lambda: StandIn.status(service) | {"queue": 17}
     monkeypatch.setenv("FORCE_COLOR", "1")

@@ -16,9 +16,9 @@ from PIL import Image
 from rich.console import Console
 
 from iblurry.cli.options import Seeds
-from iblurry.cli.progress import ProgressDisplay
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal
+from iblurry.launch.progress import ProgressDisplay
 from iblurry.methods import METHODS
 from iblurry.studies.describe import name_figure, seed_ranges
 from tests.cli.conftest import QUICK

@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 import torch
 
-from iblurry.cli import progress
-from iblurry.cli.progress import ProgressDisplay
 from iblurry.data.load import load
 from iblurry.errors import InputError
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.folder import RunFolder
+from iblurry.launch import progress
 from iblurry.launch.launch import run
+from iblurry.launch.progress import ProgressDisplay
 from iblurry.network.flops import flops
 from iblurry.parts import NearestMean
 from iblurry.studies import trial

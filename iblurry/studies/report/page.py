@@ -10,7 +10,8 @@ from importlib import resources
 from typing import Any
 
 from iblurry import web
-from iblurry.studies.describe import duration, run_command
+from iblurry.launch.progress import duration
+from iblurry.studies.describe import run_command
 from iblurry.studies.figures.style import describe_n
 from iblurry.studies.paper import PAPER_SEEDS, display_name, load_paper
 from iblurry.studies.report import sections

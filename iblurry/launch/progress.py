@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol, Self
 
 import click
 
@@ -13,9 +14,15 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn, TaskID
 
-    from iblurry.studies.forecast import Forecast
-
 PAUSE = 60.0  # seconds between two lines of a run where there is no terminal
+
+
+class RunForecast(Protocol):
+    """How long runs will take, learnt from those that have ended: `studies.forecast.Forecast`."""
+
+    def left(self, done: Mapping[str, float]) -> float | None: ...
+
+    def learn(self, name: str, seconds: float) -> None: ...
 
 
 class ProgressDisplay:
@@ -25,7 +32,7 @@ class ProgressDisplay:
     will take yet, which ended runs correct: of `pack` side by side, each with its share of the time.
     """
 
-    def __init__(self, title: str = "", runs: int = 0, forecast: Forecast | None = None, pack: int = 1) -> None:
+    def __init__(self, title: str = "", runs: int = 0, forecast: RunForecast | None = None, pack: int = 1) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
@@ -75,8 +82,6 @@ class ProgressDisplay:
         left = self.forecast.left(self.shares) if self.forecast is not None else None
         if not left:  # not known, or nothing
             return counted
-        from iblurry.studies.describe import duration
-
         return f"{counted}, about {duration(left)} to go"
 
     def say(self, sentence: str) -> None:
@@ -163,3 +168,15 @@ class RunBar(Callback):
 
     def on_message(self, text: str) -> None:
         self.display.say(f"{self.name}: {text}")
+
+
+def duration(seconds: float) -> str:
+    """For people: 52 s, 7 min, 3.4 h, 5 days.
+
+    >>> duration(52), duration(407), duration(12240), duration(400000)
+    ('52 s', '6.8 min', '3.4 h', '4.6 days')
+    """
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:,.0f} s"
