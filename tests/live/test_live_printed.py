@@ -18,7 +18,7 @@ from tests.live.stand_in import StandIn
 from tests.printed import commands, python
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = {"README": ROOT / "README.md", "live": ROOT / "docs" / "live.md"}
+PAGES = {"live": ROOT / "docs" / "live.md"}
 LIVE = ("iblurry serve", "iblurry send", "iblurry ask", "curl")
 ELSEWHERE = (  # needs what is not here, or writes a file
     *("send pictures", "send new/", "serve --host", "serve --data-dir mine", "--from", "live-again", "-OJ"),
