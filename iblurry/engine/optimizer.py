@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from iblurry.component import Component, hyperparameters, register
+from iblurry.engine.cpu_optimizer import CPUSGD, CPUAdam, CPUAdamW
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.sources import is_users
 
@@ -91,6 +92,7 @@ class Adam(Optimizer):
 
     is_capturable: ClassVar[bool] = True
     torch_class: ClassVar[type[torch.optim.Adam]] = torch.optim.Adam
+    cpu_class: ClassVar[type[torch.optim.Adam]] = CPUAdam
     ranges: ClassVar = {"beta1": "[0, 1)", "beta2": "[0, 1)", "eps": "(0, inf)", "weight_decay": "[0, inf)"}
 
     beta1: float = 0.9
@@ -101,9 +103,8 @@ class Adam(Optimizer):
     def build(self, groups: Groups) -> torch.optim.Optimizer:
         """One parameter group per sequence: several only where learning rates differ."""
         betas, on_gpu = (self.beta1, self.beta2), self._is_captured(groups)
-        return self.torch_class(
-            param_groups(groups), 0.0, betas, self.eps, self.weight_decay, fused=True, capturable=on_gpu
-        )
+        made = self.cpu_class if _device(groups).type == "cpu" else self.torch_class
+        return made(param_groups(groups), 0.0, betas, self.eps, self.weight_decay, fused=True, capturable=on_gpu)
 
 
 class AdamW(Adam):
@@ -122,6 +123,7 @@ class AdamW(Adam):
     """
 
     torch_class: ClassVar[type[torch.optim.Adam]] = torch.optim.AdamW
+    cpu_class: ClassVar[type[torch.optim.Adam]] = CPUAdamW
 
     weight_decay: float = 0.01
 
@@ -152,7 +154,7 @@ class SGD(Optimizer):
             raise InputError(f"{self}: Nesterov's momentum needs a momentum above 0, or nesterov=False.")
 
     def build(self, groups: Groups) -> torch.optim.Optimizer:
-        made = torch.optim.SGD(
+        made = (CPUSGD if _device(groups).type == "cpu" else torch.optim.SGD)(
             param_groups(groups), 0.0, self.momentum, weight_decay=self.weight_decay, nesterov=self.nesterov, fused=True
         )
         for p in [p for group in groups for p in group if self.momentum]:

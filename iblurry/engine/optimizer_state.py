@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from iblurry.engine.cpu_optimizer import CPUSGD, CPUAdam, CPUAdamW
 from iblurry.engine.optimizer import Optimizer
 
-ZEROS = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)  # whose new state is zeros, so it is reset in place
+OURS = (CPUAdam, CPUAdamW, CPUSGD)
+ZEROS = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, *OURS)  # a new state is zeros, so it is reset in place
 NOT_SAVED = ("params", "lr")  # of a param group: the learning rate is set before each step
 State = dict[str, Any]
 
@@ -127,8 +129,8 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def _is_torchs(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether it is one of torch's own, which change nothing in their groups."""
-    return type(optimizer).__module__.startswith("torch.optim")
+    """Whether it is one of torch's own or stands for one: these change nothing in their groups."""
+    return type(optimizer) in OURS or type(optimizer).__module__.startswith("torch.optim")
 
 
 def _group_values(group: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import copy
 import functools
 import json
 import pickle
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -200,3 +202,53 @@ def test_a_step_that_needs_a_closure_is_refused():
 
     with pytest.raises(InputError, match="Probing"):
         er(optimizer=Probing)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(
+    "spec, theirs",
+    [
+        (Adam(weight_decay=0.1), functools.partial(torch.optim.Adam, weight_decay=0.1)),
+        (AdamW(beta1=0.8, eps=1e-6), functools.partial(torch.optim.AdamW, betas=(0.8, 0.999), eps=1e-6)),
+        (SGD(), functools.partial(torch.optim.SGD, momentum=0.9, nesterov=True, weight_decay=1e-4)),
+        (SGD(momentum=0.0, nesterov=False), functools.partial(torch.optim.SGD, weight_decay=1e-4)),
+    ],
+    ids=["Adam", "AdamW", "SGD", "SGD without momentum"],
+)
+def test_own_steps_on_the_cpu_have_the_bits_and_the_state_of_torch(spec, theirs, groups):
+    """Also of weights of several types, and of one that gets its first gradient later."""
+    ours, others = ([*parameters(), nn.Parameter(torch.ones(3, dtype=torch.float64))] for _ in range(2))
+    own = spec.start([ours] if groups == 1 else [ours[:1], ours[1:]])
+    torchs = theirs(
+        [{"params": others}] if groups == 1 else [{"params": others[:1]}, {"params": others[1:]}], fused=True
+    )
+    generator = torch.Generator().manual_seed(1)
+    for step in range(20):
+        own.zero_grad()
+        torchs.zero_grad()
+        for i, (p, q) in enumerate(zip(ours, others, strict=True)):
+            if step or i or spec == SGD():  # torch's SGD fails where some get their first gradient later
+                p.grad = torch.randn(p.shape, generator=generator, dtype=p.dtype)
+                q.grad = p.grad.clone()
+        for group in (*own.param_groups, *torchs.param_groups):
+            set_lr(group, 0.1 / (step + 1))
+        own.step()
+        torchs.step()
+        assert all(torch.equal(p, q) for p, q in zip(ours, others, strict=True))
+    mine, expected = state_of(own), state_of(torchs)
+    assert {place: list(found) for place, found in mine.items()} == {p: list(found) for p, found in expected.items()}
+    for place, found in mine.items():
+        assert all(torch.equal(value, expected[place][name]) for name, value in found.items())
+        assert all(value.dtype is expected[place][name].dtype for name, value in found.items())
+
+
+def test_a_first_sample_is_learnt_without_the_compiler_of_torch():
+    """Its import takes two seconds, of a first sample and of every worker."""
+    code = (
+        "import sys, numpy, iblurry\n"
+        "learner = iblurry.Learner('clib', image=(1, 8, 8), network='mlp', memory=16)\n"
+        "learner.observe(numpy.zeros((1, 8, 8), numpy.uint8), 'a')\n"
+        "assert learner.context.updates\n"
+        "assert not {'torch._dynamo', 'torch._inductor', 'sympy'} & {*sys.modules}"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
