@@ -1,4 +1,4 @@
-"""The README does as it says: its Python runs, its commands and links exist; tables that it leaves to the docs are complete."""
+"""The README does as it says: its Python runs, its commands and links exist; tables of the docs are complete."""
 
 from __future__ import annotations
 
