@@ -90,6 +90,15 @@ def make_private(folder: Path) -> list[str]:
     return troubles
 
 
+def file_id(path: Path) -> tuple[int, int] | None:
+    """Device and inode: a path that has others names another file. None where there is no file."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
 def write_all(file: int, data: bytes) -> None:
     """Write every byte: the system may take fewer than it is given (a disk nearly full, more than 2 GiB at once)."""
     rest = memoryview(data)

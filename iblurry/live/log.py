@@ -16,7 +16,7 @@ from shutil import disk_usage
 from typing import NamedTuple, TypeAlias
 
 from iblurry.errors import BusyError, DataError, DiskFullError, FolderError, IblurryError
-from iblurry.files import sync_folder
+from iblurry.files import file_id, sync_folder
 from iblurry.live.messages import Acceptance, IncomingSample, Operation
 from iblurry.live.quota import KEYS, PAGE, SAVE_SAMPLES, WAL, Refusal
 from iblurry.live.worker import BatchWorker
@@ -104,11 +104,21 @@ class SampleLog:
             self.accepted, self.operations, self.rehearsed = map(int, totals)
             self.kept = self._value("SELECT count(*) FROM operation")
             self.labels = [str(label) for (label,) in self._database.execute("SELECT label FROM class ORDER BY row")]
+        self._ids = {path: file_id(path) for path in (self.path, Path(f"{self.path}-wal"), Path(f"{self.path}-shm"))}
         sync_folder(folder)  # the file's name must survive a power failure, too
 
     def _value(self, query: str) -> int:
         value: int = self._database.execute(query).fetchone()[0]
         return value
+
+    @property
+    def lost(self) -> str | None:
+        """Why a restart would not find what is written: its files are not at their paths any more; None if they are."""
+        try:
+            found = all(file_id(path) == there for path, there in self._ids.items())
+        except OSError:  # the disk is away
+            found = False
+        return None if found else moved(self.path.parent)
 
     def begin_at(self, accepted: int, labels: Sequence[str]) -> None:
         """Of a new log: as if so many samples with these labels, in their order, were accepted and dropped before."""
@@ -125,6 +135,8 @@ class SampleLog:
         try:
             self._database.execute("BEGIN IMMEDIATE")
             yield
+            if self.lost:
+                raise Refusal(503, "log_lost", f"{self.lost} Then send it again.", retry_after=30)
             self._database.execute("COMMIT")
         except BaseException as error:
             if self._database.in_transaction:
@@ -220,7 +232,7 @@ class LogReader:
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
         with _database_errors(self.path):
-            self._database = _connect(self.path)
+            self._database = _connect(self.path, make=False)
 
     def read_after(self, at: int, limit: int) -> list[LogEntry]:
         """At most `limit` operations behind number `at`, in order and without a gap."""
@@ -242,12 +254,19 @@ class LogReader:
         self._database.close()
 
 
+def moved(folder: Path) -> str:
+    remedy = "Stop it, put the folder back or name its new place as --data-dir, and start it again."
+    return f"{folder} was moved, replaced or deleted while the service ran. {remedy}"
+
+
 def copy_log(folder: Path, to: Path) -> None:
     """Copy the log as it is at one moment, by SQLite's online backup; it may be written meanwhile."""
     path = folder / FILE
-    if not path.is_file():  # SQLite would make one
-        raise FolderError(f"{folder} has no {FILE}, so it is no service's folder; give that of --data-dir.")
-    with _database_errors(path), closing(_connect(path)) as source, closing(sqlite3.connect(to / FILE)) as copy:
+    with (
+        _database_errors(path),
+        closing(_connect(path, make=False)) as source,
+        closing(sqlite3.connect(to / FILE)) as copy,
+    ):
         source.backup(copy)
 
 
@@ -361,8 +380,11 @@ def digest_of(entries: Sequence[Entry]) -> bytes:
     return digest.digest()
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+def _connect(path: Path, *, make: bool = True) -> sqlite3.Connection:
+    if not make and not path.is_file():
+        raise FolderError(f"{path.parent} has no {FILE}, so it is no service's folder; give that of --data-dir.")
+    address = f"{path.absolute().as_uri()}?mode={'rwc' if make else 'rw'}"
+    database = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = FULL")  # a commit returns when it would survive a power failure
     database.execute(f"PRAGMA journal_size_limit = {WAL}")

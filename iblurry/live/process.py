@@ -22,8 +22,8 @@ from typing import Any
 from iblurry import objects
 from iblurry.errors import DiskFullError, FolderError, IblurryError
 from iblurry.experiment.periodic import Periodic
-from iblurry.files import locked
-from iblurry.live.log import LogEntry, LogReader
+from iblurry.files import file_id, locked
+from iblurry.live.log import LogEntry, LogReader, moved
 from iblurry.live.messages import (
     CaughtUp,
     CheckpointSaved,
@@ -181,6 +181,7 @@ def learn(
         for module in modules:
             importlib.import_module(module)
         objects.receive(user_objects)
+        LogReader(folder).close()  # before the lock's file is made: a folder that is gone is not made again
         with locked(folder / LOCK, timeout=LOCK_SECONDS, remedy="choose another --data-dir"):
             LearnerLoop(messages, commands, folder, settings).run()
     except IblurryError as error:  # the same would happen again
@@ -199,7 +200,7 @@ class LearnerLoop:
         from iblurry.live.learning import LiveLearner
 
         self.messages, self.commands, self.folder = messages, commands, folder
-        self._lock_id = _file_id(folder / LOCK)
+        self._lock_id = file_id(folder / LOCK)
         self.learner = LiveLearner(folder, settings)
         self.reader = LogReader(folder)
         self.stopping = False
@@ -287,9 +288,8 @@ class LearnerLoop:
     def _save(self) -> None:
         """A failure is reported and tried again later: the log has the samples meanwhile."""
         try:
-            if _file_id(self.folder / LOCK) != self._lock_id:  # a checkpoint beside another log is of no use
-                remedy = "Stop it, put the folder back or name its new place as --data-dir, and start it again"
-                raise FolderError(f"{self.folder} was moved or replaced while the service ran. {remedy}.")
+            if file_id(self.folder / LOCK) != self._lock_id:  # a checkpoint beside another log is of no use
+                raise FolderError(moved(self.folder))
             if self.learner.save():
                 self.messages.send(CheckpointSaved(self.learner.learnt, self.learner.at, self.learner.droppable))
         except (DiskFullError, OSError) as error:
@@ -315,11 +315,3 @@ class ThroughputMeter:
         self._marks.append((now, self.count))
         then, before = self._marks[0]
         return (self.count - before) / (now - then) if now > then else 0.0
-
-
-def _file_id(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino

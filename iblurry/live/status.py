@@ -93,6 +93,8 @@ class ServiceStatus:
     @property
     def sentence(self) -> str:
         """The state in words."""
+        if self.log.lost:
+            return f"{self.log.lost} Answers come from what was learnt before; nothing is accepted."
         if self.stalled is not None:
             return f"{self.stalled} Answers come from what was learnt before; samples are kept, not learnt."
         if self._warning is not None:
@@ -114,7 +116,7 @@ class ServiceStatus:
     @property
     def not_ready(self) -> str | None:
         """Why no requests should be sent, or None."""
-        return self.sentence if self.stalled is not None or self.stopping else None
+        return self.sentence if self.stalled is not None or self.stopping or self.log.lost else None
 
     def to_json(self) -> dict[str, Any]:
         """Most of /v1/status; the service adds disk usage and restarts."""

@@ -162,7 +162,7 @@ def test_a_damaged_file_is_said(tmp_path):
 def failing(code):
     """A function that raises SQLite's error of this code, in the words that name a full disk most."""
 
-    def fail(*_):
+    def fail(*_, **__):
         error = sqlite3.OperationalError("disk I/O error or full")
         error.sqlite_errorcode = code
         raise error

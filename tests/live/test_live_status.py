@@ -136,7 +136,7 @@ def test_a_state_without_answers_is_taken_over(told):
 
 def test_one_sample_is_not_called_samples():
     status = ServiceStatus(SMALL, Limits(queue=1))
-    status.start(SimpleNamespace(accepted=6, operations=6, rehearsed=0, kept=1, labels=[]))
+    status.start(SimpleNamespace(accepted=6, operations=6, rehearsed=0, kept=1, labels=[], lost=None))
     status.update(LearnerReport(learnt=5, applied=5))
     assert status.sentence == "1 sample from before the last start is being learnt."
     with pytest.raises(Refusal, match=r"^1 sample waits to be learnt, and 1 may; send this one again later\.$"):

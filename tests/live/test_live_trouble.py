@@ -15,11 +15,11 @@ import torch
 from iblurry.errors import CheckpointError, DiskFullError, DivergedError, StoppedError
 from iblurry.live import log, process
 from iblurry.live.learning import LiveLearner
-from iblurry.live.log import LogEntry, SampleLog
+from iblurry.live.log import FILE, LogEntry, SampleLog, check_log
 from iblurry.live.messages import CheckpointSaved, Command, IncomingSample, Operation, Snapshot, Stalled, Warned
 from iblurry.live.predictor import SnapshotModel
 from iblurry.live.process import LearnerLoop
-from iblurry.live.quota import KEYS, PER_KEY, max_log_bytes
+from iblurry.live.quota import KEYS, PER_KEY, Refusal, max_log_bytes
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
 from tests.live.test_live_service import SMALL, left_behind, some, until
@@ -114,21 +114,64 @@ def test_a_folder_that_is_moved_keeps_everything(digits, tmp_path):
         shutil.copytree(folder, tmp_path / "copy")
         folder.rename(moved)
         (tmp_path / "copy").rename(folder)  # as good as it looks
-        await service.learn(some(digits, 30, 50))
+        with pytest.raises(Refusal, match="was moved, replaced or deleted while the service ran") as refused:
+            await service.learn(some(digits, 30, 60))
+        assert (refused.value.status, service.status()["accepted"]) == (503, 30)
+        assert refused.value.message.startswith(service.not_ready()[:40])
         await until(lambda: service._status.stalled)
-        assert "was moved or replaced while the service ran" in service.not_ready()
-        await service.learn(some(digits, 50, 60))
+        folder.rename(tmp_path / "copy")
+        moved.rename(folder)
+        assert "samples are kept" in service.not_ready()  # now that it is true again
+        await service.learn(some(digits, 30, 50))
         await service.close()
+        folder.rename(moved)
 
     async def again():
         service = Service(moved, Settings.of(moved))
         await service.start()
-        await until(lambda: service.status()["learnt"] == 60)
+        await until(lambda: service.status()["learnt"] == 50)
         await service.close()
 
     asyncio.run(live())
     asyncio.run(again())
-    assert left_behind(moved, digits, 60)
+    assert left_behind(moved, digits, 50)
+
+
+def test_nothing_is_accepted_where_a_restart_would_not_find_it(digits, tmp_path):
+    """The folder goes while the process that learns is started: it makes no other log in its place."""
+    folder = tmp_path / "live"
+
+    async def live():
+        service = Service(folder, SMALL)
+        await service.start()
+        shutil.rmtree(folder)
+        with pytest.raises(Refusal, match=str(folder)) as refused:
+            await service.learn(some(digits, 0, 1))
+        assert refused.value.status == 503
+        await until(lambda: service._status.stalled)
+        status = service.status()
+        assert (status["state"], status["accepted"]) == ("stalled", 0)
+        assert "nothing is accepted" in status["sentence"]
+        await service.close()
+
+    asyncio.run(live())
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("file", [FILE, f"{FILE}-wal", f"{FILE}-shm"])
+def test_a_log_that_lost_a_file_takes_nothing(tmp_path, file):
+    held = SampleLog(tmp_path, max_classes=12, max_bytes=10**8)
+    (tmp_path / file).rename(tmp_path / "aside")
+    for _ in range(2):  # a copy is not it, either
+        with pytest.raises(Refusal, match="replaced"), held.transaction():
+            held.add([IncomingSample("a", np.zeros((1, 8, 8), np.uint8))])
+        assert (held.accepted, held.operations) == (0, 0)
+        shutil.copy(tmp_path / "aside", tmp_path / file)
+    (tmp_path / "aside").replace(tmp_path / file)
+    with held.transaction():
+        held.add([IncomingSample("a", np.zeros((1, 8, 8), np.uint8))])
+    held.close()
+    assert check_log(tmp_path, 0) == 1
 
 
 def test_a_status_while_files_come_and_go(digits, tmp_path, monkeypatch):
