@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save as to_safetensors
 
 from iblurry.errors import CheckpointError
+from iblurry.untrusted import parse_json
 
 DTYPES = {  # by their names in a safetensors header
     "F64": torch.float64,
@@ -66,9 +67,9 @@ def unpack(data: bytes, *, format: int) -> tuple[State, dict[str, Any]]:
     """
     try:
         entries = dict(safetensors.deserialize(data))  # type: ignore[no-untyped-call]
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
         text = header["__metadata__"]["iblurry"]
-        about = json.loads(text)
+        about = parse_json(text.encode())
         canonical = _canonical(about)
         digest, version = about.pop("digest"), about["format"]
     except (safetensors.SafetensorError, ValueError, LookupError, TypeError, AttributeError) as error:

@@ -14,14 +14,7 @@ from iblurry.errors import InputError, check_fields, check_type
 from iblurry.parts import Admission, Plain, Readout, Reservoir
 from iblurry.parts.part import Part, declared
 from iblurry.training import Training
-
-
-def exact(value: Fraction | int | float | str) -> Fraction:
-    """The fraction a person means: 0.1 is 1/10, not the nearest binary number."""
-    try:
-        return Fraction(str(value))
-    except (ValueError, ZeroDivisionError) as error:
-        raise InputError(f"{value!r} is no fraction; write 3, 0.25 or 1/16.") from error
+from iblurry.untrusted import exact
 
 
 def check_updates(per_sample: Fraction | int | float | str) -> None:

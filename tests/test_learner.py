@@ -8,9 +8,10 @@ from iblurry.augment.pipeline import Augment
 from iblurry.errors import DivergedError, InputError, UnknownLabelError
 from iblurry.experiment.settings import setting
 from iblurry.learner import Learner
-from iblurry.method import Head, exact
+from iblurry.method import Head
 from iblurry.methods import Hyperparameters, clib, er
 from iblurry.parts import Constant, Exponential
+from iblurry.untrusted import exact
 
 RNG = np.random.default_rng(0)
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from iblurry.component import Component
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
-from iblurry.method import exact
+from iblurry.untrusted import exact
 
 UNIONS = (typing.Union, types.UnionType)
 

@@ -13,6 +13,7 @@ from iblurry.errors import DataError, FolderError, InputError
 from iblurry.experiment.callback import Callback
 from iblurry.experiment.format1 import upgraded, with_placeholders
 from iblurry.files import locked, write_file
+from iblurry.untrusted import read_json
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
@@ -158,12 +159,7 @@ class RunFolder:
         path = self.path / name
         if not path.exists():
             return None
-        try:
-            content = json.loads(path.read_bytes())
-            if not isinstance(content, dict):
-                raise TypeError("it is not an object")
-        except (ValueError, TypeError) as error:
-            raise DataError(f"{path} is damaged: {error}. Put back a good copy, or delete {self.path}.") from error
+        content: dict[str, Any] = read_json(path, remedy=f"Put back a good copy, or delete {self.path}.")
         return content
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from iblurry.errors import CheckpointError, DataError, InputError
 from iblurry.files import full_disk_error, sync_folder, write_all
+from iblurry.untrusted import parse_json
 
 
 def _is_count(value: object) -> bool:
@@ -294,7 +295,7 @@ def decode_lines(path: Path, lines: Sequence[bytes], first: int = 1) -> list[Rec
     for number, line in enumerate(lines, start=first):
         try:
             record = decode(line)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise _damaged(path, number, str(error)) from error
         if isinstance(record, Start) != (number == 1):
             raise _damaged(path, number, "a journal has one start, on its first line")
@@ -314,9 +315,7 @@ def encode(record: Record) -> bytes:
 
 def decode(line: bytes) -> Record:
     """The record that a line (without its end) stands for; ValueError for a line `encode` could not have written."""
-    values: Any = json.loads(line)
-    if not isinstance(values, dict):
-        raise InputError("it is not an object")
+    values: dict[str, Any] = parse_json(line)
     name = values.pop("kind", None)
     kind: Any = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from iblurry.errors import DataError, FolderError, InputError
 from iblurry.files import write_file
 from iblurry.sources import SCRIPTS, code_hash, is_own
+from iblurry.untrusted import read_json
 
 if TYPE_CHECKING:  # importing torch takes two seconds, which a command that refuses its options need not wait
     from iblurry.augment.transform import Transform
@@ -129,13 +130,13 @@ class Settings:
                     "another --data-dir, with --from to go on with what the run has learnt."
                 )
             return None
+        about = read_json(path)
+        if about.get("format") != FORMAT:
+            raise DataError(
+                f"{path} has format {about.get('format')!r:.80}, and this version of iblurry reads {FORMAT}; use the "
+                "version that wrote it, or begin in another --data-dir."
+            )
         try:
-            about = json.loads(path.read_bytes())
-            if about["format"] != FORMAT:
-                raise DataError(
-                    f"{path} has format {about['format']!r}, and this version of iblurry reads {FORMAT}; use the "
-                    "version that wrote it, or begin in another --data-dir."
-                )
             return cls(**about["settings"] | {"image": tuple(about["settings"]["image"])})
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(f"{path} is damaged ({error}); put back a good copy.") from error

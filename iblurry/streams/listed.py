@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from iblurry.errors import DataError, InputError, check_type
 from iblurry.rng import Rng
 from iblurry.streams.order import Order
 from iblurry.streams.stream import Stream
+from iblurry.untrusted import read_json
 
 
 class _Given(Stream):
@@ -123,14 +123,11 @@ class Domains(_Given):
 
 
 def _read_lists(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    try:
-        lists = json.loads(path.read_bytes())
-        return {names[0]: lists[names[0]]} | {name: lists[name] for name in names if name in lists}
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); give the path of a JSON file.") from error
-    except (ValueError, KeyError, TypeError) as error:
-        form = ", ".join(f'"{name}": [...]' for name in names)
-        raise DataError(f"{path} must hold {{{form}}}: {error!r}.") from error
+    form = "{" + ", ".join(f'"{name}": [...]' for name in names) + "}"
+    lists = read_json(path, remedy=f"Give a JSON file that holds {form}.")
+    if names[0] not in lists:
+        raise DataError(f"{path} must hold {form}; it has no {names[0]!r}.")
+    return {name: lists[name] for name in names if name in lists}
 
 
 def _numbers(name: str, given: Any, kinds: str) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.rng import Rng
+from iblurry.untrusted import exact
 
 MODES = ("strict", "uneven", "compatible")
 
@@ -273,7 +274,7 @@ def stratified_subset(labels: ArrayLike, share: float, *, seed: int) -> NDArray[
     >>> stratified_subset([0, 1, 0, 1, 0, 1, 0], 0.5, seed=1).tolist()
     [0, 5, 6]
     """
-    return _first_of_each_class(labels, seed, "share", lambda n: max(1, int(Fraction(str(share)) * n)))
+    return _first_of_each_class(labels, seed, "share", lambda n: max(1, int(exact(share) * n)))
 
 
 def held_out(labels: ArrayLike, share: float, *, seed: int) -> NDArray[np.int64]:
@@ -284,7 +285,7 @@ def held_out(labels: ArrayLike, share: float, *, seed: int) -> NDArray[np.int64]
     >>> held_out([0, 1, 0, 1, 0, 1, 0, 2], 0.5, seed=1).tolist()
     [2, 4, 5]
     """
-    return _first_of_each_class(labels, seed, "validate", lambda n: min(n - 1, max(1, int(Fraction(str(share)) * n))))
+    return _first_of_each_class(labels, seed, "validate", lambda n: min(n - 1, max(1, int(exact(share) * n))))
 
 
 def _first_of_each_class(labels: ArrayLike, seed: int, purpose: str, count: Callable[[int], int]) -> NDArray[np.int64]:
@@ -310,12 +311,12 @@ def _shuffled(values: NDArray[np.int64], rng: Rng, purpose: str) -> NDArray[np.i
 def _percentage(name: str, value: float | Fraction) -> Fraction:
     """The percentage as written: 12.5 is 25/2 and 0.1 is 1/10, not the nearest binary number."""
     try:
-        exact = Fraction(str(value))
-    except ValueError:
-        raise InputError(f"{name}={value!r} is not a percentage; give a number from 0 to 100.") from None
-    if not 0 <= exact <= 100:
+        percentage = exact(value)
+    except InputError:
+        raise InputError(f"{name}={value!r:.80} is not a percentage; give a number from 0 to 100.") from None
+    if not 0 <= percentage <= 100:
         raise InputError(f"{name}={value} is outside 0 to 100; give a percentage in that range.")
-    return exact
+    return percentage
 
 
 def _checked_labels(labels: ArrayLike) -> NDArray[np.int64]:

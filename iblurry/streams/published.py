@@ -21,6 +21,7 @@ from iblurry.errors import DataError, InputError
 from iblurry.rng import Rng
 from iblurry.sources import content_hash
 from iblurry.streams.order import Order, is_disjoint
+from iblurry.untrusted import exact, read_json
 
 TASK_FILE = re.compile(r"(?P<set>.+_n(?P<n>\d+(\.\d+)?)_m\d+(\.\d+)?_rand(?P<seed>-?\d+))_task(?P<task>\d+)\.json")
 UNSHUFFLED = "cifar100_split5_n100_m0_rand1"  # published as a raw listing, class by class
@@ -241,13 +242,8 @@ def _class_of(record: dict[str, Any], known: dict[str, int], where: str) -> int:
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
-    try:
-        records = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); give the path of a published JSON list.") from error
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON ({error}); fetch the file anew.") from error
-    if not isinstance(records, list) or not records:
+    records: list[dict[str, Any]] = read_json(path, list, remedy="Give the path of a published list, fetched anew.")
+    if not records:
         raise DataError(f"{path} must hold a JSON list of at least one record; fetch the file anew.")
     for i, record in enumerate(records):
         if not isinstance(record, dict):
@@ -261,7 +257,7 @@ def _write(path: Path, records: list[dict[str, str | int]]) -> Path:
 
 
 def _disjoint_classes(classes: int, n: float | str | Fraction) -> int:
-    return int(classes * Fraction(str(n)) / 100)
+    return int(classes * exact(n) / 100)
 
 
 def _format_percentage(percentage: float) -> str:

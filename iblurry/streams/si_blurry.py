@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from iblurry.errors import InputError
 from iblurry.rng import Rng
 from iblurry.streams.order import Order
 from iblurry.streams.stream import Stream
+from iblurry.untrusted import exact
 
 
 class SiBlurry(Stream):
@@ -51,7 +51,7 @@ class SiBlurry(Stream):
         apart = np.split(shuffled[:disjoint], self._cuts(rng, "si_blurry.disjoint", disjoint))
         mixed = np.split(shuffled[disjoint:], self._cuts(rng, "si_blurry.blurry", blurry))
 
-        pooled = int(Fraction(str(self.blur)) * int(sizes[shuffled[disjoint:]].sum()) / 100)
+        pooled = int(exact(self.blur) * int(sizes[shuffled[disjoint:]].sum()) / 100)
         cuts = self._cuts(rng, "si_blurry.quotas", pooled)
         quotas = np.diff([0, *cuts, pooled])
         own = [np.flatnonzero(np.isin(labels, names[classes])) for classes in mixed]  # in the data set's order
@@ -67,7 +67,7 @@ class SiBlurry(Stream):
 
     def _count_classes(self, classes: int) -> tuple[int, int]:
         """How many are disjoint and how many blurry."""
-        disjoint = int(Fraction(str(self.disjoint)) * classes / 100) // self.tasks * self.tasks
+        disjoint = int(exact(self.disjoint) * classes / 100) // self.tasks * self.tasks
         blurry = (classes - disjoint) // self.tasks * self.tasks
         if not disjoint + blurry:
             raise InputError(f"tasks={self.tasks} is more than the {classes} classes there are; give fewer tasks.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 
 from iblurry.errors import DataError, InputError
@@ -12,6 +11,7 @@ from iblurry.experiment.folder import FORMAT, RunFolder
 from iblurry.experiment.journal import Start, TaskEnd
 from iblurry.experiment.result import Result, read_result
 from iblurry.files import write_file
+from iblurry.untrusted import read_json
 
 TEXTS = ("experiment.json", "environment.json", "summary.json")
 REPEATS = "noise"  # folder of runs that repeat collected ones in other places, to see what rounding alone does
@@ -68,7 +68,7 @@ def read_run(folder: Path) -> Result:
     found = read_result(RunFolder(folder))
     if found.summary is None or not found.environment:
         raise InputError(f"{folder} holds no finished run; let `iblurry run` come to its end first.")
-    digest = json.loads((folder / "experiment.json").read_bytes()).get("digest")
+    digest = read_json(folder / "experiment.json").get("digest")
     start = found.records[0]
     ended = [record.at for record in found.records if isinstance(record, TaskEnd)]
     is_whole = isinstance(start, Start) and (start.samples in ended or found.stopped is not None)

@@ -170,7 +170,7 @@ def test_every_damaged_byte_is_noticed_or_is_another_valid_value(tmp_path: Path)
         (b'{"kind":"class","at":1}', "has the keys at, label, not at"),
         (b'{"kind":"class","at":1,"label":"a","time":3}', "has the keys at, label"),
         (b'{"kind":"class","label":"a","at":1}', "has the keys"),
-        (b'{"kind":"class","at":1,"at":1,"label":"a"}', "not written the way"),
+        (b'{"kind":"class","at":1,"at":1,"label":"a"}', "'at' is given twice"),
         (b'{"kind":"class", "at":1,"label":"a"}', "not written the way"),
         (b'{"kind":"class","at":0,"label":"a"}', "at is 0"),
         (b'{"kind":"class","at":true,"label":"a"}', "at is True"),

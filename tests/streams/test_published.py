@@ -127,7 +127,7 @@ def test_records_that_cannot_be(toy, tmp_path, edit, sentence):
 def test_files_that_are_no_lists(toy, tmp_path, text):
     path = tmp_path / TASK1.name
     path.write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(DataError, match=r"task1.json (is not JSON|must hold a JSON list)"):
+    with pytest.raises(DataError, match=r"task1.json is damaged: it is no"):
         published.read_files([TASK0, path], toy)
     with pytest.raises(DataError, match=r"task1.json"):
         published.read_test(path, toy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from iblurry.data.picture import decode
 from iblurry.data.sources.archive import Archive, open_archive
 from iblurry.data.sources.pickles import read_pickle
 from iblurry.errors import DataError
+from iblurry.untrusted import parse_json
 
 TRAIN, TEST = 50_000, 10_000
 PIXELS = 3 * 32 * 32
@@ -131,7 +131,7 @@ def _read_sprites(files: Archive, names: Sequence[str], labels_file: str) -> Par
     """Each row of a sprite is one image, its 1,024 pixels row by row; labels are a JSON list."""
     rows = [_read_sprite(files, f"{name}.png") for name in names]
     try:
-        labels = np.array(json.loads(files.read_base(labels_file)))
+        labels = np.array(parse_json(files.read_base(labels_file), list))
     except ValueError as error:
         raise DataError(f"{labels_file} in {files.path} is not readable JSON ({error}); get it again.") from error
     if labels.ndim != 1 or labels.dtype.kind != "i":

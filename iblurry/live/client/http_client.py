@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import ssl
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -13,6 +12,7 @@ from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
 from iblurry.errors import InputError, ServiceError
+from iblurry.untrusted import parse_json
 
 TEMPORARY = (429, 502, 503, 504)  # the queue is full, or the service (behind a proxy) is being restarted
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds before another try, doubled each time
@@ -109,7 +109,7 @@ class HttpClient:
 
     def _parse(self, response: HTTPResponse, content: bytes) -> dict[str, Any]:
         try:
-            answer = json.loads(content)
+            answer = parse_json(content)
         except ValueError:
             answer = None
         if response.status < 300 and isinstance(answer, dict):
@@ -186,5 +186,5 @@ def parse_events(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         elif field == "data":
             data += value.strip()
         elif not line and data:
-            yield name, json.loads(data)
+            yield name, parse_json(data.encode())
             name, data = "message", ""
