@@ -33,6 +33,7 @@ LAYERS = [  # imports only go up this list
         "sources",
         "component",
         "objects",
+        "processes",
     ],
     ["data", "augment", "network"],
     ["streams", "memory", "engine"],

@@ -5,8 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,6 +21,7 @@ from iblurry.launch.job_queue import JobQueue
 from iblurry.launch.messages import Job, JobMessage, JobRequest, NoJob
 from iblurry.launch.pack import Pack
 from iblurry.launch.stop import StopRequest, stop_on_signals
+from iblurry.processes import end_with_parent
 
 GPUS = "CUDA_VISIBLE_DEVICES"
 
@@ -108,7 +107,7 @@ class LocalWorkers(Workers):
         visible = {GPUS: self.gpus[place % len(self.gpus)]} if self.gpus else {}
         with _environment(**self.environment, **visible), _blocked_sigint():
             here, there = context.Pipe()
-            arguments = (there, self.config, os.getpid(), self.queue.tolerant, self.queue.objects())
+            arguments = (there, self.config, self.queue.tolerant, self.queue.objects())
             process = context.Process(target=_work, args=arguments, daemon=True)
             process.start()
             there.close()  # so that the pipe ends when the worker does
@@ -183,19 +182,12 @@ def run_pack(config: LaunchConfig, client: QueueClient, stop: StopRequest, *, to
         Pack(config, client.take, client.report, stop, tolerant=tolerant).run()
 
 
-def _work(pipe: Connection, config: LaunchConfig, parent: int, tolerant: bool, brought: dict[str, Any]) -> None:
+def _work(pipe: Connection, config: LaunchConfig, tolerant: bool, brought: dict[str, Any]) -> None:
     """The life of a worker process."""
     objects.receive(brought)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    end_with_parent()  # the checkpoints make it safe
     with stop_on_signals(repeatedly=True) as stop:
         run_pack(config, QueueClient(pipe.send, pipe.recv), stop, tolerant=tolerant)
-
-
-def _end_with(parent: int) -> None:
-    """End this process when its parent was killed; the checkpoints make it safe."""
-    while os.getppid() == parent:
-        time.sleep(0.3)
-    os._exit(1)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import multiprocessing
 import os
-import tempfile
+import shutil
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -14,10 +14,13 @@ from typing import IO, Any, NamedTuple
 
 from iblurry import objects
 from iblurry.errors import IblurryError
+from iblurry.files import write_errors
 from iblurry.live import process
 from iblurry.live.quota import Refusal
 from iblurry.live.settings import Settings
+from iblurry.processes import end_with_parent
 
+FOLDER = "models"  # in the service's own: what a killed server left there, the next one removes
 FORMATS = ("pt2", "onnx", "safetensors")
 NICE = 10  # learning and answering come first
 
@@ -35,20 +38,20 @@ class ModelExporter:
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder, self.settings = folder, settings
-        self._home = tempfile.TemporaryDirectory(prefix="iblurry-model-")
+        self.close()  # what a server that was killed has left
         self._made: dict[str, tuple[int, int]] = {}  # operation and samples of the file of each format
         self._lock = asyncio.Lock()
 
     async def export(self, kind: str, at: int) -> ModelFile:
         """A file of this format with a model after operation `at` or a later one, which a checkpoint has."""
-        path = Path(self._home.name) / f"model.{kind}"
+        path = self.folder / FOLDER / f"model.{kind}"
         async with self._lock:
             if self._made.get(kind, (-1, 0))[0] < at:
                 self._made[kind] = at, await asyncio.to_thread(self._run, path)
             return ModelFile(*self._made[kind], path.open("rb"))
 
     def close(self) -> None:
-        self._home.cleanup()
+        shutil.rmtree(self.folder / FOLDER, ignore_errors=True)
 
     def _run(self, path: Path) -> int:
         context: Any = multiprocessing.get_context(process.START_METHOD)
@@ -74,6 +77,7 @@ def export_checkpoint(
 ) -> None:
     """The process's main function; it answers with the samples that the model had learnt, or why there is none."""
     os.nice(NICE)
+    end_with_parent()
     import torch
 
     from iblurry.learner import Learner
@@ -84,6 +88,8 @@ def export_checkpoint(
     objects.receive(user_objects)
     try:
         learner = Learner.load(folder)
+        with write_errors(path):
+            path.parent.mkdir(exist_ok=True)
         (learner.save if path.suffix == ".safetensors" else learner.export)(path)
     except IblurryError as error:
         answer.send(str(error))

@@ -37,6 +37,7 @@ from iblurry.live.messages import (
 )
 from iblurry.live.quota import SAVE_SAMPLES
 from iblurry.live.settings import Settings
+from iblurry.processes import end_with_parent
 
 LOGGER = logging.getLogger(__name__)
 START_METHOD = "spawn"  # a fork would inherit threads, and CUDA would not survive it
@@ -174,6 +175,7 @@ def learn(
     `modules` and `user_objects` are the user's own code in the settings.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which sends Command.STOP
+    end_with_parent()
     try:
         import torch
 

@@ -68,11 +68,11 @@ def _load(source: Path, *, classes: int | None, device: str) -> Learner:
     if not learner.labels:
         raise InputError(f"{source} has learnt nothing yet, so there is nothing to go on with; leave --from out.")
     for label in _labels(learner):
-        if not isinstance(label, str) or normalize_label(label) != label:
-            raise InputError(
-                f"{source} has the label {label!r}, which no request could send; labels of a service are text in "
-                "Unicode's form NFC."
-            )
+        try:
+            if not isinstance(label, str) or normalize_label(label) != label:
+                raise InputError("no request could send; labels of a service are text in Unicode's form NFC.")
+        except InputError as error:
+            raise InputError(f"{source} has the label {label!r}, which {error}") from error
     return learner
 
 

@@ -16,6 +16,7 @@ from iblurry.data.load import load
 from iblurry.errors import DataError, FolderError, InputError
 from iblurry.export import load_exported
 from iblurry.live import transfer
+from iblurry.live.exporter import FOLDER
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry, SampleLog, copy_log
 from iblurry.live.messages import IncomingSample, Operation
@@ -119,10 +120,12 @@ def test_what_no_service_goes_on_with(digits, finished, tmp_path):
     one.save(learner)
     with pytest.raises(InputError, match="has learnt nothing yet"):
         begin_from(new, learner)
-    one.observe(digits.train.images[0], 7)
-    one.save(learner)
-    with pytest.raises(InputError, match="the label 7"):
-        begin_from(new, learner)
+    for label, why in ((7, "no request could send"), ("a\x1bb", r"has U\+001B")):
+        one = Learner("er", image=(1, 8, 8), network="mlp", classes=5)
+        one.observe(digits.train.images[0], label)
+        one.save(learner)
+        with pytest.raises(InputError, match=f"^{re.escape(f'{learner} has the label {label!r}')}, which {why}"):
+            begin_from(new, learner)
     with pytest.raises(InputError, match="memory=99 cannot be chosen"):
         begin_from(new, finished, memory=99)
     with pytest.raises(InputError, match="classes=3 is less than the 10 rows"):
@@ -145,9 +148,13 @@ def test_what_no_service_goes_on_with(digits, finished, tmp_path):
 @pytest.mark.slow
 def test_the_current_model_is_exported(digits, tmp_path):
     """While it learns, it has learnt what the status said; asked again, it is the same file until more is learnt."""
+    left = tmp_path / "live" / FOLDER / "model.pt2"
+    left.parent.mkdir(parents=True)
+    left.touch()
 
     async def live():
         service = await started(tmp_path / "live", SMALL)
+        assert not left.exists()  # of a server that was killed
         with pytest.raises(Refusal, match="Nothing was learnt"):
             await service.model("pt2")
         await service.learn(some(digits, 0, 30))
@@ -162,6 +169,7 @@ def test_the_current_model_is_exported(digits, tmp_path):
             (tmp_path / "model.pt2").write_bytes(model.file.read())
         assert (model.operation, model.samples) == (30, 30)
         assert await service.model("pt2", known=30) is None
+        assert left.stat().st_size
         answers = await service.predict(digits.test.images[:50])
         await service.learn(some(digits, 30, 31))
         await until(lambda: service.status()["learnt"] == 31)
@@ -172,6 +180,7 @@ def test_the_current_model_is_exported(digits, tmp_path):
         return answers
 
     answers = asyncio.run(live())
+    assert not left.parent.exists()
     model = load_exported(tmp_path / "model.pt2")
     assert tuple(model.labels) == answers.labels
     found = model.logits(digits.test.images[:50]).softmax(1).numpy()

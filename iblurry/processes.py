@@ -1,0 +1,17 @@
+"""Processes that this package starts."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+
+
+def end_with_parent() -> None:
+    """From now on this process ends at once when the one that started it does, also when that was killed.
+
+    Nothing is finished first: for processes that lose nothing that way. Both must be Python's, by multiprocessing.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), name="parent", daemon=True).start()
