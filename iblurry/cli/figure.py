@@ -55,7 +55,7 @@ def figure(
     """
     from iblurry.files import replacing
     from iblurry.studies.figures.draw import WITH_METRIC, WITH_X, check_kind, default_kind, draw_study
-    from iblurry.studies.tables.layout import describe_missing
+    from iblurry.studies.tables.layout import describe_missing, describe_orders
     from iblurry.studies.tables.table import tabulate_study
 
     chosen = selection_of(selected)
@@ -86,6 +86,8 @@ def figure(
             f"No run of the study {chosen.study.name} on {chosen.dataset} is finished in {searched}; run some first: "
             f"`{chosen.command()}`."
         )
+    for sentence in describe_orders(table):
+        click.echo(sentence, err=True)
     if table.missing:
         missing = f"{len(table.missing)} of {len(chosen.planned)} runs are missing"
         click.echo(f"{missing}: {'; '.join(describe_missing(table))}.", err=True)

@@ -10,7 +10,7 @@ import click
 
 from iblurry.cli.options import PLACE, Decorator, NumberRange, Seeds, bundle_options
 from iblurry.errors import InputError
-from iblurry.studies.shipped import shipped_results
+from iblurry.studies.shipped import PARTS, shipped_results
 
 if TYPE_CHECKING:
     from iblurry.studies.selection import Selection
@@ -79,7 +79,8 @@ def run_places(runs: Sequence[Path], selection: Selection) -> list[Path]:
             raise InputError(f"--runs {folder}: there is no such folder; name one that `iblurry run` wrote to.")
         if (folder / "experiment.json").exists():
             raise InputError(f"--runs {folder} is a run; name the folder that holds it, {folder.parent}.")
-    return [place for folder in runs or RUN_FOLDERS for place in (folder, dataset_folder(folder, selection.dataset))]
+    folders = runs or [folder / part for folder in RUN_FOLDERS for part in PARTS]
+    return [place for folder in folders for place in (folder, dataset_folder(folder, selection.dataset))]
 
 
 def split_names(given: tuple[str, ...], whole: tuple[str, ...] = ()) -> tuple[str, ...] | None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from iblurry.cli.options import GroupedCommand, OutputFile, import_option, metric_option
 from iblurry.cli.study_options import OPTIONS, run_places, runs_option, selection_of, split_names, study_options
 from iblurry.errors import InputError
-
-if TYPE_CHECKING:
-    from iblurry.studies.tables.table import StudyTable
 
 ENDINGS = {".txt": "text", ".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 FORMATS = ("terminal", *ENDINGS.values())
@@ -67,7 +63,8 @@ def table(
 ) -> None:
     """Print the table of a STUDY from its finished runs: mean ± std over seeds, and the paper's.
 
-    What has not been run yet is named, with the command that runs it.
+    A row without runs on the orders of STUDY takes those on other orders, such as the paper's own, and says so. What
+    has not been run yet is named, with the command that runs it.
     """
     if as_json and form not in (None, "json"):
         raise InputError(f"--json and --format {form} are two forms; leave one of them out.")
@@ -83,8 +80,7 @@ def table(
     chosen = selection_of(selected)
     if form == "terminal" and (out is not None or not sys.stdout.isatty()):
         form = "text"  # there is no bold there
-    places = run_places(runs, chosen)
-    made = tabulate_study(chosen, places, metrics=split_names(metric), paper=paper)
+    made = tabulate_study(chosen, run_places(runs, chosen), metrics=split_names(metric), paper=paper)
     compared = compare_rows(made, against) if pairs or against else None
     if page is not None:
         from iblurry.studies.page import write_page
@@ -94,22 +90,7 @@ def table(
     text = WRITERS[form](made, compared)
     if out is None:
         click.echo(text, nl=False)
-        _name_other_orders(made, places)
         return
     with replacing(out) as part:
         part.write_text(text, "utf-8")
     click.echo(f"{out}: {len(made.cells)} cells, {len(made.missing)} runs missing")
-
-
-def _name_other_orders(table: StudyTable, places: Sequence[Path]) -> None:
-    """Says where runs lie that the table lacks and that were run on other orders, such as the paper's own."""
-    from iblurry.studies.shipped import find_other_orders
-
-    found = find_other_orders([planned.experiment for planned in table.missing], places)
-    for folder in sorted({path.parent for path in found}):
-        count = sum(path.parent == folder for path in found)
-        click.echo(
-            f"\n{count} finished run{'s' * (count > 1)} of this study on other orders, which --published or --stream "
-            f"would name: `iblurry show {folder} --figure other-orders.png` prints them.",
-            err=True,
-        )

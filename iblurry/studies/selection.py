@@ -82,6 +82,11 @@ class Selection:
         return {option: row for option, row in given.items() if row is not None}
 
     @property
+    def names_orders(self) -> bool:
+        """Whether it says on which orders its runs are, so that runs on others are none of it."""
+        return self.stream is not None or self.published is not None
+
+    @property
     def row_names(self) -> tuple[str, ...]:
         """Its rows, in order."""
         return self.rows or self.study.rows

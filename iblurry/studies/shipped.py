@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from iblurry.errors import IblurryError
 
 if TYPE_CHECKING:  # the command line asks for the folder before it needs torch
-    from iblurry.experiment.experiment import Experiment
-    from iblurry.streams.stream import Stream
+    from iblurry.experiment.result import Result
+    from iblurry.studies.study import PlannedRun
+
+PARTS = ("", "leaderboard", "equal-compute")  # folders of collected results that a wheel has
 
 
 def shipped_results() -> Path:
@@ -21,34 +23,40 @@ def shipped_results() -> Path:
     return packed if packed.is_dir() else Path(__file__).parents[2] / "results"
 
 
-def find_other_orders(wanted: Sequence[Experiment], folders: Iterable[Path]) -> list[Path]:
-    """The folders of finished runs that are these experiments but for their streams, such as the paper's own orders.
+def find_other_orders(
+    cells: Mapping[tuple[str, str], Sequence[PlannedRun]], folders: Iterable[Path]
+) -> dict[tuple[str, str], dict[int, Result]]:
+    """Finished runs of cells that are the planned ones but for their orders, such as the paper's own, by cell and seed.
 
-    A stream with other numbers of tasks, N or M is another setup, not another order.
+    All runs of a cell are on the same orders: those on which most seeds are finished. A stream with other numbers of
+    tasks, N or M is another setup, not another order.
 
     Parameters
     ----------
-    wanted : sequence of Experiment
-        What was planned and is not finished.
+    cells : mapping
+        By row and column, what was planned there.
     folders : iterable of Path
-        Folders of runs.
+        Folders of runs; the first that has a run counts.
     """
+    from iblurry.experiment.experiment import canonical
     from iblurry.experiment.folder import RunFolder
-    from iblurry.streams.stream import DRAWN
+    from iblurry.experiment.result import read_result
 
-    def is_same_setup(one: Stream, other: Stream) -> bool:
-        return all(
-            getattr(one, name) == getattr(other, name) for name in DRAWN if hasattr(one, name) and hasattr(other, name)
-        )
-
-    digests, streams = {one.digest for one in wanted}, list(dict.fromkeys(one.stream for one in wanted))
-    found = []
-    for path in sorted({path for folder in folders for path in folder.glob("*/experiment.json")}):
-        if not path.with_name("summary.json").exists():
-            continue
-        with suppress(IblurryError):  # parts of somebody's own that were not imported: none of these experiments
-            experiment = RunFolder(path.parent).experiment()
-            alike = [stream for stream in streams if is_same_setup(experiment.stream, stream)]
-            if any(replace(experiment, stream=stream).digest in digests for stream in alike):
-                found.append(path.parent)
+    found = {}
+    places = dict.fromkeys(folder.resolve() for folder in folders)
+    for cell, group in cells.items():
+        orders: dict[str, dict[int, RunFolder]] = {}
+        for wanted in (planned.experiment for planned in group):
+            pattern = f"{wanted.name.removesuffix(wanted.digest)}*/summary.json"
+            for run in (RunFolder(path.parent) for place in places for path in sorted(place.glob(pattern))):
+                with suppress(IblurryError):  # parts of somebody's own that were not imported: not this experiment
+                    there, numbers = run.experiment(), ("tasks", "disjoint", "blur")
+                    is_same = all(getattr(there.stream, n, None) == getattr(wanted.stream, n, None) for n in numbers)
+                    if is_same and replace(there, stream=wanted.stream).digest == wanted.digest:
+                        alike = canonical(
+                            there.stream.identity_json() | {"data": (run.environment() or {}).get("data")}
+                        )
+                        orders.setdefault(alike, {}).setdefault(wanted.seed, run)
+        if orders:
+            found[cell] = {seed: read_result(run) for seed, run in max(orders.values(), key=len).items()}
     return found

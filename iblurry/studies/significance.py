@@ -64,7 +64,10 @@ class PairedComparison:
 
 
 def compare_rows(table: StudyTable, against: str | None = None) -> list[PairedComparison]:
-    """Column by column and metric by metric: the best row over each other, or each other over the row `against`."""
+    """Column by column and metric by metric: the best row over each other, or each other over the row `against`.
+
+    Rows on other orders than those of the reference are left out.
+    """
     if against is not None and against not in table.rows:
         raise UnknownNameError("row of the table", against, table.rows)
     finished = [row for row in table.rows if any(cell.values for cell in table.cells.values() if cell.row == row)]
@@ -77,7 +80,8 @@ def compare_rows(table: StudyTable, against: str | None = None) -> list[PairedCo
         if metric.better is None or not rows or (against is not None and against not in rows):
             continue
         reference = against or _best(rows, metric.better)
-        for other in (row for row in rows if row != reference):
+        is_elsewhere = {row: (row, column) in table.other_orders for row in rows}
+        for other in (row for row in rows if row != reference and is_elsewhere[row] == is_elsewhere[reference]):
             first, second = (other, reference) if against else (reference, other)
             paired = paired_difference(rows[first], rows[second], lower=metric.better is min)
             made.append(PairedComparison(column, metric.name, first, second, paired))

@@ -55,13 +55,14 @@ def sizes(monkeypatch):
 
 
 def test_a_figure_and_what_is_missing(runs, call, here):
-    said = call("figure", "main")
+    there = ("--runs", "runs", "--runs", "results")
+    said = call("figure", "main", *there)
     assert said.code == 0
     assert said.out == "Figure: figures/main-cifar10-curves.png (curves, runs: 4)\n"
     assert "18 of 22 runs are missing: joint; ewc" in said.err
     assert "joint; ewc; bic; mir; gdumb; rm; er seed 3; clib seed 3." in said.err
     first = (here / "figures/main-cifar10-curves.png").read_bytes()
-    call("figure", "main", "--dataset", "cifar10", "--out", "again.png")
+    call("figure", "main", "--dataset", "cifar10", *there, "--out", "again.png")
     assert (here / "again.png").read_bytes() == first
 
 
@@ -180,7 +181,7 @@ def test_refusals(runs, sizes, refused, here):
         (".jpg", "main", "--out", "figure.jpg"),
         ("study main ", "main", "--kind", "sweep"),
         ("study sizes ", "sizes", "--only", "K=200", "--kind", "sweep"),
-        ("`iblurry study main --dataset cifar100`", "main", "--dataset", "cifar100"),
+        ("`iblurry study main --dataset tinyimagenet`", "main", "--dataset", "tinyimagenet"),
         ("--runs elsewhere", "sizes", "--runs", "elsewhere"),
     ):
         assert word in refused("figure", *arguments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from iblurry import Gaussian, Published
 from iblurry.cli import table as module
 from iblurry.studies import catalogue
 from iblurry.studies.collect import read_run
-from iblurry.studies.describe import group_runs
 from iblurry.studies.shipped import shipped_results
 from iblurry.studies.tables import FORMATS
 from tests.studies.tiny import TINY, write_tiny
@@ -104,24 +102,47 @@ def test_runs_first_then_results(tiny, call):
     assert means(both)["er", "K=500"] == pytest.approx(60)
 
 
-def test_runs_on_other_orders_are_named_and_not_tabulated(tiny, call):
+@pytest.mark.parametrize("study, cells", [("main", 8), ("leaderboard", 20)])
+def test_the_packages_runs_are_tabulated_on_the_orders_they_have(call, study, cells):
     """Outside a checkout, too: the collected runs on the paper's own orders travel with the package."""
-    place = shipped_results() / "cifar10"
-    said = call("table", "main", "--dataset", "cifar10", "--json")
-    assert all(one["mean"] is None for one in json.loads(said.out)["cells"])
-    results = [read_run(summary.parent) for summary in place.glob("*/summary.json")]
-    rows = group_runs([result for result in results if isinstance(result.experiment.stream, Published)])
-    finished = sum(len(runs) for row, runs in rows.items() if row in catalogue.STUDIES["main"].rows)
-    assert finished
-    assert len(results) > sum(map(len, rows.values()))  # those of N=0 are another setup, and not counted
-    assert f"{finished} finished runs of this study on other orders" in said.err
-    assert f"`iblurry show {place} --figure " in said.err
-    shown = call("show", place, "--figure", "other-orders.png").out
-    assert re.search(r"^clib stream=Published +3 +70\.68 ± 1\.35 ", shown, flags=re.MULTILINE)
-    write_run(tiny / "runs", replace(usual("er", 1), stream=Gaussian()), 50)
-    write_run(tiny / "runs", replace(usual("er", 2), stream=Gaussian(), memory=77), 50)  # another memory, too
-    assert "1 finished run of this study on other orders" in call("table", "tiny", "--runs", "runs").err
-    assert "--published" not in call("table", "main", "--dataset", "digits").err
+    said = call("table", study, "--dataset", "cifar10", "--json")
+    about = json.loads(said.out)
+    found = [one for one in about["cells"] if one["metric"] == "a_auc" and one["folders"]]
+    assert (said.code, said.err, len(found), len(about["other_orders"])) == (0, "", cells, cells)
+    for one in found:
+        runs = [read_run(Path(folder)) for folder in one["folders"]]
+        assert {Path(folder).is_relative_to(shipped_results()) for folder in one["folders"]} == {True}
+        assert {run.experiment.stream.title for run in runs} == {"i-Blurry-50-10 (published)"}  # N = 0 lies there, too
+        values = [run.metrics.a_auc for run in runs]
+        assert one["mean"] is None or one["mean"] == pytest.approx(100 * sum(values) / len(values))
+    rows = {one["row"] for one in about["missing"]}
+    assert rows <= {"er-averaged"}  # at BALM's compute, which nobody has run
+    for form in ("text", "markdown", "latex"):
+        words = " ".join(call("table", study, "--dataset", "cifar10", "--format", form).out.split())
+        assert "All rows: our runs are on the orders of i-Blurry-50-10 (published)" in words
+
+
+def test_planned_orders_first_and_other_orders_only_if_none_are_named(tiny, call):
+    def streams(**fields):
+        return Published(folder="splits", content="0123456789ab", **fields)
+
+    for seed, level in ((1, 50), (2, 52)):
+        write_run(tiny / "runs", replace(usual("er", seed), stream=streams()), level, wobble=0)
+    write_run(tiny / "runs", replace(usual("er", 1), stream=streams(blur=30.0)), 90, wobble=0)  # another setup
+    write_run(tiny / "runs", replace(usual("er", 1), stream=Gaussian()), 90, wobble=0)
+    write_run(tiny / "runs", replace(usual("mir", 1), stream=streams(), memory=77), 90, wobble=0)
+    chosen = ("table", "tiny", "--runs", "runs")
+    assert means(call(*chosen, "--json"))["er", "K=500"] == pytest.approx(51)
+    assert "All rows: our runs are" in call(*chosen).out
+    assert means(call(*chosen, "--stream", "IBlurry", "--json"))["er", "K=500"] is None
+    for seed in (1, 2):
+        write_run(tiny / "runs", usual("clib", seed), 70, wobble=0)
+    said = call(*chosen, "--pairs", "--only", "K=500", "--metric", "a_auc")
+    assert "er K=500: our runs are on the orders of i-Blurry-50-10 (published)" in " ".join(said.out.split())
+    assert "clib over er" not in said.out  # not the same orders, seed by seed
+    write_run(tiny / "runs", usual("er", 1), 60, wobble=0)
+    assert means(call(*chosen, "--json"))["er", "K=500"] == pytest.approx(60)
+    assert "our runs are on" not in call(*chosen).out
 
 
 def test_choices(tiny, call):
@@ -143,7 +164,7 @@ def test_choices(tiny, call):
 @pytest.mark.parametrize("name, start", [("t.txt", "Memory"), ("t.md", "###"), ("t.tex", "%"), ("t.csv", "study,")])
 def test_the_ending_tells_the_form(tiny, call, name, start):
     write_tiny(tiny / "runs")
-    said = call("table", "tiny", "--out", f"deep/{name}")
+    said = call("table", "tiny", "--runs", "runs", "--out", f"deep/{name}")
     assert (said.code, said.out, said.err) == (0, f"deep/{name}: 12 cells, 7 runs missing\n", "")
     text = (tiny / "deep" / name).read_text("utf-8")
     assert text.startswith(start)
@@ -172,7 +193,7 @@ def test_refusals(tiny, refused):
         ("--format csv", "tiny", "--json", "--format", "csv"),
         ("latex", "tiny", "--format", "latex", "--pairs"),
         ("'gdumb'", "tiny", "--against", "gdumb"),
-        ("--against mir", "tiny", "--against", "mir"),  # it has no run
+        ("--against mir", "tiny", "--runs", "runs", "--against", "mir"),  # it has no run
         ("twice", "tiny", "--seeds", "1,1"),
         ("er is named 2 times", "tiny", "--methods", "er,er"),
     ):

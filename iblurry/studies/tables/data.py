@@ -84,6 +84,7 @@ def to_json(table: StudyTable, pairs: Sequence[PairedComparison] | None = None) 
             {"row": run.row, "column": run.column, "seed": run.experiment.seed, "run": run.experiment.name}
             for run in table.missing
         ],
+        "other_orders": [{"row": row, "column": column} for row, column in sorted(table.other_orders)],
         "stopped": _stopped(table),
         "commands": missing_commands(table),
     }

@@ -12,6 +12,7 @@ from iblurry.studies.tables.layout import (
     OURS,
     TableLine,
     describe_missing,
+    describe_orders,
     describe_runs,
     describe_units,
     format_mean_std,
@@ -83,7 +84,7 @@ def _caption(table: StudyTable, counts: set[int]) -> str:
         numbers = "one seed" if counts == {1} else f"mean ± sample standard deviation over {over}"
         bold = "; best in bold" if has_best(table) else ""
         said.append(f"{describe_units(table, numbers)}{bold}.")
-    said += describe_runs(table)
+    said += describe_orders(table) + describe_runs(table)
     if has_paper(table):
         said.append("Paper: as printed by Koh et al. (ICLR 2022).")
     if any(cell.verdict for cell in table.cells.values()):

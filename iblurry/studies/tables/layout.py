@@ -111,10 +111,25 @@ def table_notes(table: StudyTable, *, bold: bool = True) -> list[str]:
     notes = [f"{describe_units(table, over)}{best}."] if counts else []
     if any(cell.verdict for cell in table.cells.values()):
         notes.append(f"Difference: ours minus the paper's; {RULE}.")
-    notes += describe_runs(table)
+    notes += describe_orders(table) + describe_runs(table)
     if has_paper(table):
         notes.append(f"The paper's numbers: {load_paper()['units']}.")
     return notes + [f"⚠ {warning}." for warning in paper_warnings(table)]
+
+
+def describe_orders(table: StudyTable) -> list[str]:
+    """A sentence on the rows whose runs are on other orders than the study's command draws, if any."""
+    cells = [cell for cell in table.cells.values() if cell.metric is table.metrics[0] and cell.runs]
+    titles: dict[str, list[str]] = {}
+    for cell in cells:
+        if (cell.row, cell.column) in table.other_orders:
+            title = next(iter(cell.runs.values())).experiment.stream.title
+            titles.setdefault(title, []).append(" ".join(filter(None, [cell.row, cell.column])))
+    command = replace(table.selection, out=None).command()
+    which = {title: "All rows" if len(rows) == len(cells) else ", ".join(rows) for title, rows in titles.items()}
+    return [
+        f"{rows}: our runs are on the orders of {title}; `{command}` draws others." for title, rows in which.items()
+    ]
 
 
 PRETRAINED = "With a pre-trained body, which may have been trained on these classes, so no match for the others:"

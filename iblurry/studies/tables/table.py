@@ -24,6 +24,7 @@ from iblurry.studies.paper import (
     paper_number,
 )
 from iblurry.studies.selection import Selection
+from iblurry.studies.shipped import find_other_orders
 from iblurry.studies.study import PlannedRun, Study, find_finished
 from iblurry.studies.verdict import judge
 
@@ -241,6 +242,7 @@ class StudyTable(ResultTable):
     selection: Selection
     settings: str  # what all its experiments have in common
     missing: tuple[PlannedRun, ...]  # not finished in any of the folders that were searched
+    other_orders: frozenset[tuple[str, str]] = frozenset()  # rows and columns with runs on other orders than planned
 
     @property
     def study(self) -> Study:
@@ -268,25 +270,33 @@ def tabulate_study(
     """The table of a study, or of a part of it, from finished runs in the first of `folders` that has each.
 
     `metrics` are names in `known` or of what callbacks logged, the study's unless given; `paper` says whether to look
-    up the paper's numbers.
+    up the paper's numbers. A cell without runs on the planned orders takes those on others, unless the selection names
+    its orders.
     """
     finished = find_finished(selection.planned, folders)
-    chosen = find_metrics(tuple(metrics or selection.study.metrics), own_names(finished.values()), known)
     if not finished:
         parse_spec(selection.dataset)  # raises if the name of the data set was mistyped
     groups: dict[tuple[str, str], list[PlannedRun]] = {}
     for planned in selection.planned:
         groups.setdefault((planned.row, planned.column), []).append(planned)
+    runs = {
+        cell: {planned.experiment.seed: finished[planned] for planned in group if planned in finished}
+        for cell, group in groups.items()
+    }
+    lacking = {cell: groups[cell] for cell in groups if not runs[cell]}
+    others = {} if selection.names_orders else find_other_orders(lacking, folders)
+    runs |= others
+    own = own_names(result for results in runs.values() for result in results.values())
+    chosen = find_metrics(tuple(metrics or selection.study.metrics), own, known)
     cells: dict[tuple[str, str, str], TableCell] = {}
     for (row, column), group in groups.items():
         experiment = group[0].experiment
-        runs = {planned.experiment.seed: finished[planned] for planned in group if planned in finished}
         method = find_counterpart(experiment) if paper else None
         for metric in chosen:
             number = (
                 paper_number(method, metric.paper, configuration_of(experiment)) if method and metric.paper else None
             )
-            cells[row, column, metric.name] = TableCell(row, column, metric, runs, number)
+            cells[row, column, metric.name] = TableCell(row, column, metric, runs[row, column], number)
     columns = tuple(dict.fromkeys(planned.column for planned in selection.planned))
     for row, column, metric in itertools.product(selection.row_names, columns, chosen):  # cells that a study leaves out
         cells.setdefault((row, column, metric.name), TableCell(row, column, metric, {}))
@@ -299,7 +309,12 @@ def tabulate_study(
         settings=", ".join(
             filter(None, [describe_settings([one.experiment for one in selection.planned]), selection.equal])
         ),
-        missing=tuple(planned for planned in selection.planned if planned not in finished),
+        missing=tuple(
+            planned
+            for planned in selection.planned
+            if planned not in finished and (planned.row, planned.column) not in others
+        ),
+        other_orders=frozenset(others),
     )
 
 
