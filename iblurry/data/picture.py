@@ -9,6 +9,7 @@ Bytes or an open picture become bytes (C, H, W), C being 1 (grey) or 3 (RGB), by
 - palettes, one bit, CMYK and YCbCr become grey or RGB as Pillow converts them;
 - resizing is bilinear over all pixels that a new pixel covers, whatever the aspect.
 
+Only FORMATS are opened, whatever a file is called: Pillow hands an EPS, also one inside an IPTC file, to Ghostscript.
 The metadata of a JPEG is read here and not by Pillow, which reads all EXIF data when it opens one: a file of 64 kB made
 5,000 lines of warnings with Pillow 13, and copies of the file for each of 5,000 entries before that.
 """
@@ -30,6 +31,8 @@ from iblurry.errors import DataError
 if TYPE_CHECKING:
     from PIL import Image
 
+# What is opened: pictures that Pillow and its libraries decode in this process.
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 MODES = {1: "L", 3: "RGB"}  # Pillow's names, by the number of channels
 GREY = ("1", "L", "LA", "La")  # modes without colour; so are those of sixteen bits
 ALPHA = ("RGBA", "LA", "PA", "RGBa")
@@ -45,7 +48,7 @@ SCAN = 0xDA
 def decode(
     raw: bytes, name: str, channels: int | None = None, *, size: tuple[int, int] | None = None
 ) -> NDArray[np.uint8]:
-    """(channels, H, W) of an encoded picture in any format Pillow reads.
+    """(channels, H, W) of an encoded picture in one of FORMATS.
 
     Parameters
     ----------
@@ -64,18 +67,24 @@ def decode(
         return to_pixels(open_upright(raw), channels, size=size)
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
         # Pillow's own message would name the BytesIO object instead of the file
-        why = "of no kind that is known" if isinstance(error, UnidentifiedImageError) else error
-        raise DataError(
-            f"{name} is not a readable picture ({why}); replace it with a good copy or remove it."
-        ) from error
+        why, remedy = str(error), "replace it with a good copy or remove it"
+        if isinstance(error, UnidentifiedImageError):
+            why, remedy = f"none of {', '.join(FORMATS)}", "save it as one of these or remove it"
+        raise DataError(f"{name} is not a readable picture ({why}); {remedy}.") from error
 
 
 def open_upright(
     raw: bytes, *, formats: tuple[str, ...] | None = None, check: Callable[[Image.Image], None] | None = None
 ) -> Image.Image:
-    """The first frame, upright; `check` is called with its header read and none of its pixels, and may raise."""
+    """The first frame, upright; `check` is called with its header read and none of its pixels, and may raise.
+
+    `formats` are FORMATS unless given.
+    """
     from PIL import Image
 
+    if formats is None:
+        Image.init()  # a Pillow that was built without AVIF does not know the name
+        formats = tuple(name for name in FORMATS if name in Image.OPEN)
     picture: Image.Image
     with Image.open(io.BytesIO(strip_metadata(raw)), formats=formats) as picture:
         if check is not None:
@@ -87,6 +96,8 @@ def turn_upright(picture: Image.Image, raw: bytes = b"") -> Image.Image:
     """An open picture, upright; `raw` is its file if Pillow has not seen the metadata of it."""
     from PIL import Image
 
+    if picture.format not in (None, "MPO", *FORMATS):  # opened by the user, and not read yet; an MPO is a JPEG
+        raise ValueError(f"{picture.format}, and none of {', '.join(FORMATS)}")
     picture.load()  # a TIFF turns itself upright then
     turn = find_transpose(raw, *_find_metadata(picture.info))
     return picture if turn is None else picture.transpose(Image.Transpose(turn))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageOps, PngImagePlugin
+from PIL import EpsImagePlugin, Image, ImageOps, PngImagePlugin
 
 import iblurry
 from iblurry.cli import samples
-from iblurry.data.picture import decode, resize, to_pixels
+from iblurry.data.dataset import Dataset
+from iblurry.data.picture import FORMATS, decode, resize, to_pixels
 from iblurry.data.prefetch import Decoders
 from iblurry.data.sources.folder import folder
 from iblurry.data.sources.imagenet import imagenet
@@ -196,3 +199,51 @@ def test_pillow_opens_pictures_in_one_place():
     root = Path(iblurry.__file__).parent
     found = {str(path.relative_to(root)) for path in root.rglob("*.py") if "Image.open(" in path.read_text()}
     assert found == {"data/picture.py", "cli/samples.py"}
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def iptc(inside: bytes) -> bytes:
+    """A picture inside an IPTC file: Pillow opens it as whatever it is."""
+    fields = [(3, 60, b"\x01\x00"), (3, 20, b"\x00\x08"), (3, 30, b"\x00\x08"), (3, 120, b"\x05"), (8, 10, inside)]
+    return b"".join(bytes([28, kind, tag]) + len(data).to_bytes(2, "big") + data for kind, tag, data in fields)
+
+
+def written(kind: str) -> bytes | None:
+    """A file of this format, as Pillow writes it; None of those that it writes for nobody."""
+    for mode in ("RGB", "P", "1", "F"):
+        try:
+            return encode(Image.new(mode, (16, 16)), kind)
+        except (OSError, ValueError, KeyError, AttributeError):
+            continue
+    return None
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of formats that a later Pillow will not know
+def test_no_picture_starts_a_program(tmp_path, monkeypatch):
+    """Every format of Pillow, named .png: what is not on the list is refused with its name, the list and no program."""
+    marker = tmp_path / "marker"
+    for program in ("gs", "djpeg", "cjpeg", "ppmtogif"):
+        (tmp_path / program).write_text(f"#!/bin/sh\necho {program} >> {marker}\nexit 0\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # Pillow looks for it once
+    Image.init()
+    files = {kind: raw for kind in Image.SAVE if (raw := written(kind))} | {"EPS": EPS, "IPTC": iptc(EPS)}
+    assert files.keys() > {*FORMATS, "EPS", "ICO", "PCX", "TGA"}
+    for kind, raw in files.items():
+        name = f"{kind}.png"
+        if kind in (*FORMATS, "MPO"):  # which is a JPEG
+            assert decode(raw, name).shape[1:] == (16, 16)
+            continue
+        with pytest.raises(DataError, match=rf"^{name} is not a readable .*none of PNG, JPEG, .*save it as"):
+            decode(raw, name)
+    for raw in (EPS, iptc(EPS)):  # opened by the user, as a torch data set may, and not read yet
+        opened = Image.open(io.BytesIO(raw))
+        with pytest.raises(DataError, match="train"):
+            Dataset.from_torch([(opened, 0)], None)
+    assert not marker.exists()
+    with Image.open(io.BytesIO(iptc(EPS))) as picture, suppress(OSError):
+        picture.load()
+    assert marker.read_text() == "gs\ngs\n"  # the trap works: Pillow itself starts it
