@@ -24,6 +24,7 @@ LAYERS = [  # imports only go up this list
         "errors",
         "files",
         "untrusted",
+        "labels",
         "archive",
         "checkpoint",
         "version",

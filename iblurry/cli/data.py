@@ -92,8 +92,15 @@ def show(spec: str, sheet: Path | None, as_json: bool, home: Path | None) -> Non
         click.echo(json.dumps(facts, indent=2))
     else:
         _print(facts)
+    print_notes(dataset)
     if sheet is not None:
         click.echo(f"Contact sheet written to {sheet}", err=True)
+
+
+def print_notes(dataset: Dataset) -> None:
+    """What its reader chose or left out, on standard error."""
+    for note in dataset.notes:
+        click.echo(f"{dataset.name}: {note}", err=True)
 
 
 def _list(home: Path | None, *, as_json: bool) -> None:

@@ -140,5 +140,7 @@ def _trouble(error: OSError) -> str:
 
 
 def _refuse(sentence: str) -> NoReturn:
-    click.echo(f"iblurry: {sentence}", err=True)
+    from iblurry.labels import printable  # a file's name may hold what moves the cursor
+
+    click.echo(f"iblurry: {printable(sentence)}", err=True)
     sys.exit(2)

@@ -70,6 +70,8 @@ def label_positions(
         raise InputError("The training and test labels are of two kinds, numbers and strings; give one kind.")
     if classes is not None and "str" not in kinds:
         return classes, [part.astype(np.int64) for part in parts]
+    if np.result_type(*parts).kind == "f":  # what NumPy makes of uint64 beside int64
+        parts = [part.astype(object) for part in parts]
     known = np.unique(np.concatenate([part for part in parts if part.size] or parts))
     names = tuple(map(str, known.tolist() if classes is None else classes))
     position = {name: at for at, name in enumerate(names)}

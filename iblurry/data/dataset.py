@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from iblurry.data.convert import label_positions, to_floats, to_images, to_labels
 from iblurry.data.images import ImageStore, PictureFiles
 from iblurry.errors import InputError
+from iblurry.labels import class_labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +53,13 @@ class Dataset:
     name : str
         Shown in tables and used in file names.
     classes : tuple of str
-        Class names; a label is a position in it.
+        Class names in Unicode's form NFC, without characters that cannot be seen; a label is a position in it.
     train, test : LabelledImages
         At least one training image; `test` may be empty (nothing can be measured then).
     mean, std : tuple of float
         Per channel, of pixels scaled to [0, 1]; what images are normalised by.
+    notes : tuple of str
+        What the reader chose or left out, in sentences; no part of the fingerprint.
     """
 
     name: str
@@ -65,14 +68,14 @@ class Dataset:
     test: LabelledImages
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise InputError(f"name={self.name!r} names no data set; give a string.")
         if not len(self.train):
             raise InputError(f"The data set {self.name!r} has no training images; give at least one.")
-        if len(set(self.classes)) != len(self.classes) or not all(self.classes):
-            raise InputError(f"Class names must be different and not empty, not {', '.join(map(repr, self.classes))}.")
+        object.__setattr__(self, "classes", class_labels(self.classes))
         if self.train.images.shape[1:] != self.test.images.shape[1:]:
             raise InputError(
                 f"Training images are {self.train.images.shape[1:]} but test images {self.test.images.shape[1:]} "

@@ -20,7 +20,7 @@ import io
 import re
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,7 @@ ALPHA = ("RGBA", "LA", "PA", "RGBa")
 ORIENTATION = 0x0112
 TRANSPOSE = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # an EXIF orientation -> the PIL.Image.Transpose that undoes it
 JPEG = b"\xff\xd8\xff"
+SIDEWAYS = (2, 4, 5, 6)  # those of them that change width and height
 EXIF, XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"  # how the data of a JPEG's segment begin
 KEPT = {0xE0, 0xEE}  # JFIF, and Adobe's colour transform
 ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
@@ -61,10 +62,24 @@ def decode(
     size : tuple of int, optional
         (width, height) to resize to; its own unless given.
     """
+    with _named_errors(name):
+        return to_pixels(open_upright(raw), channels, size=size)
+
+
+def upright_size(raw: bytes, name: str) -> tuple[int, int]:
+    """(width, height) of an encoded picture once it is upright; its pixels are not decoded."""
+    with _named_errors(name), _open(raw) as picture:
+        turn = find_transpose(raw, *_find_metadata(picture.info))
+        return picture.size[::-1] if turn in SIDEWAYS else picture.size
+
+
+@contextmanager
+def _named_errors(name: str) -> Iterator[None]:
+    """DataError for whatever a damaged picture raises."""
     from PIL import Image, UnidentifiedImageError
 
     try:
-        return to_pixels(open_upright(raw), channels, size=size)
+        yield
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
         # Pillow's own message would name the BytesIO object instead of the file
         why, remedy = str(error), "replace it with a good copy or remove it"
@@ -80,16 +95,19 @@ def open_upright(
 
     `formats` are FORMATS unless given.
     """
+    with _open(raw, formats) as picture:
+        if check is not None:
+            check(picture)
+        return turn_upright(picture, raw).copy()
+
+
+def _open(raw: bytes, formats: tuple[str, ...] | None = None) -> Image.Image:
     from PIL import Image
 
     if formats is None:
         Image.init()  # a Pillow that was built without AVIF does not know the name
         formats = tuple(name for name in FORMATS if name in Image.OPEN)
-    picture: Image.Image
-    with Image.open(io.BytesIO(strip_metadata(raw)), formats=formats) as picture:
-        if check is not None:
-            check(picture)
-        return turn_upright(picture, raw).copy()
+    return Image.open(io.BytesIO(strip_metadata(raw)), formats=formats)
 
 
 def turn_upright(picture: Image.Image, raw: bytes = b"") -> Image.Image:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from iblurry import checkpoint
 from iblurry.errors import CheckpointError, DataError, FolderError, InputError
 from iblurry.files import replacing, sync_folder
-from iblurry.live.labels import normalize_label
+from iblurry.labels import normalize_label
 from iblurry.live.log import SampleLog, check_log, copy_log
 from iblurry.live.quota import Limits, Quota
 from iblurry.live.settings import FILE as SETTINGS

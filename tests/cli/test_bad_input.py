@@ -163,6 +163,13 @@ def test_a_corrupt_data_file(refused, here, how):
     assert "mine.npz is not a readable .npz file" in refused("run", "er", "--dataset", "mine.npz", "--json")
 
 
+def test_a_name_that_moves_the_cursor_is_escaped(refused, here):
+    picture = here / "pictures" / "a" / "\x1b[2J.png"
+    picture.parent.mkdir(parents=True)
+    picture.write_bytes(b"none")
+    assert "\\x1b[2J.png is not a readable picture" in refused("data", "show", str(here / "pictures"))
+
+
 def test_a_place_one_may_not_write_to(refused, here, monkeypatch):
     (here / "old.png").write_bytes(b"precious")
     (here / "closed").mkdir()

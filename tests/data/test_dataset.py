@@ -54,7 +54,9 @@ def test_labelled_refuses(pixels: np.ndarray, labels: np.ndarray, words: str) ->
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"classes": ("a", "a")}, "different"),
+        ({"classes": ("a", "a")}, "'a' and 'a' look the same"),
+        ({"classes": ("caf\u00e9", "cafe\u0301")}, r"'caf\\xe9' and 'cafe\\u0301' look the same"),
+        ({"classes": ("a", "\x1b[2J")}, r"name '\\x1b\[2J' has U\+001B"),
         ({"classes": ("a", "")}, "not empty"),
         ({"classes": ("a",)}, "0 to 1, but 1 classes"),
         ({"train": LabelledImages(images(1, 1, 2, 2), np.array([-1]))}, "-1 to -1"),
@@ -192,3 +194,11 @@ def test_tensors_are_taken_as_they_are() -> None:
     np.testing.assert_array_equal(data.train.images, np.rint(pixels.numpy() * 255))
     with pytest.raises(InputError, match="requires grad"):
         Dataset.from_arrays(pixels.requires_grad_(), [0, 1, 2, 0], pixels, [0])
+
+
+def test_labels_of_two_kinds_of_whole_numbers_stay_exact() -> None:
+    large = 2**63 + 1
+    pixels = images(2, 4, 4)
+    data = Dataset.from_arrays(pixels, np.array([large, large - 1], np.uint64), pixels, np.array([-1, 2**53 + 1]))
+    assert data.classes == ("-1", str(2**53 + 1), str(large - 1), str(large))
+    assert (data.train.labels.tolist(), data.test.labels.tolist()) == ([3, 2], [0, 1])

@@ -135,7 +135,7 @@ def test_load_a_file_and_a_folder(tmp_path: Path) -> None:
     save(data, tmp_path / "mine.npz")
     assert load(str(tmp_path / "mine.npz")).fingerprint() == data.fingerprint()
     assert load(f"arrays:{tmp_path / 'mine.npz'}").fingerprint() == data.fingerprint()
-    with pytest.raises(DataError, match=r"There is no folder .*train"):
+    with pytest.raises(DataError, match=r"has no folders of classes; put pictures in train/"):
         load(str(tmp_path))
 
 

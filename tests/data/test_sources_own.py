@@ -171,8 +171,7 @@ class TestFolder:
 
     def test_resizes_and_turns_grey(self, pictures: Path) -> None:
         Image.new("L", (9, 9), 100).save(pictures / "train" / "red" / "0.png")
-        with pytest.raises(DataError, match=r"0\.png is 9 x 9 pixels|png is 6 x 4 pixels"):
-            folder(pictures)
+        assert folder(pictures).shape == (3, 8, 8)
         data = folder(pictures, size=5, channels=1)
         assert data.shape == (1, 5, 5)
         assert data.train.images[3].min() == data.train.images[3].max() == 100
@@ -210,5 +209,90 @@ class TestFolder:
             folder(pictures)
         with pytest.raises(DataError, match=r"There is no folder .*nowhere"):
             folder(pictures / "nowhere")
-        with pytest.raises(DataError, match=r"There is no folder .*train"):
-            folder(pictures / "train")
+        for wrong in (-0.1, 1.0):
+            with pytest.raises(InputError, match=f"test={wrong}"):
+                folder(pictures, test=wrong)
+        (pictures / "empty" / ".git").mkdir(parents=True)
+        with pytest.raises(DataError, match="has no folders of classes"):
+            folder(pictures / "empty")
+
+    @pytest.mark.parametrize("below", ["", "train"])
+    def test_splits_each_class_by_a_seed_where_no_test_pictures_are(self, below: str, tmp_path: Path) -> None:
+        for name, count in (("a", 10), ("b", 2), ("c", 1), ("train", 4)):
+            for number in range(count):
+                picture = tmp_path / below / name / f"{number}.png"
+                picture.parent.mkdir(parents=True, exist_ok=True)
+                Image.new("L", (4, 4), number).save(picture)
+        first, again, other = folder(tmp_path), folder(tmp_path), folder(tmp_path, seed=1)
+        assert np.bincount(first.test.labels, minlength=4).tolist() == [2, 1, 0, 1]
+        assert first.fingerprint() == again.fingerprint() != other.fingerprint()
+        shades = [
+            (part.labels[row], int(part.images[row].max()))
+            for part in (first.train, first.test)
+            for row in range(len(part))
+        ]
+        assert sorted(shades) == [(c, n) for c, count in enumerate((10, 2, 1, 4)) for n in range(count)]
+        assert "4 of 17 pictures are the test images" in first.notes[0]
+        half = folder(tmp_path, test=0.5)
+        assert np.bincount(half.test.labels, minlength=4).tolist() == [5, 1, 0, 2]
+        assert len(folder(tmp_path, test=0).test) == 0
+
+    @pytest.mark.parametrize(
+        "sizes, chosen",
+        [
+            ([(6, 4)] * 3, None),
+            ([(128, 100)] * 3, None),
+            ([(4, 6), (6, 4), (6, 4)], (8, 8)),
+            ([(20, 30), (40, 22), (90, 80)], (22, 22)),
+            ([(129, 300)] * 3, (64, 64)),
+        ],
+    )
+    def test_a_size_is_chosen_where_there_is_not_one(
+        self, sizes: list[tuple[int, int]], chosen: object, tmp_path: Path
+    ) -> None:
+        (tmp_path / "a").mkdir()
+        for number, size in enumerate(sizes):
+            Image.new("L", size, 9).save(tmp_path / "a" / f"{number}.png")
+        data = folder(tmp_path)
+        assert data.shape[1:] == (chosen or sizes[0][::-1])
+        assert any("resized" in note for note in data.notes) == (chosen is not None)
+
+    def test_a_picture_on_its_side_counts_as_it_is_shown(self, pictures: Path) -> None:
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        Image.new("RGB", (6, 4)).save(pictures / "train" / "red" / "0.jpg", exif=exif)
+        assert folder(pictures).shape == (3, 8, 8)
+
+    def test_links_are_followed_and_said(self, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+        outside = tmp_path_factory.mktemp("outside")
+        for name in ("file.png", "folder/one.png", "class/two.png"):
+            (outside / name).parent.mkdir(exist_ok=True)
+            Image.new("RGB", (6, 4)).save(outside / name)
+        before = folder(pictures, links=False)
+        (pictures / "train" / "red" / "inside.png").symlink_to(pictures / "train" / "red" / "0.png")
+        (pictures / "train" / "red" / "loop").symlink_to(pictures / "train" / "red")
+        assert len(folder(pictures, links=False).train) == len(before.train) + 1
+        for place, target in (("red/link.png", "file.png"), ("blue/more", "folder"), ("green", "class")):
+            (pictures / "train" / place).symlink_to(outside / target)
+        data = folder(pictures)
+        assert (len(data.train), data.classes) == (len(before.train) + 4, ("blue", "green", "red"))
+        assert "3 pictures are behind links that lead out of the folder, such as" in data.notes[-1]
+        with pytest.raises(DataError, match=r"3 pictures behind links.*links=true"):
+            folder(pictures, links=False)
+
+    @pytest.mark.parametrize("name", ["a\nb", "\x1b[31mred", "\u202edog", "caf\u00e9", "\udcff"])
+    def test_names_that_cannot_be_told_apart_are_refused(self, name: str, pictures: Path) -> None:
+        (pictures / "train" / "cafe\u0301").mkdir()
+        Image.new("RGB", (6, 4)).save(pictures / "train" / "cafe\u0301" / "0.png")
+        assert "caf\u00e9" in folder(pictures).classes
+        (pictures / "train" / "red").rename(pictures / "train" / name)
+        (pictures / "val" / "red").rename(pictures / "val" / name)
+        with pytest.raises(InputError) as said:
+            folder(pictures)
+        assert (ascii if name.isprintable() else repr)(name) in str(said.value)
+        assert str(said.value).isprintable()
+
+    def test_a_hidden_folder_is_said(self, pictures: Path) -> None:
+        assert not folder(pictures).notes
+        (pictures / "train" / "..x").mkdir()
+        assert folder(pictures).notes == ("Hidden folders are left out: '..x'; rename those that are classes.",)

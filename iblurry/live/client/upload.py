@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
 from iblurry.errors import DataError, InputError, ServiceError
+from iblurry.labels import normalize_label
 from iblurry.live.client.http_client import HttpClient, retry
 from iblurry.live.client.records import Receipt
-from iblurry.live.labels import normalize_label
 
 if TYPE_CHECKING:
     import numpy as np

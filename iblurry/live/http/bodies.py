@@ -14,8 +14,8 @@ from pydantic_core import from_json
 
 from iblurry.data.images import Shape
 from iblurry.errors import InputError
+from iblurry.labels import HIDDEN, normalize_label
 from iblurry.live.http.pictures import PictureDecoder, decode_base64, parse_array, unpack_pixels
-from iblurry.live.labels import HIDDEN, normalize_label
 from iblurry.live.messages import IncomingSample, Kind, Operation
 from iblurry.live.quota import Limits, Refusal
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 from iblurry.errors import InputError
 
@@ -38,3 +39,24 @@ def normalize_label(label: str) -> str:
             f"has U+{ord(letter):04X} ({name}) at character {place + 1}, which cannot be seen; leave it out."
         )
     return " ".join(text.split())
+
+
+def class_labels(given: Iterable[str]) -> tuple[str, ...]:
+    """Names of classes, each under the form in which it is known; InputError for one that could not be told apart."""
+    names: dict[str, str] = {}
+    for name in given:
+        try:
+            known = normalize_label(name)
+        except InputError as error:
+            raise InputError(f"The class name {name!r} {error}") from error
+        if not known:
+            raise InputError(f"The class name {name!r} shows nothing; class names must be different and not empty.")
+        if known in names:
+            raise InputError(f"The class names {names[known]!a} and {name!a} look the same; give different ones.")
+        names[known] = name
+    return tuple(names)
+
+
+def printable(text: str) -> str:
+    """For a terminal: characters that cannot be seen are escaped, but for ends of lines."""
+    return _HIDDEN.sub(lambda found: found[0] if found[0] == "\n" else ascii(found[0])[1:-1], text)
