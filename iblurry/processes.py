@@ -12,6 +12,11 @@ def end_with_parent() -> None:
 
     Nothing is finished first: for processes that lose nothing that way. Both must be Python's, by multiprocessing.
     """
+    threading.Thread(target=_wait, name="parent", daemon=True).start()
+
+
+def _wait() -> None:
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), name="parent", daemon=True).start()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

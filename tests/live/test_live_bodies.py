@@ -199,6 +199,27 @@ def test_json_of_another_build(reader, body):
     assert (no.value.status, no.value.code) == (422, "bad_body")
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"label": "a", "label": "b", "pixels": "P"}',
+        r'{"label": "a", "lab\u0065l"  : "b", "pixels": "P"}',
+        '{"label": "a", "pixels": "P"}], "samples": [{"label": "b", "pixels": "P"}',
+    ],
+)
+def test_a_name_given_twice_is_refused(reader, entry):
+    body = '{"samples": [%s]}' % entry.replace("P", text(PIXELS.tobytes()))
+    with pytest.raises(Refusal, match="is given twice") as no:
+        reader.read_samples(JSON, body.encode(), None)
+    assert (no.value.status, no.value.code) == (400, "bad_json")
+
+
+@pytest.mark.parametrize("label", [":", '":', 'a":'])
+def test_texts_that_look_like_names(reader, label):
+    (one,) = reader.read_samples(JSON, learn({"label": label, **FORMS[1]}), None)
+    assert one.label == label
+
+
 def test_the_place_of_a_mistake_is_named(reader):
     with pytest.raises(Refusal, match=r"^samples\.1\.image is not a readable picture"):
         reader.read_samples(JSON, learn({"label": "a", **FORMS[0]}, {"label": "a", "image": "QUJD"}), None)

@@ -276,6 +276,18 @@ def test_chunks_without_end(port, talk):
     assert refusal(raw) == (413, "too_large")
 
 
+def test_small_chunks_have_a_bound(port, talk):
+    """Each takes time of the event loop: millions would keep everybody else waiting."""
+    head, chunks = b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"
+    few, many = chunks * (connection.PIECES - 1) + b"0\r\n\r\n", chunks * (connection.PIECES + 1)
+    assert refusal(talk(port, POST + b"Connection: close\r\n" + head + few)) == (422, "wrong_size")
+    assert refusal(talk(port, POST + head + many)) == (413, "too_many_chunks")
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as line:  # also of a request that is answered
+        line.sendall(GET + head)
+        assert heard(line) == 200
+        assert hung_up_on(line, many) < 3
+
+
 def test_what_is_left_over_has_a_bound(port, monkeypatch):
     monkeypatch.setattr(connection, "LEFTOVER", 500_000)
     with socket.create_connection(("127.0.0.1", port), timeout=5) as line:

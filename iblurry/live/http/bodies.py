@@ -18,6 +18,7 @@ from iblurry.labels import HIDDEN, normalize_label
 from iblurry.live.http.pictures import PictureDecoder, decode_base64, parse_array, unpack_pixels
 from iblurry.live.messages import IncomingSample, Kind, Operation
 from iblurry.live.quota import Limits, Refusal
+from iblurry.untrusted import parse_json
 
 JSON, RAW = "application/json", "application/octet-stream"
 FORMS = ("image", "pixels", "array")
@@ -31,6 +32,7 @@ ACTIONS: dict[str, tuple[str, ...]] = {  # corrections, and what each of them na
 }
 LABEL = rf"[^{HIDDEN}]+"  # for the description: labels also have one form, see `labels`
 KEY = r"[!-~]+"  # visible ASCII
+NAME_END = re.compile(rb'"[ \t\r\n]*:')  # of every name in an object; a text that begins with a colon has it, too
 
 
 class BodyReader:
@@ -149,6 +151,11 @@ class BodyReader:
         if not isinstance(body, dict) or set(body) != {name} or not isinstance(body[name], list) or not body[name]:
             raise Refusal(422, "bad_body", f'The body must be {{"{name}": [...]}} with at least one entry.')
         given: list[Any] = body[name]
+        if len(NAME_END.findall(raw)) != 1 + sum(len(entry) for entry in given if isinstance(entry, dict)):
+            try:
+                parse_json(raw)  # ten times slower; it refuses a name that is given twice
+            except InputError as error:
+                raise Refusal(400, "bad_json", f"The body cannot be used ({error}); correct it.") from error
         if len(given) > self.limits.batch:
             message = f"There are {len(given)} {name}, a request may have {self.limits.batch}; send several."
             raise Refusal(413, "too_many", message)
