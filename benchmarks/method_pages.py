@@ -12,6 +12,7 @@ from statistics import fmean
 from iblurry.cli.methods import chosen, details
 from iblurry.cli.options import run_folders
 from iblurry.experiment.result import Result
+from iblurry.methods import METHODS
 from iblurry.streams import Published
 from iblurry.studies.collect import read_run
 from iblurry.studies.describe import describe_settings, group_runs
@@ -25,6 +26,30 @@ COLLECTED = ("results/cifar10", "results/leaderboard/cifar10")
 METRICS = ("a_auc", "a_avg", "a_last", "f_last", "compute")
 CHOICE_METRICS = ("a_auc", "a_last", "wc_acc", "compute")
 REFERENCE = "er"
+ARXIV = {  # of each method's paper
+    "agem": "1812.00420",
+    "bic": "1905.13260",
+    "clib": "2110.10031",
+    "derpp": "2004.07211",
+    "er": "1811.11682",
+    "er-ace": "2104.05025",
+    "ewc": "1801.10112",
+    "gss": "1903.08671",
+    "joint": "2110.10031",
+    "mir": "1908.04742",
+    "mkd": "2309.02870",
+    "randumb": "2402.08823",
+    "ranpac": "2307.02251",
+    "rm": "2103.17230",
+    "sar": "2410.15143",
+    "slda": "1909.01520",
+}
+PAPERS = {name: f"https://arxiv.org/abs/{number}" for name, number in ARXIV.items()} | {
+    "balm": "../balm.md",
+    "gdumb": "https://doi.org/10.1007/978-3-030-58536-5_31",
+    "ncm": "https://doi.org/10.1109/TPAMI.2013.83",
+    "sdp": "https://openreview.net/forum?id=qco4ekz2Epm",
+}
 BLOCK = "<!-- {name}: python -m benchmarks.method_pages -->\n\n{text}\n\n<!-- /{name} -->"
 
 
@@ -32,12 +57,23 @@ def written(page: Path) -> str:
     """The page with its blocks of today; what lies outside of these is written by hand."""
     text = page.read_text("utf-8")
     name = page.stem
-    blocks = {"choice": choice()} if page == FAQ else {"cost": cost(name), "evidence": evidence(name)}
+    blocks = (
+        {"choice": choice()} if page == FAQ else {"paper": paper(name), "cost": cost(name), "evidence": evidence(name)}
+    )
     for block, made in blocks.items():
         start, end = BLOCK.format(name=block, text="@").split("@")
         assert text.count(start) == text.count(end) == 1, f"{page.name} needs one block of {block}: {start}{end}"
         text = text[: text.index(start)] + start + made + text[text.index(end) :]
     return text
+
+
+def paper(name: str) -> str:
+    """Its citation, with a link."""
+    return (
+        f"Paper: [{METHODS[name].paper}]({PAPERS[name]})."
+        if name != "balm"
+        else "Our own: [how it was chosen](../balm.md)."
+    )
 
 
 def cost(name: str) -> str:
