@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+import reprlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,13 +17,15 @@ from iblurry.augment import Augment
 from iblurry.augment.transform import Transforms
 from iblurry.compute import ComputeCounter
 from iblurry.engine.eager import Eager, Precision
-from iblurry.errors import DivergedError, InputError, UnknownLabelError, whole_number
+from iblurry.engine.threads import default_threads, torch_threads
+from iblurry.errors import DivergedError, InputError, UnknownLabelError, counted, whole_number
 from iblurry.export import export
 from iblurry.learner_arguments import (
     Images,
     Label,
     announced,
     as_engine,
+    as_labels,
     as_method,
     as_pixels,
     check_boundaries,
@@ -38,6 +43,16 @@ from iblurry.parts.part import Part
 from iblurry.refitter import Refitter
 from iblurry.rng import Rng
 from iblurry.trainer import Trainer
+
+
+class Observed(NamedTuple):
+    """What a learner did with the samples that `observe` was given."""
+
+    samples: int
+    updates: int  # optimizer steps taken; others may be owed until a stream batch is full
+    new_classes: list[Label]
+    loss: Tensor | None  # of the last of these updates, before it; None where there was none
+    lr: float  # of the last update
 
 
 class Learner:
@@ -76,12 +91,16 @@ class Learner:
         "cpu", "cuda" or one of several GPUs, as "cuda:1". Default: the CPU.
     precision : {"float32", "bfloat16"}, optional
         Of convolutions and products. Default: float32 on the CPU, bfloat16 on a GPU.
+    threads : int, optional
+        Torch threads while it learns or answers; another number changes last bits. Default: 1 for "convnet" and "mlp"
+        on the CPU; for others, and where you chose a number (torch.set_num_threads, OMP_NUM_THREADS), what torch has.
     engine : Eager, optional
-        Instead of device and precision, what steps run on.
+        Instead of device, precision and threads, what steps run on; torch's number of threads is left alone.
 
     >>> import numpy as np
     >>> learner = Learner("er", image=(1, 8, 8), classes=["cat", "dog"], memory=20, network="mlp")
-    >>> learner.observe(np.zeros((1, 8, 8), dtype=np.uint8), "cat")
+    >>> learner.observe(np.zeros((1, 8, 8), dtype=np.uint8), "cat").new_classes
+    ['cat']
     >>> learner.predict(np.zeros((2, 1, 8, 8), dtype=np.uint8))
     ['cat', 'cat']
     """
@@ -103,6 +122,7 @@ class Learner:
         boundaries: bool = True,
         device: str | None = None,
         precision: Precision | None = None,
+        threads: int | None = None,
         engine: Eager | None = None,
     ) -> None:
         method = as_method(method)
@@ -113,7 +133,9 @@ class Learner:
         labels, rows = announced(classes)
         self.announced = frozenset(labels) if labels else None
         method.check_budget(memory)
+        self.threads = None if threads is None else whole_number("threads", threads, 1)
         self.engine = as_engine(engine, device, precision)
+        self._sets_threads = engine is None and self.engine.device.type == "cpu"
         on, rng, self.image = self.engine.device, Rng(seed), image
         self.mean, self.std = per_channel("mean", mean, 0.5, image[0]), per_channel("std", std, 0.25, image[0])
         if augment is None:
@@ -164,24 +186,83 @@ class Learner:
         self.prepared_at: tuple[int, int, int] | None = None  # samples, updates and tasks of the last `prepare`
         self._head_rows = torch.arange(rows, device=on)
 
+    def __repr__(self) -> str:
+        given, context, memory = self.arguments, self.context, self.context.memory
+        network = given["network"]
+        shown = {name: given[name] for name in ("image", "classes", "memory", "network", "freeze", "seed", "device")}
+        shown["network"] = network if isinstance(network, str) else type(network)
+        arguments = ", ".join(f"{name}={reprlib.repr(value)}" for name, value in shown.items())
+        seen, updates = counted(context.seen, "sample"), counted(context.updates, "update")
+        known, stored = counted(context.network.open_rows, "class"), f"{memory.size} of {memory.capacity} rows stored"
+        return f"Learner({given['method'].name!r}, {arguments}; {seen} seen, {updates}, {known}, {stored})"
+
     # ------------------------------------------------------------------------------------------------ learning
 
     def encode(self, images: Images) -> Encoded:
-        """Images (uint8, (B, C, H, W)) as they are stored: a frozen body computes once what is asked and learnt."""
-        return Encoded(self.context.encode(self._pixels(images)))
+        """Images (B, C, H, W) as they are stored: a frozen body computes once what is asked and learnt."""
+        with self._threads():
+            return Encoded(self.context.encode(self._pixels(images)))
 
-    def observe(self, image: Images | Encoded, label: Label) -> None:
-        """Learns from one labelled sample: opens a head row for a new class, and takes the updates that are due.
+    def observe(self, images: Images | Encoded, labels: Label | Sequence[Label] | Images) -> Observed:
+        """Learns from one labelled sample, or from those of a batch one after the other, as if each had come alone.
+
+        A new class opens a row of the head; then the updates that are due are taken.
 
         Parameters
         ----------
-        image : array or tensor
-            uint8, (C, H, W); copied. Or what `encode` made of one image.
-        label : str or int
-            A new one is welcome at any time while the head has rows.
+        images : array or tensor
+            One image (C, H, W) or a batch (B, C, H, W), copied: uint8, or floats from 0 to 1, of which the nearest of
+            256 levels is kept. Or what `encode` made of them.
+        labels : str or int, or a sequence, array or tensor of B of them
+            A new one is welcome at any time while the head has rows. A batch with a label that cannot be learnt is
+            refused as a whole.
+
+        Returns
+        -------
+        Observed
+            `samples`, `updates`, `new_classes`, `loss` (a tensor, or None) and `lr`.
         """
-        self.method.readout.finish_pending()
-        sample = self._sample(image, label)
+        with self._threads():
+            self.method.readout.finish_pending()
+            stored, names = self._samples(images, labels)
+            new, before = self._new_classes(names), self.context.updates
+            for values, name in zip(stored, names, strict=True):
+                self._observe(values, name)
+            updates = self.context.updates - before
+            return Observed(len(names), updates, new, self.trainer.loss.clone() if updates else None, self.trainer.lr)
+
+    def _samples(self, images: Images | Encoded, labels: Any) -> tuple[Iterable[Tensor], list[Label]]:
+        """Images one by one as they are stored, each encoded when its turn comes, and their labels."""
+        if isinstance(images, Encoded):
+            is_one = len(images.values) == 1 and np.ndim(labels) == 0
+            values: Iterable[Tensor] = images.values.split(1)
+            number = len(images.values)
+        else:
+            given = as_pixels(images, self.image, "observe", may_be_one=True)
+            is_one = given.dim() == len(self.image)
+            pixels = self.engine.to_device(given[None] if is_one else given)
+            # cloned: the caller may use the same array again
+            values, number = (self.context.encode(one).clone() for one in pixels.split(1)), len(pixels)
+        return values, [plain_label(labels)] if is_one else as_labels(labels, number)
+
+    def _new_classes(self, labels: Sequence[Label]) -> list[Label]:
+        """Those without a row; UnknownLabelError if a batch has one that will not get any."""
+        net = self.context.network
+        new = [label for label in dict.fromkeys(labels) if net.row_of(label) is None]
+        for label in new:
+            self._check_announced(label)
+        if len(labels) > 1 and len(new) > net.rows - net.open_rows:  # one alone is refused when it comes
+            raise UnknownLabelError(
+                f"The batch has {counted(len(new), 'new label')}, {new!r:.80}, and {net.open_rows} of the head's "
+                f"{net.rows} rows are taken; build the network with `classes` of at least {net.open_rows + len(new)}."
+            )
+        return new
+
+    def _observe(self, stored: Tensor, label: Label) -> None:
+        row = self.context.network.row_of(label)
+        if row is None:
+            row = self.meet(label)
+        sample = Sample(stored, self._head_rows[row : row + 1], row)
         self.context.counters.seen += 1
         self.credit += self.method.pace.updates_of(self.context.seen)
         if self.method.readout.takes(sample):
@@ -194,31 +275,28 @@ class Learner:
 
     def end_task(self) -> None:
         """A task ended: tells the parts."""
-        self.context.counters.tasks += 1
-        for part in self.parts.values():
-            part.on_boundary()
-        self.method.readout.finish_pending()
+        with self._threads():
+            self.context.counters.tasks += 1
+            for part in self.parts.values():
+                part.on_boundary()
+            self.method.readout.finish_pending()
 
-    def _sample(self, image: Images | Encoded, label: Label) -> Sample:
-        if isinstance(image, Encoded):
-            stored = image.values
-        else:
-            given = as_pixels(image, self.image, "observe")
-            pixels = self.engine.to_device(given)[None]
-            stored = self.context.encode(pixels).clone()  # the caller may use the same array again
-        name = plain_label(label)
-        row = self.context.network.row_of(name)
-        if row is None:
-            row = self.meet(name)
-        return Sample(stored, self._head_rows[row : row + 1], row)
+    def _threads(self) -> AbstractContextManager[None]:
+        """Torch has this learner's threads meanwhile; where it was given an engine, others decide on them."""
+        if self.threads is None and not self._sets_threads:
+            return nullcontext()
+        return torch_threads(self.threads or default_threads(self.arguments["network"]))
 
-    def meet(self, label: Label) -> int:
-        """A class that is not known: parts hear of it, then its head row opens in place; that row."""
+    def _check_announced(self, label: Label) -> None:
         if self.announced is not None and label not in self.announced:
             names = ", ".join(sorted(map(repr, self.announced)))
             raise UnknownLabelError(
                 f"The label {label!r} was never announced. Announced: {names}. Add it to `classes`."
             )
+
+    def meet(self, label: Label) -> int:
+        """A class that is not known: parts hear of it, then its head row opens in place; that row."""
+        self._check_announced(label)
         net, rng = self.context.network, self.context.rng
         row = net.next_row
         if row < net.rows:  # a full head refuses in expose(), and nothing has changed then
@@ -266,20 +344,21 @@ class Learner:
     # ------------------------------------------------------------------------------------------------ answering
 
     def logits(self, images: Images | Encoded, *, prepare: bool = True) -> Tensor:
-        """The answer to plain images (uint8, (B, C, H, W)), one column per head row; learning is not touched.
+        """The answer to plain images (B, C, H, W), one column per head row; learning is not touched.
 
         Without `prepare` a readout answers as it was prepared last, and must have been.
         """
         given = images if isinstance(images, Encoded) else self._pixels(images)
-        if prepare:
-            self.prepare()
         context = self.context
-        with context.network.meter.counting("queries", into=context.queries):
-            stored = given.values if isinstance(given, Encoded) else context.encode(given)
-            return self.method.readout.logits(stored)
+        with self._threads():
+            if prepare:
+                self.prepare()
+            with context.network.meter.counting("queries", into=context.queries):
+                stored = given.values if isinstance(given, Encoded) else context.encode(given)
+                return self.method.readout.logits(stored)
 
     def _pixels(self, images: Images) -> Tensor:
-        return self.engine.to_device(as_pixels(images, (-1, *self.image), "predict"))
+        return self.engine.to_device(as_pixels(images, self.image, "predict"))
 
     def prepare(self) -> None:
         """Has the readout do what answers need, once at each moment of the stream; `logits` calls it."""
@@ -290,7 +369,7 @@ class Learner:
         moment = (context.seen, context.updates, context.tasks)
         if moment != self.prepared_at:
             is_first = queries.first_time("prepare", moment)  # else repeated after a resume, and counted before
-            with meter.counting("queries", into=queries if is_first else ComputeCounter()):
+            with self._threads(), meter.counting("queries", into=queries if is_first else ComputeCounter()):
                 self.method.readout.prepare()
             self.prepared_at = moment
 
@@ -367,6 +446,7 @@ class Learner:
         classes: int | None = None,
         device: str | None = None,
         precision: Precision | None = None,
+        threads: int | None = None,
     ) -> Self:
         """The learner that was saved; CheckpointError if the file is damaged or something else.
 
@@ -381,10 +461,12 @@ class Learner:
             Rows of the head, no fewer than it had; labels need not be among those announced any more.
         device, precision : str, optional
             Default: what the learner had.
+        threads : int, optional
+            As in a new learner.
         """
         given = {"network": network, "classes": classes, "device": device, "precision": precision}
         arguments, saved = learner_file.read(path, **given)
-        learner = cls(**arguments)
+        learner = cls(**arguments, threads=threads)
         with learner_file.fitting(path):
             learner.load_state_dict(learner_file.fitted(saved["state"], learner, path))
             learner.context.network.load_initial(saved["initial"])

@@ -129,18 +129,40 @@ def per_channel(name: str, values: Any, default: float, channels: int) -> tuple[
     return found
 
 
-def as_pixels(images: Images, shape: tuple[int, ...], verb: str) -> Tensor:
-    """The images as a tensor; InputError unless they are uint8 and of this shape, where -1 is any number."""
+def as_labels(labels: Any, images: int) -> list[Label]:
+    """A label for each of so many images; InputError where there are not so many."""
     try:
-        pixels = images if isinstance(images, Tensor) else np.asarray(images)
+        plain = [] if isinstance(labels, str) else [plain_label(label) for label in labels]
+    except TypeError:  # a single one
+        plain = []
+    if len(plain) != images:
+        raise InputError(f"labels={labels!r:.80} does not fit; give a label for each of the {images} images.")
+    return plain
+
+
+def as_pixels(images: Images, image: tuple[int, ...], verb: str, *, may_be_one: bool = False) -> Tensor:
+    """A batch of images as a uint8 tensor, or one if it may be; floats from 0 to 1 become the nearest of 256 levels."""
+    try:
+        pixels: Any = images if isinstance(images, Tensor) else np.asarray(images)
     except ValueError as error:  # lists of different lengths
-        raise InputError(f"{verb} takes uint8 pixels as an array or a tensor ({error}).") from error
-    fits = len(pixels.shape) == len(shape) and all(
-        want in (-1, have) for want, have in zip(shape, pixels.shape, strict=True)
-    )
-    if not fits or pixels.dtype not in (torch.uint8, np.uint8):
-        want = str(shape).replace("-1", "any")
-        raise InputError(f"{verb} takes uint8 pixels of shape {want}, not {pixels.dtype} {tuple(pixels.shape)}.")
+        raise InputError(f"{verb} takes pixels as an array or a tensor ({error}).") from error
+    is_float = pixels.dtype.is_floating_point if isinstance(pixels, Tensor) else pixels.dtype.kind == "f"
+    is_one = may_be_one and len(pixels.shape) == len(image)
+    fits = tuple(pixels.shape[not is_one :]) == image
+    if not fits or not (is_float or pixels.dtype in (torch.uint8, np.uint8)):
+        want = f"{image}, or a batch of them," if may_be_one else f"({', '.join(map(str, ('any', *image)))})"
+        raise InputError(
+            f"{verb} takes pixels of shape {want} as uint8, or as floats from 0 to 1, not {pixels.dtype} "
+            f"{tuple(pixels.shape)}."
+        )
     if not isinstance(pixels, Tensor):  # torch shares only arrays that may be written to
         pixels = torch.from_numpy(pixels if pixels.flags.writeable and pixels.flags.c_contiguous else pixels.copy())
-    return pixels
+    if is_float and pixels.numel():
+        low, high = pixels.min().item(), pixels.max().item()
+        if not 0 <= low <= high <= 1:
+            raise InputError(
+                f"{verb} takes floats from 0 to 1, as torchvision's ToTensor makes them, not from {low:.3g} to "
+                f"{high:.3g}; leave out Normalize (the learner has `mean` and `std`), or give uint8."
+            )
+    converted: Tensor = (pixels * 255).round().to(torch.uint8) if is_float else pixels
+    return converted

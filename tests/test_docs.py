@@ -242,10 +242,10 @@ def test_the_page_on_learners_runs_as_printed(tmp_path, monkeypatch, capsys):
         assert block.count("\n") <= 15
         exec(compile(block, "learner.md", "exec"), {"__name__": "__main__"})
     said = capsys.readouterr().out.splitlines()
-    assert said[1:3] == ["torch.Size([5, 10]) 10", "['zero', 'one']"]
-    assert said[3].startswith("200 ['")
-    assert said[4] == "True"
-    assert said[5] in load("digits").classes
+    assert said[1:4] == ["torch.Size([5, 10]) 10", "16 16 []", "['zero', 'one']"]
+    assert said[4].startswith("200 ['")
+    assert said[5] == "True"
+    assert said[6] in load("digits").classes
     page = (DOCS / "learner.md").read_text()
     for name in inspect.signature(Learner).parameters:
         assert f"`{name}`" in page or name == "engine"

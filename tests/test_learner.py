@@ -8,6 +8,7 @@ from iblurry.augment.pipeline import Augment
 from iblurry.errors import DivergedError, InputError, UnknownLabelError
 from iblurry.experiment.settings import setting
 from iblurry.learner import Learner
+from iblurry.memory import Encoded
 from iblurry.method import Head
 from iblurry.methods import Hyperparameters, clib, er
 from iblurry.parts import Constant, Exponential
@@ -237,8 +238,10 @@ def test_arrays_that_are_read_only_or_turned_are_fine():
     [
         (np.zeros((1, 8, 9), dtype=np.uint8), r"\(1, 8, 8\).*\(1, 8, 9\)"),
         (np.zeros((8, 8), dtype=np.uint8), "8, 8"),
-        (np.zeros((1, 8, 8), dtype=np.float32), "float32"),
-        (torch.zeros(1, 8, 8), "float32"),
+        (np.zeros((1, 8, 8), dtype=np.int64), "int64"),
+        (np.full((1, 8, 8), 255, dtype=np.float32), "from 0 to 1.* to 255"),
+        (torch.full((1, 8, 8), -0.1), "from 0 to 1.*from -0.1"),
+        (torch.full((1, 8, 8), torch.nan), "nan"),
         ("ship.png", "U8"),
     ],
 )
@@ -294,3 +297,84 @@ def test_a_loss_that_is_no_number_is_found_and_said_where():
     feed(learner, [0, 1] * 2)
     with pytest.raises(DivergedError, match="The loss is nan after 8 updates, at sample 8"):
         learner.check()
+
+
+IMAGES, NAMES = RNG.integers(0, 256, (12, 1, 8, 8), dtype=np.uint8), ["a", "b", "c"] * 4
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        lambda learner, images: images,
+        lambda learner, images: torch.from_numpy(images),
+        lambda learner, images: torch.from_numpy(images).float() / 255,  # as torchvision's ToTensor makes them
+        lambda learner, images: Encoded(torch.cat([learner.encode(image[None]).values for image in images])),
+    ],
+    ids=["array", "tensor", "floats", "encoded"],
+)
+@pytest.mark.parametrize("options", [{}, {"network": "convnet", "freeze": "body"}], ids=["mlp", "frozen"])
+def test_a_batch_gives_the_weights_of_its_samples_one_by_one(batch, options):
+    single, batched = (learner_of(clib(Hyperparameters(batch=4)), memory=8, **options) for _ in range(2))
+    told = [single.observe(image, name) for image, name in zip(IMAGES, NAMES, strict=True)]
+    for first, last in ((0, 5), (5, 6), (6, 12)):
+        batched.observe(batch(batched, IMAGES[first:last]), NAMES[first:last])
+    assert state_bytes(batched) == state_bytes(single)
+    assert [one.new_classes for one in told[:4]] == [["a"], ["b"], ["c"], []]
+
+
+def state_bytes(learner):
+    return [value.numpy().tobytes() for value in learner.context.network.state_dict().values()]
+
+
+def test_observe_returns_what_was_learnt():
+    learner = learner_of(er(Hyperparameters(batch=8)))  # rounds of four samples
+    waiting = learner.observe(IMAGES[0], 7)
+    assert (waiting.samples, waiting.updates, waiting.new_classes, waiting.loss) == (1, 0, [7], None)
+    told = learner.observe(IMAGES[:11], torch.tensor([7, 8, 9] * 3 + [7, 7]))
+    assert (told.samples, told.updates, told.new_classes) == (11, 12, [8, 9])
+    assert told.lr == learner.trainer.lr
+    before = float(told.loss)
+    learner.observe(IMAGES[:4], [7, 8, 7, 8])
+    assert float(told.loss) == before != float(learner.trainer.loss)  # a copy
+
+
+def test_a_loader_of_torch_gives_what_observe_takes():
+    data = torch.utils.data.TensorDataset(torch.from_numpy(IMAGES), torch.arange(12) % 5)
+    learner = learner_of(er(Hyperparameters(batch=8)))
+    told = [learner.observe(*batch) for batch in torch.utils.data.DataLoader(data, batch_size=5)]
+    assert [one.samples for one in told] == [5, 5, 2]
+    assert learner.labels == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "images, labels, words",
+    [
+        (IMAGES[:2], "ab", "labels='ab' does not fit.*each of the 2 images"),
+        (IMAGES[:2], ["a"], r"labels=\['a'\] does not fit"),
+        (IMAGES[:2], "a", "labels='a' does not fit"),
+        (IMAGES[:2], ["a", 1.5], "1.5 is neither"),
+        (IMAGES[:2], ["a", "d"], "'d' was never announced"),
+        (IMAGES[0], ["a"], r"\['a'\] is neither"),
+        (IMAGES[:2, 0], ["a", "b"], r"\(1, 8, 8\), or a batch of them.*\(2, 8, 8\)"),
+    ],
+)
+def test_a_batch_that_cannot_be_learnt_is_refused_as_a_whole(images, labels, words):
+    learner = learner_of(er(), classes=["a", "b", "c"])
+    with pytest.raises(InputError, match=words):
+        learner.observe(images, labels)
+    assert (learner.labels, learner.context.seen) == ([], 0)
+
+
+def test_a_batch_with_more_classes_than_rows_is_refused_as_a_whole():
+    learner = learner_of(er(), classes=2)
+    learner.observe(IMAGES[0], 0)
+    with pytest.raises(UnknownLabelError, match=r"\[1, 2\].*1 of the head's 2 rows.*at least 3"):
+        learner.observe(IMAGES[:3], [0, 1, 2])
+    assert (learner.labels, learner.context.seen) == ([0], 1)
+
+
+def test_a_learner_says_what_it_is():
+    learner = learner_of("er", classes=["cat", "dog"])
+    learner.observe(IMAGES[0], "cat")
+    for word in ("Learner('er'", "image=(1, 8, 8)", "memory=40", "['cat', 'dog']", "'mlp'", "1 sample", "1 class"):
+        assert word in repr(learner)

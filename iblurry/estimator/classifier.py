@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from iblurry.augment.transform import Transforms
+from iblurry.engine.threads import default_threads, torch_threads
 from iblurry.errors import InputError
 from iblurry.estimator.spec import LearnerSpec, Shape, check_shape, positive_int
 from iblurry.estimator.validation import as_images, as_table, check_targets, from_images, merge_classes, to_label
@@ -66,7 +67,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         None: numpy's global generator gives a seed.
     device : str, default "cpu"
     n_threads : int, optional
-        Of torch, while it learns or answers; unless given, as many as torch has. Another number changes the last bits.
+        Of torch, while it learns or answers; unless given, 1 for `mlp`, `convnet` and tables, and as many as torch has
+        for other networks or where you chose a number. Another number changes the last bits.
 
     Attributes
     ----------
@@ -156,18 +158,11 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._observe(images, targets, measure=self._is_table)
         return self
 
-    @contextmanager
-    def _threads(self) -> Iterator[None]:
+    def _threads(self) -> AbstractContextManager[None]:
         """Torch has `n_threads` threads meanwhile, and afterwards as many as before."""
-        if self.n_threads is None:
-            yield
-            return
-        before = torch.get_num_threads()
-        torch.set_num_threads(positive_int("n_threads", self.n_threads))
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
+        given = self.n_threads
+        small = self.network or "mlp"  # "convnet" for images
+        return torch_threads(default_threads(small) if given is None else positive_int("n_threads", given))
 
     def _build(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None

@@ -30,7 +30,8 @@ class Hardware:
     Parameters
     ----------
     threads : int, optional
-        Torch threads; None: as many as torch has. A run that is continued keeps the number it began with.
+        Torch threads; None: 1 for "mlp" and "convnet", as many as torch has for others and where you chose a number
+        (torch.set_num_threads, OMP_NUM_THREADS). A run that is continued keeps the number it began with.
     device : str
         "cpu", "cuda", one of several GPUs, as "cuda:1", or "auto": a GPU if there is one, except for small networks.
     precision : {"float32", "bfloat16"}, optional

@@ -11,13 +11,13 @@ from typing import Any
 from iblurry.data.prefetch import usable_cores
 from iblurry.engine.devices import default_device
 from iblurry.engine.eager import Precision
+from iblurry.engine.threads import is_small
 from iblurry.errors import InputError, UnknownNameError, check_fields, check_type
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 
 PLACES = ("local", "ray")
-SMALL_NETWORKS = ("convnet", "mlp")  # slower with several threads or on a GPU; others gain from them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +82,9 @@ class LaunchConfig:
 
     def hardware_for(self, experiment: Experiment, workers: int) -> Hardware:
         """What one run is run on if so many processes share the cores."""
-        threads = self.threads or (max(1, usable_cores() // workers) if _is_large(experiment) else 1)
+        threads = self.threads or (1 if is_small(experiment.network) else max(1, usable_cores() // workers))
         return Hardware(threads=threads, device=self.device_for(experiment), precision=self.precision)
 
     def device_for(self, experiment: Experiment) -> str:
         """`device`, or what "auto" means for this experiment's network."""
-        return default_device(heavy=_is_large(experiment)) if self.device == "auto" else self.device
-
-
-def _is_large(experiment: Experiment) -> bool:
-    return experiment.network.partition(":")[0] not in SMALL_NETWORKS
+        return default_device(heavy=not is_small(experiment.network)) if self.device == "auto" else self.device

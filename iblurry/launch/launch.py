@@ -6,6 +6,7 @@ import dataclasses
 import multiprocessing
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.engine.devices import visible_gpus
+from iblurry.engine.threads import default_threads
 from iblurry.errors import IblurryError, InputError, RunFailedError, check_type
 from iblurry.experiment.callback import Callback, Callbacks, as_list
 from iblurry.experiment.checkpointer import CheckpointPolicy
@@ -25,6 +27,7 @@ from iblurry.experiment.run_loop import check_finished, fingerprints
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.job_queue import JobQueue
 from iblurry.launch.pack import Pack
+from iblurry.launch.progress import ProgressDisplay
 from iblurry.launch.ray import RayWorkers
 from iblurry.launch.stop import StopRequest, stop_on_signals
 from iblurry.launch.workers import LocalWorkers
@@ -42,6 +45,7 @@ def run(
     checkpoints: CheckpointPolicy = CheckpointPolicy(),  # noqa: B008  frozen
     hardware: Hardware = Hardware(),  # noqa: B008  frozen
     again: bool = False,
+    progress: bool | None = None,
 ) -> Result:
     """Run or continue an experiment in this process; a finished one is only read, if its data are the same.
 
@@ -64,6 +68,8 @@ def run(
         Device, precision and threads; a GPU is used if there is one, except by "mlp" and "convnet".
     again : bool
         Whether to delete what was run before and start anew, for example on data that have changed.
+    progress : bool, optional
+        Whether to show a bar, or a line a minute where there is no terminal. None: on a terminal and in a notebook.
 
     Returns
     -------
@@ -74,14 +80,19 @@ def run(
     check_type("dataset", dataset, Dataset | None)
     experiment = _as_experiment(experiment, "digits" if dataset is None else dataset)
     check_type("hardware", hardware, Hardware)
+    check_type("progress", progress, bool | None)
     place = Path(out) if isinstance(out, str) else out
     config = LaunchConfig(out=place, data_home=data_home, checkpoints=checkpoints, device=hardware.device)
     queue = JobQueue()
-    queue.add(experiment, dataclasses.replace(hardware, device=config.device_for(experiment)), callback)
+    device, threads = config.device_for(experiment), hardware.threads or default_threads(experiment.network)
+    callbacks, display = [*as_list(callback).callbacks], None if progress is False else ProgressDisplay()
+    if display is not None and (progress or display.is_watched):
+        callbacks.append(display.callback(f"{experiment.method.name} seed {experiment.seed}"))
+    queue.add(experiment, dataclasses.replace(hardware, device=device, threads=threads), callbacks)
     if again:
         RunFolder(config.out / experiment.name).clear()
     failure: BaseException | None = None
-    with stop_on_signals() as stop:
+    with stop_on_signals() as stop, display or nullcontext():
         try:
             Pack(config, queue.take, queue.report, stop, dataset=dataset).run()
         except RunFailedError as error:  # in this process the error itself can be raised

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol, Self
 
 import click
@@ -37,6 +38,10 @@ class ProgressDisplay:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
         self.console: Console = Console(stderr=True, highlight=False)
+        self.is_watched = self.console.is_terminal or self.console.is_jupyter
+        if self.console.is_jupyter:  # bars are widgets of a notebook; without these there are lines
+            can = find_spec("ipywidgets") is not None
+            self.console = Console(stderr=True, highlight=False, force_jupyter=can, force_terminal=can)
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),  # less where the name is long

@@ -23,6 +23,7 @@ from iblurry.cost import cost
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.engine.devices import make_engine
+from iblurry.engine.threads import torch_threads
 from iblurry.errors import InputError
 from iblurry.experiment.environment import Hardware, describe_place
 from iblurry.experiment.experiment import Experiment
@@ -109,12 +110,8 @@ def _try_here(experiment: Experiment, hardware: Hardware, data_home: Path | None
 
 def measure(experiment: Experiment, hardware: Hardware, data: Dataset) -> Trial:
     """A trial in this process."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(hardware.threads or before)
-    try:
+    with torch_threads(hardware.threads):
         return _Stopwatch(experiment, hardware, data).trial()
-    finally:
-        torch.set_num_threads(before)
 
 
 class _Enough(Exception):  # noqa: N818  no error: a refit was timed for long enough
