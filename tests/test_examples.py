@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import notebooks
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 PERCENT = r"\d+\.\d %"
@@ -22,6 +24,7 @@ SAYS = {  # at the end of what it prints
     "notebooks/anytime": r"clib \{'aaa': \d+\.\d, 'min_acc': .*\}\n",
     "notebooks/forgetting": r"at the end: 0\.\d\d without rehearsal, 0\.\d\d with it\n",
 }
+FUTURE = "from __future__ import annotations\n"  # each cell of Jupyter may begin with it
 LEFT = {  # files it leaves
     "image_folder": "pictures/test/ring/019.png",
     "grid_table": "er.tex",
@@ -41,6 +44,23 @@ def test_it_runs_by_itself(name, tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert re.search(SAYS[name] + r"\Z", ended.stdout), ended.stdout
     assert name not in LEFT or (tmp_path / LEFT[name]).stat().st_size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", notebooks.sources(), ids=lambda notebook: notebook.stem)
+def test_the_cells_of_a_notebook_run(notebook, tmp_path):
+    cells = tmp_path / "cells.py"  # a file, so that the source of a class can be read, as in Jupyter
+    cells.write_text("import matplotlib; matplotlib.use('agg')\n" + notebooks.code(notebook).replace(FUTURE, ""))
+    ended = subprocess.run([sys.executable, str(cells)], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    (said,) = (said for name, said in SAYS.items() if name.endswith(notebook.stem))
+    assert re.search(said + r"\Z", ended.stdout), ended.stdout
+
+
+def test_notebooks_are_those_of_the_examples():
+    assert sorted(notebooks.FOLDER.glob("*")) == sorted(notebooks.sources())
+    for notebook, example in notebooks.sources().items():
+        assert notebook.read_text("utf-8") == notebooks.written(example), "python -m tools.notebooks writes it again"
 
 
 def test_every_example_is_run_and_on_the_site():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import shutil
 import subprocess
 import tarfile
@@ -22,14 +23,12 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parent.parent
 MATHJAX = "3.2.2"
 SCRIPT = "tex-svg.js"  # one file, fonts included
-NOTEBOOKS = ROOT / "examples" / "notebooks"
+NOTEBOOKS = "docs/notebooks"
 
 
 def on_files(files: Files, *, config: Any) -> Files:
-    """MathJax and the notebooks become files of the site."""
+    """MathJax becomes a file of the site."""
     files.append(File.generated(config, f"assets/{SCRIPT}", abs_src_path=str(mathjax())))
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        files.append(File.generated(config, f"notebooks/{path.name}", abs_src_path=str(path)))
     return files
 
 
@@ -57,12 +56,8 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
     address = config.repo_url
     if page.file.src_uri != "examples.md" or not address:
         return markdown
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        link = f"[{path.name}](notebooks/{path.name})"
-        run = f"https://mybinder.org/v2/git/{quote(address, safe='')}/HEAD?labpath=examples/notebooks/{path.name}"
-        assert link in markdown, f"examples.md has no link to {path.name}"
-        markdown = markdown.replace(link, f"{link}, [run it on Binder]({run})")
-    return markdown
+    run = f"https://mybinder.org/v2/git/{quote(address, safe='')}/HEAD?labpath={NOTEBOOKS}"
+    return re.sub(r"(\[notebook\]\(notebooks/(\w+\.ipynb)\))", rf"\1, [run it on Binder]({run}/\2)", markdown)
 
 
 class Signatures(griffe.Extension):

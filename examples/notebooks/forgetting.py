@@ -11,7 +11,7 @@
 # # Watching a network forget
 #
 # Plain SGD on a class-incremental stream forgets what it has learnt as soon as the next classes come. Experience replay
-# remembers. `jupytext --to ipynb forgetting.py` makes a notebook of this file; Jupyter with jupytext opens it as it is.
+# remembers.
 
 # %%
 import matplotlib.pyplot as plt
