@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.gpu.setup import PAPER, BenchmarkSetup
 from iblurry.data.dataset import Dataset
 from iblurry.studies.catalogue import MAIN
-from iblurry.studies.forecast import run_cost
+from iblurry.studies.compute_estimate import compute_estimate, size_of, training_flops
 
 SEEDS = (1, 2, 3)
 REFERENCE = "er"  # whose updates are as large as those of refits
@@ -33,6 +33,11 @@ def _run_seconds(row: dict[str, Any], stacked: float | None, setup: BenchmarkSet
     learning = len(experiment.order(data)) * row["ms a sample"] / 1000
     if stacked is not None:
         return learning + 60 * stacked
-    cost, reference = run_cost(experiment, data), run_cost(setup.protocol(REFERENCE), data)
-    updates = cost.training * reference.steps / reference.training if experiment.method.refit else 0
-    return learning + (cost.moments * row["ms a query"] + updates * row["stages"]["step"]) / 1000
+    order, reference, of = experiment.order(data), setup.protocol(REFERENCE), size_of(data)
+    curve = range(experiment.query_every, len(order) + 1, experiment.query_every)
+    moments = 1 if experiment.method.readout.only_at_end else len({*curve, *map(int, order.ends)})
+    updates = 0.0
+    if experiment.method.refit:
+        steps = compute_estimate(reference, of).earned * float(reference.method.pace.updates_per_sample)
+        updates = training_flops(experiment, of) * steps / training_flops(reference, of)
+    return learning + (moments * row["ms a query"] + updates * row["stages"]["step"]) / 1000

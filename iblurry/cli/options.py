@@ -288,3 +288,9 @@ def _what(error: Exception, module: str) -> str:
         return "there is no such file"
     where = f"line {lines[-1]}: " if lines else ""
     return f"{where}{type(error).__name__}: {str(error).rstrip('.')}"
+
+
+def say_at_once(sentence: str) -> None:
+    """To a person at a terminal who would wait without a word while a verb gets ready."""
+    if sys.stderr.isatty():
+        click.echo(sentence, err=True)

@@ -24,6 +24,7 @@ from iblurry.cli.options import (
     machine_options,
     metric_option,
     parse_callbacks,
+    say_at_once,
 )
 from iblurry.cli.study_options import split_names
 from iblurry.errors import InputError
@@ -100,6 +101,7 @@ def run(
         from iblurry.cli.search import run_grid
 
         return run_grid(rows, about, grids, machine, out=out, figure=figure, data_home=data_home, as_json=as_json)
+    say_at_once(f"Loading PyTorch, then {about['dataset']}.")
     named = make_experiments(rows, about)
     experiments = list(named.values())
     if machine["device"] != "cpu" and machine["jobs"] in (None, 1):  # else runs are in other processes
@@ -118,8 +120,11 @@ def run(
     _check_metrics(metrics or (), own, [] if machine["again"] else [out / one.name for one in experiments])
     check_all(experiments, load(about["dataset"], data_home))
     config = launch_config(machine, out, data_home)
-    with ProgressDisplay() as display:
-        watching = [display.callback(f"{row} seed {seed}") for row, seed in named]
+    with ProgressDisplay("all runs", runs=len(experiments)) as display:
+        watching = [
+            display.callback(f"{row} seed {seed}", row, is_done=config.is_done(one))
+            for (row, seed), one in named.items()
+        ]
         results = run_all(experiments, config, [[bar, *own] for bar in watching])
     if len(results) < len(experiments) or any(result.summary is None for result in results):
         click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)

@@ -48,14 +48,14 @@ def run_grid(
     experiments = [experiment for point in points for experiment in point.experiments]
     check_all(experiments, load(about["dataset"], data_home))
     failures: dict[str, IblurryError] = {}
+    config = launch_config(machine, out, data_home)
     with ProgressDisplay(f"grid on {about['dataset']}", runs=len(experiments)) as display:
         callbacks = []
         for point in points:
             for experiment in point.experiments:
-                callbacks.append(display.callback(f"{point.row} {point} seed {experiment.seed}"))
-                if (out / experiment.name / "summary.json").exists():
-                    callbacks[-1].is_done()
-        results = run_all(experiments, launch_config(machine, out, data_home), callbacks, failures=failures)
+                name, is_done = f"{point.row} {point} seed {experiment.seed}", config.is_done(experiment)
+                callbacks.append(display.callback(name, point.row, is_done=is_done))
+        results = run_all(experiments, config, callbacks, failures=failures)
     if any(run.summary is None and run.experiment.name not in failures for run in results):
         click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)
         return INTERRUPTED

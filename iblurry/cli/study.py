@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +21,13 @@ from iblurry.cli.options import (
     launch_config,
     machine_options,
     parse_callbacks,
+    say_at_once,
 )
 from iblurry.cli.study_options import OPTIONS, selection_of, study_options
-from iblurry.cli.study_plan import StudyPlan, plan_study
 from iblurry.errors import IblurryError
 
 if TYPE_CHECKING:
+    from iblurry.data.dataset import Dataset
     from iblurry.experiment.callback import Callback
     from iblurry.launch.config import LaunchConfig
     from iblurry.studies.selection import Selection
@@ -55,7 +58,7 @@ Examples:
 @click.option("--out", type=OutputFolder(), default=USUAL, help="Where runs live.")
 @click.option("--on", metavar="PLACE", default="local", help="local, or ray: a cluster.")
 @machine_options(jobs="one per core; a pack per GPU", pack=f"{PACK}; 1 with --jobs")
-@click.option("--dry-run", is_flag=True, help="Say what is to do and how long it takes; run nothing.")
+@click.option("--dry-run", is_flag=True, help="List what is to do and run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def study(
     selected: dict[str, Any],
@@ -68,55 +71,75 @@ def study(
 ) -> int:
     """Run what is missing of a STUDY, keep what is done, and print its table; `list` names them all.
 
-    It says first how long that will take. A run that fails does not stop the others. The same command goes on with what
-    was interrupted.
+    A bar tells how long the rest will take. A run that fails does not stop the others. The same command goes on with
+    what was interrupted.
     """
     if selected["study"] == LIST:
         _list(as_json=as_json)
         return 0
-    chosen = selection_of(selected, None if out == USUAL else out)
-    own = parse_callbacks(callbacks)
-    once = {one.experiment.name: one for one in chosen.planned}
-    config, plan = _plan(chosen, once, out, machine | {"on": on})
-    if dry_run:
-        plan.show(as_json=as_json)
-        return 0
-    finished, failures = _run(plan, once, config, own)
-    return _tell(chosen, finished, failures, out, as_json=as_json)
+    say_at_once(f"Loading PyTorch, then {selected['dataset']}.")
 
-
-def _plan(
-    selection: Selection, once: Mapping[str, PlannedRun], out: Path, machine: dict[str, Any]
-) -> tuple[LaunchConfig, StudyPlan]:
-    """How the runs are launched, and what of them is to do; nothing is written."""
     from iblurry.cli.run import check_all
     from iblurry.data.load import load
 
-    experiments, data = [one.experiment for one in once.values()], load(selection.dataset, selection.data_home)
+    chosen = selection_of(selected, None if out == USUAL else out)
+    own = parse_callbacks(callbacks)
+    once = {one.experiment.name: one for one in chosen.planned}
+    experiments, data = [one.experiment for one in once.values()], load(chosen.dataset, chosen.data_home)
     check_all(experiments, data)
-    config = launch_config(_packed(machine, experiments), out, selection.data_home)
-    done = {name for name in once if not config.again and (out / name / "summary.json").exists()}
-    return config, plan_study(selection, once, done, config, data)
+    config = launch_config(_packed(machine | {"on": on}, experiments), out, chosen.data_home)
+    done = sum(map(config.is_done, experiments))
+    counts = f"{len(once) - done} of {len(once)} runs to do, {done} done and kept"
+    click.echo(f"{chosen.study.name} on {chosen.dataset}: {counts}.", err=True)
+    if dry_run:
+        _show_plan(chosen, once, config, data, as_json=as_json)
+        return 0
+    finished, failures = _run(chosen, once, config, own)
+    return _tell(chosen, finished, failures, out, as_json=as_json)
+
+
+def _show_plan(
+    selection: Selection, once: Mapping[str, PlannedRun], config: LaunchConfig, data: Dataset, *, as_json: bool
+) -> None:
+    """Which runs are to do, by row and column, and the operations of their training, on standard output."""
+    from iblurry.studies.compute_estimate import size_of, training_flops
+    from iblurry.studies.describe import operations
+    from iblurry.studies.tables.text import rich_grid
+
+    cells = {(one.row, one.column): {"to_do": 0, "done": 0, "training_flops": 0.0} for one in selection.planned}
+    for one in once.values():
+        cell, is_done = cells[one.row, one.column], config.is_done(one.experiment)
+        cell["done" if is_done else "to_do"] += 1
+        if not is_done:  # a list of samples may be shorter than the data
+            cut = replace(one.experiment, samples=len(one.experiment.order(data)))
+            cell["training_flops"] += training_flops(cut, size_of(data))
+    rows = [{"row": row, "column": column} | cell for (row, column), cell in cells.items()]
+    if as_json:
+        about = {"study": selection.study.name, "dataset": selection.dataset}
+        total = {name: sum(cell[name] for cell in cells.values()) for name in ("to_do", "done")}
+        click.echo(json.dumps(about | total | {"rows": rows}, indent=2))
+        return
+    columns = ["column"] if any(column for _, column in cells) else []
+    counts = [(f"{cell['to_do']}", f"{cell['done']}", operations(cell["training_flops"])) for cell in cells.values()]
+    texts = [(*place[: 1 + len(columns)], *count) for place, count in zip(cells, counts, strict=True)]
+    lines = ([(text, False) for text in line] for line in texts)
+    heads, sides = ["row", *columns, "to do", "done", "training"], "l" * (1 + len(columns)) + "rrr"
+    click.echo(rich_grid(heads, lines, shutil.get_terminal_size().columns, sides=sides, bold=False))
 
 
 def _run(
-    plan: StudyPlan, once: Mapping[str, PlannedRun], config: LaunchConfig, own: Sequence[Callback]
+    selection: Selection, once: Mapping[str, PlannedRun], config: LaunchConfig, own: Sequence[Callback]
 ) -> tuple[set[str], dict[str, IblurryError]]:
     """Each experiment once, whatever its columns; the names of finished ones, and failures by theirs."""
     from iblurry.launch.launch import run_all
     from iblurry.launch.progress import ProgressDisplay
 
-    experiments, done = [one.experiment for one in once.values()], {one.experiment.name for one in plan.done}
-    failures: dict[str, IblurryError] = {}
-    title = f"{plan.selection.study.name} on {plan.selection.dataset}"
-    forecast = plan.forecast if plan.is_foreseen else None
-    with ProgressDisplay(title, runs=len(once), forecast=forecast, pack=config.pack) as display:
+    experiments, failures = [one.experiment for one in once.values()], dict[str, IblurryError]()
+    with ProgressDisplay(f"{selection.study.name} on {selection.dataset}", runs=len(once)) as display:
         bars = []
-        for name, one in once.items():
-            words = [one.row, one.column, f"seed {one.experiment.seed}"]
-            bars.append(display.callback(" ".join(filter(None, words)), run=name))
-            if name in done:
-                bars[-1].is_done()
+        for one in once.values():
+            words = filter(None, [one.row, one.column, f"seed {one.experiment.seed}"])
+            bars.append(display.callback(" ".join(words), one.row, is_done=config.is_done(one.experiment)))
         results = run_all(experiments, config, [[bar, *own] for bar in bars], failures=failures)
     return {one.experiment.name for one in results if one.summary is not None}, failures
 

@@ -72,6 +72,10 @@ class LaunchConfig:
         if self.on not in PLACES:
             raise UnknownNameError("place to run on", self.on, PLACES)
 
+    def is_done(self, experiment: Experiment) -> bool:
+        """Whether it is finished, and not to be run again."""
+        return not self.again and (self.out / experiment.name / "summary.json").exists()
+
     def worker_count(self, experiments: Sequence[Experiment]) -> int:
         """Processes that share the cores; it fixes the threads of a run, so it counts finished experiments too."""
         if self.on != "local":

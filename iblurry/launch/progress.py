@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Protocol, Self
+from statistics import fmean
+from typing import TYPE_CHECKING, Self
 
 import click
 
@@ -18,22 +18,13 @@ if TYPE_CHECKING:
 PAUSE = 60.0  # seconds between two lines of a run where there is no terminal
 
 
-class RunForecast(Protocol):
-    """How long runs will take, learnt from those that have ended: `studies.forecast.Forecast`."""
-
-    def left(self, done: Mapping[str, float]) -> float | None: ...
-
-    def learn(self, name: str, seconds: float) -> None: ...
-
-
 class ProgressDisplay:
     """The live part of the screen; `callback(name)` makes the callback of one more run.
 
-    With `runs`, of so many runs in all, a bar on top tells how far they are together; with a `forecast`, how long they
-    will take yet, which ended runs correct: of `pack` side by side, each with its share of the time.
+    With `runs`, of so many in all, a bar on top tells how many are done and how long the others will take.
     """
 
-    def __init__(self, title: str = "", runs: int = 0, forecast: RunForecast | None = None, pack: int = 1) -> None:
+    def __init__(self, title: str = "", runs: int = 0) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
@@ -52,11 +43,11 @@ class ProgressDisplay:
             disable=not self.console.is_terminal,
             transient=True,  # a run that is done leaves a line
         )
-        self.title, self.runs, self.forecast, self.pack = title, runs, forecast, pack
-        self.shares: dict[str, float] = {}  # done of each run that was heard of
-        self.spoke = time.monotonic() if forecast else 0.0
-        about, is_foreseen = self._so_far(), forecast is not None
-        self.whole = self.bars.add_task(title, total=runs, about=about, is_foreseen=is_foreseen) if runs else None
+        self.title, self.runs, self.spoke = title, runs, time.monotonic() if runs else 0.0
+        self.watched: list[RunBar] = []
+        self.at_a_time = 1  # as many runs as were seen to go on beside each other
+        about = f"{self._so_far()}, starting"
+        self.whole = self.bars.add_task(title, total=runs, about=about, is_whole=True) if runs else None
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -65,29 +56,41 @@ class ProgressDisplay:
     def __exit__(self, *_: object) -> None:
         self.bars.stop()
 
-    def callback(self, name: str, run: str | None = None) -> RunBar:
-        """The callback of a run that is shown by this name; `run` is what the forecast knows it by."""
-        return RunBar(self, name, run or name)
+    def callback(self, name: str, row: str = "", *, is_done: bool = False) -> RunBar:
+        """The callback of a run that is shown by this name; runs of one `row` are taken to go equally fast."""
+        self.watched.append(RunBar(self, name, row))
+        if is_done:
+            self.watched[-1].is_done()
+        return self.watched[-1]
 
-    def count(self, run: str, share: float, seconds: float | None = None) -> None:
-        """So much of a run is done; one that has ended took so many seconds, if it is known."""
-        self.shares[run] = share
-        if seconds is not None and self.forecast is not None:
-            self.forecast.learn(run, seconds / self.pack)
-        if self.whole is not None:
-            self.bars.update(self.whole, completed=sum(self.shares.values()), about=self._so_far())
-        if seconds is not None and self.forecast is not None and not self.console.is_terminal:
-            now = time.monotonic()
-            if now - self.spoke > PAUSE:
-                self.spoke = now
-                self.say(f"{self.title}: {self._so_far()}.")
+    def count(self, now: float | None = None) -> None:
+        """Counts what is done; `now`, where a run has ended: without a terminal a line says so now and then."""
+        if self.whole is None:
+            return
+        self.at_a_time = max(self.at_a_time, sum(run.bar is not None for run in self.watched))
+        completed = sum(run.share for run in self.watched)
+        self.bars.update(self.whole, completed=completed, about=self._so_far(), visible=self.runs > 1)
+        if now is not None and now - self.spoke > PAUSE and not self.console.is_terminal:
+            self.spoke = now
+            self.say(f"{self.title}: {self._so_far()}.")
+
+    def seconds_left(self) -> float | None:
+        """Each run goes on as it went; one that has not begun, as those of its row, or else as all; None: none has."""
+        paces: dict[str, list[float]] = {}
+        for run in self.watched:
+            if run.pace is not None:
+                paces.setdefault(run.row, []).append(run.pace)
+        if not paces:
+            return None
+        usual = fmean(pace for row in paces.values() for pace in row)
+        left = [
+            (1 - run.share) * (run.pace or fmean(paces.get(run.row, [usual]))) for run in self.watched if run.share < 1
+        ]
+        return max([sum(left) / self.at_a_time, *left]) if left else 0.0
 
     def _so_far(self) -> str:
-        counted = f"{sum(share >= 1 for share in self.shares.values())} of {self.runs} runs"
-        left = self.forecast.left(self.shares) if self.forecast is not None else None
-        if not left:  # not known, or nothing
-            return counted
-        return f"{counted}, about {duration(left)} to go"
+        counted, left = f"{sum(run.share >= 1 for run in self.watched)} of {self.runs} runs", self.seconds_left()
+        return f"{counted}, about {duration(left)} to go" if left else counted
 
     def say(self, sentence: str) -> None:
         """A line that stays."""
@@ -98,13 +101,13 @@ class ProgressDisplay:
 
 
 def _remaining_column() -> ProgressColumn:
-    """Time to go by the speed of the last seconds, but for a bar that has a forecast."""
+    """Time to go by the speed of the last seconds, but for the bar of all runs, which says it in words."""
     from rich.progress import Task, TimeRemainingColumn
     from rich.text import Text
 
     class Remaining(TimeRemainingColumn):
         def render(self, task: Task) -> Text:
-            return Text("") if task.fields.get("is_foreseen") else super().render(task)
+            return Text("") if task.fields.get("is_whole") else super().render(task)
 
     return Remaining(compact=True)
 
@@ -112,13 +115,20 @@ def _remaining_column() -> ProgressColumn:
 class RunBar(Callback):
     """Accuracy at the last query, learning rate, samples per second, and when it is done, a line that says so."""
 
-    def __init__(self, display: ProgressDisplay, name: str, run: str) -> None:
-        self.display, self.name, self.run = display, name, run
+    def __init__(self, display: ProgressDisplay, name: str, row: str) -> None:
+        self.display, self.name, self.row = display, name, row
         self.bar: TaskID | None = None
+        self.share = self.first = self.took = 0.0  # done of the run, now and when it began here, and seconds since
+
+    @property
+    def pace(self) -> float | None:
+        """Seconds that the whole run would take as it goes; None: it has not got on."""
+        return self.took / (self.share - self.first) if self.share > self.first and self.took else None
 
     def is_done(self) -> None:
         """It was before, or will not be."""
-        self.display.count(self.run, 1.0)
+        self.share = 1.0
+        self.display.count()
 
     def remove(self) -> None:
         """Take its bar away, of a run that will not go on."""
@@ -129,8 +139,10 @@ class RunBar(Callback):
     def on_run_start(self, name: str, position: int, samples: int) -> None:
         self.start, self.position, self.samples, self.accuracy = position, position, samples, ""
         self.began = self.spoke = time.monotonic()
+        self.share, self.first, self.took = position / samples, position / samples, 0.0
         self.remove()  # its worker was lost
         self.bar = self.display.bars.add_task(self.name, total=samples, completed=position, about="")
+        self.display.count()
         if position:
             self.on_message(f"goes on from sample {position:,} of {samples:,}")
 
@@ -146,8 +158,8 @@ class RunBar(Callback):
         speed = (position - self.start) / max(now - self.began, 1e-9)
         assert self.bar is not None
         self.display.bars.update(self.bar, completed=position, about=f"{percent} lr {lr:.0e}  {speed:,.0f}/s")
-        whole = (now - self.began) * self.samples / max(1, self.samples - self.start)  # as if it had begun at 0
-        self.display.count(self.run, position / self.samples, whole if position >= self.samples else None)
+        self.share, self.took = position / self.samples, now - self.began
+        self.display.count(now if position >= self.samples else None)
         if position >= self.samples:
             self.remove()
             self.on_message(f"{percent}after {position:,} samples, {speed:,.0f} a second")
@@ -156,13 +168,12 @@ class RunBar(Callback):
             self.on_message(f"{percent}after {position:,} of {self.samples:,} samples, {speed:,.0f} a second")
 
     def on_run_end(self) -> None:
-        if self.bar is not None:  # a callback stopped it early
-            self.display.bars.remove_task(self.bar)
-            self.bar = None
+        self.remove()  # a callback stopped it early
         self.is_done()
 
     def on_refit_progress(self, done: int, total: int) -> None:
         now, share = time.monotonic(), 100 * done / total
+        self.took = now - self.began
         assert self.bar is not None
         self.display.bars.update(self.bar, about=f"{self.accuracy} refit {share:.0f} % of {total:,}")
         if now - self.spoke > PAUSE and not self.display.console.is_terminal:

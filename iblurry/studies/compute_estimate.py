@@ -17,7 +17,6 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.method import Method
 from iblurry.network.flops import BACKWARD, feature_flops, flops
 from iblurry.network.registry import Image
-from iblurry.streams.order import Order
 
 STEPS = 2000  # in which a memory fills up at most
 EPOCHS = "epochs"  # the field of a readout that refits
@@ -132,36 +131,6 @@ def stored_flops(experiment: Experiment, of: DatasetSize) -> int:
     """Operations for the features that a frozen body computes of each sample once; 0 where pixels are stored."""
     samples = experiment.samples or of.samples
     return samples * feature_flops(experiment.network, of.image) if experiment.freeze == "body" else 0
-
-
-def query_flops(experiment: Experiment, data: Dataset) -> float:
-    """Operations that answers will take: the test images of the classes met, and what the readout does besides.
-
-    A query at the end of a task is one more, as its answer is recorded besides that of the curve.
-    """
-    order, asked, of = experiment.order(data), experiment.questions(data).test.labels, size_of(data)
-    met, first = np.unique(data.train.labels[order.indices], return_index=True)
-    by_moment = np.argsort(first)  # classes in the order they are met
-    images = np.cumsum(np.bincount(asked, minlength=len(data.classes))[met[by_moment]])
-    moments = query_moments(experiment, order)
-    answered = int(images[np.searchsorted(first[by_moment], moments) - 1].sum())
-    budget, method, once = memory_budget(experiment, of), experiment.method, np.unique(moments)
-    known, rows = _Costs(method, budget, of.classes), np.minimum(_offered(method, once), method.capacity(budget))
-    readout = sum(
-        times * _worth(known.cost(*where).query)
-        for where, times in _grouped(rows, np.searchsorted(order.ends, once, side="right"))
-    )
-    per_image = flops(experiment.network, of.image, of.classes, freeze=experiment.freeze)
-    features = feature_flops(experiment.network, of.image) * int(images[-1]) if experiment.freeze == "body" else 0
-    return (answered + readout) * per_image + features
-
-
-def query_moments(experiment: Experiment, order: Order) -> NDArray[np.int64]:
-    """After how many samples each query comes, in order; twice where a task ends at a point of the curve."""
-    if experiment.method.readout.only_at_end:
-        return np.array([len(order)])
-    curve = np.arange(experiment.query_every, len(order) + 1, experiment.query_every)
-    return np.sort(np.concatenate([curve, order.ends]))
 
 
 class _Costs:

@@ -55,12 +55,6 @@ def call(here, capsys):
     return call
 
 
-@pytest.fixture
-def untimed(monkeypatch):
-    """No method is timed before a study, which takes seconds."""
-    monkeypatch.setattr("iblurry.studies.trial.try_apart", lambda jobs, *_: [None] * len(jobs))
-
-
 @pytest.fixture(scope="session")
 def program():
     """The command that starts the program in a process of its own."""
