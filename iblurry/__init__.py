@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from iblurry.experiment.experiment import Experiment
     from iblurry.experiment.result import Result
     from iblurry.experiment.run_callbacks import RunState
-    from iblurry.export import ExportedModel, load_exported
+    from iblurry.exported import ExportedModel, load_exported
     from iblurry.launch.config import LaunchConfig
     from iblurry.launch.launch import run, run_all
     from iblurry.learner import Learner
@@ -131,7 +131,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.experiment.experiment": "Experiment",
     "iblurry.experiment.result": "Result",
     "iblurry.experiment.run_callbacks": "RunState",
-    "iblurry.export": "ExportedModel load_exported",
+    "iblurry.exported": "ExportedModel load_exported",
     "iblurry.launch.config": "LaunchConfig",
     "iblurry.launch.launch": "run run_all",
     "iblurry.learner": "Learner",

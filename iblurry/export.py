@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from iblurry.compute import ComputeCounter
-from iblurry.errors import DataError, IblurryError, InputError
+from iblurry.errors import IblurryError, InputError
+from iblurry.exported import KEY
 from iblurry.files import replacing
-from iblurry.learner_arguments import Label, as_path
+from iblurry.learner_arguments import as_path
 from iblurry.network.network import EXPORTING
 from iblurry.version import __version__
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from iblurry.learner import Learner
 
 FORMAT = 1
-KEY = "iblurry.json"  # of the extra file in a .pt2, and of the metadata of an .onnx
 ENDINGS = (".pt2", ".onnx")
 MOST_IMAGES = 65_535  # of one call; cuDNN's batch norm, where a learner is traced on a GPU, takes no more
 CHECKED = 8  # images of each kind for which a new file must answer like the learner
@@ -171,50 +170,3 @@ def _run_onnx(path: Path, images: Tensor) -> Tensor:
     from onnx.reference import ReferenceEvaluator
 
     return torch.from_numpy(ReferenceEvaluator(os.fspath(path)).run(None, {"images": images.numpy()})[0])
-
-
-class ExportedModel:
-    """A network that was exported to a .pt2, with its class names.
-
-    Parameters
-    ----------
-    program : ExportedProgram
-        What torch.export.load returned.
-    about : dict
-        The content of its extra file: "labels", "image", "mean", "std", "method", "seen", "version".
-    """
-
-    def __init__(self, program: torch.export.ExportedProgram, about: dict[str, Any]) -> None:
-        self.program, self.about = program, about
-        self.labels: list[Label] = about["labels"]
-        self._module = program.module()
-
-    @torch.no_grad()
-    def logits(self, images: Tensor | NDArray[np.generic]) -> Tensor:
-        """(B, C, H, W) uint8 to (B, classes), in the order of `labels`; a table's input is (B, columns) float32."""
-        answers: Tensor = self._module(torch.as_tensor(images))
-        return answers
-
-    def predict(self, images: Tensor | NDArray[np.generic]) -> list[Label]:
-        """The most likely label of each image."""
-        return [self.labels[row] for row in self.logits(images).argmax(1).tolist()]
-
-
-def load_exported(path: str | os.PathLike[str]) -> ExportedModel:
-    """A network that `Learner.export` or `iblurry export` wrote, with its class names; it runs on the CPU.
-
-    Parameters
-    ----------
-    path : path
-        NAME.pt2; DataError if it is damaged or something else.
-    """
-    place, extra = as_path(path), {KEY: ""}
-    if not place.is_file():
-        raise DataError(f"{place} is no file; give a .pt2 that Learner.export wrote.")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = torch.export.load(place, extra_files=extra)
-        return ExportedModel(program, json.loads(extra[KEY]))
-    except Exception as error:  # torch raises whatever its readers raise
-        raise DataError(f"{place} cannot be used ({error!s:.200}); give a .pt2 that Learner.export wrote.") from error

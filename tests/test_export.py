@@ -13,7 +13,7 @@ from torch import nn
 
 from iblurry import export
 from iblurry.errors import DataError, InputError
-from iblurry.export import KEY, load_exported
+from iblurry.exported import KEY, load_exported
 from iblurry.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters, er
 from iblurry.network.bodies import ConvUnit

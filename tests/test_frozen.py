@@ -18,7 +18,7 @@ from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.evaluator import Evaluator
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Spent, read
-from iblurry.export import load_exported
+from iblurry.exported import load_exported
 from iblurry.launch.launch import run
 from iblurry.learner import Learner
 from iblurry.methods import balm, clib, er, slda

@@ -16,7 +16,7 @@ from iblurry.errors import IblurryError
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
-from iblurry.export import load_exported
+from iblurry.exported import load_exported
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run, run_all
 from iblurry.learner import Learner

@@ -52,6 +52,7 @@ LAYERS = [  # imports only go up this list
         "learner_file",
         "amendments",
         "export",
+        "exported",
         "cost",
     ],
     ["experiment"],

@@ -11,7 +11,7 @@ import torch
 
 from iblurry import checkpoint
 from iblurry.data.load import load
-from iblurry.export import load_exported
+from iblurry.exported import load_exported
 from iblurry.learner import Learner
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
