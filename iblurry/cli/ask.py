@@ -25,7 +25,8 @@ def ask(images: tuple[Path, ...], top: int, url: str, token: str | None, as_json
     """Ask a live service what IMAGEs show.
 
     An IMAGE is a picture (.png, .jpg, ...) or an .npy file: bytes (C, H, W), or several as (N, C, H, W). The right
-    label can be sent later by the answer's id: `iblurry correct label ID LABEL`.
+    label can be sent later by the answer's id: `iblurry correct label ID LABEL`. An answer is `unknown`
+    where it is less probable than nearly all answers to samples of known classes were (see `serve --unknown-rate`).
     """
     with connect(url, token) as client:
         shape = tuple(client.status()["image"])
@@ -58,6 +59,8 @@ def _to_json(name: str, prediction: Prediction) -> dict[str, Any]:
         "image": name,
         "label": prediction.label,
         "probability": prediction.probability,
+        "unknown": prediction.unknown,
+        "threshold": prediction.threshold,
         "top": [each._asdict() for each in prediction.top],
         "model": prediction.model,
         "id": prediction.id,
@@ -75,9 +78,12 @@ def _print(results: Sequence[tuple[str, Prediction]]) -> None:
     table.add_column("probability", justify="right")
     table.add_column("id")
     for name, prediction in results:
-        for rank, each in enumerate(prediction.top):
+        rows = [(Text(label), f"{100 * probability:.1f} %") for label, probability in prediction.top]
+        if prediction.unknown:
+            rows.insert(0, (Text("unknown", style="italic"), f"below {100 * (prediction.threshold or 0):.1f} %"))
+        for rank, row in enumerate(rows):
             first, last = ("", "") if rank else (name, prediction.id)
-            table.add_row(Text(first), Text(each.label), f"{100 * each.probability:.1f} %", last)
+            table.add_row(Text(first), *row, last)
     Console(highlight=False).print(table)
     models = sorted({prediction.model for _, prediction in results})
     click.echo(f"Samples the model had learnt: {', '.join(f'{model:,}' for model in models)}")

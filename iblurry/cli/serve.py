@@ -26,7 +26,7 @@ GROUPS = {
         *("measure_every", "initialise", "freeze", "augment", "modules"),
     ),
     "Places": ("data_dir", "begin", "host", "port", "token", "token_file", "as_json"),
-    "Machine": ("device", "threads", "queue", "idle_updates", "log_level", "log_format"),
+    "Machine": ("device", "threads", "queue", "idle_updates", "unknown_rate", "log_level", "log_format"),
 }
 POSITIVE = click.IntRange(1)
 IDLE_UPDATES = 5000  # some minutes of a small network on one core
@@ -92,6 +92,13 @@ Examples:
     default=IDLE_UPDATES,
     help="Updates from the memory after the last sample, while idle; 0: none.",
 )
+@click.option(
+    "--unknown-rate",
+    metavar="R",
+    type=click.FloatRange(0, 0.5),
+    default=0.05,
+    help="Share of samples of known classes that may be answered `unknown`; 0: never.",
+)
 @click.option("--log-level", type=click.Choice(log_lines.LEVELS), default="info", help="Of lines on standard error.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Of these lines.")
 def serve(
@@ -102,6 +109,7 @@ def serve(
     token: str | None,
     queue: int | None,
     idle_updates: int,
+    unknown_rate: float,
     as_json: bool,
     log_level: str,
     log_format: str,
@@ -134,7 +142,7 @@ def serve(
         def announce(url: str) -> None:
             click.echo(json.dumps({"url": url, "pid": os.getpid()}) if as_json else _greeting(url, data_dir, chosen))
 
-        service = Service(data_dir, chosen, limits, idle_updates=idle_updates)
+        service = Service(data_dir, chosen, limits, idle_updates=idle_updates, unknown_rate=unknown_rate)
         listen(service, host=host, port=port, token=token, on_ready=announce)
 
 

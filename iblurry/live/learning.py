@@ -13,17 +13,20 @@ import torch
 from iblurry import amendments, checkpoint, learner_file
 from iblurry.archive import bytes_of
 from iblurry.errors import CheckpointError, DivergedError
+from iblurry.live.calibration import PAIRS, Calibrator
 from iblurry.live.held_out import HeldOut, HeldOutSample, ask
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import LearnerReport, MemorySample, Operation
 from iblurry.live.settings import Settings
 from iblurry.live.status import UNTESTED, Quality
 from iblurry.memory import Encoded
+from iblurry.network.network import FLOOR
 from iblurry.parts import Importance
 
 STEP_SECONDS = 0.05  # of rehearsal, about: what a sample may have to wait for
 STEP_UPDATES = 64  # of one step, at most
 EXTRA_BYTES = 2**20  # of a checkpoint beside the learner's state, an upper bound; so is
+PAIR_BYTES = 200  # what an answer of the calibration takes beside its logits; and
 LABEL_BYTES = 12 * 200  # what a held-out sample's label takes as JSON
 
 
@@ -35,6 +38,7 @@ class LiveLearner:
         self.learner = settings.build_learner()
         self._arguments = learner_file.to_json(self.learner.arguments)  # with which Learner.load makes it again
         self.quality = Quality(settings.max_classes)
+        self.calibrator = Calibrator(settings.max_classes)
         self.held_out = HeldOut(settings.memory)
         self.at = 0  # operations applied
         self.learnt = 0  # samples among them
@@ -48,6 +52,7 @@ class LiveLearner:
         moments = 2 * weights  # Adam's, which exist from the first update on
         self.checkpoint_most = bytes_of(self.learner.state_dict()) + moments + EXTRA_BYTES
         self.checkpoint_most += bytes_of(self._slowly_prepared())
+        self.checkpoint_most += PAIRS * (4 * settings.max_classes + PAIR_BYTES)
         self.checkpoint_most += settings.memory * (self.learner.context.memory.images[0].nbytes + LABEL_BYTES)
 
     def recover(self) -> list[str]:
@@ -65,6 +70,8 @@ class LiveLearner:
         self.quality.load_state_dict(loaded.state["quality"])
         if "held_out" in loaded.state:  # the first services had none
             self.held_out.load_state_dict(loaded.state["held_out"])
+        if "calibration" in loaded.state:  # later than the first, too
+            self.calibrator.load_state_dict(loaded.state["calibration"])
         test = loaded.state.get("test", {"at": [0, 0], "tensors": {}})  # which the first services did not have
         self.prepared_at = tuple(test["at"])
         for name, values in test["tensors"].items():
@@ -103,6 +110,7 @@ class LiveLearner:
                 row, into = network.row_of(label), network.row_of(to) if kind == "merge" else None
                 assert row is not None, "the log has checked it"
                 self.quality.close_class(row, into)
+                self.calibrator.close_class(row, into)
                 if kind == "merge":
                     amendments.merge_class(self.learner, label, to)
                     self.held_out.rename(label, to)
@@ -124,7 +132,9 @@ class LiveLearner:
         answer = UNTESTED
         if row is not None:
             self._prepare_test()
-            answer = int(self.learner.logits(image, prepare=False).argmax())
+            logits = self.learner.logits(image, prepare=False)[0]
+            answer = int(logits.argmax())
+            self.calibrator.record(logits.masked_fill(~network.open, FLOOR), row)
         self.quality.record(network.next_row if row is None else row, answer)
         self.learner.observe(image, sample.label)
         self.learnt = sample.number
@@ -187,6 +197,7 @@ class LiveLearner:
             "learner": self.learner.state_dict(),
             "quality": self.quality.state_dict(),
             "held_out": self.held_out.state_dict(),
+            "calibration": self.calibrator.state_dict(),
             "learnt": self.learnt,
             "test": {"at": list(self.prepared_at), "tensors": self._slowly_prepared()},
         }

@@ -44,8 +44,9 @@ class Predictions(NamedTuple):
 
     model: int  # samples it had learnt
     labels: tuple[str, ...]
-    probabilities: NDArray[np.float32]  # (B, len(labels))
+    probabilities: NDArray[np.float64]  # (B, len(labels))
     ids: tuple[str, ...] = ()  # under which labels can be sent later, one for each image
+    threshold: float | None = None  # an answer less probable than this is unknown
 
 
 class MemorySample(NamedTuple):
@@ -67,6 +68,19 @@ class Command(Enum):
     STOP = b"s"  # finish the current sample, save and exit
 
 
+class Calibration(NamedTuple):
+    """How answers become probabilities: the defaults leave them as they are."""
+
+    temperature: float = 1.0
+    confidences: tuple[float, ...] = ()  # of the recorded answers, at this temperature, ascending
+
+    def threshold(self, rate: float) -> float | None:
+        """The confidence below which at most this share of the next samples of known classes lies, as far as they are
+        like the recorded ones; None where there are too few. It is the k-th smallest of n, k = floor(rate (n + 1))."""
+        k = int(rate * (len(self.confidences) + 1))
+        return self.confidences[k - 1] if k else None
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """A state of the model to answer with, after `at` samples."""
@@ -75,6 +89,7 @@ class Snapshot:
     labels: tuple[str, ...]  # by head row; "" where a class was deleted
     tensors: list[NDArray[Any]]  # of the readout's `answers_with`, in its order
     operation: int = 0  # the last one that is in it
+    calibration: Calibration = Calibration()
 
 
 @dataclass(frozen=True, kw_only=True)

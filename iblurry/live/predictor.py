@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from iblurry.learner import Learner
+from iblurry.live.calibration import to_probabilities
 from iblurry.live.messages import Predictions, Snapshot
 from iblurry.live.settings import Settings
 from iblurry.live.worker import BatchWorker
@@ -19,9 +20,9 @@ BATCH = 64  # images predicted at once, where several requests wait
 class Predictor(BatchWorker[NDArray[np.uint8], Predictions]):
     """Answers from the newest snapshot, whatever the learner does; requests are images (B, C, H, W)."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, unknown_rate: float) -> None:
         super().__init__("predictor", most=BATCH)
-        self._model = SnapshotModel(settings)
+        self._model = SnapshotModel(settings, unknown_rate)
         self._newest: deque[Snapshot] = deque(maxlen=1)
 
     def update(self, snapshot: Snapshot) -> None:
@@ -47,7 +48,8 @@ class Predictor(BatchWorker[NDArray[np.uint8], Predictions]):
 class SnapshotModel:
     """A readout that takes over snapshots and answers as the learner's does."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, unknown_rate: float = 0.0) -> None:
+        self._unknown_rate = unknown_rate
         self._context = settings.build_context()
         self._readout = settings.build_method().readout.attach(self._context)
         self.at = 0
@@ -58,13 +60,15 @@ class SnapshotModel:
             for values, saved in zip(self._readout.answers_with(), snapshot.tensors, strict=True):
                 values.copy_(torch.from_numpy(saved))
         self._context.network.labels[:] = snapshot.labels
-        self.at, self.labels = snapshot.at, snapshot.labels
+        self.at, self.labels, self._calibration = snapshot.at, snapshot.labels, snapshot.calibration
+        self._threshold = self._calibration.threshold(self._unknown_rate)
 
     def predict(self, pixels: NDArray[np.uint8]) -> Predictions:
         """(B, C, H, W), once a snapshot is loaded."""
         images = self._context.engine.to_device(torch.from_numpy(pixels))
         logits = self._readout.logits(self._context.encode(images))[:, : len(self.labels)]
-        return Predictions(self.at, self.labels, logits.softmax(1).cpu().numpy())
+        probabilities = to_probabilities(logits, self._calibration.temperature)
+        return Predictions(self.at, self.labels, probabilities, threshold=self._threshold)
 
 
 def take_snapshot(learner: Learner, at: int) -> Snapshot:

@@ -277,7 +277,9 @@ class LearnerLoop:
             return
         self.learner.check()  # the snapshot before is better than one that is not finite
         snapshot = take_snapshot(self.learner.learner, self.learner.learnt)
-        self.messages.send(dataclasses.replace(snapshot, operation=self.learner.at))
+        self.messages.send(
+            dataclasses.replace(snapshot, operation=self.learner.at, calibration=self.learner.calibrator.fitted)
+        )
         self._published = self.learner.at
 
     def _report(self) -> None:

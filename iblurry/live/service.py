@@ -64,12 +64,21 @@ class Service:
         How much requests may ask of it.
     idle_updates : int
         Updates from the memory that it takes after the last sample or correction, while nothing else is to be done.
+    unknown_rate : float
+        Share of samples of known classes that may be called unknown by mistake; 0: none is.
     """
 
     def __init__(
-        self, folder: Path, settings: Settings, limits: Limits | None = None, *, idle_updates: int = 0
+        self,
+        folder: Path,
+        settings: Settings,
+        limits: Limits | None = None,
+        *,
+        idle_updates: int = 0,
+        unknown_rate: float = 0.05,
     ) -> None:
         self.folder, self.settings, self.limits, self.idle_updates = folder, settings, limits or Limits(), idle_updates
+        self.unknown_rate = unknown_rate
         self.quota = Quota(settings, self.limits)
         self._questions = QuestionStore(settings.image, self.limits)
         self._status = ServiceStatus(settings, self.limits, idle_updates=idle_updates)
@@ -96,7 +105,7 @@ class Service:
             self._status.start(log)
             check = partial(self.quota.check, status=self._status)
             self._writer = LogWriter(log, check=check, on_new_labels=self._on_new_labels)
-            self._predictor = Predictor(self.settings)
+            self._predictor = Predictor(self.settings, self.unknown_rate)
             self._process = LearnerProcess(self.folder, self.settings, self._receive)
             self._exporter = ModelExporter(self.folder, self.settings)
             self._resources.callback(self._exporter.close)

@@ -184,6 +184,13 @@ def test_a_table_of_answers(call, service, pets, here):
     assert said.out.endswith("Samples the model had learnt: 4\n")
 
 
+def test_an_unknown_answer_says_so_before_its_guess(call, service, pets):
+    call("send", "pets", "--in-order")
+    service.threshold = 0.95
+    rows = [line.split() for line in call("ask", "pets/dog/3.jpg", "--top", 1).out.splitlines()]
+    assert rows[1:3] == [["pets/dog/3.jpg", "unknown", "below", "95.0", "%", "00000000"], ["dog", "90.0", "%"]]
+
+
 def test_answers_in_json(call, service, pets):
     call("send", "pets", "--in-order")
     (answer,) = json.loads(call("ask", "pets/dog/3.jpg", "--json").out)
@@ -194,6 +201,8 @@ def test_answers_in_json(call, service, pets):
         "top": [{"label": "dog", "probability": 0.9}, {"label": "cat", "probability": 0.01}],
         "model": 4,
         "id": "00000000",
+        "unknown": False,
+        "threshold": None,
     }
 
 
@@ -223,8 +232,8 @@ def backend(monkeypatch):
         about = {"method": "clib", "network": "mlp", "image": (1, 8, 8), "memory": 500, "max_classes": 100}
         return SimpleNamespace(**about)
 
-    def service(folder, settings, limits, *, idle_updates):
-        told.limits, told.idle_updates = limits, idle_updates
+    def service(folder, settings, limits, *, idle_updates, unknown_rate):
+        told.limits, told.idle_updates, told.unknown_rate = limits, idle_updates, unknown_rate
         return SimpleNamespace(folder=folder, settings=settings)
 
     def serve(service, *, host, port, token, on_ready):
@@ -251,7 +260,7 @@ def test_serve_passes_on_only_what_was_given(call, backend, here):
         assert word in said.out
     assert (str(backend.folder), backend.given, backend.limits) == ("live", {}, Limits())
     assert (backend.host, backend.port, backend.token) == ("127.0.0.1", 8000, None)
-    assert backend.idle_updates == IDLE_UPDATES
+    assert (backend.idle_updates, backend.unknown_rate) == (IDLE_UPDATES, 0.05)
 
 
 def test_serve_with_everything(call, backend, monkeypatch):
@@ -259,7 +268,7 @@ def test_serve_with_everything(call, backend, monkeypatch):
     words = "--method er --network mlp --memory 9 --image 1x8x8 --max-classes 7 --seed 0 --updates-per-sample 1/4"
     more = (
         "--batch 8 --measure-every 3 --device cuda --threads 2 --data-dir d --host 0.0.0.0 --port 80 --queue 5 --json "
-        "--idle-updates 0"
+        "--idle-updates 0 --unknown-rate 0.1"
     )
     said = call("serve", *words.split(), *more.split())
     assert json.loads(said.out) == {"url": "http://0.0.0.0:80", "pid": os.getpid()}
@@ -278,7 +287,7 @@ def test_serve_with_everything(call, backend, monkeypatch):
         "threads": 2,
     }
     assert (backend.limits, backend.token, backend.host, backend.port) == (Limits(queue=5), "sesame", "0.0.0.0", 80)
-    assert backend.idle_updates == 0
+    assert (backend.idle_updates, backend.unknown_rate) == (0, 0.1)
 
 
 def test_settings_are_refused_in_a_sentence(refused, backend):

@@ -72,7 +72,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
         *("--method", "--network", "--memory", "--image", "--max-classes", "--seed", "--updates-per-sample", "--batch"),
         *("--measure-every", "--initialise", "--freeze", "--augment", "--import"),
         *("--data-dir", "--from", "--host", "--port", "--token", "--token-file", "--json"),
-        *("--device", "--threads", "--queue", "--idle-updates", "--log-level", "--log-format"),
+        *("--device", "--threads", "--queue", "--idle-updates", "--unknown-rate", "--log-level", "--log-format"),
     ],
     "iblurry correct": [],
     "iblurry correct delete": ["CLASS", *CORRECTING],

@@ -32,6 +32,7 @@ class StandIn:
         self.samples, self.keys = [], {}  # (label, image or pixels); key: (body, answer)
         self.learnt, self.state = None, "learning"  # None: all that is accepted
         self.unready = None  # or a sentence why
+        self.threshold = None  # below which answers are unknown
         self.lines = b""  # of /v1/events
 
     def __enter__(self):
@@ -185,8 +186,10 @@ class StandInHandler(BaseHTTPRequestHandler):
             label = known.get(base64.b64decode(one.get("image") or one["pixels"]), self.service.samples[0][0])
             others = sorted({*known.values()} - {label})
             ranked = [{"label": label, "probability": 0.9}, *({"label": each, "probability": 0.01} for each in others)]
-            answers.append({"id": f"{len(answers):08d}", **ranked[0], "top": ranked[:top]})
-        return self.answer(200, {"model": len(self.service.samples), "answers": answers})
+            unknown = self.service.threshold is not None and self.service.threshold > 0.9
+            answers.append({"id": f"{len(answers):08d}", **ranked[0], "unknown": unknown, "top": ranked[:top]})
+        said = {"model": len(self.service.samples), "threshold": self.service.threshold, "answers": answers}
+        return self.answer(200, said)
 
     def stream(self):
         self.send_response(200)

@@ -196,7 +196,7 @@ class Client:
             sent = indices
             body = encode_body("images", (encode_image(pictures[index], shape) for index in indices))
             answer = self._http.call("POST", f"/v1/predict?top={int(top)}", body, JSON_HEADERS)
-            return [_prediction(each, answer["model"]) for each in answer["answers"]]
+            return [_prediction(each, answer) for each in answer["answers"]]
 
         predictions: list[Prediction] = []
         try:
@@ -375,6 +375,9 @@ class Client:
         return tuple(status["image"]), status["queue_limit"]
 
 
-def _prediction(answer: dict[str, Any], model: int) -> Prediction:
+def _prediction(answer: dict[str, Any], whole: dict[str, Any]) -> Prediction:
     top = tuple(TopLabel(each["label"], each["probability"]) for each in answer["top"])
-    return Prediction(answer["label"], answer["probability"], top, model, answer.get("id", ""))
+    unknown, threshold = answer.get("unknown", False), whole.get("threshold")
+    return Prediction(
+        answer["label"], answer["probability"], top, whole["model"], answer.get("id", ""), unknown, threshold
+    )

@@ -53,6 +53,10 @@ class Prediction:
         Samples the model had learnt.
     id : str
         Under which its label can be sent later, see `Client.label`.
+    unknown : bool
+        Whether `probability` is below `threshold`: perhaps a class that the service never met.
+    threshold : float, optional
+        None while too few samples were tested.
     """
 
     label: str
@@ -60,6 +64,8 @@ class Prediction:
     top: tuple[TopLabel, ...]
     model: int
     id: str = ""
+    unknown: bool = False
+    threshold: float | None = None
 
 
 @dataclass(frozen=True)

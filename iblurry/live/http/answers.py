@@ -25,8 +25,12 @@ def format_predictions(predictions: Predictions, top: int) -> dict[str, Any]:
         [{"label": labels[column], "probability": float(shares[column])} for column in row]
         for row, shares in zip(order.tolist(), probabilities, strict=True)
     ]
-    answers = [{"id": one, **best[0], "top": best} for one, best in zip(predictions.ids, named, strict=True)]
-    return {"model": predictions.model, "answers": answers}
+    least = predictions.threshold
+    answers = [
+        {"id": one, **best[0], "unknown": least is not None and best[0]["probability"] < least, "top": best}
+        for one, best in zip(predictions.ids, named, strict=True)
+    ]
+    return {"model": predictions.model, "threshold": least, "answers": answers}
 
 
 def unlearning(idle_updates: int) -> str:

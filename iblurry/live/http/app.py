@@ -218,8 +218,9 @@ class Handlers:
     ) -> Response:
         """Name images.
 
-        Probabilities are over the classes met so far. The answer comes from the last published state of the model and
-        does not wait for learning.
+        Probabilities are over the classes met so far, calibrated by the answers to samples before they were learnt. An
+        answer less probable than `threshold` is `unknown`. It comes from the last published state of the model and does
+        not wait for learning.
         """
         content_type, raw = await _body(request)
         if self.reader.is_quick(content_type, raw):  # less work than to hand it to another thread

@@ -91,6 +91,7 @@ class ImagePrediction(LabelProbability):
     """The likeliest class of an image, and the next ones."""
 
     id: str = Field(description="Its label can be sent later by this, see /v1/label.", examples=["5f2a9c01-17"])
+    unknown: bool = Field(description="Whether `probability` is below `threshold`: perhaps a class never met.")
     top: list[LabelProbability]
 
 
@@ -98,6 +99,9 @@ class PredictResponse(BaseModel):
     """One answer for each image, all from the same state of the model."""
 
     model: Count = Field(description="How many samples it had learnt: its version.", examples=[18])
+    threshold: Share | None = Field(
+        description="Of known samples a share of --unknown-rate at most is less probable; null while few were tested."
+    )
     answers: list[ImagePrediction]
 
 

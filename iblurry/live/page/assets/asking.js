@@ -17,12 +17,13 @@ export async function ask(file) {
 }
 
 /** `right`: the label that the picture was taught under, if it was. */
-export function answered({ model, top }, right) {
+export function answered({ model, top, unknown, threshold }, right) {
   const lines = top.map(({ label, probability }) => {
     const bar = make("i");
     fill(bar, probability);
     const sign = label === right ? make("span", { class: "sign", "aria-label": "as taught" }, "✓ ") : null;
     return make("li", {}, make("span", {}, sign, named(label)), make("span", {}, percent(probability, 0)), make("span", { class: "meter", "aria-hidden": "true" }, bar));
   });
-  return [make("ol", {}, ...lines), make("p", {}, "by model version " + count(model))];
+  const doubt = unknown ? [make("p", { class: "unknown" }, "unknown: the best is below " + percent(threshold, 0))] : [];
+  return [...doubt, make("ol", {}, ...lines), make("p", {}, "by model version " + count(model))];
 }

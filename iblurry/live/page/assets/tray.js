@@ -89,7 +89,7 @@ async function question(asked, summary) {
       picture.said.replaceChildren(...answered(answer, picture.label));
       picture.confirm.replaceChildren("✓ ", named(answer.label));
       picture.confirm.setAttribute("aria-label", "Confirm " + answer.label + " for " + picture.file.name);
-      if (!summary) say(picture.file.name + ": " + answer.label + ", " + percent(answer.probability, 0));
+      if (!summary) say(picture.file.name + ": " + (answer.unknown ? "unknown; perhaps " : "") + answer.label + ", " + percent(answer.probability, 0));
     });
     changed();
   }

@@ -1,0 +1,144 @@
+"""Confidences that are shares of right answers, and answers that are unknown at a wished rate."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.live.calibration import ece
+from iblurry import checkpoint
+from iblurry.data.load import load
+from iblurry.live.calibration import LEAST, PAIRS, Calibrator, fit_temperature, to_probabilities
+from iblurry.live.learning import LiveLearner
+from iblurry.live.log import LogEntry
+from iblurry.live.messages import Calibration, Operation
+from iblurry.live.predictor import SnapshotModel, take_snapshot
+from iblurry.live.settings import Settings
+from iblurry.network.network import FLOOR
+
+RATE = 0.05
+KNOWN = 7  # of the ten digits
+SETTINGS = Settings(method="ncm", network="mlp", freeze="body", image=(1, 8, 8), memory=300, max_classes=12)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+def entries(digits, count):
+    """The first samples of the known classes."""
+    found = [one for one in zip(digits.train.images, digits.train.labels, strict=True) if one[1] < KNOWN][:count]
+    for at, (image, label) in enumerate(found, 1):
+        yield LogEntry(at, Operation("sample", at, digits.classes[label], pixels=image.tobytes()))
+
+
+def learnt(folder, digits, count=700, **changes):
+    learning = LiveLearner(folder, dataclasses.replace(SETTINGS, **changes))
+    for entry in entries(digits, count):
+        learning.apply(entry)
+    return learning
+
+
+def answers(learning, images, calibration=None):
+    model = SnapshotModel(learning.settings, RATE)
+    snapshot = take_snapshot(learning.learner, learning.learnt)
+    model.load(dataclasses.replace(snapshot, calibration=calibration or learning.calibrator.fitted))
+    return model.predict(np.stack(list(images)))
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 40.0])
+def test_the_temperature_that_made_the_labels_is_found(scale):
+    rng = torch.Generator().manual_seed(1)
+    shares = (2 * torch.randn(4000, 6, generator=rng)).log_softmax(1)
+    rows = shares.exp().multinomial(1, generator=rng)[:, 0]
+    logits = torch.cat([shares * scale + 3, torch.full((4000, 2), FLOOR)], 1)
+    assert fit_temperature(logits, rows) == pytest.approx(scale, rel=0.05)
+    found = to_probabilities(logits, scale)
+    assert found[:, :6] == pytest.approx(shares.exp().numpy(), abs=1e-5)
+    assert found[:, 6:].max() == 0
+
+
+def test_a_record_without_a_mistake_is_not_certain():
+    calibrator = Calibrator(3)
+    for _ in range(40):
+        calibrator.record(torch.tensor([2.0, -1.0, FLOOR]), 0)
+    assert calibrator.fitted.confidences[0] == pytest.approx(1 - 0.5 / 42, abs=1e-3)  # half of the rest is its own
+
+
+def test_answers_that_could_not_be_right_do_not_count_and_the_oldest_leave():
+    calibrator = Calibrator(3)
+    for number in range(PAIRS + 30):
+        calibrator.record(torch.tensor([1.0, -number / 100, FLOOR]), 2 if number % 50 == 0 else number % 2)
+    assert len(calibrator.pairs) == PAIRS
+    assert {row for _, row in calibrator.pairs} == {0, 1}
+    assert calibrator.pairs[0][0][1] < 0
+
+
+@pytest.mark.parametrize("into", [0, None])
+def test_a_class_that_was_closed_is_out_of_the_record(into):
+    calibrator = Calibrator(3)
+    for number in range(3 * LEAST):
+        calibrator.record(torch.tensor([0.0, 1.0, 2.0]), number % 3)
+    calibrator.close_class(2, into)
+    rows = [row for _, row in calibrator.pairs]
+    assert (rows.count(0), rows.count(1), rows.count(2)) == (LEAST * (1 if into is None else 2), LEAST, 0)
+    assert calibrator.pairs[0][0].tolist() == [0.0 if into is None else 2.0, 1.0, FLOOR]
+    assert len(calibrator.fitted.confidences) == len(rows)
+
+
+def test_the_threshold_is_the_wished_quantile():
+    calibration = Calibration(1.0, tuple(number / 100 for number in range(1, 100)))
+    assert [calibration.threshold(rate) for rate in (0.0, 0.009, 0.01, 0.05)] == [None, None, 0.01, 0.05]
+
+
+def test_confidences_of_digits_are_calibrated_and_strangers_are_unknown(digits, tmp_path):
+    learning = learnt(tmp_path, digits)
+    known = digits.test.labels < KNOWN
+    images, labels = [digits.test.images[row] for row in np.flatnonzero(known)], digits.test.labels[known]
+    before, after = (answers(learning, images, calibration) for calibration in (Calibration(), None))
+    truth = [digits.classes[label] for label in labels]
+    right = np.array(
+        [after.labels[row] == label for row, label in zip(after.probabilities.argmax(1), truth, strict=True)]
+    )
+    assert ece(before.probabilities.max(1), right) > 0.5
+    assert ece(after.probabilities.max(1), right) < 0.06
+    assert (before.probabilities.argsort(1) == after.probabilities.argsort(1)).all()
+    assert after.probabilities.sum(1) == pytest.approx(1)
+    strangers = answers(learning, [digits.test.images[row] for row in np.flatnonzero(~known)])
+    alarms, caught = (np.mean(one.probabilities.max(1) < one.threshold) for one in (after, strangers))
+    assert 0.02 < alarms < 0.09
+    assert caught > 5 * alarms
+
+
+def test_a_restart_gives_the_same_answers(digits, tmp_path):
+    learning = learnt(tmp_path, digits, 150)
+    learning.save()
+    again = LiveLearner(tmp_path, SETTINGS)
+    assert again.recover() == []
+    assert again.calibrator.fitted == learning.calibrator.fitted != Calibration()
+    for entry in list(entries(digits, 200))[150:]:
+        learning.apply(entry)
+        again.apply(entry)
+    for one in (learning, again):
+        one.calibrator.close_class(3, 5)
+    first, second = (answers(one, digits.test.images[:20]) for one in (learning, again))
+    assert (first.probabilities == second.probabilities).all()
+    assert first.threshold == second.threshold is not None
+
+
+def test_a_checkpoint_from_before_has_no_record(digits, tmp_path):
+    learning = learnt(tmp_path, digits, 60)
+    learning.save()
+    state = checkpoint.load_latest(tmp_path).state
+    del state["calibration"]
+    checkpoint.save(tmp_path, state, at=60)
+    again = LiveLearner(tmp_path, SETTINGS)
+    assert again.recover() == []
+    found = answers(again, digits.test.images[:5])
+    assert found.threshold is None
+    plain = again.learner.probabilities(np.stack(list(digits.test.images[:5])))
+    assert found.probabilities == pytest.approx(plain.numpy(), abs=1e-6)
