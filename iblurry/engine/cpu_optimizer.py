@@ -39,7 +39,7 @@ class CPUAdam(_OnCPU, torch.optim.Adam):
         each: Any = torch
         for group in self.param_groups:
             found: list[list[Tensor]] = [[], [], [], [], [], []]  # weights, gradients, means, squares, -, steps
-            self._init_group(group, *found)
+            self._init_group(group, *found)  # type: ignore[no-untyped-call]
             if found[0]:
                 each._foreach_add_(found[-1], 1)
                 beta1, beta2 = group["betas"]

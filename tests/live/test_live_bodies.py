@@ -208,7 +208,7 @@ def test_json_of_another_build(reader, body):
     ],
 )
 def test_a_name_given_twice_is_refused(reader, entry):
-    body = '{"samples": [%s]}' % entry.replace("P", text(PIXELS.tobytes()))
+    body = '{"samples": [' + entry.replace("P", text(PIXELS.tobytes())) + "]}"
     with pytest.raises(Refusal, match="is given twice") as no:
         reader.read_samples(JSON, body.encode(), None)
     assert (no.value.status, no.value.code) == (400, "bad_json")
