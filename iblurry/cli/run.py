@@ -153,7 +153,7 @@ def _check_metrics(names: Sequence[str], callbacks: Sequence[Callback], folders:
 
 
 def check_all(experiments: Sequence[Experiment], data: Dataset) -> None:
-    """Raises now what would otherwise come up in the middle of the work."""
+    """Raises now what would otherwise come up in the middle of the work; says what was chosen for the user's data."""
     for experiment in {replace(one, seed=0): one for one in experiments}.values():
         _check_room(experiment.budget(data), data)
         experiment.check(data)
@@ -164,6 +164,29 @@ def check_all(experiments: Sequence[Experiment], data: Dataset) -> None:
                 f"query_every={experiment.query_every} is more than the stream's {samples} samples, so the curve would "
                 f"have no point; give --query-every a number up to {samples}."
             )
+    _say_choices(experiments, data)
+
+
+def _say_choices(experiments: Sequence[Experiment], data: Dataset) -> None:
+    """On standard error; nothing for the data sets that have a setting."""
+    from iblurry.cli.data import print_notes
+    from iblurry.experiment.settings import is_known
+
+    first = experiments[0]
+    if is_known(first.dataset):
+        return
+    print_notes(data)
+    fields = {"tasks": [getattr(one.stream, "tasks", None) for one in experiments]}
+    fields |= {name: [getattr(one, name) for one in experiments] for name in ("memory", "query_every", "network")}
+    same = [
+        f"--{name.replace('_', '-')} {given[0]}" for name, given in fields.items() if given[0] and len({*given}) == 1
+    ]
+    width, height = data.shape[:0:-1]
+    click.echo(
+        f"{data.name}: {len(data.classes)} classes, {len(data.train):,} training and {len(data.test):,} test images of "
+        f"{width} x {height} pixels: {' '.join(same)} (options choose others).",
+        err=True,
+    )
 
 
 def _check_room(memory: int, data: Dataset) -> None:

@@ -52,13 +52,18 @@ def split(
     A split is a pure function of the data set's labels, the numbers and the seed.
     """
     from iblurry.data.load import load
+    from iblurry.experiment.experiment import Experiment
+    from iblurry.experiment.settings import is_known
     from iblurry.streams import order_figure
     from iblurry.streams import published as published_files
     from iblurry.streams.order import is_disjoint
     from iblurry.streams.stream import IBlurry, Published, make_stream
 
     given = {name: value for name, value in fields.items() if value is not None}
-    chosen = make_stream(None if stream is None else parse_stream(stream), published, **given)
+    if stream is None and published is None and not is_known(dataset):
+        chosen = Experiment.of("er", dataset, **given).stream  # as `iblurry run` chooses it by the data
+    else:
+        chosen = make_stream(None if stream is None else parse_stream(stream), published, **given)
     data = load(dataset, data_home)
     order = chosen.order(data, seed)
 

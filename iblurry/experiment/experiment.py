@@ -22,7 +22,7 @@ from iblurry.data.dataset import Dataset
 from iblurry.data.subset import with_train, with_validation
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError, whole_number
-from iblurry.experiment.settings import setting
+from iblurry.experiment.settings import fit_setting, setting
 from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.methods import method as method_named
@@ -102,9 +102,14 @@ class Experiment:
 
     @classmethod
     def of(
-        cls, method: str | Method, dataset: str | os.PathLike[str] | Dataset = "digits", **changes: Any
+        cls,
+        method: str | Method,
+        dataset: str | os.PathLike[str] | Dataset = "digits",
+        *,
+        fit: bool = True,
+        **changes: Any,
     ) -> Experiment:
-        """The paper's experiment with a method on a data set; for other data, one with sensible settings.
+        """The paper's experiment with a method on a data set; for other data, one with settings that fit them.
 
         Parameters
         ----------
@@ -112,15 +117,20 @@ class Experiment:
             The name of a method, which gets the data set's hyper-parameters, or a Method, which is taken as it is.
         dataset : str, path or Dataset
             A name, a path, or either with options; or the data themselves.
+        fit : bool, default True
+            Whether tasks, memory and query_every fit your own data, which are read for that: half of the training
+            samples are kept, up to 500, and ten queries asked, or one after every 100 samples. False: 5, 500 and 100.
         **changes
             Fields of the experiment or of its method: `memory=200`, `admission=Balanced()`; those of its stream as
             well: `tasks=10`, `blur=30`, or `published=FOLDER` for the order of published split files.
         """
         dataset = _dataset_name(dataset)
-        usual = setting(dataset)
+        usual = fit_setting(dataset, changes) if fit else setting(dataset)
         slots = {name: changes.pop(name) for name in Slots.__annotations__ if name in changes}
         asked = {name: changes.pop(name) for name in ("stream", "published", *DRAWN) if name in changes}
-        stream = make_stream(**{"tasks": usual.tasks} | asked if "stream" not in asked else asked)
+        if "stream" not in asked:
+            asked = {"tasks": usual.tasks} | ({"mode": usual.mode} if usual.mode != "strict" else {}) | asked
+        stream = make_stream(**asked)
         _check_known(changes)
         chosen = method_named(method, usual.hyperparameters) if isinstance(method, str) else method
         if not isinstance(chosen, Method):

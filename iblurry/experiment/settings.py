@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from numbers import Real
+from typing import Any
 
+import numpy as np
+
+from iblurry import objects
 from iblurry.augment import Augment
-from iblurry.data.load import parse_spec
+from iblurry.data.dataset import Dataset
+from iblurry.data.load import load, parse_spec
+from iblurry.errors import InputError
 from iblurry.methods import Hyperparameters
+from iblurry.streams.order import i_blurry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +28,7 @@ class Setting:
     memory: int  # K
     query_every: int = 100  # samples between two points of the curve
     tasks: int = 5
+    mode: str = "strict"  # how the classes are shared among the tasks
     hyperparameters: Hyperparameters = field(default_factory=Hyperparameters)
     augment: Augment = field(default_factory=Augment)
 
@@ -67,6 +79,70 @@ OTHERS = Setting(network="convnet", memory=500, augment=Augment(pad=2, flip=Fals
 def setting(dataset: str) -> Setting:
     """By the name before the options: "shapes:classes=20" is set like "shapes"."""
     return SETTINGS.get(_name(dataset), OTHERS)
+
+
+def is_known(dataset: str) -> bool:
+    """Whether the program has numbers for it; it has none for data of the user's."""
+    return _name(dataset) in SETTINGS
+
+
+def fit_setting(dataset: str, changes: Mapping[str, Any]) -> Setting:
+    """The setting; for data of the user's the usual numbers, or smaller ones where the data are small.
+
+    The memory is 500 (2 for each class if these are more), or half of the training samples, but a batch at least and a
+    row for each class; a query comes after 100, or ten
+    in all; tasks are 5, or the most below that share the classes equally, or up to 5 in the mode "uneven". Data that
+    are not there leave the usual numbers; `changes` are what the user says.
+    """
+    usual = setting(dataset)
+    is_drawn = not {"stream", "published"} & changes.keys()
+    is_settled = {"memory", "query_every"} <= changes.keys() and (not is_drawn or "tasks" in changes)
+    if is_known(dataset) or is_settled:
+        return usual
+    if (held := objects.kept(dataset)) is not None:
+        known, training = _count(held)
+    elif (stamp := _stamp(dataset)) is not None:
+        known, training = _count_stored(dataset, stamp)
+    else:
+        return usual
+    if known < 2:
+        raise InputError(f"{dataset!r} has {known} class, and there is nothing to tell it from; give two or more.")
+    told = {name: float(value) for name, value in changes.items() if isinstance(value, Real)}
+    drawn = training * told.get("share", 1) * (1 - told.get("validate", 0))
+    samples = int(min(drawn, told.get("samples", drawn)))
+    least = usual.hyperparameters.batch + known  # what every method can work with
+    memory = max(min(max(usual.memory, 2 * known), samples // 2), least)
+    fitted = dataclasses.replace(usual, memory=memory, query_every=min(usual.query_every, max(1, samples // 10)))
+    if not is_drawn or "tasks" in changes:
+        return fitted
+    asked = {name: changes[name] for name in ("disjoint", "blur", "mode") if name in changes}
+    for tasks in range(min(usual.tasks, known), 1, -1):
+        try:
+            i_blurry(np.arange(known), tasks=tasks, **asked)
+            return dataclasses.replace(fitted, tasks=tasks)
+        except InputError:
+            continue
+    return dataclasses.replace(fitted, tasks=min(usual.tasks, known), mode="uneven")
+
+
+def _count(data: Dataset) -> tuple[int, int]:
+    """Classes with training samples, and these."""
+    return len(np.unique(data.train.labels)), len(data.train)
+
+
+@lru_cache(maxsize=8)  # a study or several seeds ask again and again
+def _count_stored(dataset: str, stamp: int) -> tuple[int, int]:
+    return _count(load(dataset))
+
+
+def _stamp(dataset: str) -> int | None:
+    """When a file, or anything in the upper two levels of a folder, has changed; None where there is no such place."""
+    try:
+        _, path, _ = parse_spec(dataset)
+        places = [] if path is None else [path, *path.glob("*"), *path.glob("*/*")]
+        return max((place.stat().st_mtime_ns for place in places), default=None)
+    except (InputError, OSError):  # `load` says what is wrong
+        return None
 
 
 def _name(dataset: str) -> str:

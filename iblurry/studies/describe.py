@@ -17,6 +17,7 @@ from iblurry.component import hyperparameters
 from iblurry.errors import InputError
 from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.settings import is_known
 from iblurry.methods import METHODS
 from iblurry.sources import DIGITS
 from iblurry.streams.stream import DRAWN, Stream
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 LONGEST = 60  # letters of a file's name: a path of it has room on a line
 TITLED = ("dataset", "disjoint", "blur")  # what a figure's name has anyway
 Fields = dict[str, Any]  # by the paths that --set takes
+FITTED = ("tasks", "memory", "query_every")  # what Experiment.of fits to the user's data
 OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "validate", "memory", "network", "query_every")
 
 
@@ -127,9 +129,12 @@ def run_command(experiments: Sequence[Experiment]) -> str | None:
     changed = find_departures(wanted, usual)
     drawn = "stream" not in changed
     given = {option: changed[option] for option in changed if option in OPTIONS and (drawn or option not in DRAWN)}
+    if not is_known(wanted.dataset):  # what would be chosen by the data is said
+        fields = experiment_fields(wanted)
+        given |= {option: fields[option] for option in FITTED if option in fields and (drawn or option not in DRAWN)}
     stream: dict[str, Any] = {} if drawn else {"stream": wanted.stream}
     words += [] if drawn else ["--stream", _write_stream(wanted.stream)]
-    made = Experiment.of(name, wanted.dataset, seed=wanted.seed, **given, **stream)
+    made = Experiment.of(name, wanted.dataset, fit=False, seed=wanted.seed, **given, **stream)
     for option, value in given.items():
         words += [f"--{option.replace('_', '-')}", _without_hashes(format_setting(value))]
     for _ in ("parts", "and then their fields"):
@@ -213,7 +218,7 @@ def name_figure(experiments: Sequence[Experiment], methods: Sequence[str], seeds
         words.append(f"seeds {seed_ranges({one.seed for one in experiments})}")
     changes: list[str] = []
     for one in rows:
-        usual = _default(one) or replace(Experiment.of(methods[0], one.dataset), method=one.method)
+        usual = _default(one) or replace(Experiment.of(methods[0], one.dataset, fit=False), method=one.method)
         changes += [f"{path}={value}" for path, value in find_departures(one, usual).items() if path not in TITLED]
     return make_file_name(filter(None, [*words, *dict.fromkeys(changes)]))
 
@@ -225,7 +230,7 @@ def _without(fields: Fields, defaults: Fields) -> Fields:
 def _default(experiment: Experiment) -> Experiment | None:
     """The same method as it comes on the same data set; None for a method of one's own."""
     known = experiment.method.name.removesuffix("-released") in METHODS
-    return Experiment.of(experiment.method.name, experiment.dataset) if known else None
+    return Experiment.of(experiment.method.name, experiment.dataset, fit=False) if known else None
 
 
 def _settings(experiment: Experiment) -> Fields:

@@ -428,3 +428,25 @@ def test_an_exception_in_a_part_of_ones_own_has_one_exit_code(seeds, jobs, progr
     assert "ZeroDivisionError" in last
     assert "mine.py, line 7" in last
     assert "Traceback" in next(here.glob("runs/*/failure.txt")).read_text()
+
+
+def test_a_folder_of_pictures_of_any_size_runs_without_options(call, here):
+    rng = np.random.default_rng(0)
+    for number in range(40):
+        place = here / "pictures" / "abcd"[number % 4] / f"{number}.{('png', 'jpg')[number % 2]}"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 256, (*rng.integers(12, 40, 2), 3), dtype=np.uint8)
+        Image.fromarray(pixels if number % 3 else pixels[..., 0]).save(place)
+    words = ("run", "er", "--dataset", "pictures/", "--seeds", "1", "--jobs", "1")
+    said = call(*words)
+    assert said.code == 0, said.err
+    assert "32 training and 8 test images" in said.err
+    assert "--tasks 2 --memory 20 --query-every 3 --network convnet" in said.err
+    (folder,) = folders(here / "runs")
+    assert len(curve(folder)) >= 10
+    lines = (folder / "journal.jsonl").read_bytes()
+    assert call(*words).code == 0  # finished: it is only read
+    assert folders(here / "runs") == [folder]
+    assert (folder / "journal.jsonl").read_bytes() == lines
+    assert Experiment.of("er", "pictures/").name == folder.name
+    assert "--tasks 2 --memory 18" in call(*words, "--memory", "18").err

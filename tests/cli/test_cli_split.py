@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from iblurry.cli.split import split
 from iblurry.data.load import load
+from iblurry.data.sources.arrays import save
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.edit import component
 from iblurry.streams import Stream
@@ -42,6 +43,14 @@ def test_json_is_the_order(labels):
     assert printed["task_sizes"] == [len(task) for task in order.tasks]
     assert printed["samples"] == len(labels) == sum(printed["task_sizes"])
     assert printed["notes"] == []
+
+
+def test_tasks_are_chosen_for_the_users_data(tmp_path):
+    save(load("shapes:classes=4,train=5,test=1"), tmp_path / "own.npz")
+    printed = facts("--dataset", tmp_path / "own.npz")
+    assert {len(row["counts"]) for row in printed["classes"]} == {2}
+    with pytest.raises(InputError, match="tasks=3"):
+        facts("--dataset", tmp_path / "own.npz", "--tasks", 3)
 
 
 def test_options_reach_the_split(labels):

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from iblurry.augment.pipeline import Augment
+from iblurry.data.dataset import Dataset
 from iblurry.data.load import SOURCES, load
+from iblurry.data.sources.arrays import save
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import SETTINGS
@@ -112,7 +114,7 @@ def test_every_field_of_a_refit_changes_the_digest():
     ],
 )
 def test_the_name_is_a_file_name(method, dataset, start):
-    one = Experiment.of(method, dataset)
+    one = Experiment.of(method, dataset, fit=False)
     assert re.fullmatch(r"[A-Za-z0-9_-]+", one.name)
     assert len(one.name) < 120
     assert one.name.endswith(f"-1-{one.digest}")
@@ -243,3 +245,52 @@ def test_of_takes_parts_of_the_method_too_and_keeps_the_tuning():
 
 def test_every_setting_is_of_a_source():
     assert set(SETTINGS) <= set(SOURCES)
+
+
+def own(classes, each, tested=1):
+    """Grey images of 8 x 8 pixels: so many training and test images of each class."""
+    train, test = (np.repeat(np.arange(classes), count) for count in (each, tested))
+    images = np.random.default_rng(0).integers(0, 256, (len(train) + len(test), 8, 8), dtype=np.uint8)
+    return Dataset.from_arrays(images[: len(train)], train, images[len(train) :], test, name="own")
+
+
+@pytest.mark.parametrize(
+    "classes, each, changes, expected",
+    [
+        (10, 300, {}, (5, "strict", 500, 100)),  # what fits is not changed
+        (4, 8, {}, (2, "strict", 20, 3)),
+        (4, 8, {"disjoint": 0}, (4, "strict", 20, 3)),
+        (4, 8, {"tasks": 1, "memory": 18, "query_every": 5}, (1, "strict", 18, 5)),
+        (4, 8, {"share": 0.5, "validate": 0.25}, (2, "strict", 20, 1)),
+        (7, 20, {}, (5, "uneven", 70, 14)),
+        (7, 20, {"samples": 50}, (5, "uneven", 25, 5)),
+        (2, 50, {}, (2, "uneven", 50, 10)),
+        (3, 2, {}, (3, "uneven", 19, 1)),
+        (300, 8, {}, (5, "strict", 600, 100)),
+    ],
+)
+def test_it_fits_the_users_data(classes, each, changes, expected, tmp_path):
+    data = own(classes, each)
+    one = Experiment.of("er", data, **changes)
+    assert (one.stream.tasks, one.stream.mode, one.memory, one.query_every) == expected
+    one.check(data)
+    save(data, tmp_path / "own.npz")
+    assert Experiment.of("er", tmp_path / "own.npz", **changes).stream == one.stream
+    usual = Experiment.of("er", data, fit=False)
+    assert (usual.stream, usual.memory, usual.query_every) == (IBlurry(), 500, 100)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_can_work_with_what_is_chosen(name):
+    data = own(4, 8)
+    Experiment.of(name, data).check(data)
+
+
+def test_it_fits_data_that_have_changed_and_refuses_one_class(tmp_path):
+    save(own(4, 8), tmp_path / "own.npz")
+    assert Experiment.of("er", tmp_path / "own.npz").memory == 20
+    save(own(4, 20), tmp_path / "own.npz")
+    assert Experiment.of("er", tmp_path / "own.npz").memory == 40
+    with pytest.raises(InputError, match="has 1 class"):
+        Experiment.of("er", own(1, 20))
+    assert Experiment.of("er", own(1, 20), tasks=1, memory=5, query_every=2).memory == 5

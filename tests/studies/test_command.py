@@ -45,7 +45,8 @@ def parsed(text):
         ),
         (
             Experiment.of("er", "toy.npz", disjoint=50, blur=25, tasks=2, published=SETS),
-            f"iblurry run er --dataset toy.npz --seeds 1 --stream Published:folder={SETS},tasks=2,blur=25",
+            f"iblurry run er --dataset toy.npz --seeds 1 --stream Published:folder={SETS},tasks=2,blur=25 --memory 500 "
+            "--query-every 100",
         ),
         (
             Experiment.of("clib", share=0.1, memory=20),
