@@ -1,6 +1,7 @@
-"""`python -m benchmarks.live.crowd`: 32 clients ask a service at rest, and the endpoint one would write by hand.
+"""`python -m benchmarks.live.crowd`: 32 clients, or one, ask a service, and the endpoint one would write by hand.
 
 The endpoint is FastAPI with the same network in torch: it decodes the same request, and answers one image at a time.
+The service is asked at rest, and while it learns at full speed.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live.load import DATA, SETTINGS, samples_of
+from benchmarks.live.load import DATA, SETTINGS, samples_of, teaching
 from benchmarks.live.serving import ServeProcess, free_port, to_options
 from iblurry.data.load import load
 from iblurry.live.client import Client
 
 CLIENTS = 32
-MOST_MS, LEAST_RATIO = 80.0, 1.4  # p99 of an answer; answers a second against the endpoint
-TURNS = 3  # the two are asked in turns, so that a busy machine slows both
+NAMES = ("service", "learning", "endpoint")  # the service at rest, and while it learns
+MOST_MS = 80.0  # p99 of an answer at rest
+LEAST_RATIO = {"service": 1.4}  # answers a second against the endpoint: of many clients,
+LEAST_ALONE = {"service": 0.9, "learning": 0.6}  # and of one
+TURNS = 3  # they are asked in turns, so that a busy machine slows all
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -41,16 +45,21 @@ def main(words: Sequence[str] | None = None) -> int:
         found = measured(Path(temporary) / "live", given.clients, given.seconds)
     if given.json:
         given.json.write_text(json.dumps(found, indent=1) + "\n")
-    for name in ("service", "endpoint"):
+    for name in NAMES:
         row = found[name]
         print(
             f"{name:<12}{row['answers a second']:8.0f} answers/s   p50 {row['p50 ms']:.1f}, p99 {row['p99 ms']:.1f} ms"
         )
-    p99, ratio = found["service"]["p99 ms"], found["ratio"]
-    is_quick, is_ahead = p99 <= MOST_MS, ratio >= LEAST_RATIO
-    print(f"p99 of an answer, ms            {p99:8.1f}  to reach {MOST_MS:6.1f}  {_verdict(is_quick)}")
-    print(f"answers a second / endpoint's   {ratio:8.2f}  to reach {LEAST_RATIO:6.2f}  {_verdict(is_ahead)}")
-    return 0 if is_quick and is_ahead else 1
+    reached = [found["service"]["p99 ms"] <= MOST_MS]
+    print(
+        f"p99 of an answer, ms            {found['service']['p99 ms']:8.1f}  to reach {MOST_MS:6.1f}",
+        _verdict(reached[0]),
+    )
+    for name, least in (LEAST_ALONE if given.clients == 1 else LEAST_RATIO).items():
+        reached.append(found["ratio"][name] >= least)
+        what = f"{name} / endpoint, answers"
+        print(f"{what:<32}{found['ratio'][name]:8.2f}  to reach {least:6.2f}", _verdict(reached[-1]))
+    return 0 if all(reached) else 1
 
 
 def measured(folder: Path, clients: int, seconds: float) -> dict[str, Any]:
@@ -61,18 +70,22 @@ def measured(folder: Path, clients: int, seconds: float) -> dict[str, Any]:
     with ServeProcess(folder, *to_options(SETTINGS)) as serving, Client(serving.url) as client:
         client.wait(client.learn([image for image, _ in samples], [label for _, label in samples]).last)
         with endpoint(data.classes) as port:
-            spent: dict[str, list[float]] = {"service": [], "endpoint": []}
+            spent: dict[str, list[float]] = {name: [] for name in NAMES}
             for _ in range(TURNS):
                 spent["service"] += ask(serving.port, body, clients, seconds)
                 spent["endpoint"] += ask(port, body, clients, seconds)
+                with teaching(serving.url, data):
+                    time.sleep(1)
+                    spent["learning"] += ask(serving.port, body, clients, seconds)
+                client.wait(timeout=600)
         serving.stop()
     found: dict[str, Any] = {}
     for name, each in spent.items():
         p50, p99 = np.percentile(each, [50, 99]) * 1000
         rate = len(each) / (TURNS * seconds)
         found[name] = {"answers a second": rate, "p50 ms": float(p50), "p99 ms": float(p99)}
-    ratio = found["service"]["answers a second"] / found["endpoint"]["answers a second"]
-    return found | {"ratio": ratio, "clients": clients}
+    rates = {name: found[name]["answers a second"] for name in NAMES}
+    return found | {"ratio": {name: rates[name] / rates["endpoint"] for name in NAMES}, "clients": clients}
 
 
 def ask(port: int, body: bytes, clients: int, seconds: float) -> list[float]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import threading
+import time
 from collections import deque
 
 import numpy as np
@@ -15,6 +18,7 @@ from iblurry.live.settings import Settings
 from iblurry.live.worker import BatchWorker
 
 BATCH = 64  # images predicted at once, where several requests wait
+QUICK = 0.01  # seconds: what takes less is no reason to wake another thread, and whoever else asks may wait for it
 
 
 class Predictor(BatchWorker[NDArray[np.uint8], Predictions]):
@@ -24,6 +28,12 @@ class Predictor(BatchWorker[NDArray[np.uint8], Predictions]):
         super().__init__("predictor", most=BATCH)
         self._model = SnapshotModel(settings, unknown_rate)
         self._newest: deque[Snapshot] = deque(maxlen=1)
+        self._lock = threading.Lock()  # of the model
+        self._seconds = math.inf  # that an image took last
+
+    def start(self) -> None:
+        torch.set_num_threads(1)  # of the caller's thread: the other cores are for learning
+        super().start()
 
     def update(self, snapshot: Snapshot) -> None:
         """Answer with this one from now on; may be called from any thread."""
@@ -32,16 +42,25 @@ class Predictor(BatchWorker[NDArray[np.uint8], Predictions]):
     def size(self, request: NDArray[np.uint8]) -> int:
         return len(request)
 
+    def try_now(self, request: NDArray[np.uint8]) -> Predictions | None:
+        """The answer from the caller's own thread; None where that would take long, or the model is in use."""
+        if self._seconds * len(request) > QUICK or self._lock.locked():
+            return None
+        return self.handle([request])[0]
+
     def handle(self, requests: list[NDArray[np.uint8]]) -> list[Predictions]:
-        if self._newest:
-            self._model.load(self._newest.pop())
-        predictions = self._model.predict(np.concatenate(requests))
+        with self._lock:
+            began = time.monotonic()
+            if self._newest:
+                self._model.load(self._newest.pop())
+            predictions = self._model.predict(np.concatenate(requests))
+            self._seconds = (time.monotonic() - began) / len(predictions.probabilities)
         ends = np.cumsum([len(pixels) for pixels in requests])
         parts = np.split(predictions.probabilities, ends[:-1])
         return [predictions._replace(probabilities=part) for part in parts]
 
     def _run(self) -> None:
-        torch.set_num_threads(1)  # of this thread: the other cores are for learning
+        torch.set_num_threads(1)  # and of this one
         super()._run()
 
 

@@ -211,6 +211,7 @@ class LearnerLoop:
         self.report = Periodic(self._report, REPORT_SECONDS, share=REPORT_SHARE)
         self.save = Periodic(self._save, SAVE_SOONEST, longest=SAVE_SECONDS, share=SAVE_SHARE)
         self._published = self._reported = -1  # at which operation
+        self._is_rehearsed = False  # what was applied last is a step of rehearsal
         self._points: list[dict[str, Any]] = []  # since the last report
 
     def run(self) -> None:
@@ -233,6 +234,7 @@ class LearnerLoop:
         """Apply an operation, and do whatever is due after it; True where it was told to stop."""
         if (point := self.learner.apply(entry)) is not None:
             self._points.append(point)
+        self._is_rehearsed = entry.operation.kind == "rehearse"
         self.meter.count += entry.operation.kind == "sample"
         if self.learner.at - (self.learner.saved or [0])[-1] >= SAVE_SAMPLES:
             self.save.run()
@@ -246,14 +248,15 @@ class LearnerLoop:
             task.run_if_due()
 
     def _idle(self) -> None:
-        """Nothing to apply: say so, and publish and report the latest state unless rehearsal begins.
+        """Nothing to apply: say so, publish and report the latest state, and wait.
 
-        The HTTP process writes a step of rehearsal to the log, if it wants one, and wakes this one.
+        The HTTP process writes a step of rehearsal to the log, if it wants one, and wakes this one. Between such steps
+        the state is published now and then, as while learning.
         """
         self.meter.reset()
         self.messages.send(CaughtUp(self.learner.at, self.learner.step_updates))
         self._run_due()
-        if not self.commands.poll(PUBLISH_SECONDS):
+        if not self._is_rehearsed or not self.commands.poll(PUBLISH_SECONDS):
             self.publish.run()
             self.report.run()
             if not self.commands.poll(IDLE_SECONDS):

@@ -83,6 +83,7 @@ class Service:
         self._questions = QuestionStore(settings.image, self.limits)
         self._status = ServiceStatus(settings, self.limits, idle_updates=idle_updates)
         self._resources = ExitStack()
+        self._asking = 0  # requests that wait for an answer
         self._listeners: set[asyncio.Queue[tuple[str, dict[str, Any]]]] = set()
         self._memory: asyncio.Future[list[MemorySample]] | None = None  # asked for and not here yet
 
@@ -191,7 +192,14 @@ class Service:
         """Predict images (B, C, H, W) from the newest snapshot, whatever is being learnt."""
         if not self._status.model:
             raise Refusal(409, "nothing_learnt", "Nothing was learnt yet, so there is no answer; send a sample first.")
-        predictions = await asyncio.wrap_future(self._predictor.submit(pixels))
+        self._asking += 1
+        try:
+            await asyncio.sleep(0)  # whoever has asked meanwhile is counted, too: several are answered together
+            predictions = self._predictor.try_now(pixels) if self._asking == 1 else None
+            if predictions is None:
+                predictions = await asyncio.wrap_future(self._predictor.submit(pixels))
+        finally:
+            self._asking -= 1
         return predictions._replace(ids=tuple(self._questions.add(pixels)))
 
     async def memory(self) -> list[MemorySample]:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from benchmarks.live import crowd, idle, kills, load
+from benchmarks.live import crowd, idle, kills, latency, load
 from iblurry.cli.serve import LIBRARIES
 
 MISSING = [name for name in LIBRARIES if find_spec(name) is None]
@@ -56,10 +56,15 @@ def test_a_service_is_measured(tmp_path):
 
 def test_a_crowd_is_measured(tmp_path):
     found = crowd.measured(tmp_path / "live", clients=4, seconds=0.5)
-    for row in (found["service"], found["endpoint"]):
+    for row in (found[name] for name in crowd.NAMES):
         assert row["answers a second"] > 1
         assert row["p50 ms"] <= row["p99 ms"]
-    assert found["ratio"] == found["service"]["answers a second"] / found["endpoint"]["answers a second"]
+    assert found["ratio"]["service"] == found["service"]["answers a second"] / found["endpoint"]["answers a second"]
+
+
+def test_a_posted_sample_is_measured(tmp_path):
+    found = latency.measured(tmp_path / "live", samples=3)
+    assert 0 < found["acknowledged"]["p50 ms"] < found["learnt"]["p50 ms"]
 
 
 def test_idle_time_is_measured(tmp_path):

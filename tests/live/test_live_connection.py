@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -274,6 +276,24 @@ def test_chunks_without_end(port, talk):
     chunk = b"8000\r\n" + bytes(0x8000) + b"\r\n"
     raw = talk(port, POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n", *[chunk] * 40)
     assert refusal(raw) == (413, "too_large")
+
+
+def test_what_is_written_at_once_is_sent_at_once():
+    """A head and its body wake a client once; nothing is left behind when the connection is closed."""
+
+    async def write():
+        sent, inner = [], SimpleNamespace(close=lambda: sent.append("closed"))
+        inner.write = sent.append
+        line = connection.LingeringTransport(inner, lambda: False)
+        line.write(b"head")
+        line.write(b"body")
+        await asyncio.sleep(0)
+        line.write(b"last")
+        line.close()
+        await asyncio.sleep(0)
+        return sent
+
+    assert asyncio.run(write()) == [b"headbody", b"last", "closed"]
 
 
 def test_small_chunks_have_a_bound(port, talk):

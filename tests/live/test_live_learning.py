@@ -15,7 +15,7 @@ from iblurry.live.http.answers import format_memory
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import Operation
-from iblurry.live.predictor import SnapshotModel, take_snapshot
+from iblurry.live.predictor import Predictor, SnapshotModel, take_snapshot
 from iblurry.live.settings import FILE, Settings
 from iblurry.methods import er, ncm
 from iblurry.methods.recipe import recipe
@@ -320,3 +320,25 @@ def test_large_weights_are_numbers_although_their_sum_is_none(tmp_path, wrong):
     weight.zero_()[1, 2] = wrong
     with pytest.raises(DivergedError, match=r"\(head.weight\) holds no numbers"):
         learning.check()
+
+
+def test_a_quick_answer_is_given_at_once(entries, tmp_path):
+    """In the asker's thread, as in its own; not where it may take long or another is being given."""
+    learning, predictor = LiveLearner(tmp_path, SMALL), Predictor(SMALL)
+    for entry in entries[:20]:
+        learning.apply(entry)
+    images = np.stack([np.frombuffer(entry.operation.pixels, np.uint8).reshape(1, 8, 8) for entry in entries[20:40]])
+    predictor.update(take_snapshot(learning.learner, learning.learnt))
+    predictor.start()
+    assert predictor.try_now(images) is None  # it is not known how long it takes
+    answer = predictor.submit(images).result(20)
+    predictor._seconds = 1e-6
+    found = predictor.try_now(images)
+    assert (found.model, found.labels) == (answer.model, answer.labels)
+    np.testing.assert_array_equal(found.probabilities, answer.probabilities)
+    predictor._seconds = 1e-6
+    with predictor._lock:
+        assert predictor.try_now(images) is None
+    predictor._seconds = 0.001
+    assert predictor.try_now(images) is None
+    predictor.close()

@@ -16,7 +16,16 @@ from iblurry.errors import CheckpointError, DiskFullError, DivergedError, Stoppe
 from iblurry.live import log, process
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import FILE, LogEntry, SampleLog, check_log
-from iblurry.live.messages import CheckpointSaved, Command, IncomingSample, Operation, Snapshot, Stalled, Warned
+from iblurry.live.messages import (
+    CheckpointSaved,
+    Command,
+    IncomingSample,
+    LearnerReport,
+    Operation,
+    Snapshot,
+    Stalled,
+    Warned,
+)
 from iblurry.live.predictor import SnapshotModel
 from iblurry.live.process import LearnerLoop
 from iblurry.live.quota import KEYS, PER_KEY, Refusal, max_log_bytes
@@ -257,6 +266,23 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(working, tm
     assert str(tmp_path) in told[0].sentence
     assert isinstance(told[-1], CheckpointSaved)
     assert told[-1].at == 40
+
+
+@pytest.mark.slow
+def test_what_is_learnt_is_published_before_it_waits(working):
+    """For a command, which may be the next sample's."""
+    sent = []
+
+    def poll(*seconds):
+        if seconds and not working.stopping:
+            sent.extend(working.messages.sent)
+            working.stopping = True
+        return False
+
+    working.commands.poll = poll
+    working.run()
+    assert [one.operation for one in sent if isinstance(one, Snapshot)][-1] == 40
+    assert [one.learnt for one in sent if isinstance(one, LearnerReport)][-1] == 40
 
 
 def test_a_process_lost_again_and_again_without_a_checkpoint_is_given_up(tmp_path, monkeypatch):

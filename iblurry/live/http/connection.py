@@ -33,11 +33,24 @@ class LingeringTransport:
     def __init__(self, transport: asyncio.Transport, is_receiving: Callable[[], bool]) -> None:
         self._transport, self._is_receiving = transport, is_receiving
         self.is_lingering = False
+        self._written: list[bytes] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
+    def write(self, data: bytes) -> None:
+        """Sent when the event loop comes round: an answer's head and body are one packet, which wakes a client once."""
+        if not self._written:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._written.append(data)
+
+    def _send(self) -> None:
+        if self._written:
+            data, self._written = b"".join(self._written), []
+            self._transport.write(data)
+
     def close(self) -> None:
+        self._send()
         if self.is_lingering or not self._is_receiving():
             self._transport.close()
         else:
