@@ -35,10 +35,8 @@ def main(words: Sequence[str] | None = None) -> int:
         found = measured(Path(temporary) / "live", given.samples)
     if given.json:
         given.json.write_text(json.dumps(found, indent=1) + "\n")
-    for name, milliseconds in found.items():
-        print(
-            f"{name:<14}half within {milliseconds['p50 ms']:6.1f} ms, nine of ten within {milliseconds['p90 ms']:6.1f} ms"
-        )
+    for name, row in found.items():
+        print(f"{name:<14}half within {row['p50 ms']:6.1f} ms, nine of ten within {row['p90 ms']:6.1f} ms")
     return 0
 
 
