@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import numpy as np
@@ -13,79 +12,67 @@ from torch import Tensor
 from iblurry.live.messages import Calibration
 from iblurry.network.network import FLOOR
 
-PAIRS = 500  # answers kept, the newest
+PAIRS = 300  # answers kept, the newest
 LEAST = 20  # of them before a temperature is fitted
 SHARE = 10  # it is fitted again after a tenth as many new ones
-RANGE = (-14.0, 14.0)  # of the temperature's natural logarithm
-HALVINGS = 18  # of this range: to a ten-thousandth of the temperature
+RANGE, HALVINGS = 14.0, 18  # of the temperature's logarithm, either side of 0: found to a ten-thousandth
+NONE = -1  # where there is no answer, or no longer
 
 
 class Calibrator:
     """The last answers to samples of known classes, each given before the sample was learnt, and what fits them.
 
     Temperature scaling: one number divides all logits, that of the least negative log-likelihood of the true classes.
-    It changes no answer. Targets are smoothed, 1 - 1 / (n + 2) for the true class of n pairs, so that a record without
-    a mistake does not make answers certain (Platt, 1999).
+    It changes no answer. Targets are smoothed, 1 - 1 / (n + 2) for the true class of n answers, so that a record
+    without a mistake does not make answers certain (Platt, 1999).
 
     Guo et al., "On calibration of modern neural networks", ICML 2017.
     """
 
     def __init__(self, rows: int) -> None:
-        self.rows = rows  # of the head
-        self.pairs: deque[tuple[Tensor, int]] = deque(maxlen=PAIRS)  # logits (rows,), FLOOR where closed; true row
-        self.new = 0  # pairs since the last fit
+        self.logits = torch.full((PAIRS, rows), FLOOR)  # a ring buffer; FLOOR for a closed row of the head
+        self.rows = torch.full((PAIRS,), NONE)  # of the true classes
+        self.at = 0  # answers recorded
         self.fitted = Calibration()
 
     def record(self, logits: Tensor, row: int) -> None:
         """An answer (rows,) to a sample of class `row`; not where that could not have been the answer."""
         if logits[row] <= FLOOR:
             return
-        self.pairs.append((logits.float().cpu().clone(), row))
-        self.new += 1
-        if len(self.pairs) >= LEAST and self.new >= max(1, len(self.pairs) // SHARE):
+        self.logits[self.at % PAIRS], self.rows[self.at % PAIRS] = logits, row
+        self.at += 1
+        if self.at % max(1, min(self.at, PAIRS) // SHARE) == 0:
             self._fit()
 
     def close_class(self, row: int, into: int | None) -> None:
         """A class was merged into another, or deleted with its samples: it is never answered again."""
-        pairs = list(self.pairs)
-        self.pairs.clear()
-        for logits, true in pairs:
-            if into is not None:
-                logits[into] = torch.maximum(logits[into], logits[row])
-            logits[row] = FLOOR
-            now = into if true == row else true
-            if now is not None:
-                self.pairs.append((logits, now))
+        if into is not None:
+            self.logits[:, into] = torch.maximum(self.logits[:, into], self.logits[:, row])
+        self.logits[:, row] = FLOOR
+        self.rows[self.rows == row] = NONE if into is None else into
         self._fit()
 
     def _fit(self) -> None:
-        self.new, self.fitted = 0, Calibration()
-        if len(self.pairs) >= LEAST:
-            logits = self._logits()
-            temperature = fit_temperature(logits, torch.tensor([row for _, row in self.pairs]))
+        kept = self.rows != NONE
+        logits, self.fitted = self.logits[kept, : self._width], Calibration()
+        if len(logits) >= LEAST:
+            temperature = fit_temperature(logits, self.rows[kept])
             confidences = np.sort(to_probabilities(logits, temperature).max(1))
             self.fitted = Calibration(temperature, tuple(confidences.tolist()))
 
-    def _logits(self) -> Tensor:
-        """(n, classes), without the classes that were not met in any of them."""
-        logits = torch.stack([pair[0] for pair in self.pairs])
-        return logits[:, : int((logits > FLOOR).any(0).nonzero().max()) + 1]
+    @property
+    def _width(self) -> int:
+        """Rows of the head up to the last one that was open in an answer; 1 at least."""
+        return int((self.logits > FLOOR).any(0).cumsum(0).argmax()) + 1
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "logits": [self._logits()] if self.pairs else [],
-            "rows": [row for _, row in self.pairs],
-            "new": self.new,
-            "temperature": self.fitted.temperature,
-            "confidences": list(self.fitted.confidences),
-        }
+        made = {"logits": self.logits[:, : self._width], "rows": self.rows, "at": self.at}
+        return made | {"temperature": self.fitted.temperature, "confidences": list(self.fitted.confidences)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        logits = torch.full((len(state["rows"]), self.rows), FLOOR)
-        for values in state["logits"]:
-            logits[:, : values.shape[1]] = values
-        self.pairs = deque(zip(logits, state["rows"], strict=True), maxlen=PAIRS)
-        self.new, self.fitted = state["new"], Calibration(state["temperature"], tuple(state["confidences"]))
+        self.logits[:, : state["logits"].shape[1]] = state["logits"]
+        self.rows, self.at = state["rows"], state["at"]
+        self.fitted = Calibration(state["temperature"], tuple(state["confidences"]))
 
 
 def to_probabilities(logits: Tensor, temperature: float) -> NDArray[np.float64]:
@@ -99,19 +86,13 @@ def to_probabilities(logits: Tensor, temperature: float) -> NDArray[np.float64]:
 def fit_temperature(logits: Tensor, rows: Tensor) -> float:
     """The temperature of the least smoothed negative log-likelihood, which is convex in its inverse.
 
-    Parameters
-    ----------
-    logits : Tensor
-        (n, classes); classes at FLOOR are closed.
-    rows : Tensor
-        The true class of each, (n,).
+    `logits` (n, classes), closed ones at FLOOR, are answers to samples of the classes `rows` (n,).
     """
-    values = logits.double()
-    is_open = values > FLOOR
-    values = (values - values.amax(1, keepdim=True)).masked_fill(~is_open, 0.0)
+    is_open = logits > FLOOR
+    values = (logits.double() - logits.amax(1, keepdim=True)).masked_fill(~is_open, 0.0)
     smooth = 1 / (len(values) + 2)
     wanted = (1 - smooth) * values.gather(1, rows[:, None]).sum() + smooth * (values.sum(1) / is_open.sum(1)).sum()
-    low, high = RANGE
+    low, high = -RANGE, RANGE
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         shares = (values / np.exp(middle)).masked_fill(~is_open, -torch.inf).softmax(1)

@@ -13,7 +13,7 @@ import torch
 from iblurry import amendments, checkpoint, learner_file
 from iblurry.archive import bytes_of
 from iblurry.errors import CheckpointError, DivergedError
-from iblurry.live.calibration import PAIRS, Calibrator
+from iblurry.live.calibration import Calibrator
 from iblurry.live.held_out import HeldOut, HeldOutSample, ask
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import LearnerReport, MemorySample, Operation
@@ -26,7 +26,6 @@ from iblurry.parts import Importance
 STEP_SECONDS = 0.05  # of rehearsal, about: what a sample may have to wait for
 STEP_UPDATES = 64  # of one step, at most
 EXTRA_BYTES = 2**20  # of a checkpoint beside the learner's state, an upper bound; so is
-PAIR_BYTES = 200  # what an answer of the calibration takes beside its logits; and
 LABEL_BYTES = 12 * 200  # what a held-out sample's label takes as JSON
 
 
@@ -52,7 +51,7 @@ class LiveLearner:
         moments = 2 * weights  # Adam's, which exist from the first update on
         self.checkpoint_most = bytes_of(self.learner.state_dict()) + moments + EXTRA_BYTES
         self.checkpoint_most += bytes_of(self._slowly_prepared())
-        self.checkpoint_most += PAIRS * (4 * settings.max_classes + PAIR_BYTES)
+        self.checkpoint_most += self.calibrator.logits.nbytes
         self.checkpoint_most += settings.memory * (self.learner.context.memory.images[0].nbytes + LABEL_BYTES)
 
     def recover(self) -> list[str]:

@@ -75,8 +75,7 @@ class Calibration(NamedTuple):
     confidences: tuple[float, ...] = ()  # of the recorded answers, at this temperature, ascending
 
     def threshold(self, rate: float) -> float | None:
-        """The confidence below which at most this share of the next samples of known classes lies, as far as they are
-        like the recorded ones; None where there are too few. It is the k-th smallest of n, k = floor(rate (n + 1))."""
+        """The k-th smallest of n, k = floor(rate (n + 1)): a share of `rate` of samples like these is below it."""
         k = int(rate * (len(self.confidences) + 1))
         return self.confidences[k - 1] if k else None
 

@@ -377,7 +377,5 @@ class Client:
 
 def _prediction(answer: dict[str, Any], whole: dict[str, Any]) -> Prediction:
     top = tuple(TopLabel(each["label"], each["probability"]) for each in answer["top"])
-    unknown, threshold = answer.get("unknown", False), whole.get("threshold")
-    return Prediction(
-        answer["label"], answer["probability"], top, whole["model"], answer.get("id", ""), unknown, threshold
-    )
+    more = answer.get("id", ""), answer.get("unknown", False), whole.get("threshold")
+    return Prediction(answer["label"], answer["probability"], top, whole["model"], *more)

@@ -99,9 +99,7 @@ class PredictResponse(BaseModel):
     """One answer for each image, all from the same state of the model."""
 
     model: Count = Field(description="How many samples it had learnt: its version.", examples=[18])
-    threshold: Share | None = Field(
-        description="Of known samples a share of --unknown-rate at most is less probable; null while few were tested."
-    )
+    threshold: Share | None = Field(description="Less probable answers are unknown; null while few were tested.")
     answers: list[ImagePrediction]
 
 
