@@ -17,11 +17,13 @@ from iblurry.component import register
 from iblurry.data.dataset import Dataset
 from iblurry.data.sources.arrays import arrays, save
 from iblurry.data.sources.cifar import cifar10, cifar100
+from iblurry.data.sources.core50 import core50
 from iblurry.data.sources.digits import digits
-from iblurry.data.sources.fashion_mnist import fashion_mnist
 from iblurry.data.sources.folder import folder
 from iblurry.data.sources.imagenet import imagenet, tinyimagenet
+from iblurry.data.sources.mnist import fashion_mnist, mnist
 from iblurry.data.sources.shapes import shapes
+from iblurry.data.sources.svhn import svhn
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.sources import SCRIPTS, is_own
 
@@ -29,7 +31,10 @@ Option = int | float | str
 R = TypeVar("R", bound=Callable[..., Dataset])
 KINDS: dict[str, type[Option]] = {"int": int, "float": float, "bool": bool, "str": str}  # of options, by annotation
 MODULES = "IBLURRY_SOURCE_MODULES"  # environment: where registered sources are, for worker processes
+MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
+SVHN = "http://ufldl.stanford.edu/housenumbers"
 FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+IDX_FILES = "a folder or archive of the four idx files, compressed by gzip or not"
 PNG_FILES = "PNG files train/<class>/*.png and test/<class>/*.png, each as a folder, a tar or a zip"
 
 
@@ -290,6 +295,28 @@ _ALL = (
     DataSource(name="digits", about="1,797 handwritten digits, grey 8x8", reader=digits),
     DataSource(name="shapes", about="drawn shapes, as many as you like, from a seed", reader=shapes),
     DataSource(
+        name="mnist",
+        about="70,000 handwritten digits, grey 28x28",
+        reader=mnist,
+        files={
+            f"{MNIST}/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            f"{MNIST}/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+            f"{MNIST}/t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+            f"{MNIST}/t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        },
+        forms=IDX_FILES,
+    ),
+    DataSource(
+        name="svhn",
+        about="99,289 house numbers, colour 32x32",
+        reader=svhn,
+        files={
+            f"{SVHN}/train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
+            f"{SVHN}/test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
+        },
+        forms="a folder or archive of train_32x32.mat and test_32x32.mat",
+    ),
+    DataSource(
         name="fashion_mnist",
         about="70,000 clothes in 10 classes, grey 28x28",
         reader=fashion_mnist,
@@ -299,7 +326,7 @@ _ALL = (
             f"{FASHION_MNIST}/t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
             f"{FASHION_MNIST}/t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
         },
-        forms="a folder or archive of the four idx files, compressed by gzip or not",
+        forms=IDX_FILES,
     ),
     DataSource(
         name="cifar10",
@@ -323,6 +350,7 @@ _ALL = (
         forms="the folder tiny-imagenet-200 or its .zip",
     ),
     DataSource(name="imagenet", about="1.3 million photos in 1,000 classes, any size", reader=imagenet),
+    DataSource(name="core50", about="165,000 photos of 50 objects in 11 sessions", reader=core50),
     DataSource(name="arrays", about="your .npz: x_train, y_train, x_test, y_test", reader=arrays),
     DataSource(name="folder", about="your pictures: train/<class>/*, test/<class>/*", reader=folder),
 )

@@ -15,7 +15,7 @@ from PIL import Image
 from iblurry.cli.data import data
 from iblurry.data.load import SOURCES, load
 from iblurry.data.sources.arrays import save
-from iblurry.data.sources.fashion_mnist import FILES
+from iblurry.data.sources.mnist import FILES
 from iblurry.errors import DataError, UnknownNameError
 
 

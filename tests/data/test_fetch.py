@@ -15,7 +15,7 @@ import pytest
 
 from iblurry.data.fetch import download, fetch
 from iblurry.data.load import SOURCES, load
-from iblurry.data.sources.fashion_mnist import FILES
+from iblurry.data.sources.mnist import FILES
 from iblurry.errors import DataError, InputError, UnknownNameError
 
 BODY = np.random.default_rng(0).bytes(300_000)
@@ -195,9 +195,11 @@ class TestFetch:
 
 
 def test_the_public_files_are_those_known() -> None:
-    known = {url.rpartition("/")[2]: md5 for source in SOURCES.values() for url, md5 in source.files.items()}
-    assert known["cifar-10-python.tar.gz"] == "c58f30108f718f92721af3b95e74349a"
-    assert known["cifar-100-python.tar.gz"] == "eb9058c3a382ffc7106e4002c42a8d85"
-    assert known["tiny-imagenet-200.zip"] == "90528d7ca1a48142e341f4ef8d21d0de"
-    assert len(known) == 7
+    known = {"/".join(url.split("/")[-2:]): md5 for source in SOURCES.values() for url, md5 in source.files.items()}
+    assert known["~kriz/cifar-10-python.tar.gz"] == "c58f30108f718f92721af3b95e74349a"
+    assert known["~kriz/cifar-100-python.tar.gz"] == "eb9058c3a382ffc7106e4002c42a8d85"
+    assert known["cs231n.stanford.edu/tiny-imagenet-200.zip"] == "90528d7ca1a48142e341f4ef8d21d0de"
+    assert known["mnist/t10k-labels-idx1-ubyte.gz"] == "ec29112dd5afa0611ce80d1b7f02629c"
+    assert known["housenumbers/test_32x32.mat"] == "eb5a983be6a315427106f1b164d9cef3"
+    assert len({*known.values()}) == len(known) == 13
     assert all(len(md5) == 32 for md5 in known.values())

@@ -12,7 +12,7 @@ import pytest
 
 from iblurry.data.load import SOURCES, data_home, import_local, load, parse_spec, stored_path
 from iblurry.data.sources.arrays import save
-from iblurry.data.sources.fashion_mnist import FILES
+from iblurry.data.sources.mnist import FILES
 from iblurry.errors import DataError, InputError, UnknownNameError
 
 

@@ -1,4 +1,4 @@
-"""Fashion-MNIST and Tiny ImageNet, made small."""
+"""MNIST, Fashion-MNIST, SVHN, CORe50 and Tiny ImageNet, made small."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.io import loadmat, savemat
 
+from iblurry.data import sources
+from iblurry.data.load import load
 from iblurry.data.sources import imagenet as tiny
-from iblurry.data.sources.fashion_mnist import FILES, fashion_mnist
+from iblurry.data.sources.mnist import FILES, fashion_mnist, mnist
+from iblurry.data.sources.svhn import svhn
 from iblurry.errors import DataError
 
 
@@ -41,6 +45,9 @@ class TestFashion:
         np.testing.assert_array_equal(data.test.images[:, 0], values[2])
         np.testing.assert_array_equal(data.test.labels, values[3])
         assert data.classes[9] == "Ankle boot"
+        digits = mnist(place)
+        assert (digits.name, digits.classes[9]) == ("mnist", "nine")
+        np.testing.assert_array_equal(digits.test.images, data.test.images)
 
     @pytest.mark.parametrize(
         "damage, words",
@@ -71,6 +78,69 @@ class TestFashion:
         (place / FILES[2]).write_bytes((place / FILES[0]).read_bytes())
         with pytest.raises(DataError, match="20 test images but 10 labels"):
             fashion_mnist(place)
+
+
+class TestSvhn:
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Path:
+        rng = np.random.default_rng(0)
+        for part, count in (("train", 12), ("test", 5)):
+            labels = (np.arange(count, dtype=np.uint8) % 10 + 1)[:, None]
+            pixels = rng.integers(0, 256, (32, 32, 3, count), dtype=np.uint8)
+            savemat(tmp_path / f"{part}_32x32.mat", {"X": pixels, "y": labels}, do_compression=True)
+        return tmp_path
+
+    def test_reads(self, place: Path) -> None:
+        data = svhn(place)
+        assert data.train.labels.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2]
+        assert (data.classes[0], len(data.test)) == ("zero", 5)
+        published = loadmat(place / "train_32x32.mat")["X"]
+        np.testing.assert_array_equal(data.train.images[7], published[..., 7].transpose(2, 0, 1))
+
+    def test_refuses(self, place: Path) -> None:
+        file = place / "test_32x32.mat"
+        whole = file.read_bytes()
+        for damaged in (whole[:200], whole[:1000], b"", b"text" * 99):
+            file.write_bytes(damaged)
+            with pytest.raises(DataError, match=r"test_32x32\.mat in .* is not a readable"):
+                svhn(place)
+        X = np.zeros((32, 32, 3, 2), np.uint8)
+        for wrong in ({"X": X, "y": [0, 1]}, {"X": X, "y": [1, 2, 3]}, {"X": X / 1.0, "y": [1, 2]}):
+            savemat(file, wrong)
+            with pytest.raises(DataError, match="labels y of 1 to 10"):
+                svhn(place)
+        file.unlink()
+        with pytest.raises(DataError, match=r"has no file test_32x32\.mat"):
+            svhn(place)
+
+
+class TestCore50:
+    @pytest.fixture
+    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        for session in (1, 3, 10, 11):
+            for thing in (1, 2, 50):
+                folder = tmp_path / "core50_128x128" / f"s{session}" / f"o{thing}"
+                folder.mkdir(parents=True)
+                Image.new("RGB", (16, 16), (session, thing, 0)).save(folder / f"C_{session:02}_{thing:02}_000.png")
+        monkeypatch.setattr(sources.core50, "TRAIN", 6)
+        monkeypatch.setattr(sources.core50, "TEST", 6)
+        return tmp_path
+
+    @pytest.mark.parametrize("lazy", [False, True])
+    def test_reads(self, lazy: bool, place: Path) -> None:
+        data = load(f"core50:{place},size=16", lazy=lazy)
+        assert data.train.images[:][:, 0, 0, 0].tolist() == [1] * 3 + [11] * 3
+        assert data.test.images[:][:, 0, 0, 0].tolist() == [3] * 3 + [10] * 3
+        assert data.train.labels.tolist() == [0, 1, 49] * 2
+        assert (data.classes[1], data.classes[49], len(data.classes)) == ("plug adapter 2", "remote control 5", 50)
+        kinds = load(f"core50:{place},size=16,objects=false")
+        assert (kinds.train.labels.tolist(), kinds.classes[9]) == ([0, 0, 9] * 2, "remote control")
+        assert load(f"core50:{place}").shape == (3, 128, 128)
+
+    def test_refuses_an_incomplete_copy(self, place: Path) -> None:
+        (place / "core50_128x128" / "s1" / "o2" / "C_01_02_000.png").unlink()
+        with pytest.raises(DataError, match="5 training and 6 test images"):
+            load(f"core50:{place}")
 
 
 class TestTiny:

@@ -1,4 +1,4 @@
-"""Fashion-MNIST: 70,000 grey images of 28 x 28 pixels in four idx files."""
+"""MNIST and Fashion-MNIST: 70,000 grey images of 28 x 28 pixels each, in four idx files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,22 @@ from numpy.typing import NDArray
 
 from iblurry.data.dataset import Dataset
 from iblurry.data.sources.archive import Archive, open_archive
+from iblurry.data.sources.digits import NAMES
 from iblurry.errors import DataError
 
-NAMES = (
+CLOTHES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 )  # fmt: skip
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+
+
+def mnist(path: Path) -> Dataset:
+    """Reads the folder (or archive) of the four files, compressed by gzip or not.
+
+    Y. LeCun, L. Bottou, Y. Bengio and P. Haffner, "Gradient-Based Learning Applied to Document Recognition", Proc. IEEE
+    86(11), 1998; no licence is stated.
+    """
+    return _read(path, "mnist", NAMES)
 
 
 def fashion_mnist(path: Path) -> Dataset:
@@ -26,6 +36,10 @@ def fashion_mnist(path: Path) -> Dataset:
     H. Xiao, K. Rasul and R. Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
     Algorithms", arXiv:1708.07747, 2017; MIT licence.
     """
+    return _read(path, "fashion_mnist", CLOTHES)
+
+
+def _read(path: Path, name: str, classes: tuple[str, ...]) -> Dataset:
     with open_archive(path) as files:
         x_train, y_train, x_test, y_test = (_idx(files, name) for name in FILES)
     for images, labels, part in ((x_train, y_train, "training"), (x_test, y_test, "test")):
@@ -34,7 +48,7 @@ def fashion_mnist(path: Path) -> Dataset:
                 f"{path} has {len(images)} {part} images but {len(labels)} labels; the files do not belong together, "
                 "so download them again."
             )
-    return Dataset.from_arrays(x_train, y_train, x_test, y_test, name="fashion_mnist", classes=NAMES)
+    return Dataset.from_arrays(x_train, y_train, x_test, y_test, name=name, classes=classes)
 
 
 def _idx(files: Archive, name: str) -> NDArray[np.uint8]:
