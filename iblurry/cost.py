@@ -86,6 +86,7 @@ def workload(method: Method, memory: int, *, rows: int, classes: int, tasks: int
 
 def measured_rows(method: Method, rows: int) -> float:
     """Memory rows whose loss is measured, for each update on average."""
+    rows = rows if method.pace.measure_rows is None else min(rows, method.pace.measure_rows)
     return rows / method.pace.measure_every if any(part.needs_losses for _, part in method.parts()) else 0.0
 
 

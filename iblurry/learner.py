@@ -179,7 +179,7 @@ class Learner:
         self._on_stored = [part.on_stored for part in others if type(part).on_stored is not Part.on_stored]
         pace = method.pace
         streamed = pace.stream_batch if pace.train_stream else 0
-        self.trainer = Trainer(self.method, self.context, streamed=streamed, measure_every=pace.measure_every)
+        self.trainer = Trainer(self.method, self.context, streamed=streamed, pace=pace)
         self.refitter.online = self.trainer
         self.stream_batch: list[Sample] = []  # samples of the round to come
         self.credit = 0  # updates owed, in units of 1 / denominator of updates_per_sample

@@ -85,6 +85,14 @@ class Memory:
         self.written_at.index_copy_(0, row, self.clock)
         self.size = min(self.size + 1, self.capacity)
 
+    def window(self, start: int, count: int) -> Tensor:
+        """So many filled rows after the `start`-th row of a full memory, (count,); the first follow the last.
+
+        In a memory that is not full, after a row at the same share of those that are filled.
+        """
+        first = start % self.capacity * self.size // self.capacity
+        return torch.arange(first, first + count, device=self.device) % self.size
+
     def read(self, rows: Tensor) -> Batch:
         images = self._words.index_select(0, rows).view(torch.uint8).view(len(rows), *self.images.shape[1:])
         return Batch(images, self.labels.index_select(0, rows))
@@ -92,6 +100,19 @@ class Memory:
     def filled(self) -> Tensor:
         """Which rows hold a sample, (capacity,) bool."""
         return self.written_at[:-1] > 0
+
+    def measured_twice(self, before: Tensor, losses: Tensor, mark: Tensor) -> Tensor:
+        """Which rows have a loss now and before, and were not written after the clock showed `mark`, (capacity,) bool.
+
+        Parameters
+        ----------
+        before, losses : Tensor
+            (capacity,) then and now; negative where a row was not measured.
+        mark : Tensor
+            The clock when the earlier ones were measured.
+        """
+        known = ~((before < 0) | (losses < 0))  # NaN is a measured loss
+        return self.filled() & ~self.rewritten_since(mark) & known
 
     def members(self, label: int | Tensor) -> Tensor:
         """Which rows hold this label (of the device: shape (1,)), (capacity,) bool."""

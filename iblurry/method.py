@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,6 +43,9 @@ class Pace:
         Whether a sample is offered to the memory before or after its round.
     measure_every : int
         Updates between two measures of the memory's loss, where a part asks for it.
+    measure_rows : int or None, default None
+        Memory rows that such a measure looks at: so many neighbours, from a place that moves on by a 64th of them with
+        each measure (of a round's first update, at most); all rows if None, as in the papers.
     early_samples, early_updates : int
         The first samples of the stream, and how many times as many updates each of them earns.
     count_waiting : {"all", "half"}
@@ -53,6 +57,7 @@ class Pace:
     updates_per_sample: Fraction = Fraction(1)
     store_when: Literal["before", "after"] = "after"
     measure_every: int = 1
+    measure_rows: int | None = None
     early_samples: int = 0
     early_updates: int = 1
     count_waiting: Literal["all", "half"] = "all"
@@ -60,6 +65,7 @@ class Pace:
     def __post_init__(self) -> None:
         object.__setattr__(self, "updates_per_sample", exact(self.updates_per_sample))
         positive = dict.fromkeys(("stream_batch", "measure_every", "early_updates"), "[1, inf)")
+        positive["measure_rows"] = "[16, inf)"
         check_fields(self, positive | {"updates_per_sample": "[0, inf)", "early_samples": "[0, inf)"})
         if self.train_stream and self.updates_per_sample * self.stream_batch < 1:
             least = -(-1 // self.updates_per_sample) if self.updates_per_sample else None
@@ -72,6 +78,11 @@ class Pace:
     def updates_of(self, sample: int) -> int:
         """What the n-th sample of the stream earns, in units of 1 / denominator of updates_per_sample."""
         return self.updates_per_sample.numerator * (self.early_updates if sample <= self.early_samples else 1)
+
+    @property
+    def rotate_every(self) -> int:
+        """Updates after which `measure_rows` moves on: never within a round, whose updates parts may add up."""
+        return max(self.measure_every, math.ceil(self.updates_per_sample * self.stream_batch))
 
     @property
     def samples_outside_memory(self) -> int:
@@ -102,7 +113,7 @@ class Head:
         check_fields(self, {})
 
 
-LATER = ("early_samples", "early_updates", "train")  # fields that runs from before them do not have
+LATER = ("measure_rows", "early_samples", "early_updates", "train")  # fields that runs from before them do not have
 
 
 def _fields(group: Pace | Head) -> dict[str, Any]:
@@ -166,6 +177,12 @@ class Method(Training):
             raise InputError(
                 f"{self.name}: {type(reader).__name__} reads memory rows, but {type(self.admission).__name__} keeps no "
                 "sample; use Nothing() in its place, or another admission such as Reservoir()."
+            )
+        whole = next((part for _, part in self.parts() if part.needs_all_losses), None)
+        if whole is not None and self.pace.measure_rows is not None:
+            raise InputError(
+                f"{self.name}: {whole} needs the loss of every row, but pace.measure_rows={self.pace.measure_rows} "
+                "measures some; leave out one of the two."
             )
         self._check_refit()
 

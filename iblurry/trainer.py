@@ -14,6 +14,7 @@ from torch import Tensor
 from iblurry.augment.pipeline import AugmentParams
 from iblurry.engine.optimizer_state import reset_state, restore, set_lr, state_of, zeros_like_state
 from iblurry.memory import Batch
+from iblurry.method import Pace
 from iblurry.parts.context import Context, Drawn, Forward, Update
 from iblurry.parts.gradient.gradient import GradientRule
 from iblurry.parts.part import Part
@@ -34,8 +35,8 @@ class Trainer:
         What the parts share.
     streamed : int
         Samples of the stream in each batch.
-    measure_every : int
-        Updates between two measures of the memory's loss, where a part asks for it.
+    pace : Pace, optional
+        When the memory's loss is measured, and of how many rows, where a part asks for it.
     frozen_norm : bool
         Whether the network trains in eval mode, so that batch norm keeps its statistics.
     """
@@ -46,11 +47,11 @@ class Trainer:
         context: Context,
         *,
         streamed: int = 0,
-        measure_every: int = 1,
+        pace: Pace | None = None,
         frozen_norm: bool = False,
     ) -> None:
         self.training, self.context, self.engine = training, context, context.engine
-        self.measure_every, self.frozen_norm = measure_every, frozen_norm
+        self.pace, self.frozen_norm = pace or Pace(), frozen_norm
         self.parts = dict(training.parts())
         self.measures = any(part.needs_losses for part in self.parts.values())
         self.needs_plain = any(term.needs_plain for term in training.terms)
@@ -152,12 +153,19 @@ class Trainer:
         context.network.meter.counter.updates += 1
         if last_of_round and self.unmixed_last:
             params = params._replace(mixes=False)
-        measure = self.measures and not is_extra and counters.updates % self.measure_every == 0
-        rows, losses = self._step(stream, drawn, params, measure)
+        measure = self.measures and not is_extra and counters.updates % self.pace.measure_every == 0
+        rows, losses = self._step(stream, drawn, params, measure, self._window() if measure else None)
         if not is_extra:
             training.schedule.step(Update(rows, losses, last_of_round))
         if self.on_update is not None:
             self.on_update()
+
+    def _window(self) -> Tensor | None:
+        """The memory rows that are measured; None for all."""
+        count, memory = self.pace.measure_rows, self.context.memory
+        if count is None or count >= memory.size:
+            return None
+        return memory.window(self.context.updates // self.pace.rotate_every * max(1, count // 64), count)
 
     def _draw(self, name: str, part: Part, streamed: int) -> Drawn:
         """Rows for one part, and random crops and flips of its own where it needs them."""
@@ -171,7 +179,7 @@ class Trainer:
         return Drawn(rows, context.pipeline.draw_params(context.rng, step, streamed + len(rows), f"{name} dice"))
 
     def _on_device(
-        self, stream: Batch, drawn: dict[str, Drawn], params: AugmentParams, measure: bool
+        self, stream: Batch, drawn: dict[str, Drawn], params: AugmentParams, measure: bool, window: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """The device's half. Tensors only: no value is read, so it can run as a captured graph."""
         context, training = self.context, self.training
@@ -204,7 +212,7 @@ class Trainer:
                 group["lr"].copy_(lr * scale)
         self.engine.take_step(self.optimizer)
         with torch.no_grad():
-            losses = context.memory_losses() if measure else None
+            losses = context.memory_losses(window) if measure else None
             self.tell(Update(rows, losses, forward=forward))
             self.loss.copy_(loss)
         return rows, losses

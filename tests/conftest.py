@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread_and_little_to_collect() -> None:
     """A collection looks at what tests made and not at all of torch, which is 5 % of their time."""
-    import torch._dynamo  # an optimizer does it at its first step
+    import torch._dynamo  # exports and optimizers of users do it at their first use
 
     torch.set_num_threads(1)
     gc.collect()

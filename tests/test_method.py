@@ -68,8 +68,16 @@ def test_a_method_named_like_another_is_refused():
     assert METHODS["er"].paper != "mine"
 
 
-@pytest.mark.parametrize("pace", [Pace(early_updates=3), Pace(early_samples=5, early_updates=3), Pace(early_samples=5)])
+@pytest.mark.parametrize(
+    "pace",
+    [Pace(measure_rows=256), Pace(early_updates=3), Pace(early_samples=5, early_updates=3), Pace(early_samples=5)],
+)
 def test_later_fields_come_back(pace):
     given = dataclasses.replace(er(), pace=pace, head=Head(train=False))
     assert Method.from_json(json.loads(json.dumps(given.to_json()))) == given
-    assert not {*er().to_json()["pace"], *er().to_json()["head"]} & {"early_samples", "early_updates", "train"}
+    assert not {*er().to_json()["pace"], *er().to_json()["head"]} & {
+        "measure_rows",
+        "early_samples",
+        "early_updates",
+        "train",
+    }

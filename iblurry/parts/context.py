@@ -29,6 +29,7 @@ S = TypeVar("S", bound="Shared")
 # Values of the images in one forward pass on a CPU outside training. Of 3x32x32 these are 64 images on Arm, else 341:
 # a Neoverse-N1 core is slower with more of them, and a Xeon core takes 100 ms instead of 87 for 500 with 64 at a time.
 VALUES = 2**17 if platform.machine() == "aarch64" else 2**20
+UNMEASURED = -1.0  # stands for the loss of a row; a loss is never negative
 TRUST = "trust in the teacher"  # the shared number that a term sets and a schedule reads
 POINTS = 2**21  # of such images on a GPU, channels not counted: 2,048 of 32x32
 
@@ -59,7 +60,9 @@ class Update(NamedTuple):
     """One update that has just been taken."""
 
     rows: Tensor  # memory rows that were in the batch
-    losses: Tensor | None  # (capacity,) loss of every memory row after it, where it was measured; empty rows are 0
+    # (capacity,) loss of every memory row after it, where it was measured; empty rows are 0, UNMEASURED the rows that
+    # `Pace.measure_rows` left out
+    losses: Tensor | None
     last_of_round: bool = False  # known to the schedule, which runs on the host
     forward: Forward | None = None  # the pass that it was taken on, in `on_update`
 
@@ -346,9 +349,19 @@ class Context:
         """The cross-entropy of each plain image, (B,)."""
         return F.cross_entropy(self.logits(images), labels, reduction="none")
 
-    def memory_losses(self) -> Tensor:
-        """The loss of every memory row, (capacity,) float64; rows never written are 0."""
+    def memory_losses(self, rows: Tensor | None = None) -> Tensor:
+        """The loss of every memory row, or of some, (capacity,) float64; rows never written are 0, others UNMEASURED.
+
+        Parameters
+        ----------
+        rows : Tensor, optional
+            Filled rows, (n,) int64.
+        """
         memory = self.memory
+        if rows is not None:
+            with self.network.meter.counting("losses"):
+                some = self.losses(*memory.read(rows)).double()
+            return some.new_full((memory.capacity,), UNMEASURED).index_copy_(0, rows, some)
         with self.network.meter.counting("losses", images=lambda: memory.size):
             if self.device.type == "cuda":  # of one shape always: it can be captured before the memory is full
                 losses = self.losses(memory.images[:-1], memory.labels[:-1].clamp(min=0)).double()

@@ -99,6 +99,11 @@ class Part(Component):
         return False
 
     @property
+    def needs_all_losses(self) -> bool:
+        """Whether it `needs_losses` of all rows at once, so that `Pace.measure_rows` cannot be used with it."""
+        return False
+
+    @property
     def rows_per_update(self) -> int:
         """How many memory rows the host draws for it before each update, at most."""
         return 0

@@ -21,6 +21,7 @@ VARIANTS = {
     "clib-running": clib(HYPERPARAMETERS, admission=Importance(decrease="running")),
     "clib-three-updates": clib(Hyperparameters(batch=8, updates_per_sample=3)),
     "clib-seldom": clib(Hyperparameters(batch=8, updates_per_sample="1/2", measure_every=2)),
+    "clib-some-rows": clib(HYPERPARAMETERS, pace=dataclasses.replace(clib(HYPERPARAMETERS).pace, measure_rows=16)),
     "er-clipped": er(HYPERPARAMETERS, gradient=(Clip(norm=0.5),), schedule=Constant(initial_lr=1e-3)),
     "er-store-before": er(HYPERPARAMETERS, pace=Pace(stream_batch=4, store_when="before", updates_per_sample="1/4")),
 }

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import dataclasses
+import itertools
+
 import numpy as np
 import pytest
 import torch
 
 from iblurry.errors import InputError
-from iblurry.parts import Importance
+from iblurry.learner import Learner
+from iblurry.memory import Memory
+from iblurry.method import Pace
+from iblurry.methods import Hyperparameters, clib
+from iblurry.parts import Constant, Importance
 from iblurry.parts.context import Context, Update
 
 PROFILES = {"paper": "H_paper", "released": "H_official"}
@@ -168,6 +175,60 @@ def test_running_decrease_covers_the_whole_memory(make_context, offer):
     part.importance[:2] = 0.0
     refresh(part, [0, 1], [1.0, 3.0])
     np.testing.assert_allclose(part.importance[:2], [0.1, 0.1], atol=1e-12)
+
+
+@pytest.mark.parametrize("per_sample", [1, 3])
+def test_some_rows_are_measured_in_turn_and_credit_is_of_those_measured_twice(samples, per_sample, monkeypatch):
+    """Against plain numpy, from what each measure saw."""
+    hyperparameters = Hyperparameters(batch=8, updates_per_sample=per_sample)
+    pace = dataclasses.replace(clib(hyperparameters).pace, measure_rows=16)
+    method = clib(hyperparameters, pace=pace, schedule=Constant(initial_lr=1e-3))
+    learner = Learner(method, image=(1, 8, 8), memory=24, classes=5, network="mlp")
+    part, memory = learner.method.admission, learner.context.memory
+    seen, gains, whole = [], [], Context.memory_losses
+    credit = part._credit
+
+    def watched(losses):
+        everyone = whole(learner.context).numpy()
+        learner.context.spent.forward["losses"] -= memory.size  # of this look
+        rows = np.flatnonzero(losses.numpy()[: memory.size] >= 0)
+        np.testing.assert_allclose(losses.numpy()[rows], everyone[rows], rtol=1e-5)
+        now = dict(zip(rows, losses.numpy()[rows], strict=True))
+        before, clock = seen[-1] if seen else ({}, 0)
+        same = [r for r in now if r in before and memory.written_at[r] <= clock]
+        fell = np.mean([before[r] - now[r] for r in same]) if same else 0.0
+        used = part.used.numpy().copy()
+        expected = part.importance.numpy().copy()
+        expected[used > 0] += 0.1 * (fell - (expected * used).sum() / used.sum())
+        credit(losses)
+        np.testing.assert_allclose(part.importance.numpy(), expected, atol=1e-12)
+        seen.append((now, int(memory.clock)))
+        gains.append(len(same))
+
+    part.credit = watched
+    for image, label in samples:
+        learner.observe(image, label)
+    assert {len(now) for now, _ in seen[16 * per_sample :]} == {16}
+    assert {row for now, _ in seen[-24 * per_sample :] for row in now} == set(range(24))
+    assert min(gains[16 * per_sample :]) >= 13  # one moves out, two at most are new
+    assert learner.context.spent.forward["losses"] == sum(map(len, (now for now, _ in seen)))
+
+
+def test_a_window_moves_through_a_memory_that_grows():
+    memory = Memory(100, (1, 1, 1))
+    for memory.size in (20, 37, 100):
+        windows = [memory.window(start, 16).tolist() for start in range(200)]
+        assert {row for window in windows for row in window} == set(range(memory.size))
+        assert all(len(set(window)) == 16 for window in windows)
+        steps = [(b[0] - a[0]) % memory.size for a, b in itertools.pairwise(windows)]
+        assert max(steps) == 1
+        assert all(b == (a + 1) % memory.size for window in windows for a, b in itertools.pairwise(window))
+
+
+def test_the_running_mean_of_algorithm_2_needs_every_row():
+    pace = Pace(stream_batch=1, measure_rows=64)
+    with pytest.raises(InputError, match=r"running.*measure_rows=64"):
+        clib(admission=Importance(decrease="running"), pace=pace)
 
 
 def test_released_changes_the_rule_only():

@@ -67,6 +67,10 @@ class Importance(LargestClass):
     def released(self) -> Self:
         return dataclasses.replace(self, rule="released", decrease="untouched")
 
+    @property
+    def needs_all_losses(self) -> bool:
+        return self.decrease == "running"
+
     def cost(self, workload: Workload) -> Cost:
         return Cost(sample=Passes(forward=1)) if self.decrease == "running" else Cost()
 
@@ -143,7 +147,7 @@ class Importance(LargestClass):
             decrease = self.running[0] - mean
             self.running.copy_(mean)
         else:
-            same = memory.filled() & ~memory.rewritten_since(self.mark)
+            same = memory.measured_twice(self.measured[:-1], losses, self.mark)
             decrease = ((self.measured[:-1] - losses) * same).sum() / same.sum().clamp(min=1)
             self.mark.copy_(memory.clock)
         self.measured[:-1].copy_(losses)

@@ -160,7 +160,7 @@ class Adaptive(Schedule):
     def _gain(self, losses: Tensor) -> Tensor:
         """The decrease summed over the rows not rewritten during the trial, and how many these are, (2,)."""
         memory = self.context.memory
-        same = memory.filled() & ~memory.rewritten_since(self.mark)
+        same = memory.measured_twice(self.before[:-1], losses, self.mark)
         return torch.stack([((self.before[:-1] - losses) * same).sum(), same.sum().double()])
 
 
