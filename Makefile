@@ -9,11 +9,11 @@ export PYTHONDONTWRITEBYTECODE :=  # else every process that the tests start com
 demo: $(READY)  ## BALM, CLIB and ER on the embedded digits, three seeds each: a table and a figure
 	$(BIN)/iblurry run
 
-test: $(READY) lint  ## lint, format, types and the tests, without the slow ones
-	$(BIN)/pytest -n 2 -m "not slow"
+test: $(READY) lint  ## lint, format, types and the tests, without the slow ones; says why tests are skipped
+	$(BIN)/pytest -n 2 -rs -m "not slow"
 
 test-slow: $(READY)  ## many kills, wide crosses, fuzz, browsers
-	$(BIN)/pytest -n 2 -m slow
+	$(BIN)/pytest -n 2 -rs -m slow
 
 test-all: test test-slow  ## every test
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"  # thread count changes last bits; also for the processes tests start
+CHECKOUT = Path(__file__).parent.parent
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for `make test &`; children inherit that
 
 
@@ -41,6 +42,15 @@ def _one_thread_and_little_to_collect() -> None:
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_left_in_the_checkout() -> Iterator[None]:
+    """A run without `out` in a test would lie among the runs of whoever tests, in `iblurry show`."""
+    before = set(CHECKOUT.glob("runs/*"))
+    yield
+    left = sorted(path.name for path in set(CHECKOUT.glob("runs/*")) - before)
+    assert not left, f"A test left {', '.join(left)} in {CHECKOUT / 'runs'}; give it tmp_path as out."
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ def instruction(name):
 
 @pytest.fixture
 def learner():
-    yaml = pytest.importorskip("yaml")
+    yaml = pytest.importorskip("yaml", reason="needs pyyaml: pip install pyyaml")
     return yaml.safe_load((ROOT / "compose.yaml").read_text())
 
 

@@ -71,7 +71,7 @@ def test_a_module_with_weights(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("library, image", [("timm", (3, 32, 32)), ("torchvision", (3, 32, 32))])
 def test_bodies_of_libraries(library, image, tmp_path):
-    pytest.importorskip(library, exc_type=Exception)
+    pytest.importorskip(library, reason=f"needs {library}: pip install {library}", exc_type=Exception)
     (block,) = blocks("networks.md", f"import {library}")
     block = block.replace("pretrained=True", "pretrained=False").replace('weights="DEFAULT"', "weights=None")
     saved(block, tmp_path, f"user_{library}.py")
@@ -81,7 +81,7 @@ def test_bodies_of_libraries(library, image, tmp_path):
 
 
 def test_bodies_of_hugging_face(tmp_path):
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="needs transformers: pip install transformers")
     (block,) = blocks("networks.md", "import transformers")
     tiny = "Pooled(transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=32))"
     module = saved(re.sub(r"Pooled\.from_pretrained\(.*\)", tiny, block), tmp_path, "user_transformers.py")

@@ -170,14 +170,16 @@ def test_onnx_needs_its_extra(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_onnx(tmp_path):
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxscript")
+    onnx = pytest.importorskip("onnx", reason="needs onnx: pip install 'iblurry[onnx]'")
+    pytest.importorskip("onnxscript", reason="needs onnxscript: pip install 'iblurry[onnx]'")
     learner = taught("bic")
     learner.export(tmp_path / "model.onnx")
     model = onnx.load(tmp_path / "model.onnx")
     about = json.loads({entry.key: entry.value for entry in model.metadata_props}[KEY])
     assert about["labels"] == learner.labels
-    session = pytest.importorskip("onnxruntime").InferenceSession(tmp_path / "model.onnx")
+    session = pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install onnxruntime").InferenceSession(
+        tmp_path / "model.onnx"
+    )
     for count in (1, 7):
         (answers,) = session.run(None, {"images": IMAGES[:count]})
         wanted = learner.logits(IMAGES[:count])[:, : len(learner.labels)].numpy()

@@ -21,7 +21,9 @@ PAGES = ["CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md"]
 
 
 def read(name):
-    return pytest.importorskip("yaml").safe_load((ROOT / name).read_text("utf-8"))
+    return pytest.importorskip("yaml", reason="needs pyyaml: pip install pyyaml").safe_load(
+        (ROOT / name).read_text("utf-8")
+    )
 
 
 def is_target(name):

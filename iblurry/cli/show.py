@@ -1,9 +1,9 @@
-"""`iblurry show`: the table and the figure again, from journals alone; `iblurry run` ends with the same."""
+"""`iblurry show`: the table again, and the figure if asked, from journals alone; `iblurry run` ends with the same."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ FEW = 8  # run folders are named one by one up to so many
 @click.option(
     "--figure",
     type=FIGURE,
-    help="Draw into this .png, .svg or .pdf.  [default: a .png and .svg beside the first run]",
+    help="Draw accuracy over samples into this .png, .svg or .pdf, too.",
 )
 @import_option
 @metric_option(
@@ -34,15 +34,11 @@ FEW = 8  # run folders are named one by one up to so many
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def show(runs: tuple[Path, ...], figure: Path | None, metric: tuple[str, ...], as_json: bool) -> None:
-    """Print the table and draw the figure of RUNs: run folders, or folders of them (default: runs).
+    """Print the table of RUNs: run folders, or folders of them (default: runs).
 
     Runs that differ only in their seed make one row. Unfinished ones count as far as they got.
     """
     folders = run_folders(runs)
-    figures = [figure] if figure else _default_figures(folders)
-    for path in figures:
-        FIGURE.convert(path, None, None)
-
     from iblurry.experiment.folder import RunFolder
     from iblurry.experiment.result import read_result
 
@@ -56,16 +52,14 @@ def show(runs: tuple[Path, ...], figure: Path | None, metric: tuple[str, ...], a
     if not results:
         searched = ", ".join(map(str, runs))
         raise InputError(f"No run in {searched} has come to a query yet; let `iblurry run` go on first.")
-    show_results(results, figures, metrics=split_names(metric), as_json=as_json)
+    show_results(results, [figure] if figure else [], metrics=split_names(metric), as_json=as_json)
 
 
 def show_results(
     results: Sequence[Result], figures: Sequence[Path], *, metrics: Sequence[str] | None = None, as_json: bool
 ) -> None:
-    """The figure into its files; the table, the names of the figures and of the runs to standard output."""
-    from iblurry.files import replacing
+    """The table to standard output; then the figure into its files, their names and those of the runs."""
     from iblurry.studies.describe import describe_settings, group_runs
-    from iblurry.studies.figures.curves import draw_curves
     from iblurry.studies.tables.data import runs_to_json
     from iblurry.studies.tables.table import ACCURACY_METRICS, own_names, tabulate_runs
     from iblurry.studies.tables.text import runs_to_terminal
@@ -73,13 +67,8 @@ def show_results(
     groups = group_runs(results)
     title = describe_settings([result.experiment for result in results])
     table = tabulate_runs(groups, metrics or [*ACCURACY_METRICS, *own_names(results)])
-    asked = {name: [run.records for run in group if run.metrics.queries] for name, group in groups.items()}
-    lines = {name: runs for name, runs in asked.items() if runs}  # a callback may have stopped one before its first
-    figures = figures if lines else ()
-    for path in figures:
-        with replacing(path) as part:
-            draw_curves({"": lines}, part, title=title)
     if as_json:
+        figures = _draw(groups, figures, title)
         runs = [
             {
                 "folder": str(result.folder),
@@ -99,20 +88,26 @@ def show_results(
         return
     click.echo(title)
     click.echo(runs_to_terminal(table))
+    figures = _draw(groups, figures, title)
     between = ", " if sum(len(str(path)) for path in figures) < WIDE else "\n        "
     if figures:
         click.echo("Figure: " + between.join(map(str, figures)))
     _name_folders(results)
 
 
-def _default_figures(folders: Sequence[Path]) -> list[Path]:
-    """accuracy.png and .svg beside the first run; some of the runs there have a name of their own."""
-    from iblurry.studies.describe import make_file_name
+def _draw(groups: Mapping[str, Sequence[Result]], figures: Sequence[Path], title: str) -> Sequence[Path]:
+    """The figures drawn: none where no run has an answer, as a callback may have stopped each before its first."""
+    asked = {name: [run.records for run in group if run.metrics.queries] for name, group in groups.items()}
+    lines = {name: runs for name, runs in asked.items() if runs}
+    if not lines or not figures:
+        return ()
+    from iblurry.files import replacing
+    from iblurry.studies.figures.curves import draw_curves
 
-    place = folders[0].parent
-    is_whole = {*folders} == {path.parent for path in place.glob("*/experiment.json")}
-    stem = "accuracy" if is_whole else make_file_name(["accuracy", *(folder.name for folder in folders)])
-    return [place / f"{stem}.{ending}" for ending in ("png", "svg")]
+    for path in figures:
+        with replacing(path) as part:
+            draw_curves({"": lines}, part, title=title)
+    return figures
 
 
 def _name_folders(results: Sequence[Result]) -> None:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from iblurry.experiment.result import Result
 
 LONGEST = 60  # letters of a file's name: a path of it has room on a line
-TITLED = ("dataset", "disjoint", "blur")  # what a figure's name has anyway
 Fields = dict[str, Any]  # by the paths that --set takes
 FITTED = ("tasks", "memory", "query_every")  # what Experiment.of fits to the user's data
+SHOWN = ("network", "freeze", "samples")  # in titles, where all runs have another one than usual
 OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "validate", "memory", "network", "query_every")
 
 
@@ -89,6 +89,8 @@ def describe_settings(experiments: Sequence[Experiment]) -> str:
     words += titles if len(titles) == 1 else []
     words += [f"{common['tasks']} tasks"] if "tasks" in common else []
     words += [f"memory {common['memory']:,}"] if "memory" in common else []
+    usual = _settings(Experiment.of("er", experiments[0].dataset, fit=False))
+    words += [f"{name} {common[name]}" for name in SHOWN if name in common and common[name] != usual[name]]
     words += [describe_held_out(common["validate"])] if common.get("validate") else []
     return ", ".join(words)
 
@@ -207,20 +209,24 @@ def seed_ranges(seeds: Iterable[int]) -> str:
 def name_figure(experiments: Sequence[Experiment], methods: Sequence[str], seeds: Sequence[int]) -> str:
     """A file name for the figure of these experiments; `methods` and `seeds` are the usual ones, which it leaves out.
 
-    It holds whatever departs from the defaults, so that the figure of other experiments does not take its place.
+    The data set, methods and what departs from the defaults, as far as there is room: digits-er-gamma-0.999.
     """
     rows = list({replace(one, seed=0).digest: one for one in reversed(experiments)}.values())[::-1]
     source, _, options = rows[0].dataset.partition(":")
-    words = [Path(source).stem, options, rows[0].stream.title.lower()]
-    if [one.method.name for one in rows] != [*methods]:
-        words += name_rows(rows)
-    if {one.seed for one in experiments} != {*seeds}:
-        words.append(f"seeds {seed_ranges({one.seed for one in experiments})}")
-    changes: list[str] = []
+    words = [Path(source).stem, *(name_rows(rows) if [one.method.name for one in rows] != [*methods] else [])]
     for one in rows:
         usual = _default(one) or replace(Experiment.of(methods[0], one.dataset, fit=False), method=one.method)
-        changes += [f"{path}={value}" for path, value in find_departures(one, usual).items() if path not in TITLED]
-    return make_file_name(filter(None, [*words, *dict.fromkeys(changes)]))
+        changes = [f"{path}={format_setting(value)}" for path, value in find_departures(one, usual).items()]
+        words += [change for change in map(_without_hashes, changes) if not any(change in word for word in words)]
+    words += [options]
+    if {one.seed for one in experiments} != {*seeds}:
+        words.append(f"seeds {seed_ranges({one.seed for one in experiments})}")
+    name = ""
+    for word in (re.sub(r"(\b\w+\.)+(?=\w+=)", "", word) for word in words):  # gamma for schedule.gamma
+        word = re.sub("[^A-Za-z0-9.]+", "-", word).strip("-.")
+        longer = f"{name}-{word}".strip("-")
+        name = longer if len(longer) <= LONGEST else name
+    return name
 
 
 def _without(fields: Fields, defaults: Fields) -> Fields:

@@ -83,7 +83,9 @@ def test_only_grey_and_colour():
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("shape", [(3, 32, 32), (3, 64, 64), (1, 28, 28)])
 def test_equals_torchvision(name, shape):
-    autoaugment = pytest.importorskip("torchvision.transforms.autoaugment")
+    autoaugment = pytest.importorskip(
+        "torchvision.transforms.autoaugment", reason="needs torchvision: pip install torchvision"
+    )
     interpolation = autoaugment.InterpolationMode.NEAREST
     image_ops = AutoAugment(name, shape).image_ops
     n = len(image_ops.list)

@@ -315,7 +315,9 @@ def test_hashes_of_objects():
 
 @pytest.mark.parametrize("works_on", ["pixels", "floats"])
 def test_torchvisions(images, works_on):
-    v2 = pytest.importorskip("torchvision.transforms.v2", exc_type=ImportError)
+    v2 = pytest.importorskip(
+        "torchvision.transforms.v2", reason="needs torchvision: pip install torchvision", exc_type=ImportError
+    )
     made = pipeline(Augment(cutmix=0), TorchTransform(v2.RandomHorizontalFlip(), works_on=works_on))
     params = made.draw_params(Rng(1), 0, 16)
     out, plain = made.train(images, params), pipeline(Augment(cutmix=0)).train(images, params)

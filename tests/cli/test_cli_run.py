@@ -16,6 +16,7 @@ from PIL import Image
 from rich.console import Console
 
 from iblurry.cli.options import Seeds
+from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal
 from iblurry.launch.progress import ProgressDisplay
@@ -42,7 +43,8 @@ def curve(folder):
 def test_table_figure_and_folders(quick, here):
     said = quick("clib", "er", "--seeds", "1,2")
     lines = said.out.splitlines()
-    assert lines[0] == "shapes:classes=4,train=20,test=10,size=8,channels=1, i-Blurry-50-10, 2 tasks, memory 20"
+    data = "shapes:classes=4,train=20,test=10,size=8,channels=1"
+    assert lines[0] == f"{data}, i-Blurry-50-10, 2 tasks, memory 20, network mlp:width=16, samples 40"
     assert max(map(len, lines[1:])) <= 80
     found = folders(here / "runs")
     assert [(e["method"]["name"], e["seed"]) for e in map(experiment, found)] == [
@@ -55,7 +57,7 @@ def test_table_figure_and_folders(quick, here):
         assert row[1] == "2"
         assert row[2:5] == [f"{np.mean(areas):.2f}", "±", f"{np.std(areas, ddof=1):.2f}"]
     assert "Percent, mean ± sample standard deviation (n - 1) over 2 seeds." in lines
-    (figure,) = (here / "runs").glob("shapes-classes-4-*.png")
+    (figure,) = (here / "runs").glob("shapes-*.png")
     at = lines.index(f"Figure: runs/{figure.name}")
     assert lines[at + 1].strip() == f"runs/{figure.stem}.svg"
     assert [line.removeprefix("Runs:").strip() for line in lines[-4:]] == [f"runs/{path.name}" for path in found]
@@ -90,10 +92,13 @@ def test_the_figure_of_other_experiments_has_another_name():
     ]
     rows = [Experiment.of("er", "digits", seed=seed, **more) for more in ({}, {"memory": 50}) for seed in (1, 2, 3)]
     names += [name_figure(rows, *USUAL), name_figure(rows[3:], *USUAL), name_figure(rows[:3], *USUAL)]
-    assert names[0] == "digits-i-blurry-50-10"
-    assert names[2] == "digits-i-blurry-50-10-memory-50"
+    assert names[0] == "digits"
+    assert names[2] == "digits-memory-50"
+    assert names[7].startswith("digits-er-er-constant-er-averaged-")  # as many as there is room for
     assert len({*names}) == len(names)
     assert max(map(len, names)) <= 60
+    rate = edit(Experiment.of("er", network="convnet"), "schedule.gamma=0.999")
+    assert name_figure([Experiment.of("er"), rate], *USUAL) == "digits-er-er-network-convnet-gamma-0.999-seeds-1"
 
 
 def test_where_there_is_no_terminal_there_are_lines(quick):

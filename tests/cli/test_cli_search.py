@@ -169,7 +169,7 @@ def test_grids_that_are_refused(refused, words, named):
     ],
 )
 def test_searches_that_are_refused(refused, words, named):
-    pytest.importorskip("optuna")
+    pytest.importorskip("optuna", reason="needs optuna: pip install 'iblurry[tune]'")
     assert named in refused("tune", "er", *SMALL, *words)
 
 
@@ -194,7 +194,7 @@ def pruned_runs(said):
 
 @pytest.mark.slow
 def test_the_search_is_led_by_held_out_training_images(call, here, poisoned):
-    pytest.importorskip("optuna")
+    pytest.importorskip("optuna", reason="needs optuna: pip install 'iblurry[tune]'")
     found = [
         trials(
             call(
@@ -219,7 +219,7 @@ def test_the_search_is_led_by_held_out_training_images(call, here, poisoned):
 
 @pytest.mark.slow
 def test_a_search_goes_on_as_if_it_had_not_been_interrupted(call, here, program):
-    pytest.importorskip("optuna")
+    pytest.importorskip("optuna", reason="needs optuna: pip install 'iblurry[tune]'")
     words = ["tune", "er", *SMALL, *SPACE, "--seeds", "1,2", "--json"]
     words = [word.replace("train=20", "train=60").replace("40", "120") for word in words]
     whole = trials(call(*words, "--trials", 8, "--out", "whole"))
@@ -245,7 +245,7 @@ def test_a_search_goes_on_as_if_it_had_not_been_interrupted(call, here, program)
 
 
 def test_table_figure_and_command_of_a_search(call, here):
-    pytest.importorskip("optuna")
+    pytest.importorskip("optuna", reason="needs optuna: pip install 'iblurry[tune]'")
     words = ("tune", "er", *SMALL, "--space", "memory=16..20", "--trials", 2, "--seeds", "1")
     said = call(*words)
     assert said.code == 0, said.err
@@ -260,7 +260,7 @@ def test_table_figure_and_command_of_a_search(call, here):
 
 
 def test_a_trial_that_diverges_is_a_trial(call):
-    pytest.importorskip("optuna")
+    pytest.importorskip("optuna", reason="needs optuna: pip install 'iblurry[tune]'")
     said = call("tune", "er", *SMALL, "--space", "schedule.initial_lr=1e-3,1e38", "--trials", 4, "--seeds", 1, "--json")
     assert said.code == 0, said.err
     states = {point["fields"]["schedule.initial_lr"]: point["state"] for point in json.loads(said.out)["points"]}
@@ -269,7 +269,7 @@ def test_a_trial_that_diverges_is_a_trial(call):
 
 @pytest.mark.slow
 def test_ctrl_c_saves_the_trial_and_the_same_command_goes_on(here, program):
-    pytest.importorskip("optuna")
+    pytest.importorskip("optuna", reason="needs optuna: pip install 'iblurry[tune]'")
     words = ["tune", "er", *SMALL, *SPACE, "--seeds", "1", "--trials", "3"]
     process = subprocess.Popen([*program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not list(here.glob("runs/*/journal.jsonl")) and process.poll() is None:
@@ -283,7 +283,7 @@ def test_ctrl_c_saves_the_trial_and_the_same_command_goes_on(here, program):
 
 
 def test_two_programs_do_not_search_in_one_folder(call, here):
-    pytest.importorskip("optuna")
+    pytest.importorskip("optuna", reason="needs optuna: pip install 'iblurry[tune]'")
     from iblurry.files import locked
 
     words = ("tune", "er", *SMALL, "--space", "memory=16..20", "--trials", 1, "--seeds", "1")

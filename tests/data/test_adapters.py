@@ -186,7 +186,13 @@ class TestDataFrame:
 
     @pytest.mark.parametrize("library", ["stand-in", "pandas"])
     def test_paths_are_the_folder(self, place, library, monkeypatch):
-        make = Table if library == "stand-in" else lambda **columns: pytest.importorskip("pandas").DataFrame(columns)
+        make = (
+            Table
+            if library == "stand-in"
+            else lambda **columns: pytest.importorskip("pandas", reason="needs pandas: pip install pandas").DataFrame(
+                columns
+            )
+        )
         expected = folder(place, size=4)
         absolute, relative = (
             [
@@ -223,7 +229,7 @@ class TestDataFrame:
             np.testing.assert_array_equal(data.train.images, PLANES)
 
     def test_pandas(self):
-        pandas = pytest.importorskip("pandas")
+        pandas = pytest.importorskip("pandas", reason="needs pandas: pip install pandas")
         table = pandas.DataFrame({"pixels": list(PIXELS), "label": [*"bcabca"]})
         data = Dataset.from_dataframe(table[:4], table[4:], image="pixels")  # rows are not numbered from 0
         np.testing.assert_array_equal(data.test.images, PLANES[4:])
@@ -291,7 +297,7 @@ class TestHuggingFace:
     @pytest.mark.slow
     @pytest.mark.filterwarnings("ignore")
     def test_datasets_itself(self, place, monkeypatch):
-        library = pytest.importorskip("datasets")
+        library = pytest.importorskip("datasets", reason="needs datasets: pip install datasets")
         features = library.Features({"image": library.Image(), "label": library.ClassLabel(names=["a", "b", "c"])})
         deep = Image.fromarray(np.full((5, 4), 1000, dtype=np.uint16))
         held = library.Dataset.from_dict({"image": [*pictures(), deep], "label": [*LABELS, 2]}, features=features)

@@ -101,7 +101,7 @@ def test_runs_on_two_versions_of_the_data_are_never_averaged(four):
     assert all(" data=" in name for name in names)
 
 
-def test_a_data_set_of_ones_own_is_known_by_its_content():
+def test_a_data_set_of_ones_own_is_known_by_its_content(tmp_path):
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (40, 8, 8), dtype=np.uint8), np.arange(40) % 4
     one = Dataset.from_arrays(images, labels, images, labels, name="mine")
@@ -112,7 +112,7 @@ def test_a_data_set_of_ones_own_is_known_by_its_content():
     assert first == Experiment.from_json(json.loads(json.dumps(first.to_json())))
     gone = first.to_json() | {"dataset": "mine@0123456789ab"}
     with pytest.raises(InputError, match="mine@0123456789ab"):
-        run(Experiment.from_json(gone))
+        run(Experiment.from_json(gone), tmp_path)
 
 
 @pytest.mark.slow

@@ -249,7 +249,7 @@ def test_images_are_kept_for_a_while(monkeypatch):
 
 @pytest.fixture
 def client(running, tmp_path):
-    pytest.importorskip("fastapi")
+    pytest.importorskip("fastapi", reason="needs fastapi: pip install 'iblurry[live]'")
     port, _ = running(Service(tmp_path / "live", SMALL))
     with Client(f"http://127.0.0.1:{port}") as made:
         yield made

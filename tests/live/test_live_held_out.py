@@ -152,7 +152,7 @@ def test_a_service_keeps_them(digits, tmp_path):
 
 
 def test_by_client_and_command_line(digits, tmp_path, running):
-    pytest.importorskip("fastapi")
+    pytest.importorskip("fastapi", reason="needs fastapi: pip install 'iblurry[live]'")
     port, _ = running(Service(tmp_path / "live", SMALL))
     with Client(f"http://127.0.0.1:{port}") as client:
         labels = [digits.classes[label] for label in digits.train.labels[:60]]

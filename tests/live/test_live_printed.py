@@ -52,7 +52,9 @@ def test_the_python_runs_as_printed(capsys):
 
 
 def test_limits_on_the_page_are_those_of_the_service():
-    limits = pytest.importorskip("iblurry.live.quota").Limits()
+    limits = pytest.importorskip(
+        "iblurry.live.quota", reason="needs fastapi and uvicorn: pip install 'iblurry[live]'"
+    ).Limits()
     rows = [line.split("|")[2].strip() for line in PAGES["live"].read_text().splitlines() if line.startswith("| ")]
     for words in (
         f"{limits.body // 2**20} MiB",
@@ -71,8 +73,8 @@ def test_limits_on_the_page_are_those_of_the_service():
 @pytest.fixture
 def started(tmp_path, monkeypatch):
     """A service that was started as a page says, but on a free port, in a folder that looks like a checkout."""
-    pytest.importorskip("iblurry.live.service")
-    pytest.importorskip("iblurry.live.http.server")
+    pytest.importorskip("iblurry.live.service", reason="needs fastapi and uvicorn: pip install 'iblurry[live]'")
+    pytest.importorskip("iblurry.live.http.server", reason="needs fastapi and uvicorn: pip install 'iblurry[live]'")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     shutil.copytree(ROOT / "docs" / "images", tmp_path / "docs" / "images")

@@ -223,7 +223,9 @@ def test_a_status_without_a_folder(digits, tmp_path):
         assert "iblurry_disk_bytes" not in text
         await service.close()
 
-    ServiceMetrics = pytest.importorskip("iblurry.live.http.metrics").ServiceMetrics
+    ServiceMetrics = pytest.importorskip(
+        "iblurry.live.http.metrics", reason="needs fastapi and uvicorn: pip install 'iblurry[live]'"
+    ).ServiceMetrics
     asyncio.run(live())
 
 

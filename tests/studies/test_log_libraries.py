@@ -61,7 +61,7 @@ def tensorboard_events(place):
 
 @pytest.mark.parametrize("write_it", [log, log_in_pieces])
 def test_tensorboard(folder, write_it, tmp_path):
-    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorboard", reason="needs tensorboard: pip install 'iblurry[tensorboard]'")
     from tensorboard.plugins.hparams import metadata
 
     (tmp_path / "logs/tensorboard/mine-pets-1").mkdir(parents=True)
@@ -88,7 +88,7 @@ def test_tensorboard(folder, write_it, tmp_path):
 
 
 def test_tensorboard_of_a_journal_written_otherwise(folder, tmp_path):
-    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorboard", reason="needs tensorboard: pip install 'iblurry[tensorboard]'")
     feed = JournalFeed(folder, make_logger_factory("tensorboard", out=tmp_path / "tb"))
     feed.update()
     write(folder, [*LINES[:3], LINES[4]])
@@ -115,7 +115,7 @@ def wandb_records(path):
 
 @pytest.mark.parametrize("write_it", [log, log_in_pieces])
 def test_wandb_offline(folder, write_it, tmp_path, monkeypatch):
-    pytest.importorskip("wandb")
+    pytest.importorskip("wandb", reason="needs wandb: pip install 'iblurry[wandb]'")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
     finish(folder) if write_it is log else None
@@ -147,8 +147,8 @@ def test_wandb_offline(folder, write_it, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("write_it", [log, log_in_pieces])
 def test_mlflow(folder, write_it, tmp_path, monkeypatch):
-    pytest.importorskip("mlflow")
-    pytest.importorskip("sqlalchemy")
+    pytest.importorskip("mlflow", reason="needs mlflow: pip install 'iblurry[mlflow]'")
+    pytest.importorskip("sqlalchemy", reason="needs sqlalchemy: pip install 'iblurry[mlflow]'")
     from mlflow.tracking import MlflowClient
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -84,7 +85,7 @@ def draw_curves(
         low, high = panels[0].get_ylim()  # of all panels, once everything is drawn: the limits stay as they are
         panels[0].set_ylim(max(low, 0), min(high, 100))
         if single:
-            panels[0].set_title(title or "", fontsize=10, parse_math=False)
+            panels[0].set_title(textwrap.fill(title or "", 90), fontsize=10, parse_math=False)
         accuracy = "accuracy on classes met so far (%)" if single else "accuracy (%)"
         label = "samples seen" if x == "samples" else TFLOPS
         label_panels(figure, panels, ACROSS, x=label, y=accuracy, title=None if single else title)

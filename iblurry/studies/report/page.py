@@ -13,6 +13,7 @@ from iblurry import web
 from iblurry.launch.progress import duration
 from iblurry.studies.describe import run_command
 from iblurry.studies.figures.style import describe_n
+from iblurry.studies.method_style import COLOURS
 from iblurry.studies.paper import PAPER_SEEDS, display_name, load_paper
 from iblurry.studies.report import sections
 from iblurry.studies.report.charts import chart_data, class_maps
@@ -25,6 +26,7 @@ from iblurry.version import __version__
 
 SHARED = ("uplot/uPlot.min.css", "style.css", "table.css", "chart.css")
 STYLES = ("parts.css", "print.css")
+COLOUR_CLASSES = " ".join(f".c{number} {{ --c: var(--c{number}); }}" for number in range(len(COLOURS)))  # of rows
 RATE = "The learning rate at each query: the geometric mean over seeds, the band from the least to the largest."
 MAPS = (
     "A line is a class, from its first sample on, in order of arrival; the brighter, the more of its images are right."
@@ -59,7 +61,7 @@ def render_page(report: Report) -> str:
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="generator", content=f"iblurry {__version__}"),
         tag("title", report.title),
-        tag("style", Html("\n".join([*map(web.text, SHARED), *map(_asset, STYLES)]))),
+        tag("style", Html("\n".join([*map(web.text, SHARED), COLOUR_CLASSES, *map(_asset, STYLES)]))),
     ]
     body = [
         tag("a", "To the results", href="#main", class_="skip"),

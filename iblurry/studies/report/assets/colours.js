@@ -1,5 +1,5 @@
 // Colours of the style sheet for the canvases, and the ramp of the maps.
-const DASHES = [[], [9, 3.5], [9, 3, 2.5, 3], [2.5, 2.5], [9, 3, 2.5, 3, 2.5, 3], [5, 5]]; // kinds of line, as the marks in the tables
+const DASHES = [[], [9, 3.5], [9, 3, 2.5, 3], [2.5, 2.5], [9, 3, 2.5, 3, 2.5, 3], [5, 5], [14, 4]]; // kinds of line, as the marks in the tables
 
 function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
