@@ -41,20 +41,25 @@ def normalize_label(label: str) -> str:
     return " ".join(text.split())
 
 
-def class_labels(given: Iterable[str]) -> tuple[str, ...]:
-    """Names of classes, each under the form in which it is known; InputError for one that could not be told apart."""
-    names: dict[str, str] = {}
-    for name in given:
-        try:
-            known = normalize_label(name)
-        except InputError as error:
-            raise InputError(f"The class name {name!r} {error}") from error
-        if not known:
-            raise InputError(f"The class name {name!r} shows nothing; class names must be different and not empty.")
-        if known in names:
-            raise InputError(f"The class names {names[known]!a} and {name!a} look the same; give different ones.")
-        names[known] = name
-    return tuple(names)
+def known_label(label: str) -> str:
+    """Its one form; InputError, which names the label, where that has no letter or one that cannot be seen."""
+    try:
+        known = normalize_label(label)
+    except InputError as error:
+        raise InputError(f"The label {label!r} {error}") from error
+    if not known:
+        raise InputError(f"The label {label!r} shows nothing; give another.")
+    return known
+
+
+def class_labels(names: Iterable[str]) -> tuple[str, ...]:
+    """The names of classes in their one form; InputError where two look the same."""
+    given: dict[str, str] = {}
+    for name in names:
+        if (known := known_label(name)) in given:
+            raise InputError(f"The class names {given[known]!a} and {name!a} look the same; give different ones.")
+        given[known] = name
+    return tuple(given)
 
 
 def printable(text: str) -> str:

@@ -176,11 +176,9 @@ def _say_choices(experiments: Sequence[Experiment], data: Dataset) -> None:
     if is_known(first.dataset):
         return
     print_notes(data)
-    fields = {"tasks": [getattr(one.stream, "tasks", None) for one in experiments]}
-    fields |= {name: [getattr(one, name) for one in experiments] for name in ("memory", "query_every", "network")}
-    same = [
-        f"--{name.replace('_', '-')} {given[0]}" for name, given in fields.items() if given[0] and len({*given}) == 1
-    ]
+    fields = {"tasks": {getattr(one.stream, "tasks", None) for one in experiments}}
+    fields |= {name: {getattr(one, name) for one in experiments} for name in ("memory", "query_every", "network")}
+    same = [f"--{name.replace('_', '-')} {one}" for name, (one, *more) in fields.items() if one and not more]
     width, height = data.shape[:0:-1]
     click.echo(
         f"{data.name}: {len(data.classes)} classes, {len(data.train):,} training and {len(data.test):,} test images of "

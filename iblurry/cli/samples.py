@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from iblurry.errors import DataError, InputError
+from iblurry.labels import class_labels, known_label
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,8 +42,8 @@ def find_samples(places: Sequence[str], label: str | None, *, part: str = "train
 
     `part` is "train" or "test", where there are both.
     """
-    if label is not None and not _is_text(label):
-        raise InputError(f"--label {_printable(label)} is not UTF-8; give another TEXT.")
+    if label is not None:
+        known_label(label)
     found = [_by_class(place, part) if label is None else _with_label(place, label) for place in places]
     return [sample for samples in found for sample in samples]
 
@@ -141,9 +142,7 @@ def _classes_in(root: Path) -> Iterator[LabelledFile]:
     folders = sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     if not folders:
         raise DataError(f"{root} has no folders of classes; put pictures in {root}/<class>/, or give --label TEXT.")
-    for folder in folders:
-        if not _is_text(folder.name):
-            raise DataError(f"The name of the folder {_printable(folder)} is its label, and is not UTF-8; rename it.")
+    class_labels(folder.name for folder in folders)
     for folder in folders:
         files = _pictures(folder)
         yield from (LabelledFile(folder.name, files, row) for row in range(len(files)))
@@ -157,12 +156,3 @@ def _pictures(folder: Path) -> list[Path]:
     if not found:
         raise DataError(f"{folder} has no pictures ({', '.join(ENDINGS)}); add some, or leave the folder out.")
     return found
-
-
-def _is_text(name: str) -> bool:
-    """Whether all its bytes were UTF-8."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in name)
-
-
-def _printable(name: object) -> str:
-    return str(name).encode(errors="backslashreplace").decode()

@@ -87,12 +87,10 @@ def is_known(dataset: str) -> bool:
 
 
 def fit_setting(dataset: str, changes: Mapping[str, Any]) -> Setting:
-    """The setting; for data of the user's the usual numbers, or smaller ones where the data are small.
+    """The setting; for data of the user's smaller numbers where these are few. `changes` are what the user says.
 
-    The memory is 500 (2 for each class if these are more), or half of the training samples, but a batch at least and a
-    row for each class; a query comes after 100, or ten
-    in all; tasks are 5, or the most below that share the classes equally, or up to 5 in the mode "uneven". Data that
-    are not there leave the usual numbers; `changes` are what the user says.
+    The memory is 500 (or 2 for each class), at most half of the samples, but a batch and a row for each class; a query
+    comes every 100, or a tenth of them; tasks are 5, or the most below that share the classes equally, else "uneven".
     """
     usual = setting(dataset)
     is_drawn = not {"stream", "published"} & changes.keys()

@@ -192,4 +192,4 @@ def test_a_folder_whose_name_is_not_utf_8(refused, service, pets):
     said = refused("send", "pets")
     assert "caf\\udce9" in said
     assert service.requests == []
-    assert "--label caf\\udce9" in refused("send", "pets/cat", "--label", "caf\udce9")
+    assert "The label 'caf\\udce9' has U+DCE9" in refused("send", "pets/cat", "--label", "caf\udce9")

@@ -56,8 +56,8 @@ def test_labelled_refuses(pixels: np.ndarray, labels: np.ndarray, words: str) ->
     [
         ({"classes": ("a", "a")}, "'a' and 'a' look the same"),
         ({"classes": ("caf\u00e9", "cafe\u0301")}, r"'caf\\xe9' and 'cafe\\u0301' look the same"),
-        ({"classes": ("a", "\x1b[2J")}, r"name '\\x1b\[2J' has U\+001B"),
-        ({"classes": ("a", "")}, "not empty"),
+        ({"classes": ("a", "\x1b[2J")}, r"label '\\x1b\[2J' has U\+001B"),
+        ({"classes": ("a", "")}, "'' shows nothing"),
         ({"classes": ("a",)}, "0 to 1, but 1 classes"),
         ({"train": LabelledImages(images(1, 1, 2, 2), np.array([-1]))}, "-1 to -1"),
         ({"train": LabelledImages(images(0, 1, 2, 2), np.zeros(0, np.int64))}, "no training images"),

@@ -268,17 +268,16 @@ class TestFolder:
         for name in ("file.png", "folder/one.png", "class/two.png"):
             (outside / name).parent.mkdir(exist_ok=True)
             Image.new("RGB", (6, 4)).save(outside / name)
-        before = folder(pictures, links=False)
+        before = folder(pictures)
         (pictures / "train" / "red" / "inside.png").symlink_to(pictures / "train" / "red" / "0.png")
         (pictures / "train" / "red" / "loop").symlink_to(pictures / "train" / "red")
-        assert len(folder(pictures, links=False).train) == len(before.train) + 1
+        within = folder(pictures)
+        assert (len(within.train), within.notes) == (len(before.train) + 1, ())
         for place, target in (("red/link.png", "file.png"), ("blue/more", "folder"), ("green", "class")):
             (pictures / "train" / place).symlink_to(outside / target)
         data = folder(pictures)
         assert (len(data.train), data.classes) == (len(before.train) + 4, ("blue", "green", "red"))
         assert "3 pictures are behind links that lead out of the folder, such as" in data.notes[-1]
-        with pytest.raises(DataError, match=r"3 pictures behind links.*links=true"):
-            folder(pictures, links=False)
 
     @pytest.mark.parametrize("name", ["a\nb", "\x1b[31mred", "\u202edog", "caf\u00e9", "\udcff"])
     def test_names_that_cannot_be_told_apart_are_refused(self, name: str, pictures: Path) -> None:

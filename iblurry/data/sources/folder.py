@@ -30,7 +30,6 @@ def folder(
     lazy: bool | None = None,
     test: float = 0.2,
     seed: int = 0,
-    links: bool = True,
 ) -> Dataset:
     """Classes are the sorted names of the folders in train/; pictures come in the order of their file names.
 
@@ -43,8 +42,7 @@ def folder(
     all of them take more than $IBLURRY_EAGER_BYTES (4 GiB); otherwise now. Mean and std are those of 2,000 evenly
     spaced training pictures.
 
-    Links are followed. With links=false, a folder with links that lead out of it is refused. The data set's `notes` say
-    what was chosen, left out or linked.
+    Links are followed. The data set's `notes` say what was chosen, left out or lies behind links.
     """
     if not path.is_dir():
         raise DataError(f"There is no folder {path}; {LAYOUT} and give their parent.")
@@ -65,13 +63,7 @@ def folder(
             f"{path},test=0.3,seed=1 draws others."
         )
     files = [*train, *held_out]
-    outside = _links_out(path, files)
-    if outside and not links:
-        raise DataError(
-            f"{path} has {len(outside)} pictures behind links that lead out of it, such as {outside[0]!r}; put the "
-            "pictures in their place, or give links=true."
-        )
-    if outside:
+    if outside := _links_out(path, files):
         notes.append(f"{len(outside)} pictures are behind links that lead out of the folder, such as {outside[0]!r}.")
     if size is None and (size := _choose_size(path, files)) is not None:
         notes.append(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
 from iblurry.errors import DataError, InputError, ServiceError
-from iblurry.labels import normalize_label
+from iblurry.labels import known_label
 from iblurry.live.client.http_client import HttpClient, retry
 from iblurry.live.client.records import Receipt
 
@@ -306,17 +306,7 @@ def check_upload(images: int, labels: Sequence[str], key: str | None) -> list[st
     for label in labels:
         if not isinstance(label, str):
             raise InputError(f"The label {label!r} is no text; give labels as str, such as {str(label)!r}.")
-    forms = {label: _label(label) for label in labels}
+    forms = {label: known_label(label) for label in labels}
     if key is not None and not re.fullmatch(f"[!-~]{{1,{KEY}}}", key):
         raise InputError(f"The key {key!r} cannot be sent; give 1 to {KEY} visible ASCII characters.")
     return [forms[label] for label in labels]
-
-
-def _label(given: str) -> str:
-    try:
-        label = normalize_label(given)
-    except InputError as error:
-        raise InputError(f"The label {given!r} {error}") from error
-    if not label:
-        raise InputError(f"The label {given!r} shows nothing; give another.")
-    return label
