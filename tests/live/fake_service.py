@@ -35,6 +35,7 @@ class FakeService:
         self.questions_gone = False  # their pictures are not kept any more
         self.points = []
         self.held_out_accuracy = None
+        self.threshold = None  # below which answers are unknown
         self.confused = []  # (label, answer, count)
         self.changes = {}  # of the status
         self.listeners = []
@@ -162,7 +163,9 @@ class FakeService:
         shares = [0.72, 0.19, 0.06, 0.02, 0.01]
         best = [{"label": label, "probability": p} for label, p in zip(labels, shares, strict=False)]
         self.questions += 1
-        return {"model": self.learnt, "answers": [{"id": f"f-{self.questions}", **best[0], "top": best}]}
+        unknown = self.threshold is not None and best[0]["probability"] < self.threshold
+        answer = {"id": f"f-{self.questions}", **best[0], "unknown": unknown, "top": best}
+        return {"model": self.learnt, "threshold": self.threshold, "answers": [answer]}
 
 
 class _Server(ThreadingHTTPServer):

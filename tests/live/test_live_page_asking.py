@@ -35,6 +35,15 @@ def test_pictures_are_asked_about(fake, visit):
     assert tab.locator("#tray > li").count() == 0
 
 
+def test_an_unknown_answer_says_so_above_its_guesses(fake, visit):
+    learning(fake).threshold = 0.8
+    tab = visit(fake.url)
+    tab.set_input_files("#files", [file()])
+    wait_for_text(tab, "#tray", "unknown: the best is below 80 %")
+    assert tab.locator("#tray ol li").first.inner_text() == "cat\n72 %"
+    assert tab.get_by_role("button", name="Confirm cat").is_visible()
+
+
 @pytest.mark.parametrize("kind", ["drop", "paste"])
 def test_pictures_are_dropped_and_pasted(fake, visit, kind):
     tab = visit(learning(fake).url)

@@ -12,8 +12,8 @@ export async function sending(file) {
 
 /** Answers to one picture, the id under which it can be labelled, and the version of the model that gave them. */
 export async function ask(file) {
-  const { model, answers } = await json("v1/predict?top=" + TOP, await sending(file));
-  return { model, ...answers[0] };
+  const { model, threshold, answers } = await json("v1/predict?top=" + TOP, await sending(file));
+  return { model, threshold, ...answers[0] };
 }
 
 /** `right`: the label that the picture was taught under, if it was. */
