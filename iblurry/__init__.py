@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         gdumb,
         gss,
         joint,
+        methods,
         mir,
         mkd,
         ncm,
@@ -139,8 +140,8 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.method": "Head Method Pace",
     "iblurry.methods": (
         "agem balm bic clib clib_averaged clib_balanced clib_exponential clib_reservoir clib_stream derpp er er_ace "
-        "er_averaged er_constant ewc gdumb gss Hyperparameters joint METHODS mir mkd ncm randumb ranpac Recipe recipe "
-        "released rm sar sdp slda"
+        "er_averaged er_constant ewc gdumb gss Hyperparameters joint METHODS methods mir mkd ncm randumb ranpac Recipe "
+        "recipe released rm sar sdp slda"
     ),
     "iblurry.network.registry": "register_network",
     "iblurry.parts": (
@@ -270,6 +271,7 @@ __all__ = [
     "joint",
     "load",
     "load_exported",
+    "methods",
     "mir",
     "mkd",
     "ncm",

@@ -233,9 +233,10 @@ class Method(Training):
             return
         if budget < (least := self.least_budget(budget)):
             outside = self.samples_outside_memory(budget)
+            beside = f" and {outside} are kept beside them" if outside else ""
             raise InputError(
-                f"memory={budget} is too small for {self.name}: {outside} samples are kept outside the memory and a "
-                f"batch takes {least - outside} out of it, so the least is {least}."
+                f"memory={budget} is too small for {self.name}: a batch takes {least - outside} stored samples"
+                f"{beside}; the least is {least} (--memory {least})."
             )
 
     def least_budget(self, budget: int, classes: int = 1) -> int:

@@ -21,7 +21,7 @@ from benchmarks.gpu import resume
 from iblurry import Callback, ContinualClassifier, Learner, RunState, Stream, load
 from iblurry.component import hyperparameters
 from iblurry.data.load import SOURCES
-from iblurry.experiment.edit import component
+from iblurry.edit import component
 from iblurry.methods import METHODS
 from iblurry.studies.tables.table import TABLE_METRICS
 from tests.printed import commands, links, python, understood

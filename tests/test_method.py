@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -81,3 +83,11 @@ def test_later_fields_come_back(pace):
         "early_updates",
         "train",
     }
+
+
+@pytest.mark.parametrize("before", ["", "import iblurry.methods", "from iblurry.learner import Learner", "iblurry.er"])
+def test_the_methods_are_listed_by_the_package_s_own_name(before):
+    """In a process of its own: `iblurry.methods` is a package, too, and what is imported first must not matter."""
+    code = f"import iblurry\n{before}\nprint(*iblurry.methods()); from iblurry.methods import clib; print(clib().name)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert out == [*METHODS, "clib"]

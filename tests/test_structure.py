@@ -39,7 +39,7 @@ LAYERS = [  # imports only go up this list
     ["data", "augment", "network"],
     ["streams", "memory", "engine"],
     ["parts"],
-    ["training", "method"],
+    ["training", "method", "edit"],
     ["methods"],
     [
         "trainer",

@@ -46,7 +46,7 @@ def test_one_part_or_a_list_is_a_tuple():
         ("terms", None),
         ("terms", ()),
         ("terms", CrossEntropy),
-        ("terms", "CrossEntropy"),
+        ("terms", 3),
         ("gradient", None),
         ("schedule", (Constant(),)),
         ("schedule", None),
@@ -157,7 +157,7 @@ def test_numbers_of_numpy_and_torch_are_numbers():
     assert [type(label) for label in one.labels] == [int, int]
 
 
-@pytest.mark.parametrize("images", [None, "picture", [[1], [1, 2]], 3, BLACK.astype(float)])
+@pytest.mark.parametrize("images", [None, "picture", [[1], [1, 2]], 3, BLACK.astype(int)])
 def test_images_are_arrays_of_bytes(images):
     one = learner()
     with pytest.raises(InputError, match="observe"):

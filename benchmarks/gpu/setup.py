@@ -16,9 +16,9 @@ import torch
 
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
+from iblurry.edit import edit
 from iblurry.engine.eager import Eager, Precision
 from iblurry.engine.graph import Graph
-from iblurry.experiment.edit import edit
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -130,6 +131,12 @@ def _usage(error: click.ClickException, given: Sequence[str]) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     where = context.command_path if context else " ".join(["iblurry", *verb])
     message = " ".join(error.format_message().split())  # a list of choices comes in lines
+    kind = getattr(getattr(error, "param", None), "type", None)
+    if isinstance(kind, click.IntRange | click.FloatRange):
+        whole, above = "whole " * isinstance(kind, click.IntRange), "above" if kind.min_open else "from"
+        upto = "" if kind.max is None else f" to {kind.max}"
+        number = f"give a {whole}number {above} {kind.min}{upto}."
+        message = re.sub(r" is not (a valid \w+|in the) range\b.*", f" does not fit; {number}", message)
     return f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{where} --help`."
 
 

@@ -51,7 +51,7 @@ class NumberRange(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
-            self.fail(f"{value} is no number in the range {self._describe_range()}.", param, ctx)
+            self.fail(f"{value} is not a valid {self.name}.", param, ctx)  # `main` says what is
         return number
 
 
@@ -240,8 +240,8 @@ def metric_option(words: str, default: str) -> Decorator:
 
 def parse_callbacks(texts: Sequence[str]) -> list[Callback]:
     """What --callback says: `NAME` or `NAME:field=value,field=value`."""
+    from iblurry.edit import component
     from iblurry.experiment.callback import Callback
-    from iblurry.experiment.edit import component
 
     importlib.import_module("iblurry.experiment.callbacks")  # the package's own are known by their names from now on
     return [component(Callback, text) for text in texts]
@@ -249,7 +249,7 @@ def parse_callbacks(texts: Sequence[str]) -> list[Callback]:
 
 def parse_stream(text: str) -> Stream:
     """What --stream says: `NAME` or `NAME:field=value,field=value`."""
-    from iblurry.experiment.edit import component
+    from iblurry.edit import component
     from iblurry.streams.stream import Stream
 
     kind: Any = Stream

@@ -148,7 +148,7 @@ def serve(
 
 def _transform(text: str) -> dict[str, Any]:
     from iblurry.augment import Transform
-    from iblurry.experiment.edit import component
+    from iblurry.edit import component
 
     kind: Any = Transform
     made: dict[str, Any] = json.loads(json.dumps(component(kind, text).to_json()))  # tuples as lists, as they are read

@@ -228,9 +228,10 @@ class Experiment:
         """A learner that has seen nothing yet."""
         classes, budget = len(dataset.classes), self.budget(dataset)
         if self.method.capacity(budget) < classes and not self.method.admission.keeps_none:
+            least, rows = self.method.least_budget(budget, classes), max(0, self.method.capacity(budget))
             raise InputError(
-                f"memory={budget} leaves {self.method.name} {max(0, self.method.capacity(budget))} rows for "
-                f"{classes} classes; give each class a row: at least {self.method.least_budget(budget, classes)}."
+                f"memory={budget} is too small: {self.method.name} stores {rows} of these and {classes} classes "
+                f"need one each; give at least {least} (--memory {least})."
             )
         return Learner(
             self.method,

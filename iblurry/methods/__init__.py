@@ -1,4 +1,7 @@
-"""Methods: one recipe each, the paper cited."""
+"""Methods: one recipe each, the paper cited; `iblurry.methods()` lists them."""
+
+import sys
+from types import ModuleType
 
 from iblurry.methods.agem import agem
 from iblurry.methods.balm import balm
@@ -17,6 +20,7 @@ from iblurry.methods.ncm import ncm
 from iblurry.methods.randumb import randumb
 from iblurry.methods.ranpac import ranpac
 from iblurry.methods.recipe import METHODS, Hyperparameters, Recipe, method, recipe, released
+from iblurry.methods.recipe import methods as list_methods
 from iblurry.methods.rm import rm
 from iblurry.methods.sar import sar
 from iblurry.methods.sdp import sdp
@@ -57,3 +61,11 @@ __all__ = [
     "sdp",
     "slda",
 ]
+
+
+class _Methods(ModuleType):
+    __call__ = staticmethod(list_methods)
+
+
+methods = sys.modules[__name__]  # what `iblurry.methods` is: this package, which can be called, too
+methods.__class__ = _Methods

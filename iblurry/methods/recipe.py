@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from iblurry.component import register
+from iblurry.edit import read_slot
 from iblurry.engine.optimizer import Optimizer
 from iblurry.errors import UnknownNameError
 from iblurry.method import Head, Method, Pace
@@ -49,20 +50,23 @@ class Slots(TypedDict, total=False):
 
     name: str
     pace: Pace
-    admission: Admission
-    rehearsal: Rehearsal
-    terms: tuple[Term, ...]
-    gradient: tuple[GradientRule, ...]
-    schedule: Schedule
-    readout: Readout
+    admission: Admission | str
+    rehearsal: Rehearsal | str
+    terms: tuple[Term, ...] | str
+    gradient: tuple[GradientRule, ...] | str
+    schedule: Schedule | str
+    readout: Readout | str
     head: Head
-    optimizer: Optimizer
+    optimizer: Optimizer | str
     refit: Training | None
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """`clib()` is the method, `clib(admission=Balanced())` an ablation, `clib(Hyperparameters(batch=32))` tuned.
+    """`clib()` is the method, `clib(Hyperparameters(batch=32))` tuned, `clib(admission=Balanced())` an ablation.
+
+    Parts are also known by their names, as on the command line: `clib(admission="Balanced")`,
+    `er(schedule="Exponential:gamma=0.99")`, `clib(terms="CrossEntropy,Distil")`.
 
     Parameters
     ----------
@@ -89,7 +93,8 @@ class Recipe:
             if slot not in Slots.__annotations__:
                 raise UnknownNameError(f"slot of {self.name}", slot, Slots.__annotations__)
         method = self.build(hyperparameters or Hyperparameters())
-        return dataclasses.replace(method, **slots)
+        parts: Any = {slot: read_slot(method, slot, value) for slot, value in slots.items()}
+        return dataclasses.replace(method, **parts)
 
 
 METHODS: dict[str, Recipe] = {}
@@ -118,6 +123,15 @@ def recipe(
         return METHODS[name]
 
     return listed
+
+
+def methods() -> dict[str, str]:
+    """Every method's name, and what it does in a sentence; a user's, too.
+
+    >>> methods()["er"]
+    'Each batch is half new samples, half samples drawn from a reservoir of the stream.'
+    """
+    return {name: one.idea for name, one in METHODS.items()}
 
 
 def method(name: str, hyperparameters: Hyperparameters | None = None) -> Method:

@@ -10,8 +10,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from iblurry.edit import edit
 from iblurry.errors import InputError
-from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import setting
 from iblurry.method import Method

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iblurry.component import hyperparameters
+from iblurry.edit import edit
 from iblurry.errors import InputError
-from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import is_known
 from iblurry.methods import METHODS

@@ -8,8 +8,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from iblurry.edit import edit
 from iblurry.errors import UnknownNameError
-from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import plain
 from iblurry.streams.stream import IBlurry, Published

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from iblurry.edit import component
 from iblurry.errors import InputError
-from iblurry.experiment.edit import component
 from iblurry.streams.stream import Stream
 from iblurry.studies.compute import EQUAL, equal_compute
 from iblurry.studies.describe import make_file_name, seed_ranges

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.data.load import load
+from iblurry.edit import edit
 from iblurry.errors import IblurryError, InputError, UnknownNameError
-from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.result import Result, read_result

@@ -344,7 +344,7 @@ def known():
 
 
 def test_a_users_transform_as_data(known):
-    from iblurry.experiment.edit import edit
+    from iblurry.edit import edit
 
     one = Experiment.of("er", augment=(Augment(pad=1), known(p=0.25)))
     (written,) = one.to_json()["augment"][1]

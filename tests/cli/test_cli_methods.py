@@ -12,7 +12,7 @@ from iblurry.cli.methods import _in_words
 from iblurry.compute import Passes
 from iblurry.cost import MethodCost, stores
 from iblurry.cost import cost as price
-from iblurry.experiment.edit import edit
+from iblurry.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.method import KINDS
 from iblurry.methods import METHODS

@@ -16,7 +16,7 @@ from PIL import Image
 from rich.console import Console
 
 from iblurry.cli.options import Seeds
-from iblurry.experiment.edit import edit
+from iblurry.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal
 from iblurry.launch.progress import ProgressDisplay

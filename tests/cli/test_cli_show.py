@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from iblurry.experiment.edit import edit
+from iblurry.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.studies.describe import describe_settings, name_rows
 from tests.cli.conftest import QUICK

@@ -7,9 +7,10 @@ from fractions import Fraction
 
 import pytest
 
+from iblurry.edit import edit
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
+from iblurry.methods import clib, er
 from iblurry.parts import Balanced, Clip, Constant, CrossEntropy, Importance, Nothing, Reservoir, Uniform
 from iblurry.streams.stream import IBlurry
 
@@ -175,3 +176,23 @@ def test_names_that_are_not_known(change, beginning):
     with pytest.raises(UnknownNameError) as caught:
         edit(CLIB, change)
     assert str(caught.value).startswith(beginning)
+
+
+@pytest.mark.parametrize(
+    "recipe, slots, changes",
+    [
+        (clib, {"admission": "Balanced"}, ["admission=Balanced"]),
+        (er, {"admission": "Discard", "rehearsal": "Nothing"}, ["admission=Discard", "rehearsal=Nothing"]),
+        (er, {"schedule": "Exponential:gamma=0.99"}, ["schedule=Exponential:gamma=0.99"]),
+        (er, {"terms": "CrossEntropy,Distil", "gradient": "Clip"}, ["terms=CrossEntropy,Distil", "gradient=Clip"]),
+        (er, {"optimizer": "SGD:momentum=0.5"}, ["optimizer=SGD:momentum=0.5"]),
+        (er, {"name": "mine", "admission": Balanced()}, ["name=mine", "admission=Balanced"]),
+    ],
+)
+def test_recipes_take_parts_by_name_as_the_command_line_does(recipe, slots, changes):
+    assert recipe(**slots) == edit(Experiment.of(recipe(), "digits"), *changes).method
+
+
+def test_a_part_that_a_recipe_does_not_know():
+    with pytest.raises(UnknownNameError, match=r"admission called 'Balance'\. Did you mean 'Balanced'"):
+        clib(admission="Balance")

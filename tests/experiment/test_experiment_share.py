@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from iblurry.data.load import load
+from iblurry.edit import edit
 from iblurry.errors import InputError
-from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start, read

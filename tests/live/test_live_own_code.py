@@ -12,8 +12,8 @@ import pytest
 
 from iblurry import objects
 from iblurry.data.load import load
+from iblurry.edit import component
 from iblurry.errors import FolderError, InputError
-from iblurry.experiment.edit import component
 from iblurry.live.messages import IncomingSample
 from iblurry.live.service import Service
 from iblurry.live.settings import FILE, Settings

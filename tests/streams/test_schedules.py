@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from iblurry import Domains, Experiment, Gaussian, IBlurry, Rng, SiBlurry, Sigmoid, Stream, load, run
 from iblurry.data.dataset import Dataset, LabelledImages
+from iblurry.edit import component
 from iblurry.errors import DataError, InputError
-from iblurry.experiment.edit import component
 from tests.experiment.small import DATA, small
 
 

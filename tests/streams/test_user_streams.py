@@ -22,8 +22,8 @@ from iblurry import (
     run,
     run_all,
 )
+from iblurry.edit import component
 from iblurry.errors import DataError, InputError, UnknownNameError
-from iblurry.experiment.edit import component
 from iblurry.experiment.metrics import NO_BOUNDARIES
 from iblurry.streams.order import held_out
 from iblurry.studies.tables.table import tabulate_runs

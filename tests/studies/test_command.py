@@ -10,7 +10,7 @@ import pytest
 
 from iblurry.cli.experiment_options import LEARNING, STREAM, make_experiments
 from iblurry.cli.run import run
-from iblurry.experiment.edit import edit
+from iblurry.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.parts import Elastic
 from iblurry.streams import Gaussian, Listed

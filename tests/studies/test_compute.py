@@ -9,8 +9,8 @@ import pytest
 
 from iblurry.data.load import load
 from iblurry.data.sources.arrays import save
+from iblurry.edit import edit
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Spent
 from iblurry.launch.launch import run

@@ -10,8 +10,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from iblurry.edit import edit
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.experiment.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.methods import METHODS
 from iblurry.studies.loggers.logger import (

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from iblurry.edit import edit
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.experiment.edit import edit
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
 from iblurry.studies.catalogue import get_study
 from iblurry.studies.describe import run_command

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from iblurry.data.load import load
-from iblurry.experiment.edit import edit
+from iblurry.edit import edit
 from iblurry.launch.launch import run
 from iblurry.studies.catalogue import STUDIES
 from iblurry.studies.tables.table import TABLE_METRICS

@@ -1,4 +1,4 @@
-"""Changes fields of an experiment by their paths, as `--set admission.step=0.2` does."""
+"""Changes fields of experiments and methods by their paths, as `--set admission.step=0.2` does; parts by name."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from typing import Any, Literal, TypeVar
 
 from iblurry.component import Component
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.experiment.experiment import Experiment
 from iblurry.untrusted import exact
 
 UNIONS = (typing.Union, types.UnionType)
 
 C = TypeVar("C", bound=Component)
+E = TypeVar("E")  # an Experiment, which is made of all that is here
 
 
-def edit(experiment: Experiment, *changes: str) -> Experiment:
+def edit(experiment: E, *changes: str) -> E:
     """Each `path=value`: a field of the experiment, its method or stream, or of a part; a slot takes a part's name.
 
     They are made one after the other; one that does not fit yet waits for those of other slots.
 
+    >>> from iblurry import Experiment
     >>> edit(Experiment.of("clib"), "admission.step=0.2").method.admission.step
     0.2
     >>> edit(Experiment.of("er"), "admission=Discard", "rehearsal=Nothing").method.rehearsal  # Uniform needs a memory
@@ -51,7 +52,7 @@ def edit(experiment: Experiment, *changes: str) -> Experiment:
     return experiment
 
 
-def _edit_one(experiment: Experiment, change: str) -> Experiment:
+def _edit_one(experiment: Any, change: str) -> Any:
     path, sign, text = change.partition("=")
     if not sign or not path:
         raise InputError(f"{change!r} is no change; write path=value, such as memory=200 or admission=Balanced.")
@@ -60,8 +61,12 @@ def _edit_one(experiment: Experiment, change: str) -> Experiment:
     owner = next((owner for owner, known in owners.items() if names[0] in known), None)
     if owner is None:
         raise UnknownNameError("field of an experiment, its method or its stream", names[0], [*chain(*owners.values())])
-    changed: Experiment = _changed(experiment, [owner, *names] if owner else names, text, path)
-    return changed
+    return _changed(experiment, [owner, *names] if owner else names, text, path)
+
+
+def read_slot(method: Any, slot: str, given: Any) -> Any:
+    """What is meant by a text where a method has parts, such as "Balanced"; anything else as it is."""
+    return _read(method, [slot], given, slot) if isinstance(given, str) and slot != "name" else given
 
 
 def component(kind: type[C], text: str) -> C:
@@ -90,26 +95,28 @@ def component(kind: type[C], text: str) -> C:
 
 def _changed(owner: Any, names: list[str], text: str, path: str) -> Any:
     """The owner with what `names` leads to replaced."""
+    return dataclasses.replace(owner, **{names[0]: _read(owner, names, text, path)})
+
+
+def _read(owner: Any, names: list[str], text: str, path: str) -> Any:
+    """What the first of `names` is to be."""
     name, *rest = names
     if name not in _fields(owner):
         raise UnknownNameError(f"field of {type(owner).__name__}", name, _fields(owner))
     old, hint = getattr(owner, name), typing.get_type_hints(type(owner))[name]
     kind = _kind_of_several(hint)
-    new: Any
     if kind is not None and (isinstance(old, tuple) or not rest or rest[0].isdigit()):
-        new = _components(kind, name, old if isinstance(old, tuple) else (old,), rest, text, path)
-    elif rest and not dataclasses.is_dataclass(old):
+        return _components(kind, name, old if isinstance(old, tuple) else (old,), rest, text, path)
+    if rest and not dataclasses.is_dataclass(old):
         raise InputError(f"{path}={text}: {name} is {old!r} and has no fields; write {name}=VALUE.")
-    elif rest:
-        new = _changed(old, rest, text, path)
-    elif isinstance(old, Component):
-        new = component(_kind(type(old)), text)
-    elif dataclasses.is_dataclass(old):
+    if rest:
+        return _changed(old, rest, text, path)
+    if isinstance(old, Component):
+        return component(_kind(type(old)), text)
+    if dataclasses.is_dataclass(old):
         inner = ", ".join(f"{path}.{field}" for field in _fields(old))
         raise InputError(f"{path}={text}: {name} has fields of its own; set one of {inner}.")
-    else:
-        new = _value(hint, text, path)
-    return dataclasses.replace(owner, **{name: new})
+    return _value(hint, text, path)
 
 
 def _kind_of_several(hint: Any) -> type[Component] | None:
