@@ -33,6 +33,7 @@ def export(folder: Path, file: Path, device: str, as_json: bool) -> None:
     from iblurry.engine.devices import make_engine
     from iblurry.export import check_ending
     from iblurry.learner import Learner
+    from iblurry.live.log import accepted_in
 
     if file.suffix != ".safetensors":
         check_ending(file)
@@ -41,10 +42,12 @@ def export(folder: Path, file: Path, device: str, as_json: bool) -> None:
         learner.save(file)
     else:
         learner.export(file)
-    samples = learner.context.seen
+    samples, accepted = learner.context.seen, accepted_in(folder)
     if as_json:
         about = {"file": str(file), "bytes": file.stat().st_size, "samples": samples, "classes": learner.labels}
+        about |= {} if accepted is None else {"accepted": accepted}
         click.echo(json.dumps(about, indent=2))
         return
     learnt = f"{counted(samples, 'sample')}, {counted(len(learner.labels), 'class')}"
-    click.echo(f"{file}: {learner.method.name} after {learnt}")
+    less = f"; the service has accepted {accepted}: ask it for the model, or stop it first"
+    click.echo(f"{file}: {learner.method.name} after {learnt}{less if accepted and accepted > samples else ''}")

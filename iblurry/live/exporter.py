@@ -30,6 +30,7 @@ class ModelFile(NamedTuple):
 
     operation: int  # the last one that is in it, or one before that
     samples: int  # that it had learnt
+    accepted: int  # by the service, when it was asked for
     file: IO[bytes]
 
 
@@ -42,13 +43,13 @@ class ModelExporter:
         self._made: dict[str, tuple[int, int]] = {}  # operation and samples of the file of each format
         self._lock = asyncio.Lock()
 
-    async def export(self, kind: str, at: int) -> ModelFile:
+    async def export(self, kind: str, at: int, accepted: int) -> ModelFile:
         """A file of this format with a model after operation `at` or a later one, which a checkpoint has."""
         path = self.folder / FOLDER / f"model.{kind}"
         async with self._lock:
             if self._made.get(kind, (-1, 0))[0] < at:
                 self._made[kind] = at, await asyncio.to_thread(self._run, path)
-            return ModelFile(*self._made[kind], path.open("rb"))
+            return ModelFile(*self._made[kind], accepted, path.open("rb"))
 
     def close(self) -> None:
         shutil.rmtree(self.folder / FOLDER, ignore_errors=True)

@@ -278,6 +278,15 @@ def check_log(folder: Path, at: int) -> int:
         if found != "ok":
             raise DataError(f"{reader.path} is damaged ({found}); put back a good copy.")
         reader.read_after(at, 1)
+    return accepted_in(folder) or 0
+
+
+def accepted_in(folder: Path) -> int | None:
+    """Samples that the service of this folder has accepted; None where there is no service."""
+    if not (folder / FILE).is_file():
+        return None
+    reader = LogReader(folder)
+    with closing(reader), _database_errors(reader.path):
         (accepted,) = reader._database.execute("SELECT accepted FROM total").fetchone()
     return int(accepted)
 

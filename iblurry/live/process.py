@@ -244,7 +244,7 @@ class LearnerLoop:
         return self.stopping
 
     def _run_due(self) -> None:
-        for task in (self.save, self.publish, self.report):
+        for task in (self.publish, self.report, self.save):
             task.run_if_due()
 
     def _idle(self) -> None:

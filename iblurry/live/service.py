@@ -7,7 +7,7 @@ import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ LOGGER = logging.getLogger(__name__)
 LOCK = "service.lock"
 EVENTS = 256  # queued for one listener; a slow one loses its oldest
 STATUS_SECONDS = 1.0  # between two looks at what has changed
+LEARN_SECONDS = 10.0  # to wait until what was accepted is learnt, before a model is exported
 SAVE_SECONDS = 10.0  # to wait for a checkpoint
 MEMORY_SECONDS = 10.0  # to wait for what only the learner process knows
 
@@ -96,12 +97,13 @@ class Service:
         if Settings.load(self.folder) is None:
             self.settings.check()
         self._loop = asyncio.get_running_loop()
-        self._reported = asyncio.Event()
+        self._reported, self._changed = asyncio.Event(), asyncio.Event()
         try:
             self._resources.enter_context(locked(self.folder / LOCK, timeout=3.0, remedy="choose another --data-dir"))
             for sentence in make_private(self.folder):
                 LOGGER.warning(sentence)
             self.settings = Settings.of(self.folder, **self.settings.to_json() | {"image": self.settings.image})
+            self.trains = self.settings.build_method().pace.updates_per_sample > 0  # weights; closed forms do not
             log = SampleLog(self.folder, max_classes=self.settings.max_classes, max_bytes=self.quota.log_bytes)
             self._status.start(log)
             check = partial(self.quota.check, status=self._status)
@@ -223,10 +225,15 @@ class Service:
     async def model(self, kind: str, *, known: int | None = None) -> ModelFile | None:
         """The current model as a file of this format (see `exporter.FORMATS`); None if `known` is its last operation.
 
-        The state is saved first; that of a service which learns no more is the last one saved.
+        What was accepted before is learnt first, within LEARN_SECONDS, and the state is saved; that of a service which
+        learns no more is the last one saved.
         """
         self._check_open()
-        at = self._status.report.applied
+        accepted, wanted = self._status.log.accepted, self._status.log.operations
+        until = self._loop.time() + LEARN_SECONDS
+        while self._status.report.applied < wanted and self._status.stalled is None and self._loop.time() < until:
+            await asyncio.sleep(0.05)
+        at = min(wanted, self._status.report.applied)
         if not self._status.learnt:
             raise Refusal(409, "nothing_learnt", "Nothing was learnt yet, so there is no model; send a sample first.")
         if self._status.stalled is not None:
@@ -239,7 +246,9 @@ class Service:
         except TimeoutError as error:
             message = f"The model could not be saved for {SAVE_SECONDS:.0f} seconds: {self._status.sentence} Ask again."
             raise Refusal(503, "recovering", message, retry_after=2) from error
-        return None if known is not None and known >= at else await self._exporter.export(kind, at)
+        if known is not None and known >= at:
+            return None
+        return await self._exporter.export(kind, at, accepted)
 
     def status(self) -> dict[str, Any]:
         """The JSON of /v1/status."""
@@ -337,6 +346,7 @@ class Service:
         self._status.update(message)
         if isinstance(message, LearnerReport | Stalled):
             self._reported.set()
+            self._changed.set()
 
     def _emit(self, event: str, data: dict[str, Any]) -> None:
         for listener in self._listeners:
@@ -345,9 +355,10 @@ class Service:
             listener.put_nowait((event, data))
 
     async def _emit_status(self) -> None:
-        """About once a second while something changes."""
+        """At once when something changes, and then about once a second while it does."""
         last: dict[str, Any] | None = None
         while True:
+            self._changed.clear()
             now = {key: value for key, value in self._status.to_json().items() if not key.endswith("_seconds")}
             if now != last:
                 last = now
@@ -355,4 +366,7 @@ class Service:
                     self._emit("status", self.status())
                 except OSError as error:  # of the disk usage; listeners get the next one
                     LOGGER.warning("The status could not be sent to listeners: %s", error)
-            await asyncio.sleep(STATUS_SECONDS)
+                await asyncio.sleep(STATUS_SECONDS)
+            else:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), STATUS_SECONDS)

@@ -14,7 +14,7 @@ from iblurry.data.load import load
 from iblurry.exported import load_exported
 from iblurry.learner import Learner
 from iblurry.live.learning import LiveLearner
-from iblurry.live.log import LogEntry
+from iblurry.live.log import LogEntry, SampleLog
 from iblurry.live.messages import Operation
 from tests.cli.conftest import QUICK
 from tests.laws.lawful import assert_same_state
@@ -72,6 +72,13 @@ def test_a_service_folder_is_a_learner_too(call, here, tmp_path):
     assert_same_state(learner.state_dict(), live.learner.state_dict())
     assert call("export", folder, "model.pt2").out.endswith("clib after 40 samples, 10 classes\n")
     assert load_exported("model.pt2").predict(data.test.images) == Learner.load(folder).predict(data.test.images)
+    log = SampleLog(folder, max_classes=12, max_bytes=10**8)
+    with log.transaction():
+        log.add(some(data, 0, 43))
+    about = json.loads(call("export", folder, "model.pt2", "--json").out)  # three are in no checkpoint yet
+    assert (about["samples"], about["accepted"]) == (40, 43)
+    assert "43" in call("export", folder, "model.pt2").out
+    log.close()
 
 
 def test_a_run_goes_on_as_its_learner_would(run):

@@ -38,6 +38,7 @@ class FakeService:
         self.threshold = None  # below which answers are unknown
         self.confused = []  # (label, answer, count)
         self.changes = {}  # of the status
+        self.has_pictures = True  # in the memory: not where features are stored
         self.listeners = []
         self.port = 0
         self.server = None
@@ -142,7 +143,7 @@ class FakeService:
                     "row": 50 * i + j,
                     "importance": 0.3 * 0.9**j / (1 + i),
                     "since": 7 * j + i,
-                    "thumbnail": thumbnail(i, j),
+                    "thumbnail": thumbnail(i, j) if self.has_pictures else None,
                 }
                 for j in range(min(seen, 50, each))
             ]
@@ -191,7 +192,8 @@ class _Handler(BaseHTTPRequestHandler):
             "/v1/memory": lambda: service.memory(int(parse_qs(url.query)["each"][0])),
         }
         if url.path == "/v1/model":
-            return self._send(200, b"a model in " + url.query.encode(), "application/octet-stream")
+            learnt = {"X-Samples": "700", "X-Accepted": str(service.learnt)}
+            return self._send(200, b"a model in " + url.query.encode(), "application/octet-stream", **learnt)
         if url.path in answers:
             return self._json(200, answers[url.path]())
         return self._problem(404, "not_found", f"There is nothing at {url.path}.")

@@ -328,7 +328,7 @@ def test_the_model_as_a_file(call, toy):
     answer = call("GET", "/v1/model")
     assert (answer.status_code, answer.content) == (200, b"pt2" * 200_000)
     assert answer.headers["content-length"] == "600000"
-    assert (answer.headers["etag"], answer.headers["x-samples"]) == ('"1-pt2"', "1")
+    assert (answer.headers["etag"], answer.headers["x-samples"], answer.headers["x-accepted"]) == ('"1-pt2"', "1", "2")
     again = call("GET", "/v1/model", headers={"If-None-Match": answer.headers["etag"]})
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", '"1-pt2"')
     for other in ("format=onnx", "format=safetensors"):
@@ -352,3 +352,13 @@ def test_the_client_downloads_the_model(running, tmp_path, toy):
             client.download_model(tmp_path / "model.pth")
     assert (tmp_path / "model.onnx").read_bytes() == b"onnx" * 200_000
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_a_correction_says_what_stays(call, taught, toy):
+    """Weights keep what they have learnt; closed forms have none."""
+    sentences = set()
+    for toy.trains in (True, False):
+        answer = call("POST", "/v1/correct", json={"corrections": [{"action": "remove", "sample": 1}]})
+        assert answer.status_code == 202
+        sentences.add(answer.json()["sentence"])
+    assert len(sentences) == 2

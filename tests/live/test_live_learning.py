@@ -324,7 +324,7 @@ def test_large_weights_are_numbers_although_their_sum_is_none(tmp_path, wrong):
 
 def test_a_quick_answer_is_given_at_once(entries, tmp_path):
     """In the asker's thread, as in its own; not where it may take long or another is being given."""
-    learning, predictor = LiveLearner(tmp_path, SMALL), Predictor(SMALL)
+    learning, predictor = LiveLearner(tmp_path, SMALL), Predictor(SMALL, 0.05)
     for entry in entries[:20]:
         learning.apply(entry)
     images = np.stack([np.frombuffer(entry.operation.pixels, np.uint8).reshape(1, 8, 8) for entry in entries[20:40]])

@@ -126,6 +126,20 @@ def test_the_memory_is_fetched_when_it_is_seen(fake, visit):
     assert first.evaluate("item => item.isConnected")  # what stays is not drawn anew
 
 
+def test_a_memory_without_pictures_says_why(fake, visit):
+    fake.has_pictures = False
+    tab = visit(learning(fake).url)
+    tab.locator("#memory").scroll_into_view_if_needed()
+    tab.wait_for_selector("#sheet li")
+    assert tab.locator("#sheet img").count() == 0
+    sizes = tab.locator("#sheet .blank").evaluate_all("all => all.map((one) => [one.clientWidth, one.clientHeight])")
+    assert len(sizes) == 30
+    assert min(min(size) for size in sizes) >= 30
+    tab.locator("#sheet li").first.focus()
+    assert "features of the frozen network" in tab.inner_text("#closer")
+    assert tab.locator("#closer img").count() == 0
+
+
 def test_it_connects_again_by_itself(fake, visit):
     tab = visit(learning(fake).url)
     settled(tab)
@@ -297,6 +311,7 @@ def test_model_and_history_are_downloaded(fake, visit, kind, name):
     content = Path(download.value.path()).read_text()
     if name == "model.pt2":
         assert content == "a model in format=pt2"
+        assert "700 of 740" in tab.inner_text("#save-note")
     else:
         rows = list(csv.DictReader(io.StringIO(content)))
         assert len(rows) == 39

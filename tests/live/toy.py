@@ -76,6 +76,7 @@ class Toy:
         self.closed = self.started = False
         self.loss = 0.2
         self.idle_updates = 0
+        self.trains = True
         self.questions = QuestionStore(image, self.limits)
         self.corrections: list[Operation] = []
         self.held_out: list[IncomingSample] = []
@@ -166,7 +167,7 @@ class Toy:
             raise Refusal(409, "nothing_learnt", "Nothing has been learnt yet; send samples first.")
         if known is not None and known >= len(self.samples):
             return None
-        return ModelFile(len(self.samples), len(self.samples), io.BytesIO(kind.encode() * 200_000))
+        return ModelFile(len(self.samples), len(self.samples), len(self.samples) + 1, io.BytesIO(kind.encode() * 200_000))
 
     def not_ready(self) -> str | None:
         return self.reason

@@ -33,8 +33,10 @@ def format_predictions(predictions: Predictions, top: int) -> dict[str, Any]:
     return {"model": predictions.model, "threshold": least, "answers": answers}
 
 
-def unlearning(idle_updates: int) -> str:
-    """What becomes of what was learnt from a mistake."""
+def unlearning(idle_updates: int, *, trains: bool) -> str:
+    """What becomes of what was learnt from a mistake, by a method that trains weights or one that does not."""
+    if not trains:
+        return "No weights are trained: where the memory has the sample, the mistake is taken out exactly."
     stays = "The weights keep what they learnt from the mistake until updates from the corrected memory overwrite it"
     if idle_updates:
         return f"{stays}: up to {idle_updates:,} are taken while the service has nothing else to do."

@@ -209,7 +209,7 @@ class Handlers:
         corrections = self.reader.read_corrections(*await _body(request))
         acceptance = await self.service.correct(corrections, key=key)
         answer = {"accepted": len(corrections), "operation": acceptance.operation, "repeated": acceptance.repeated}
-        return JsonResponse(answer | {"sentence": unlearning(self.service.idle_updates)}, 202)
+        return JsonResponse(answer | {"sentence": unlearning(self.service.idle_updates, trains=self.service.trains)}, 202)
 
     async def predict(
         self,
@@ -266,9 +266,9 @@ class Handlers:
     ) -> Response:
         """The current model as a file.
 
-        Of torch.export or ONNX: pixels in, logits out, with normalisation and class names inside. The state is saved
-        first, so it has learnt all that /v1/status called learnt; X-Samples says how many samples that were. A request
-        with `If-None-Match` is answered with 304 until samples, corrections or rehearsal have changed the model.
+        Of torch.export or ONNX: pixels in, logits out, with normalisation and class names inside. What was accepted
+        before is learnt first, as far as ten seconds allow: X-Samples says how many samples it has learnt, X-Accepted
+        how many there were. A request with `If-None-Match` is answered with 304 until samples, corrections or rehearsal have changed the model.
         """
         known = _operation_of(request.headers.get("if-none-match", ""), format)
         found = await self.service.model(format, known=known)

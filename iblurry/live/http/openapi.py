@@ -259,6 +259,7 @@ MODEL_ANSWERS: dict[int | str, Spec] = {
         "headers": {
             "ETag": {"schema": {"type": "string"}, "description": "The last operation in it, and its format."},
             "X-Samples": {"schema": {"type": "integer", "minimum": 1}, "description": "Samples it has learnt."},
+            "X-Accepted": {"schema": {"type": "integer", "minimum": 1}, "description": "Of so many accepted."},
         },
         "content": {RAW: {"schema": {"type": "string", "contentMediaType": RAW}}},
     },

@@ -181,6 +181,7 @@ class ModelResponse(StreamingResponse):
         headers = {
             "ETag": model_tag(model.operation, kind),
             "X-Samples": str(model.samples),
+            "X-Accepted": str(model.accepted),
             "Content-Length": str(model.file.seek(0, os.SEEK_END)),
             "Content-Disposition": f'attachment; filename="model.{kind}"',
         }

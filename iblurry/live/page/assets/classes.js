@@ -13,7 +13,7 @@ let by = null, falling = true; // nothing: in order of arrival
 let first = true; // what is there at the start is not new
 
 /** Says that counts or classes changed. */
-export const due = lazily(null, at("classes-note"), 1.5, async () => update((await json("v1/classes")).classes));
+export const due = lazily(null, at("classes-note"), 1, async () => update((await json("v1/classes")).classes));
 
 function update(classes) {
   const labels = new Set(classes.map((one) => one.label));

@@ -8,7 +8,7 @@ const PAIRS = 3; // that are named below it
 const REST = "others";
 
 /** Says that samples were tested. */
-export const due = lazily(at("confusion-panel"), at("confusion-note"), 3, async () => update(await json("v1/confusion")));
+export const due = lazily(at("confusion-panel"), at("confusion-note"), 1, async () => update(await json("v1/confusion")));
 
 function update({ window, counts }) {
   const wrong = counts.filter((one) => one.answer !== one.label).sort((a, b) => b.count - a.count);

@@ -8,11 +8,12 @@ async function save(button) {
   button.disabled = true;
   write(at("save-note"), kind === "csv" ? "" : "The model is being written; that takes some seconds.");
   try {
-    const blob = kind === "csv" ? table((await json("v1/history")).points) : await (await call("v1/model?format=" + kind)).blob();
+    const answer = kind === "csv" ? null : await call("v1/model?format=" + kind);
+    const blob = answer ? await answer.blob() : table((await json("v1/history")).points);
     const link = make("a", { href: URL.createObjectURL(blob), download: (kind === "csv" ? "history." : "model.") + kind });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-    write(at("save-note"), "");
+    write(at("save-note"), answer ? `It has learnt ${count(answer.headers.get("X-Samples"))} of ${count(answer.headers.get("X-Accepted"))} samples.` : "");
     say(`${link.download}: ${count(blob.size)} bytes.`);
   } catch (problem) {
     if (!(problem instanceof Refused)) throw problem;

@@ -8,7 +8,7 @@ const groups = new Map(); // label -> its heading and list
 const sheet = at("sheet");
 
 /** Says that the memory changed. */
-export const due = lazily(at("memory"), at("memory-note"), 5, async () => update(await json("v1/memory?each=" + at("each").value)));
+export const due = lazily(at("memory"), at("memory-note"), 1, async () => update(await json("v1/memory?each=" + at("each").value)));
 
 at("each").addEventListener("change", () => due(true));
 
@@ -51,8 +51,10 @@ function renew(group, one, weights) {
 }
 
 function picture(item) {
-  const source = item.thumbnail?.startsWith("data:image/") ? item.thumbnail : "";
-  return make("li", { tabindex: -1 }, sharpen(make("img", { src: source, decoding: "async" })));
+  const shown = item.thumbnail?.startsWith("data:image/")
+    ? sharpen(make("img", { src: item.thumbnail, decoding: "async" }))
+    : make("span", { class: "blank", role: "img" }, "no picture");
+  return make("li", { tabindex: -1 }, shown);
 }
 
 /** How many of those shown are less important, from 0 to 1: a rank, because importances differ by orders. */
@@ -63,6 +65,7 @@ function weigh(element, label, item, weights) {
   element.classList.toggle("weighed", below !== null);
   const lines = ["row " + item.row, "since sample " + count(item.since)];
   if (below !== null) lines.unshift("importance " + rate(item.importance));
+  if (item.thumbnail === null) lines.push("kept as features of the frozen network, without its picture");
   facts.set(element, { label, lines });
-  element.firstChild.alt = label + ", " + lines.join(", ");
+  element.firstChild.setAttribute(item.thumbnail === null ? "aria-label" : "alt", label + ", " + lines.join(", "));
 }

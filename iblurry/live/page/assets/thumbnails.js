@@ -17,7 +17,7 @@ function show(item) {
   closer.hidden = !known;
   if (!known) return;
   closer.replaceChildren(
-    sharpen(make("img", { src: item.firstChild.src, alt: "" })),
+    ...(item.firstChild.src ? [sharpen(make("img", { src: item.firstChild.src, alt: "" }))] : []),
     make("span", {}, make("b", {}, named(known.label)), ...known.lines.map((line) => make("p", {}, line))),
   );
   const place = item.getBoundingClientRect();

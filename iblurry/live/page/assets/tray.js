@@ -5,6 +5,7 @@ import { at, count, make, named, percent, say, sharpen, write } from "./dom.js";
 import { relabel, teach } from "./teaching.js";
 
 const MOST = 100; // pictures at a time
+const NOTHING_LEARNT = 409; // status of the answer to a question
 
 const pictures = new Set();
 let turn = Promise.resolve(); // teaching keeps the order: a stream has one
@@ -90,7 +91,7 @@ async function question(asked, summary) {
       picture.confirm.replaceChildren("✓ ", named(answer.label));
       picture.confirm.setAttribute("aria-label", "Confirm " + answer.label + " for " + picture.file.name);
       if (!summary) say(picture.file.name + ": " + (answer.unknown ? "unknown; perhaps " : "") + answer.label + ", " + percent(answer.probability, 0));
-    });
+    }, NOTHING_LEARNT);
     changed();
   }
   if (summary) say(summary);
@@ -121,14 +122,14 @@ function upload(picture, label) {
   });
 }
 
-/** Whether it went well; if not, the reason is written where the result would stand. */
-async function attempt(place, work) {
+/** If it did not go well, the reason is written where the result would stand; one of status `usual` is no fault. */
+async function attempt(place, work, usual) {
   try {
     await work();
   } catch (problem) {
     if (!(problem instanceof Refused || problem instanceof DOMException)) throw problem; // DOMException: the file went away
     const sentence = problem instanceof Refused ? problem.message : "The file can no longer be read; choose it again.";
-    place.replaceChildren(make("span", { class: "miss" }, sentence));
+    place.replaceChildren(problem.status === usual ? make("p", {}, sentence) : make("span", { class: "miss" }, sentence));
     say(sentence);
   }
 }
