@@ -167,7 +167,9 @@ class Toy:
             raise Refusal(409, "nothing_learnt", "Nothing has been learnt yet; send samples first.")
         if known is not None and known >= len(self.samples):
             return None
-        return ModelFile(len(self.samples), len(self.samples), len(self.samples) + 1, io.BytesIO(kind.encode() * 200_000))
+        return ModelFile(
+            len(self.samples), len(self.samples), len(self.samples) + 1, io.BytesIO(kind.encode() * 200_000)
+        )
 
     def not_ready(self) -> str | None:
         return self.reason
