@@ -270,7 +270,8 @@ class Handlers:
 
         Of torch.export or ONNX: pixels in, logits out, with normalisation and class names inside. What was accepted
         before is learnt first, as far as ten seconds allow: X-Samples says how many samples it has learnt, X-Accepted
-        how many there were. A request with `If-None-Match` is answered with 304 until samples, corrections or rehearsal have changed the model.
+        how many there were. A request with `If-None-Match` is answered with 304 until samples, corrections or
+        rehearsal have changed the model.
         """
         known = _operation_of(request.headers.get("if-none-match", ""), format)
         found = await self.service.model(format, known=known)
