@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from iblurry.errors import DataError, FolderError, InputError
 from iblurry.experiment.callback import Callback
-from iblurry.experiment.format1 import upgraded, with_placeholders
 from iblurry.files import locked, write_file
 from iblurry.untrusted import read_json
 from iblurry.version import __version__
@@ -55,8 +54,6 @@ class RunFolder:
         about = self._read("experiment.json")
         if about is None:
             raise FolderError(f"{self.path} is no run's folder: it has no experiment.json. Name a folder inside --out.")
-        if about.get("format") == 1 and isinstance(about.get("experiment"), dict):
-            return about | {"experiment": upgraded(about["experiment"])}
         self._check_format(about)
         return about
 
@@ -66,10 +63,7 @@ class RunFolder:
 
         about = self.about()
         try:
-            described = dict(about["experiment"])
-            if about.get("format") == 1:
-                described["method"] = with_placeholders(described["method"])
-            return Experiment.from_json(described)
+            return Experiment.from_json(about["experiment"])
         except (InputError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{self.path / 'experiment.json'} holds no experiment that can be read: {error}") from error
 
@@ -151,7 +145,7 @@ class RunFolder:
     def _check_format(self, about: dict[str, Any]) -> None:
         if about.get("format") != FORMAT:
             raise FolderError(
-                f"{self.path} was written in format {about.get('format')}, and this version of iblurry reads up to "
+                f"{self.path} was written in format {about.get('format')}, and this version of iblurry reads format "
                 f"{FORMAT}: use the version that wrote it. {REMEDY}"
             )
 

@@ -41,25 +41,6 @@ INSERT INTO total VALUES (0, 0, 0);
 PRAGMA user_version = {FORMAT};
 COMMIT;
 """
-FROM_1 = f"""
-BEGIN;
-{OPERATION}
-INSERT INTO operation SELECT at, 'sample', at, label, '', pixels, 0 FROM sample JOIN class ON row = class;
-DROP TABLE sample;
-ALTER TABLE request ADD COLUMN operation INTEGER NOT NULL DEFAULT 0;
-UPDATE request SET operation = last;
-ALTER TABLE total ADD COLUMN operations INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE total ADD COLUMN rehearsed INTEGER NOT NULL DEFAULT 0;
-UPDATE total SET operations = accepted;
-PRAGMA user_version = {FORMAT};
-COMMIT;
-"""  # when there were samples alone
-FROM_2 = f"""
-BEGIN;
-ALTER TABLE operation ADD COLUMN time REAL NOT NULL DEFAULT 0;
-PRAGMA user_version = {FORMAT};
-COMMIT;
-"""  # when nobody noted the time
 READ_ONLY = (FolderError, "Make the file and its folder readable and writable for this program.")
 LOCKED = (BusyError, "Close the other program that has it open.")
 TROUBLE: dict[int, tuple[type[IblurryError], str]] = {  # by SQLite's result code: our error, and the remedy
@@ -92,13 +73,13 @@ class SampleLog:
         with _database_errors(self.path):
             self._database = _connect(self.path)
             version: int = self._value("PRAGMA user_version")
-            if version > FORMAT:
+            if version not in (0, FORMAT):  # 0: a new file
                 raise DataError(
-                    f"{self.path} has format {version}, and this version of iblurry reads up to {FORMAT}; use the "
+                    f"{self.path} has format {version}, and this version of iblurry reads {FORMAT}; use the "
                     "version that wrote it, or begin in another --data-dir."
                 )
-            if version < FORMAT:  # nothing is written to an existing log: the disk may be full
-                self._database.executescript((SCHEMA, FROM_1, FROM_2)[version])
+            if version == 0:  # nothing is written to an existing log: the disk may be full
+                self._database.executescript(SCHEMA)
             self._database.execute(f"PRAGMA max_page_count = {max_bytes // PAGE}")
             totals = self._database.execute("SELECT accepted, operations, rehearsed FROM total").fetchone()
             self.accepted, self.operations, self.rehearsed = map(int, totals)

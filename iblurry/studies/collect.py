@@ -7,7 +7,7 @@ from pathlib import Path
 
 from iblurry.errors import DataError, InputError
 from iblurry.experiment.experiment import dataset_stem
-from iblurry.experiment.folder import FORMAT, RunFolder
+from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start, TaskEnd
 from iblurry.experiment.result import Result, read_result
 from iblurry.files import write_file
@@ -42,25 +42,15 @@ def dataset_folder(results: Path, dataset: str) -> Path:
 
 
 def read_collected(results: Path) -> list[Result]:
-    """Every run under results/<data set>/, by the names of their folders; InputError for one in an older format."""
+    """Every run under results/<data set>/, by the names of their folders."""
     if not results.is_dir():
         raise InputError(f"There is no folder {results}; name the one that `iblurry collect` wrote to.")
-    return [_read_current(path.parent) for path in sorted(results.glob("*/*/experiment.json"))]
+    return [read_run(path.parent) for path in sorted(results.glob("*/*/experiment.json"))]
 
 
 def read_repeats(results: Path) -> list[Result]:
     """Every run under results/noise/, which `collect` with this folder, or one inside it, as --out has put there."""
-    return [_read_current(path.parent) for path in sorted((results / REPEATS).rglob("experiment.json"))]
-
-
-def _read_current(folder: Path) -> Result:
-    """A finished run in today's format; InputError for an older one, since the code that made it is older too."""
-    if (written := RunFolder(folder).about().get("format")) != FORMAT:
-        raise InputError(
-            f"{folder} was written in format {written}, by older code than that of format {FORMAT}; run it again and "
-            "collect it, or remove the folder."
-        )
-    return read_run(folder)
+    return [read_run(path.parent) for path in sorted((results / REPEATS).rglob("experiment.json"))]
 
 
 def read_run(folder: Path) -> Result:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from iblurry.data.load import load
 from iblurry.edit import edit
-from iblurry.errors import IblurryError, InputError, UnknownNameError
+from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.result import Result, read_result
@@ -133,12 +131,9 @@ def _experiment(row: str, dataset: str, **changes: Any) -> Experiment:
 def find_finished(planned: Sequence[PlannedRun], folders: Sequence[Path]) -> dict[PlannedRun, Result]:
     """The finished runs among those planned, each from the first of `folders` (which hold run folders) that has it."""
     found: dict[PlannedRun, Result] = {}
-    renamed = cache(_find_format1)
     for run in planned:
         for folder in folders:
             place = RunFolder(folder / run.experiment.name)
-            if not place.path.is_dir():
-                place = RunFolder(renamed(folder).get(run.experiment.digest, place.path))
             if place.summary() is not None:
                 found[run] = read_result(place, run.experiment)
                 break
@@ -156,16 +151,6 @@ def _check_same_data(found: dict[PlannedRun, Result]) -> None:
                 f"{first.folder} and {result.folder} were run on different data, though both say "
                 f"{run.experiment.dataset!r}; run one of them anew with --again, or keep them in folders of their own."
             )
-
-
-def _find_format1(folder: Path) -> dict[str, Path]:
-    """Runs written in format 1, whose folders are named by another digest than the experiment has now."""
-    found = {}
-    for path in sorted(folder.glob("*/experiment.json")):
-        if b'"format": 1' in path.read_bytes():
-            with suppress(IblurryError):  # parts of somebody's own that were not imported: none of these experiments
-                found[RunFolder(path.parent).experiment().digest] = path.parent
-    return found
 
 
 def scale_columns(

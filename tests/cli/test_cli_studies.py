@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from tests.studies.written import usual, write_run
-
-OLDER = Path(__file__).parents[2] / "results" / "drawn-orders"
 
 
 @pytest.fixture
@@ -70,12 +67,6 @@ def test_repeats_are_found(runs, call, here):
     assert call("reproduction").out.startswith("docs/reproduction.md: 2 runs beside the paper")
     line = "| nothing that was noted | `clib` | 2 | 0.00 (0.00) | 0.00 (0.00) | 0.00 (0.00) |"
     assert line in (here / "docs/reproduction.md").read_text().splitlines()
-
-
-def test_runs_in_an_older_format_are_shown_but_not_set_beside_the_paper(call, refused, here):
-    rows = json.loads(call("show", OLDER / "cifar10", "--figure", "f.png", "--json").out)["table"]["rows"]
-    assert {row["method"]: row["n"] for row in rows}["er"] == 3
-    assert "was written in format 1" in refused("reproduction", OLDER)
 
 
 def test_unfinished_runs_are_left_out_aloud(runs, call):

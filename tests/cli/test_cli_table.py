@@ -18,7 +18,7 @@ from iblurry.studies.tables import FORMATS
 from tests.studies.tiny import TINY, write_tiny
 from tests.studies.written import usual, write_run
 
-RESULTS = Path(__file__).parent.parent.parent / "results" / "drawn-orders"  # in format 1
+RESULTS = Path(__file__).parent.parent.parent / "results" / "drawn-orders"
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from itertools import pairwise
 
 import numpy as np
@@ -100,46 +99,6 @@ def test_a_step_of_rehearsal_never_stands_behind_what_came_meanwhile(log, tmp_pa
     assert log.rehearsed == 0
     log.kept = 2 * logs.SAVE_SAMPLES  # no checkpoint can be written: the log is for samples
     assert writer.handle([RehearseRequest(6, 5)]) == [None]
-
-
-def test_a_log_of_the_first_format_is_taken_over(tmp_path):
-    database = sqlite3.connect(tmp_path / logs.FILE)
-    database.executescript("""
-        CREATE TABLE sample (at INTEGER PRIMARY KEY, class INTEGER NOT NULL, pixels BLOB NOT NULL);
-        CREATE TABLE class (row INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE);
-        CREATE TABLE request (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, digest BLOB NOT NULL,
-                              first INTEGER NOT NULL, last INTEGER NOT NULL);
-        CREATE TABLE total (accepted INTEGER NOT NULL);
-        INSERT INTO total VALUES (7);
-        INSERT INTO class VALUES (0, 'a'), (1, 'b');
-        INSERT INTO sample VALUES (6, 1, x'0102'), (7, 0, x'0304');
-        INSERT INTO request (key, digest, first, last) VALUES ('k', x'00', 6, 7);
-        PRAGMA user_version = 1;
-    """)
-    database.close()
-    log = SampleLog(tmp_path, max_classes=3, max_bytes=2**26)
-    assert (log.accepted, log.operations, log.kept, log.labels) == (7, 7, 2, ["a", "b"])
-    with log.transaction():
-        log.add([Operation("rename", label="a", to="c")])
-    assert LogReader(tmp_path).read_after(7, 1)[0].time > 1.7e9
-    assert log.find_repeated("k", b"\0") == Acceptance(6, 7, repeated=True, operation=7)
-    assert LogReader(tmp_path).read_after(5, 2) == [
-        LogEntry(6, Operation("sample", 6, "b", pixels=b"\1\2")),
-        LogEntry(7, Operation("sample", 7, "a", pixels=b"\3\4")),
-    ]
-    log.close()
-
-
-def test_a_log_of_the_second_format_is_taken_over(log, tmp_path):
-    log.close()
-    database = sqlite3.connect(tmp_path / logs.FILE)
-    database.executescript("ALTER TABLE operation DROP COLUMN time; PRAGMA user_version = 2;")
-    database.close()
-    log = SampleLog(tmp_path, max_classes=3, max_bytes=2**26)
-    add(log, Operation("remove", 1))
-    found = LogReader(tmp_path).read_after(0, 9)
-    assert [entry.time > 0 for entry in found] == [False, False, False, True]
-    log.close()
 
 
 # ---------------------------------------------------------------------------------------------------- the learner

@@ -184,7 +184,7 @@ def test_a_damaged_journal(folder, lines, number, why):
 
 def test_a_damaged_experiment(folder):
     path = folder / "experiment.json"
-    path.write_text('{"format": 1, "experiment": {}}')
+    path.write_text('{"format": 2, "experiment": {}}')
     with pytest.raises(DataError, match=r"experiment\.json"):
         describe_run(RunFolder(folder))
     path.unlink()

@@ -213,7 +213,7 @@ def test_refusals(runs):
 
 
 def test_the_collected_runs_of_this_repository():
-    """Of what lies in results/, in format 1, read apart from the program."""
+    """Of what lies in results/, read apart from the program."""
     made = tabulated(MAIN, "cifar10", [RESULTS], metrics=["a_auc", "a_avg", "a_last", "f_last"])
     for row in ("er", "clib"):
         folders = sorted(RESULTS.glob(f"{row}-cifar10-[123]-*"))

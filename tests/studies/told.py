@@ -42,7 +42,7 @@ SCALARS = [  # what the lines above amount to, by hand
 FINAL = (40, {"final/A_AUC": 0.5, "final/A_avg": 0.6, "final/A_last": 0.5, "final/seconds": 2.0})
 TEXTS = [(1, "new_class", "cat"), (3, "new_class", "dog"), (22, "new_class", "a/b c")]
 EXPERIMENT = {
-    "method": {"name": "mine", "schedule": {"Constant": {"rate": 0.1}}, "terms": [{"CrossEntropy": {}}]},
+    "method": {"name": "mine", "schedule": {"Constant": {"initial_lr": 0.1}}, "terms": [{"CrossEntropy": {}}]},
     "dataset": "pets",
     "memory": 20,
     "samples": None,
@@ -63,7 +63,7 @@ FACTS = RunDescription("mine-pets-1", Path("runs/mine-pets-1"), PARAMETERS, ENVI
 def begin(folder: Path, lines: list[bytes] | None = None) -> Path:
     """A folder with these lines in its journal; without lines, of a run that has not begun."""
     folder.mkdir(parents=True)
-    (folder / "experiment.json").write_text(json.dumps({"format": 1, "experiment": EXPERIMENT}))
+    (folder / "experiment.json").write_text(json.dumps({"format": 2, "experiment": EXPERIMENT}))
     if lines is not None:
         (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
         write(folder, lines)
