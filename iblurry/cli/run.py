@@ -179,12 +179,8 @@ def _say_choices(experiments: Sequence[Experiment], data: Dataset) -> None:
     fields = {"tasks": {getattr(one.stream, "tasks", None) for one in experiments}}
     fields |= {name: {getattr(one, name) for one in experiments} for name in ("memory", "query_every", "network")}
     same = [f"--{name.replace('_', '-')} {one}" for name, (one, *more) in fields.items() if one and not more]
-    width, height = data.shape[:0:-1]
-    click.echo(
-        f"{data.name}: {len(data.classes)} classes, {len(data.train):,} training and {len(data.test):,} test images of "
-        f"{width} x {height} pixels: {' '.join(same)} (options choose others).",
-        err=True,
-    )
+    counts = f"{len(data.classes)} classes, {len(data.train):,} training and {len(data.test):,} test images"
+    click.echo(f"{data.name}: {counts}: {' '.join(same)}; these options choose otherwise.", err=True)
 
 
 def _check_room(memory: int, data: Dataset) -> None:

@@ -22,7 +22,7 @@ from iblurry.data.dataset import Dataset
 from iblurry.data.subset import with_train, with_validation
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError, whole_number
-from iblurry.experiment.settings import fit_setting, setting
+from iblurry.experiment.settings import fit_setting
 from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.methods import method as method_named
@@ -102,12 +102,7 @@ class Experiment:
 
     @classmethod
     def of(
-        cls,
-        method: str | Method,
-        dataset: str | os.PathLike[str] | Dataset = "digits",
-        *,
-        fit: bool = True,
-        **changes: Any,
+        cls, method: str | Method, dataset: str | os.PathLike[str] | Dataset = "digits", **changes: Any
     ) -> Experiment:
         """The paper's experiment with a method on a data set; for other data, one with settings that fit them.
 
@@ -116,16 +111,14 @@ class Experiment:
         method : str or Method
             The name of a method, which gets the data set's hyper-parameters, or a Method, which is taken as it is.
         dataset : str, path or Dataset
-            A name, a path, or either with options; or the data themselves.
-        fit : bool, default True
-            Whether tasks, memory and query_every fit your own data, which are read for that: half of the training
-            samples are kept, up to 500, and ten queries asked, or one after every 100 samples. False: 5, 500 and 100.
+            A name, a path, or either with options; or the data themselves. Your own are read now, and tasks, memory and
+            query_every fit them, unless all three are given.
         **changes
             Fields of the experiment or of its method: `memory=200`, `admission=Balanced()`; those of its stream as
             well: `tasks=10`, `blur=30`, or `published=FOLDER` for the order of published split files.
         """
         dataset = _dataset_name(dataset)
-        usual = fit_setting(dataset, changes) if fit else setting(dataset)
+        usual = fit_setting(dataset, changes)
         slots = {name: changes.pop(name) for name in Slots.__annotations__ if name in changes}
         asked = {name: changes.pop(name) for name in ("stream", "published", *DRAWN) if name in changes}
         if "stream" not in asked:

@@ -17,7 +17,7 @@ from iblurry.component import hyperparameters
 from iblurry.edit import edit
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.settings import is_known
+from iblurry.experiment.settings import is_known, setting
 from iblurry.methods import METHODS
 from iblurry.sources import DIGITS
 from iblurry.streams.stream import DRAWN, Stream
@@ -89,7 +89,7 @@ def describe_settings(experiments: Sequence[Experiment]) -> str:
     words += titles if len(titles) == 1 else []
     words += [f"{common['tasks']} tasks"] if "tasks" in common else []
     words += [f"memory {common['memory']:,}"] if "memory" in common else []
-    usual = _settings(Experiment.of("er", experiments[0].dataset, fit=False))
+    usual = _settings(_usual("er", experiments[0].dataset))
     words += [f"{name} {common[name]}" for name in SHOWN if name in common and common[name] != usual[name]]
     words += [describe_held_out(common["validate"])] if common.get("validate") else []
     return ", ".join(words)
@@ -136,7 +136,7 @@ def run_command(experiments: Sequence[Experiment]) -> str | None:
         given |= {option: fields[option] for option in FITTED if option in fields and (drawn or option not in DRAWN)}
     stream: dict[str, Any] = {} if drawn else {"stream": wanted.stream}
     words += [] if drawn else ["--stream", _write_stream(wanted.stream)]
-    made = Experiment.of(name, wanted.dataset, fit=False, seed=wanted.seed, **given, **stream)
+    made = Experiment.of(name, wanted.dataset, seed=wanted.seed, **given, **stream)
     for option, value in given.items():
         words += [f"--{option.replace('_', '-')}", _without_hashes(format_setting(value))]
     for _ in ("parts", "and then their fields"):
@@ -215,7 +215,7 @@ def name_figure(experiments: Sequence[Experiment], methods: Sequence[str], seeds
     source, _, options = rows[0].dataset.partition(":")
     words = [Path(source).stem, *(name_rows(rows) if [one.method.name for one in rows] != [*methods] else [])]
     for one in rows:
-        usual = _default(one) or replace(Experiment.of(methods[0], one.dataset, fit=False), method=one.method)
+        usual = _default(one) or replace(_usual(methods[0], one.dataset), method=one.method)
         changes = [f"{path}={format_setting(value)}" for path, value in find_departures(one, usual).items()]
         words += [change for change in map(_without_hashes, changes) if not any(change in word for word in words)]
     words += [options]
@@ -236,7 +236,13 @@ def _without(fields: Fields, defaults: Fields) -> Fields:
 def _default(experiment: Experiment) -> Experiment | None:
     """The same method as it comes on the same data set; None for a method of one's own."""
     known = experiment.method.name.removesuffix("-released") in METHODS
-    return Experiment.of(experiment.method.name, experiment.dataset, fit=False) if known else None
+    return _usual(experiment.method.name, experiment.dataset) if known else None
+
+
+def _usual(method: str, dataset: str) -> Experiment:
+    """Without a look at the data."""
+    numbers = setting(dataset)
+    return Experiment.of(method, dataset, **{name: getattr(numbers, name) for name in FITTED})
 
 
 def _settings(experiment: Experiment) -> Fields:

@@ -58,16 +58,14 @@ def folder(
     else:
         held_out = _draw_test(train, test, seed)
         train = {name: label for name, label in train.items() if name not in held_out}
-        notes.append(
-            f"{len(held_out)} of {len(train) + len(held_out)} pictures are the test images, drawn by a seed; "
-            f"{path},test=0.3,seed=1 draws others."
-        )
+        several = f"{len(held_out)} of {len(train) + len(held_out)} pictures"
+        notes.append(f"{several} are the test images, drawn by a seed; {path},test=0.3,seed=1 draws others.")
     files = [*train, *held_out]
     if outside := _links_out(path, files):
         notes.append(f"{len(outside)} pictures are behind links that lead out of the folder, such as {outside[0]!r}.")
     if size is None and (size := _choose_size(path, files)) is not None:
         notes.append(
-            f"The pictures have several sizes, or large ones, and are resized to {size} x {size} (size={size})."
+            f"The pictures are of several sizes, or large, and resized to {size} x {size}; {path},size=N says N."
         )
     images = load_images(path, list(train), list(held_out), size=size, channels=channels, lazy=lazy)
     mean, std = mean_and_std(images[0], limit=MEASURED)
@@ -88,16 +86,8 @@ def _draw_test(labels: Mapping[str, int], share: float, seed: int) -> dict[str, 
 
 def _links_out(root: Path, names: Sequence[str]) -> list[str]:
     """The files that lie outside of the folder, behind links."""
-    real = os.path.realpath(root)
-    inside = os.path.join(real, "")
-    found = []
-    for folder, group in groupby(names, os.path.dirname):
-        where = os.path.realpath(os.path.join(root, folder))
-        for name in group:
-            place = os.path.join(where, os.path.basename(name))
-            if not (os.path.realpath(place) if os.path.islink(place) else place).startswith(inside):
-                found.append(name)
-    return found
+    inside = os.path.join(os.path.realpath(root), "")
+    return [name for name in names if not os.path.realpath(os.path.join(root, name)).startswith(inside)]
 
 
 def _choose_size(root: Path, names: Sequence[str]) -> int | None:
