@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -32,7 +32,6 @@ from iblurry.learner_arguments import (
     check_trained,
     image_shape,
     per_channel,
-    plain_label,
 )
 from iblurry.learner_context import make_context
 from iblurry.memory import REMOVED, Batch, Encoded, Sample
@@ -135,7 +134,7 @@ class Learner:
         method.check_budget(memory)
         self.threads = None if threads is None else whole_number("threads", threads, 1)
         self.engine = as_engine(engine, device, precision)
-        self._sets_threads = engine is None and self.engine.device.type == "cpu"
+        self._chooses_threads = engine is None and self.engine.device.type == "cpu"
         on, rng, self.image = self.engine.device, Rng(seed), image
         self.mean, self.std = per_channel("mean", mean, 0.5, image[0]), per_channel("std", std, 0.25, image[0])
         if augment is None:
@@ -224,33 +223,28 @@ class Learner:
         """
         with self._threads():
             self.method.readout.finish_pending()
-            stored, names = self._samples(images, labels)
+            encoded = isinstance(images, Encoded)
+            given = images.values if isinstance(images, Encoded) else self._pixels(images, "observe", may_be_one=True)
+            names = as_labels(
+                labels, len(given), is_one=np.ndim(labels if encoded else images) == (0 if encoded else 3)
+            )
             new, before = self._new_classes(names), self.context.updates
-            for values, name in zip(stored, names, strict=True):
-                self._observe(values, name)
+            for at, name in enumerate(names):
+                one = given[at : at + 1]  # cloned, since the caller may use the same array again
+                self._observe(one if encoded else self.context.encode(one).clone(), name)
             updates = self.context.updates - before
             return Observed(len(names), updates, new, self.trainer.loss.clone() if updates else None, self.trainer.lr)
-
-    def _samples(self, images: Images | Encoded, labels: Any) -> tuple[Iterable[Tensor], list[Label]]:
-        """Images one by one as they are stored, each encoded when its turn comes, and their labels."""
-        if isinstance(images, Encoded):
-            is_one = len(images.values) == 1 and np.ndim(labels) == 0
-            values: Iterable[Tensor] = images.values.split(1)
-            number = len(images.values)
-        else:
-            given = as_pixels(images, self.image, "observe", may_be_one=True)
-            is_one = given.dim() == len(self.image)
-            pixels = self.engine.to_device(given[None] if is_one else given)
-            # cloned: the caller may use the same array again
-            values, number = (self.context.encode(one).clone() for one in pixels.split(1)), len(pixels)
-        return values, [plain_label(labels)] if is_one else as_labels(labels, number)
 
     def _new_classes(self, labels: Sequence[Label]) -> list[Label]:
         """Those without a row; UnknownLabelError if a batch has one that will not get any."""
         net = self.context.network
         new = [label for label in dict.fromkeys(labels) if net.row_of(label) is None]
         for label in new:
-            self._check_announced(label)
+            if self.announced is not None and label not in self.announced:
+                names = ", ".join(sorted(map(repr, self.announced)))
+                raise UnknownLabelError(
+                    f"The label {label!r} was never announced. Announced: {names}. Add it to `classes`."
+                )
         if len(labels) > 1 and len(new) > net.rows - net.open_rows:  # one alone is refused when it comes
             raise UnknownLabelError(
                 f"The batch has {counted(len(new), 'new label')}, {new!r:.80}, and {net.open_rows} of the head's "
@@ -282,21 +276,13 @@ class Learner:
             self.method.readout.finish_pending()
 
     def _threads(self) -> AbstractContextManager[None]:
-        """Torch has this learner's threads meanwhile; where it was given an engine, others decide on them."""
-        if self.threads is None and not self._sets_threads:
-            return nullcontext()
-        return torch_threads(self.threads or default_threads(self.arguments["network"]))
-
-    def _check_announced(self, label: Label) -> None:
-        if self.announced is not None and label not in self.announced:
-            names = ", ".join(sorted(map(repr, self.announced)))
-            raise UnknownLabelError(
-                f"The label {label!r} was never announced. Announced: {names}. Add it to `classes`."
-            )
+        """Torch has this learner's threads meanwhile."""
+        chosen = default_threads(self.arguments["network"]) if self._chooses_threads else None
+        return torch_threads(self.threads or chosen)
 
     def meet(self, label: Label) -> int:
         """A class that is not known: parts hear of it, then its head row opens in place; that row."""
-        self._check_announced(label)
+        self._new_classes([label])
         net, rng = self.context.network, self.context.rng
         row = net.next_row
         if row < net.rows:  # a full head refuses in expose(), and nothing has changed then
@@ -357,8 +343,8 @@ class Learner:
                 stored = given.values if isinstance(given, Encoded) else context.encode(given)
                 return self.method.readout.logits(stored)
 
-    def _pixels(self, images: Images) -> Tensor:
-        return self.engine.to_device(as_pixels(images, self.image, "predict"))
+    def _pixels(self, images: Images, verb: str = "predict", *, may_be_one: bool = False) -> Tensor:
+        return self.engine.to_device(as_pixels(images, self.image, verb, may_be_one=may_be_one))
 
     def prepare(self) -> None:
         """Has the readout do what answers need, once at each moment of the stream; `logits` calls it."""
@@ -446,7 +432,6 @@ class Learner:
         classes: int | None = None,
         device: str | None = None,
         precision: Precision | None = None,
-        threads: int | None = None,
     ) -> Self:
         """The learner that was saved; CheckpointError if the file is damaged or something else.
 
@@ -461,12 +446,10 @@ class Learner:
             Rows of the head, no fewer than it had; labels need not be among those announced any more.
         device, precision : str, optional
             Default: what the learner had.
-        threads : int, optional
-            As in a new learner.
         """
         given = {"network": network, "classes": classes, "device": device, "precision": precision}
         arguments, saved = learner_file.read(path, **given)
-        learner = cls(**arguments, threads=threads)
+        learner = cls(**arguments)
         with learner_file.fitting(path):
             learner.load_state_dict(learner_file.fitted(saved["state"], learner, path))
             learner.context.network.load_initial(saved["initial"])

@@ -129,19 +129,19 @@ def per_channel(name: str, values: Any, default: float, channels: int) -> tuple[
     return found
 
 
-def as_labels(labels: Any, images: int) -> list[Label]:
+def as_labels(labels: Any, images: int, *, is_one: bool) -> list[Label]:
     """A label for each of so many images; InputError where there are not so many."""
     try:
-        plain = [] if isinstance(labels, str) else [plain_label(label) for label in labels]
-    except TypeError:  # a single one
+        plain = [plain_label(label) for label in ([labels] if is_one or isinstance(labels, str) else labels)]
+    except TypeError:  # a number
         plain = []
     if len(plain) != images:
-        raise InputError(f"labels={labels!r:.80} does not fit; give a label for each of the {images} images.")
+        raise InputError(f"labels={labels!r:.80} does not fit; give a label for each image, {images}.")
     return plain
 
 
 def as_pixels(images: Images, image: tuple[int, ...], verb: str, *, may_be_one: bool = False) -> Tensor:
-    """A batch of images as a uint8 tensor, or one if it may be; floats from 0 to 1 become the nearest of 256 levels."""
+    """A batch of images, or one if it may be, as a uint8 batch; floats from 0 to 1 become the nearest of 256 levels."""
     try:
         pixels: Any = images if isinstance(images, Tensor) else np.asarray(images)
     except ValueError as error:  # lists of different lengths
@@ -164,5 +164,6 @@ def as_pixels(images: Images, image: tuple[int, ...], verb: str, *, may_be_one: 
                 f"{verb} takes floats from 0 to 1, as torchvision's ToTensor makes them, not from {low:.3g} to "
                 f"{high:.3g}; leave out Normalize (the learner has `mean` and `std`), or give uint8."
             )
-    converted: Tensor = (pixels * 255).round().to(torch.uint8) if is_float else pixels
-    return converted
+        pixels = (pixels * 255).round()
+    batch: Tensor = pixels.to(torch.uint8)
+    return batch[None] if is_one else batch

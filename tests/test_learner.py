@@ -349,7 +349,7 @@ def test_a_loader_of_torch_gives_what_observe_takes():
 @pytest.mark.parametrize(
     "images, labels, words",
     [
-        (IMAGES[:2], "ab", "labels='ab' does not fit.*each of the 2 images"),
+        (IMAGES[:2], "ab", "labels='ab' does not fit.*each image, 2"),
         (IMAGES[:2], ["a"], r"labels=\['a'\] does not fit"),
         (IMAGES[:2], "a", "labels='a' does not fit"),
         (IMAGES[:2], ["a", 1.5], "1.5 is neither"),

@@ -14,24 +14,22 @@ import torch
 
 from iblurry.data.prefetch import usable_cores
 
-SMALL_NETWORKS = ("convnet", "mlp")  # slower with several threads or on a GPU; others gain from them
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 LOGGER = logging.getLogger(__name__)
 
 
 def is_small(network: Any) -> bool:
-    """Whether it is one of the small built-in networks, by its name."""
-    return isinstance(network, str) and network.partition(":")[0] in SMALL_NETWORKS
+    """Whether it is one that several threads or a GPU make slower; others gain from them."""
+    return isinstance(network, str) and network.partition(":")[0] in ("convnet", "mlp")
 
 
 def default_threads(network: Any) -> int | None:
-    """1 for a small network; None, as many as torch has, for others and where the user chose a number.
+    """1 for a small network: beside one busy core several threads are some 20 times slower, as all wait for the last.
 
-    One busy core beside several threads makes a small network some 20 times slower: all wait for the last of them.
+    None, as many as torch has, for other networks and where the user chose a number.
     """
     now = torch.get_num_threads()
-    is_chosen = now not in _torch_defaults() or any(os.environ.get(name) for name in VARIABLES)
-    if now == 1 or is_chosen or not is_small(network):
+    if now == 1 or not is_small(network) or now not in _torch_defaults() or any(map(os.environ.get, VARIABLES)):
         return None
     _say_once(now)
     return 1
@@ -41,29 +39,26 @@ def default_threads(network: Any) -> int | None:
 def torch_threads(number: int | None) -> Iterator[None]:
     """Torch has so many threads meanwhile, and afterwards as many as before; None leaves it alone."""
     before = torch.get_num_threads()
-    if number is None or number == before:
-        yield
-        return
-    torch.set_num_threads(number)
+    if changes := number not in (None, before):
+        torch.set_num_threads(number or before)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        if changes:
+            torch.set_num_threads(before)
 
 
 @functools.cache
 def _torch_defaults() -> set[int]:
     """How many threads torch takes by itself: one for each core, or, by MKL, one for all hyperthreads of a core."""
-    cores = {usable_cores(), os.cpu_count() or 1}
     siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
-    return cores | {len({path.read_text() for path in siblings})}
+    return {usable_cores(), os.cpu_count() or 1, len({path.read_text() for path in siblings})}
 
 
 @functools.cache
 def _say_once(before: int) -> None:
     LOGGER.info(
-        "Small networks (%s) learn with 1 thread instead of torch's %d: more are slow beside other programs. "
-        "threads=, torch.set_num_threads or OMP_NUM_THREADS choose another number.",
-        ", ".join(SMALL_NETWORKS),
+        "A small network learns with 1 thread instead of torch's %d, which are slow beside other programs; threads=, "
+        "torch.set_num_threads or OMP_NUM_THREADS choose another number.",
         before,
     )
