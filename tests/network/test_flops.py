@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from iblurry.network.flops import flops
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from iblurry.network.build import build
+from iblurry.network.flops import _body, flops
+from iblurry.rng import Rng
 
 
 def test_by_hand():
@@ -13,3 +22,23 @@ def test_by_hand():
 def test_resnet18_has_its_known_cost():
     """About 0.56 billion multiplications for an image of 32 x 32, with the stem for small images."""
     assert 1.10e9 < flops("resnet18", (3, 32, 32), 10) < 1.13e9
+
+
+@pytest.mark.parametrize(
+    "name, image",
+    [
+        *(("mlp", (1, 8, 8)), ("convnet", (1, 8, 8)), ("convnet", (3, 32, 32))),
+        *(("resnet18", (3, 32, 32)), ("resnet18:stem=imagenet", (3, 64, 64)), ("resnet34", (3, 32, 32))),
+    ],
+)
+def test_built_in_networks_are_counted_as_torchs_counter_counts(name, image):
+    body = build(name, image, 1, rng=Rng(1)).eval().body
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        body(torch.zeros(1, *image))
+    assert _body(name, image)[0] == counter.get_total_flops() > 0
+
+
+def test_counting_does_not_import_torchs_compiler():
+    code = "import sys; from iblurry.network.flops import flops; flops('convnet', (3, 8, 8), 4)"
+    code += "; sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
