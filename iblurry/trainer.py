@@ -154,17 +154,17 @@ class Trainer:
         if last_of_round and self.unmixed_last:
             params = params._replace(mixes=False)
         measure = self.measures and not is_extra and counters.updates % self.pace.measure_every == 0
-        rows, losses = self._step(stream, drawn, params, measure, self._window() if measure else None)
+        rows, losses = self._step(stream, drawn, params, self._measured_rows() if measure else False)
         if not is_extra:
             training.schedule.step(Update(rows, losses, last_of_round))
         if self.on_update is not None:
             self.on_update()
 
-    def _window(self) -> Tensor | None:
-        """The memory rows that are measured; None for all."""
+    def _measured_rows(self) -> Tensor | bool:
+        """The memory rows that are measured; True for all."""
         count, memory = self.pace.measure_rows, self.context.memory
         if count is None or count >= memory.size:
-            return None
+            return True
         return memory.window(self.context.updates // self.pace.rotate_every * max(1, count // 64), count)
 
     def _draw(self, name: str, part: Part, streamed: int) -> Drawn:
@@ -179,7 +179,7 @@ class Trainer:
         return Drawn(rows, context.pipeline.draw_params(context.rng, step, streamed + len(rows), f"{name} dice"))
 
     def _on_device(
-        self, stream: Batch, drawn: dict[str, Drawn], params: AugmentParams, measure: bool, window: Tensor | None
+        self, stream: Batch, drawn: dict[str, Drawn], params: AugmentParams, measure: Tensor | bool
     ) -> tuple[Tensor, Tensor | None]:
         """The device's half. Tensors only: no value is read, so it can run as a captured graph."""
         context, training = self.context, self.training
@@ -212,7 +212,8 @@ class Trainer:
                 group["lr"].copy_(lr * scale)
         self.engine.take_step(self.optimizer)
         with torch.no_grad():
-            losses = context.memory_losses(window) if measure else None
+            rows_measured = measure if isinstance(measure, Tensor) else None
+            losses = None if measure is False else context.memory_losses(rows_measured)
             self.tell(Update(rows, losses, forward=forward))
             self.loss.copy_(loss)
         return rows, losses

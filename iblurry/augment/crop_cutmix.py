@@ -59,15 +59,22 @@ class CutMix:
         self._pixels = torch.stack((row, column, -row - 1, -column - 1)).to(device)[:, None, None]  # (4, 1, 1, H, W)
         self._signs = torch.tensor([[1], [1], [-1], [-1]], device=device)
 
-    def __call__(self, images: Tensor, partner: Tensor, edges: Tensor) -> Tensor:
-        """(B, C, H, W) float, (B,) int64 and x1, y1, x2, y2 -> (B, C, H, W); equal edges are no box.
+    def __call__(self, images: Tensor, partner: Tensor, inside: Tensor) -> Tensor:
+        """(B, C, H, W) float, (B,) int64 and what `inside` returns -> (B, C, H, W)."""
+        # lerp by 0 or 1 gives either end exactly, and takes a third of where's time on a CPU.
+        return torch.lerp(images, images.index_select(0, partner), inside)
 
-        The edges are int64 and (4,), or (4, B) where each image has a box of its own.
+    def inside(self, edges: Tensor) -> Tensor:
+        """1 for each pixel inside its box, else 0, (1 or B, 1, H, W) float; equal edges are no box.
+
+        Parameters
+        ----------
+        edges : Tensor
+            x1, y1, x2 and y2: int64, (4,), or (4, B) where each image has a box of its own.
         """
         # A pixel is inside when row >= x1, column >= y1, -row - 1 >= -x2 and -column - 1 >= -y2.
-        inside = (self._pixels >= (edges.view(4, -1) * self._signs)[:, :, None, None, None]).all(0)  # (1 or B, 1, H, W)
-        # lerp by 0 or 1 gives either end exactly, and takes a third of where's time on a CPU.
-        return torch.lerp(images, images.index_select(0, partner), inside.to(images.dtype))
+        pixels = self._pixels >= (edges.view(4, -1) * self._signs)[:, :, None, None, None]
+        return pixels.all(0).to(torch.float32)
 
 
 class CutMixBox(NamedTuple):

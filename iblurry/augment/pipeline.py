@@ -24,6 +24,7 @@ from iblurry.rng import Rng
 
 T = TypeVar("T")
 TRIED = 3  # images that new transforms are tried on
+SMALL = 32 * 32  # pixels of an image whose CutMix box is cached as a mask: calls take longer there than numbers
 CACHED = 16  # blocks, each of one purpose and one batch size: a learner alternates between a few
 
 
@@ -107,6 +108,7 @@ class ParamViews(NamedTuple):
     partner: Tensor  # (n,) int64: a permutation
     edges: Tensor  # (4,) int64: x1, y1, x2, y2 of the CutMix box; all 0 = no box
     lam: Tensor  # (1,) float32: share of the own image, and of its label in the loss; 1 = not mixed
+    inside: Tensor | None = None  # (1, H, W) float32: 1 in the box; None: made of the edges when needed
 
 
 def _split_table(table: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -211,8 +213,10 @@ class Pipeline:
         on_device = self._to_device(torch.from_numpy(table))
         views: list[ParamViews | None] = [None] * steps
         if self._device.type == "cpu":  # for all steps at once: a view costs as much as a small operation
-            parts = zip(*(part.unbind() for part in _split_table(on_device, n)), strict=True)
-            views = [ParamViews(*row) for row in parts]
+            parts: tuple[Tensor, ...] = _split_table(on_device, n)
+            if self._height * self._width <= SMALL:
+                parts = (*parts, self._cutmix.inside(parts[2].T))
+            views = [ParamViews(*row) for row in zip(*(part.unbind() for part in parts), strict=True)]
         return [
             AugmentParams(row, n, box.lam < 1, self._no_ops, None, view)
             for row, box, view in zip(on_device.unbind(), boxes, views, strict=True)
@@ -248,12 +252,18 @@ class Pipeline:
     def train(self, images: Tensor, params: AugmentParams) -> Tensor:
         """(B, C, H, W) uint8 -> float32, augmented and mixed; the parameters are on the images' device."""
         images = self.vary(images, params)
-        return self._cutmix(images, params.partner, params.views.edges) if params.mixes else images
+        return self._mix(images, params) if params.mixes else images
+
+    def _mix(self, images: Tensor, params: AugmentParams) -> Tensor:
+        inside = params.views.inside
+        return self._cutmix(
+            images, params.partner, self._cutmix.inside(params.views.edges) if inside is None else inside
+        )
 
     def plain(self, images: Tensor, params: AugmentParams) -> Tensor:
         """(B, C, H, W) uint8 -> float32, mixed as `train` does but not augmented."""
         images = self.test(images)
-        return self._cutmix(images, params.partner, params.views.edges) if params.mixes else images
+        return self._mix(images, params) if params.mixes else images
 
     def vary(self, images: Tensor, params: AugmentParams) -> Tensor:
         """(B, C, H, W) uint8 -> float32, augmented but not mixed; parameters of a larger batch may be given."""

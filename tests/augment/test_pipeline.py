@@ -112,6 +112,13 @@ def test_alternating_batch_sizes_do_not_draw_again(monkeypatch):
     assert (drawn.count(16), drawn.count(50)) == (3, 8)
 
 
+def test_boxes_whose_masks_were_cached_mix_as_those_of_a_captured_step(images):
+    made = pipeline()
+    for params in [made.draw_params(Rng(1), step, 16) for step in range(8)]:
+        assert params.views.inside is not None
+        assert torch.equal(made.train(images, params), made.train(images, params._replace(host_views=None)))
+
+
 def test_nothing_switched_on_is_testing(images):
     plain = pipeline(pad=0, flip=False, cutmix=0)
     params = plain.draw_params(Rng(1), 3, 16)
@@ -159,7 +166,7 @@ def test_shapes_and_types_of_params():
         assert params.mixes == (float(params.lam) < 1)
         assert params.groups is None
         late = params._replace(host_views=None)  # as a captured step does with its copy
-        assert all(torch.equal(a, b) for a, b in zip(late.views, params.views, strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(late.views[:4], params.views[:4], strict=True))
         assert params.image_ops.shape == (2, 0)
         assert pipeline(policy="imagenet").draw_params(Rng(1), 0, n).image_ops.shape == (2, n)
         assert sorted(params.partner.tolist()) == list(range(n))

@@ -83,7 +83,7 @@ def test_each_image_gets_its_own_numbers_and_all_else_stays(images):
         cropped = made._crop_flip(images, params.views.offsets)
         expected = made.test(Shade()(cropped, shade)) + shift[:, :, None, None]
         assert torch.equal(made.vary(images, params), expected)
-        mixed = made._cutmix(expected, params.partner, params.views.edges)
+        mixed = made._mix(expected, params)
         assert torch.equal(made.train(images, params), mixed)
 
 

@@ -80,7 +80,8 @@ class Importance(LargestClass):
         largest = self.largest(sample.label)
         self.counts[largest] -= 1
         self.counts[sample.label] += 1
-        return self.swap(self.labels[largest : largest + 1], sample.images, sample.labels)
+        alone = self.counts[sample.label] == 1
+        return self.swap(self.labels[largest : largest + 1], sample.images, sample.labels, alone)
 
     def pick(self, label: int) -> Tensor:
         return self.lowest(self.labels[label : label + 1])
@@ -88,9 +89,9 @@ class Importance(LargestClass):
     def on_stored(self, row: Tensor, sample: Sample) -> None:
         super().on_stored(row, sample)
         memory = self.context.memory
-        replaced = memory.offered > memory.capacity
-        lone = self.counts[sample.label] == 1 and not replaced
-        start = torch.zeros_like(self.running) if lone else self.start(row, sample.labels)
+        replaced, alone = memory.offered > memory.capacity, self.counts[sample.label] == 1
+        is_first = alone and not replaced
+        start = torch.zeros_like(self.running) if is_first else self.start(row, sample.labels, alone)
         if self.decrease == "running":
             self._count_in(row, sample, replaced)
         self.importance.index_copy_(0, row, start)
@@ -107,11 +108,11 @@ class Importance(LargestClass):
 
     # ------------------------------------------------------------------------ on the device: no value is read
 
-    def _swap(self, label: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+    def _swap(self, label: Tensor, images: Tensor, labels: Tensor, alone: bool) -> Tensor:
         """A new sample takes the row of the least important member of that class; the row, (1,)."""
         row = self.lowest(label)
         self.context.memory.write(row, Sample(images, labels, UNKNOWN_LABEL))
-        self.importance.index_copy_(0, row, self.start(row, labels))
+        self.importance.index_copy_(0, row, self.start(row, labels, alone))
         return row
 
     def _lowest(self, label: Tensor) -> Tensor:
@@ -121,13 +122,12 @@ class Importance(LargestClass):
         age = torch.where(importance == importance.min(), memory.written_at[:-1], torch.iinfo(torch.int64).max)
         return age.argmin(0, keepdim=True)
 
-    def _start(self, row: Tensor, label: Tensor) -> Tensor:
-        """The mean importance of the others of its class, or of all rows where there is none, (1,)."""
+    def _start(self, row: Tensor, label: Tensor, alone: bool) -> Tensor:
+        """The mean importance of the others of its class, or of all rows where it is alone, (1,)."""
+        if alone:
+            return self.importance[:-1].mean(0, keepdim=True)  # the one that left is still in it, as released
         others = self.context.memory.members(label).index_fill(0, row, False)
-        count = others.sum(0, keepdim=True)
-        total = (self.importance[:-1] * others).sum(0, keepdim=True)
-        everyone = self.importance[:-1].mean(0, keepdim=True)  # the one that left is still in it, as released
-        return torch.where(count > 0, total / count.clamp(min=1), everyone)
+        return (self.importance[:-1] * others).sum(0, keepdim=True) / others.sum(0, keepdim=True)
 
     def _credit(self, losses: Tensor) -> None:
         """Each row that was used gets its share of how much better the memory is known now."""

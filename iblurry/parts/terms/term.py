@@ -62,9 +62,11 @@ class CrossEntropy(Term):
         return cross_entropy(forward, forward.logits)
 
 
-def cross_entropy(forward: Forward, logits: Tensor, part: slice = slice(None), *, reduction: str = "mean") -> Tensor:
+def cross_entropy(forward: Forward, logits: Tensor, part: slice | None = None, *, reduction: str = "mean") -> Tensor:
     """Of these logits for the labels of the batch, or of a part of it, mixed as its images are."""
-    own = F.cross_entropy(logits, forward.labels[part], reduction=reduction)
-    if forward.partners is None:
+    labels, partners = forward.labels, forward.partners
+    own = F.cross_entropy(logits, labels if part is None else labels[part], reduction=reduction)
+    if partners is None:
         return own
-    return torch.lerp(F.cross_entropy(logits, forward.partners[part], reduction=reduction), own, forward.lam[0])
+    mixed = F.cross_entropy(logits, partners if part is None else partners[part], reduction=reduction)
+    return torch.lerp(mixed, own, forward.lam[0])
