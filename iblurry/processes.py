@@ -12,11 +12,11 @@ def end_with_parent() -> None:
 
     Nothing is finished first: for processes that lose nothing that way. Both must be Python's, by multiprocessing.
     """
-    threading.Thread(target=_wait, name="parent", daemon=True).start()
-
-
-def _wait() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(1)
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()

@@ -10,7 +10,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shutil import disk_usage
 from typing import NamedTuple, TypeAlias
@@ -71,7 +71,7 @@ class SampleLog:
     def __init__(self, folder: Path, *, max_classes: int, max_bytes: int) -> None:
         self.path, self.max_classes = folder / FILE, max_classes
         with _database_errors(self.path):
-            self._database = _connect(self.path)
+            self._database = _connect(self.path, make=True)
             version: int = self._value("PRAGMA user_version")
             if version not in (0, FORMAT):  # 0: a new file
                 raise DataError(
@@ -95,11 +95,10 @@ class SampleLog:
     @property
     def lost(self) -> str | None:
         """Why a restart would not find what is written: its files are not at their paths any more; None if they are."""
-        try:
-            found = all(file_id(path) == there for path, there in self._ids.items())
-        except OSError:  # the disk is away
-            found = False
-        return None if found else moved(self.path.parent)
+        with suppress(OSError):  # the disk is away
+            if all(file_id(path) == there for path, there in self._ids.items()):
+                return None
+        return moved(self.path.parent)
 
     def begin_at(self, accepted: int, labels: Sequence[str]) -> None:
         """Of a new log: as if so many samples with these labels, in their order, were accepted and dropped before."""
@@ -213,7 +212,7 @@ class LogReader:
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
         with _database_errors(self.path):
-            self._database = _connect(self.path, make=False)
+            self._database = _connect(self.path)
 
     def read_after(self, at: int, limit: int) -> list[LogEntry]:
         """At most `limit` operations behind number `at`, in order and without a gap."""
@@ -243,11 +242,7 @@ def moved(folder: Path) -> str:
 def copy_log(folder: Path, to: Path) -> None:
     """Copy the log as it is at one moment, by SQLite's online backup; it may be written meanwhile."""
     path = folder / FILE
-    with (
-        _database_errors(path),
-        closing(_connect(path, make=False)) as source,
-        closing(sqlite3.connect(to / FILE)) as copy,
-    ):
+    with _database_errors(path), closing(_connect(path)) as source, closing(sqlite3.connect(to / FILE)) as copy:
         source.backup(copy)
 
 
@@ -370,7 +365,7 @@ def digest_of(entries: Sequence[Entry]) -> bytes:
     return digest.digest()
 
 
-def _connect(path: Path, *, make: bool = True) -> sqlite3.Connection:
+def _connect(path: Path, *, make: bool = False) -> sqlite3.Connection:
     if not make and not path.is_file():
         raise FolderError(f"{path.parent} has no {FILE}, so it is no service's folder; give that of --data-dir.")
     address = f"{path.absolute().as_uri()}?mode={'rwc' if make else 'rw'}"

@@ -26,14 +26,11 @@ class Predictor(BatchWorker[NDArray[np.uint8], Predictions]):
 
     def __init__(self, settings: Settings, unknown_rate: float) -> None:
         super().__init__("predictor", most=BATCH)
+        torch.set_num_threads(1)  # of this thread, and in `_run` of the other: more cores are for learning
         self._model = SnapshotModel(settings, unknown_rate)
         self._newest: deque[Snapshot] = deque(maxlen=1)
         self._lock = threading.Lock()  # of the model
         self._seconds = math.inf  # that an image took last
-
-    def start(self) -> None:
-        torch.set_num_threads(1)  # of the caller's thread: the other cores are for learning
-        super().start()
 
     def update(self, snapshot: Snapshot) -> None:
         """Answer with this one from now on; may be called from any thread."""
@@ -60,7 +57,7 @@ class Predictor(BatchWorker[NDArray[np.uint8], Predictions]):
         return [predictions._replace(probabilities=part) for part in parts]
 
     def _run(self) -> None:
-        torch.set_num_threads(1)  # and of this one
+        torch.set_num_threads(1)
         super()._run()
 
 

@@ -19,7 +19,7 @@ HEAD = 32 * 1024  # bytes of a request's address and headers
 PIPELINED = 8  # requests sent before the answer to the first
 GRACE = 5.0  # seconds for the guard to refuse a body that is late, before the connection is closed
 PROBING = 16  # connections beyond the limit that may send a head, to ask whether the service is well
-PIECES = 2**16  # chunks, or network packets, of one body: each takes a microsecond in which nobody else is answered
+CHUNKS = 2**14  # of one body: each takes some microseconds, in which nobody else is answered
 LEFTOVER = 64 * 2**20  # bytes read of a refused body: a client that sends all of it first still gets its answer
 
 
@@ -88,8 +88,7 @@ class GuardedConnection(HttpToolsProtocol):
         self._made_at, self._is_surplus = self.loop.time(), False
         self._timers: dict[str, asyncio.TimerHandle] = {}  # "receive" the rest of a request, "write", "close"
         self._in_head, self._head, self._fed, self._left_over = False, 0, 0, 0  # the latter three are bytes
-        self._pieces: list[bytes] = []  # of the body, received and not handed on
-        self._handed_on = 0  # such pieces
+        self._chunks = 0
         self._refusal: Refusal | None = None
         self._start_head()
         self._take_place()
@@ -125,16 +124,11 @@ class GuardedConnection(HttpToolsProtocol):
             self._fed += len(data)
             if self._fed > HEAD:
                 self._refuse(_head_too_large())
-        self._hand_on()
-        if self._handed_on > PIECES and self._unread:
-            if self.cycle.response_complete:
-                self.transport.abort()
-            self._refuse(Refusal(413, "too_many_chunks", f"A body has {PIECES} chunks at most; send larger ones."))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._unread = True
-        self._handed_on = 0
+        self._chunks = 0
         self._in_head, self._head, self._fed, self._left_over = True, 0, 0, 0
 
     def on_url(self, url: bytes) -> None:
@@ -161,10 +155,17 @@ class GuardedConnection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        self._pieces.append(body)  # for `_hand_on`: what uvicorn does for each takes much longer
+        super().on_body(body)
+        if self.cycle.response_complete:
+            self._discard(len(body))
+
+    def on_chunk_header(self) -> None:
+        self._chunks += 1
+        if self._chunks > CHUNKS:
+            self._refusal = Refusal(413, "too_many_chunks", f"A body has {CHUNKS} chunks at most; send larger ones.")
+            raise self._refusal
 
     def on_message_complete(self) -> None:
-        self._hand_on()
         super().on_message_complete()
         self._unread = False
         self._cancel("receive")
@@ -234,17 +235,6 @@ class GuardedConnection(HttpToolsProtocol):
         if self._head > HEAD:
             self._refusal = _head_too_large()
             raise self._refusal
-
-    def _hand_on(self) -> None:
-        """The body's pieces to uvicorn, as one."""
-        if not self._pieces:
-            return
-        body = b"".join(self._pieces)
-        self._handed_on += len(self._pieces)
-        self._pieces = []
-        super().on_body(body)
-        if self.cycle.response_complete:
-            self._discard(len(body))
 
     def _discard(self, size: int) -> None:
         """So many bytes came of a request that is answered already."""
