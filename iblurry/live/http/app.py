@@ -209,8 +209,8 @@ class Handlers:
         corrections = self.reader.read_corrections(*await _body(request))
         acceptance = await self.service.correct(corrections, key=key)
         answer = {"accepted": len(corrections), "operation": acceptance.operation, "repeated": acceptance.repeated}
-        answer["sentence"] = unlearning(self.service.idle_updates, trains=self.service.trains)
-        return JsonResponse(answer, 202)
+        sentence = unlearning(self.service.idle_updates, trains=self.service.trains)
+        return JsonResponse(answer | {"sentence": sentence}, 202)
 
     async def predict(
         self,
