@@ -92,6 +92,7 @@ def run(
     A METHOD with changes of its own, as --set writes them, is one word in quotes. The same command goes on with what
     was interrupted and keeps what is done.
     """
+    say_at_once(f"Loading PyTorch, then {about['dataset']}.")
     rows = methods or DEFAULT_METHODS
     if grids:
         if callbacks or metric:
@@ -101,7 +102,6 @@ def run(
         from iblurry.cli.search import run_grid
 
         return run_grid(rows, about, grids, machine, out=out, figure=figure, data_home=data_home, as_json=as_json)
-    say_at_once(f"Loading PyTorch, then {about['dataset']}.")
     named = make_experiments(rows, about)
     experiments = list(named.values())
     if machine["device"] != "cpu" and machine["jobs"] in (None, 1):  # else runs are in other processes

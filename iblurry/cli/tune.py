@@ -17,6 +17,7 @@ from iblurry.cli.options import (
     import_option,
     launch_config,
     machine_options,
+    say_at_once,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def tune(
     Prints all trials and the command that runs the best on the test images. The same command goes on with what was
     interrupted; with more --trials it goes on with the search.
     """
+    say_at_once(f"Loading PyTorch, then {about['dataset']}.")
+
     from iblurry.cli.main import INTERRUPTED
     from iblurry.cli.run import check_all
     from iblurry.cli.search import search_places, show_search, taken_paths, with_validation

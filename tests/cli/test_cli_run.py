@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 import time
 
 import click
@@ -108,6 +109,16 @@ def test_where_there_is_no_terminal_there_are_lines(quick):
     (line,) = said.err.splitlines()
     assert line.startswith("er seed 1: ")
     assert " % after 40 samples, " in line
+
+
+@pytest.mark.parametrize("verb", ["run", "study main", "run --grid memory=50,100"])
+def test_a_person_at_a_terminal_is_told_at_once_what_is_waited_for(here, verb):
+    """Before torch is imported, which takes seconds: here it cannot be."""
+    code = "import sys; sys.stderr.isatty = lambda: True; sys.modules['torch'] = None; sys.argv[0] = 'iblurry'; "
+    code += "from iblurry.cli.main import main; main(sys.argv[1:])"
+    words = [sys.executable, "-c", code, *verb.split()]
+    said = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert said.stderr.splitlines()[0] == "Loading PyTorch, then digits."
 
 
 def test_what_is_done_is_kept(quick, here):
