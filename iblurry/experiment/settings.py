@@ -91,6 +91,7 @@ def fit_setting(dataset: str, changes: Mapping[str, Any]) -> Setting:
 
     The memory is 500 (or 2 for each class), at most half of the samples, but a batch and a row for each class; a query
     comes every 100, or a tenth of them; tasks are 5, or the most below that share the classes equally, else "uneven".
+    A small test set without images of some classes is asked twice, in one task.
     """
     usual = setting(dataset)
     is_drawn = not {"stream", "published"} & changes.keys()
@@ -98,9 +99,9 @@ def fit_setting(dataset: str, changes: Mapping[str, Any]) -> Setting:
     if is_known(dataset) or is_settled:
         return usual
     if (held := objects.kept(dataset)) is not None:
-        known, training = _count(held)
+        known, training, tested = _count(held)
     elif (stamp := _stamp(dataset)) is not None:
-        known, training = _count_stored(dataset, stamp)
+        known, training, tested = _count_stored(dataset, stamp)
     else:
         return usual
     if known < 2:
@@ -111,6 +112,8 @@ def fit_setting(dataset: str, changes: Mapping[str, Any]) -> Setting:
     least = usual.hyperparameters.batch + known  # what every method can work with
     memory = max(min(max(usual.memory, 2 * known), samples // 2), least)
     fitted = dataclasses.replace(usual, memory=memory, query_every=min(usual.query_every, max(1, samples // 10)))
+    if tested < known and samples < 10 * usual.query_every:  # a query soon after the start may have nothing to ask
+        return dataclasses.replace(fitted, query_every=max(1, samples // 2), tasks=1, mode="uneven")
     if not is_drawn or "tasks" in changes:
         return fitted
     asked = {name: changes[name] for name in ("disjoint", "blur", "mode") if name in changes}
@@ -123,13 +126,14 @@ def fit_setting(dataset: str, changes: Mapping[str, Any]) -> Setting:
     return dataclasses.replace(fitted, tasks=min(usual.tasks, known), mode="uneven")
 
 
-def _count(data: Dataset) -> tuple[int, int]:
-    """Classes with training samples, and these."""
-    return len(np.unique(data.train.labels)), len(data.train)
+def _count(data: Dataset) -> tuple[int, int, int]:
+    """Classes with training samples, these, and the classes with test images among them."""
+    classes = np.unique(data.train.labels)
+    return len(classes), len(data.train), int(np.isin(classes, data.test.labels).sum())
 
 
 @lru_cache(maxsize=8)  # a study or several seeds ask again and again
-def _count_stored(dataset: str, stamp: int) -> tuple[int, int]:
+def _count_stored(dataset: str, stamp: int) -> tuple[int, int, int]:
     return _count(load(dataset))
 
 

@@ -15,6 +15,7 @@ from iblurry.augment.pipeline import Augment
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import SOURCES, load
 from iblurry.data.sources.arrays import save
+from iblurry.data.subset import take
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import SETTINGS
@@ -281,6 +282,15 @@ def test_it_fits_the_users_data(classes, each, changes, expected, tmp_path):
 def test_every_method_can_work_with_what_is_chosen(name):
     data = own(4, 8)
     Experiment.of(name, data).check(data)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("classes, tested", [(4, 1), (7, 2), (10, 3)])
+def test_a_test_set_smaller_than_a_query_is_asked(classes, tested, seed):
+    data = dataclasses.replace(all_ := own(classes, 10), test=take(all_.test, np.arange(tested)))
+    one = Experiment.of("er", data, seed=seed)
+    assert (one.stream.tasks, one.query_every) == (1, 5 * classes)
+    one.check(data)
 
 
 def test_it_fits_data_that_have_changed_and_refuses_one_class(tmp_path):
