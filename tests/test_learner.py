@@ -94,9 +94,9 @@ def test_er_trains_on_a_sample_before_it_can_be_in_memory_and_clib_after():
     def watch(learner, name):
         step = learner.trainer._step
 
-        def watched(stream, drawn, params, measure):
+        def watched(stream, *others):
             seen.setdefault(name, []).append((len(stream.labels), learner.context.memory.size, learner.context.seen))
-            return step(stream, drawn, params, measure)
+            return step(stream, *others)
 
         learner.trainer._step = watched
         return learner
