@@ -24,7 +24,7 @@ def backup(folder: Path, file: Path, as_json: bool) -> None:
     """Write the live service in FOLDER to FILE, NAME.tar, while it runs or not.
 
     All that it has accepted until then is in it: settings, the newest checkpoint, and the log of samples that wait.
-    `iblurry restore` makes a folder of it again, and `iblurry serve` goes on there to the same bits.
+    `iblurry restore` makes a folder of it again, and `iblurry serve` continues there exactly.
     """
     from iblurry.live.transfer import backup as write
 

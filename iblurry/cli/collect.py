@@ -17,7 +17,7 @@ from iblurry.errors import InputError
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 def collect(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
-    """Copy what finished RUNs amount to: run folders, or folders of them (default: runs).
+    """Copy the results of finished RUNs: run folders, or folders of them (default: runs).
 
     Experiment, environment, summary and journal, packed where it is large; no checkpoints. `iblurry show` reads the
     copies too, and `iblurry reproduction` sets them beside the paper's numbers.

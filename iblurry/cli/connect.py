@@ -26,7 +26,7 @@ def token_option(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="TEXT",
         envvar="IBLURRY_TOKEN",
         callback=_choose_token,
-        help="What the service asks for; better: $IBLURRY_TOKEN.",
+        help="The service's token; safer in $IBLURRY_TOKEN.",
     )
     file = click.option(
         "--token-file",
@@ -66,7 +66,7 @@ def _choose_token(context: click.Context, parameter: click.Parameter, token: str
 
 def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--url` and `--token` to a command."""
-    url = click.option("--url", metavar="URL", envvar="IBLURRY_URL", default=ADDRESS, help="Else $IBLURRY_URL.")
+    url = click.option("--url", metavar="URL", envvar="IBLURRY_URL", default=ADDRESS, help="Or set $IBLURRY_URL.")
     return url(token_option(command))
 
 

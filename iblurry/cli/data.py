@@ -32,7 +32,7 @@ def _home_option(command: Callable[..., Any]) -> Callable[..., Any]:
 @_home_option
 @click.pass_context
 def data(context: click.Context, home: Path | None) -> None:
-    """See which data there are, get them, and look at them.
+    """List, download, import and show data sets.
 
     Wherever a data set is asked for, give a source of the list, with options like shapes:classes=20,size=16; the path
     of an .npz file; or the path of a folder of pictures. Sources of your own are on the list after --import.
@@ -55,7 +55,7 @@ def list_(as_json: bool, home: Path | None) -> None:
 @click.argument("name")
 @_home_option
 def fetch(name: str, home: Path | None) -> None:
-    """Download NAME from its public home, check it and import it."""
+    """Download NAME from its public address, check it and import it."""
     from iblurry.data.fetch import fetch as fetch_source
 
     click.echo(f"{name} is in {fetch_source(name, home)}")
@@ -66,7 +66,7 @@ def fetch(name: str, home: Path | None) -> None:
 @click.argument("path", type=PLACE)
 @_home_option
 def import_(name: str, path: Path, home: Path | None) -> None:
-    """Import a copy of NAME that lies at PATH: a folder or archive in any of its public forms."""
+    """Import a copy of NAME at PATH: a folder or an archive in any of its public forms."""
     from iblurry.data.load import import_local
 
     click.echo(f"{name} is in {import_local(name, path, home)}")

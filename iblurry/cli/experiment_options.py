@@ -29,16 +29,14 @@ def experiment_options(*, validate: str = "") -> Decorator:
         option("--seeds", type=Seeds(), default="1-3", help="One run for each, as 1,2,3 or 1-3."),
         option("--stream", metavar="NAME", help="IBlurry (default), Gaussian, your own, ..., as NAME:field=value."),
         option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]"),
-        option("--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples that stray.  [default: 10]"),
+        option("--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples in other tasks.  [default: 10]"),
         option("--tasks", metavar="T", type=positive, help="How many tasks.  [default: the paper's]"),
         option("--mode", metavar="NAME", help="strict, uneven, compatible: if N does not fit."),
         option("--samples", metavar="S", type=positive, help="Stop after so many samples.  [default: all]"),
-        option(
-            "--share", metavar="P", type=NumberRange(0, 1), help="Part of each class's images, as 0.1.  [default: 1]"
-        ),
+        option("--share", metavar="P", type=NumberRange(0, 1), help="Share of each class's images: 0.1.  [default: 1]"),
         option("--validate", metavar="P", type=NumberRange(0, 1), help=held_out),
         option("--published", metavar="FOLDER", type=PLACE, help="Take the order from published split files."),
-        option("--memory", metavar="K", type=positive, help="Samples that may be kept."),
+        option("--memory", metavar="K", type=positive, help="How many samples may be stored."),
         option(
             "--network",
             metavar="NAME",

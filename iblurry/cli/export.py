@@ -28,7 +28,7 @@ def export(folder: Path, file: Path, device: str, as_json: bool) -> None:
     """Write what the last checkpoint of a run or service in FOLDER has learnt to FILE.
 
     NAME.pt2 (torch.export) and NAME.onnx hold the network that answers, with normalisation and class names inside; they
-    need no iblurry. NAME.safetensors holds the whole learner: Learner.load goes on with it.
+    need no iblurry. NAME.safetensors holds the whole learner, for Learner.load.
     """
     from iblurry.engine.devices import make_engine
     from iblurry.export import check_ending

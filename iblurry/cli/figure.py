@@ -47,7 +47,7 @@ def figure(
     metric: str | None,
     as_json: bool,
 ) -> None:
-    """Draw what is finished of STUDY.
+    """Draw the finished runs of STUDY.
 
     curves: accuracy to samples seen, or to training FLOPs. sweep: a metric over what the study varies. bars: a metric
     per method, every seed on it. flops: a metric against training FLOPs, a point per method. rates: learning rates.

@@ -36,7 +36,7 @@ GRACE = 10.0  # seconds in which the next run of several may begin
 @click.option("--follow", is_flag=True, help="Go on while runs are under way, until all are finished or Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 def log(runs: tuple[Path, ...], to: str, out: Path | None, project: str | None, follow: bool, as_json: bool) -> None:
-    """Write what the journals of RUNs say: run folders, or folders of them (default: runs).
+    """Write the journals of RUNs to a logger: run folders, or folders of them (default: runs).
 
     Accuracy, learning rate, updates and new classes by samples seen, the final numbers, hyper-parameters, versions and
     hardware. A run that is there already is brought up to date. Runs are only read.

@@ -15,14 +15,14 @@ from iblurry.errors import IblurryError, RunFailedError, UnknownNameError
 from iblurry.version import __version__
 
 VERBS = {
-    "run": "Run methods on a stream, or go on with them; table and figure.",
+    "run": "Run methods on a stream; print a table, draw a figure.",
     "tune": "Search for the best fields of a method, with Optuna.",
-    "show": "The table and the figure again, from journals alone.",
+    "show": "Print the table and the figure of runs again.",
     "study": "Run every experiment behind a table or figure of the paper.",
     "table": "The table of a study beside the paper's, also for LaTeX.",
     "figure": "Draw a study: curves, sweeps, bars, memories, forgetting.",
     "report": "One HTML page of all runs in a folder: tables and curves.",
-    "log": "Bring runs into TensorBoard, Weights & Biases or MLflow.",
+    "log": "Write runs to TensorBoard, Weights & Biases or MLflow.",
     "split": "Show, draw and export a stream: which class comes when.",
     "data": "List, fetch, import and look at data sets.",
     "methods": "List the methods: what they are made of, store and cost.",
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except click.ClickException as error:
         _refuse(_usage(error, given))
     except (click.Abort, KeyboardInterrupt):
-        click.echo("iblurry: Interrupted; what was saved is kept, and the same command goes on from there.", err=True)
+        click.echo("iblurry: Interrupted; saved results are kept, and the same command continues.", err=True)
         sys.exit(INTERRUPTED)
     except MemoryError as error:
         _refuse(f"This machine has too little memory ({error}); ask for less: fewer or smaller images, or --memory.")

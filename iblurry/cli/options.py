@@ -194,7 +194,7 @@ def machine_options(*, jobs: str, pack: str) -> Decorator:
             help="Seconds between two checkpoints; more where they would take over 5 % of the time.",
         ),
         option("--save-samples", metavar="S", type=positive, help="Also a checkpoint every so many samples."),
-        option("--again", is_flag=True, help="Delete what was run before, and start anew."),
+        option("--again", is_flag=True, help="Delete earlier results, and start again."),
     )
     return bundle_options("machine", dict(zip(MACHINE, options, strict=True)))
 

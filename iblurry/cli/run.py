@@ -70,7 +70,7 @@ Examples:
 @metric_option(
     "a_auc, min_acc, forgetting:max, or what callbacks log: mine, mine:mean.", "accuracies, all that was logged"
 )
-@click.option("--out", type=OutputFolder(), default="runs", help="Where runs live.")
+@click.option("--out", type=OutputFolder(), default="runs", help="Folder of the runs.")
 @click.option("--figure", type=FIGURE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
 @machine_options(jobs="one per core; 1 on a GPU", pack="1")
@@ -89,8 +89,8 @@ def run(
 ) -> int:
     """Run METHODs (default: balm clib er) on a stream; print the table, draw the figure.
 
-    A METHOD with changes of its own, as --set writes them, is one word in quotes. The same command goes on with what
-    was interrupted and keeps what is done.
+    A METHOD with changes, in the form of --set, is one word in quotes. The same command continues interrupted runs
+    and keeps finished ones.
     """
     say_at_once(f"Loading PyTorch, then {about['dataset']}.")
     rows = methods or DEFAULT_METHODS
@@ -127,7 +127,7 @@ def run(
         ]
         results = run_all(experiments, config, [[bar, *own] for bar in watching])
     if len(results) < len(experiments) or any(result.summary is None for result in results):
-        click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)
+        click.echo(f"iblurry: Stopped, and saved in {out}. The same command continues.", err=True)
         return INTERRUPTED
     stem = name_figure(experiments, DEFAULT_METHODS, DEFAULT_SEEDS)
     figures = [figure] if figure else [out / f"{stem}.png", out / f"{stem}.svg"]

@@ -57,7 +57,7 @@ def run_grid(
                 callbacks.append(display.callback(name, point.row, is_done=is_done))
         results = run_all(experiments, config, callbacks, failures=failures)
     if any(run.summary is None and run.experiment.name not in failures for run in results):
-        click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)
+        click.echo(f"iblurry: Stopped, and saved in {out}. The same command continues.", err=True)
         return INTERRUPTED
     digest = zlib.crc32(" ".join(experiment.digest for experiment in experiments).encode())
     stem = f"grid-{experiments[0].name.rsplit('-', 2)[0]}-{digest:08x}"

@@ -28,13 +28,13 @@ NAMED = 3  # pictures that were skipped
 @click.command()
 @click.argument("places", nargs=-1, required=True, metavar="PLACE...")
 @click.option("--label", metavar="TEXT", help="PLACEs are pictures, or folders of them, that all show this.")
-@click.option("--shuffle/--in-order", default=True, help="By the seed, or as they lie.")
-@click.option("--seed", metavar="S", type=click.IntRange(0), default=1, help="Of the order.")
+@click.option("--shuffle/--in-order", default=True, help="In random order, or in the order of the files.")
+@click.option("--seed", metavar="S", type=click.IntRange(0), default=1, help="Seed of the order.")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="Send the first N of that order.  [default: all]")
-@click.option("--resume-key", metavar="NAME", help="Under one NAME each is counted once, however often it is sent.")
-@click.option("--skip-bad", is_flag=True, help="Leave out pictures that cannot be read, and name them in the end.")
-@click.option("--held-out", is_flag=True, help="Never learn them: the service tests itself with them as it learns.")
-@click.option("--wait/--no-wait", default=True, help="Until all is learnt, or until it is accepted.")
+@click.option("--resume-key", metavar="NAME", help="With one NAME, a sample sent several times is counted once.")
+@click.option("--skip-bad", is_flag=True, help="Leave out pictures that cannot be read, and list them at the end.")
+@click.option("--held-out", is_flag=True, help="Do not learn them: the service tests itself on them as it learns.")
+@click.option("--wait/--no-wait", default=True, help="Wait until all is learnt, or only until it is accepted.")
 @service_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of sentences.")
 @import_option
@@ -52,7 +52,7 @@ def send(
     token: str | None,
     as_json: bool,
 ) -> int:
-    """Teach a live service the samples of PLACEs.
+    """Send the samples of PLACEs to a live service, which learns them.
 
     A PLACE is a folder FOLDER/<class>/*.png (or .jpg, ...; FOLDER/train/<class>/* if that is there), an .npz file, or a
     data set such as digits, of which the training part is sent (the test part with --held-out). Where the service is

@@ -43,19 +43,19 @@ Examples:
 @click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @click.option("--method", metavar="NAME", help="See `iblurry methods`.  [default: clib]")
 @click.option("--network", metavar="NAME", help="convnet, mlp, resnet18, resnet34, or your own.  [default: convnet]")
-@click.option("--memory", metavar="K", type=POSITIVE, help="Samples that may be kept.  [default: 500]")
+@click.option("--memory", metavar="K", type=POSITIVE, help="How many samples may be stored.  [default: 500]")
 @click.option("--image", metavar="CxHxW", type=Shape(), help="Channels, height, width.  [default: 3x32x32]")
-@click.option("--max-classes", metavar="N", type=POSITIVE, help="Labels there may be.  [default: 100]")
-@click.option("--seed", metavar="S", type=click.IntRange(0), help="Of all that is random.  [default: 1]")
+@click.option("--max-classes", metavar="N", type=POSITIVE, help="Maximum number of labels.  [default: 100]")
+@click.option("--seed", metavar="S", type=click.IntRange(0), help="Seed of all random numbers.  [default: 1]")
 @click.option("--updates-per-sample", metavar="U", help="Such as 1, 3 or 1/4.  [default: 1]")
 @click.option("--batch", metavar="B", type=POSITIVE, help="Samples of an update.  [default: 16]")
 @click.option(
     "--measure-every",
     metavar="N",
     type=POSITIVE,
-    help="Updates between two looks at the whole memory.  [default: 20]",
+    help="Updates between two measurements of the memory's loss.  [default: 20]",
 )
-@click.option("--initialise", type=click.Choice(["redraw", "keep"]), help="The network's weights: drawn, or as made.")
+@click.option("--initialise", type=click.Choice(["redraw", "keep"]), help="Draw the weights, or keep them as built.")
 @click.option("--freeze", metavar="NAMES", help="body, or parts of it, that are not trained.  [default: none]")
 @click.option(
     "--augment",
@@ -78,12 +78,12 @@ Examples:
     type=PLACE,
     help="Go on with the learner of a run or of another service, or a saved one.",
 )
-@click.option("--host", metavar="NAME", default="127.0.0.1", help="Any but loopback asks for a token.")
+@click.option("--host", metavar="NAME", default="127.0.0.1", help="Addresses other than loopback need a token.")
 @click.option("--port", metavar="P", type=click.IntRange(0, 65535), default=8000, help="0: any that is free.")
 @token_option
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when it listens.")
 @click.option("--device", metavar="NAME", help="auto, cpu or cuda.  [default: cpu]")
-@click.option("--threads", metavar="T", type=POSITIVE, help="Of the learner.  [default: 1]")
+@click.option("--threads", metavar="T", type=POSITIVE, help="Threads of the learner.  [default: 1]")
 @click.option("--queue", metavar="N", type=POSITIVE, help="Samples that may wait to be learnt.  [default: 1000]")
 @click.option(
     "--idle-updates",
@@ -100,7 +100,7 @@ Examples:
     help="Share of samples of known classes that may be answered `unknown`; 0: never.",
 )
 @click.option("--log-level", type=click.Choice(log_lines.LEVELS), default="info", help="Of lines on standard error.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Of these lines.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Format of these lines.")
 def serve(
     data_dir: Path,
     begin: Path | None,
@@ -115,10 +115,10 @@ def serve(
     log_format: str,
     **settings: Any,
 ) -> None:
-    """Start a live service, or go on with the one in FOLDER.
+    """Start a live service, or continue the one in FOLDER.
 
     It learns labelled images as they are sent (`iblurry send`, HTTP, its page) and answers at any time (`iblurry ask`).
-    What it has accepted is on the disk before it says so. Ctrl-C saves and stops; the same command goes on.
+    Accepted samples are on the disk before they are acknowledged. Ctrl-C saves and stops; the same command continues.
     """
     _check_installed()
 
@@ -167,5 +167,5 @@ def _greeting(url: str, folder: Path, settings: Settings) -> str:
         f"Listening on {url} (the page; the API is at {url}/docs)\n"
         f"Learns with {settings.method} and {settings.network}: images {shape}, memory {settings.memory:,}, "
         f"up to {settings.max_classes:,} classes; kept in {folder}\n"
-        "Ctrl-C saves and stops; the same command goes on."
+        "Ctrl-C saves and stops; the same command continues."
     )

@@ -25,9 +25,7 @@ WINDOWS = 10  # columns of the table where there are no tasks
 @click.option("--stream", metavar="NAME", help="IBlurry (default), Gaussian, your own, ..., as NAME:field=value.")
 @click.option("--tasks", metavar="T", type=click.IntRange(1), help="How many tasks.  [default: 5]")
 @click.option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]")
-@click.option(
-    "--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples that stray to others.  [default: 10]"
-)
+@click.option("--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples in other tasks.  [default: 10]")
 @click.option("--seed", metavar="S", type=click.IntRange(0), default=1, help="Same seed, same split.")
 @click.option("--mode", metavar="NAME", help="strict, uneven, compatible: if N does not fit.")
 @click.option("--published", metavar="FOLDER", type=PLACE, help="Read the split from published files.")
@@ -49,7 +47,7 @@ def split(
 ) -> None:
     """Show a stream's split, usually i-Blurry-N-M: the samples of each class in each task.
 
-    A split is a pure function of the data set's labels, the numbers and the seed.
+    A split depends only on the data set's labels, the numbers and the seed.
     """
     from iblurry.data.load import load
     from iblurry.experiment.experiment import Experiment

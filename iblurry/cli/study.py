@@ -55,7 +55,7 @@ Examples:
 @study_options(default="digits")
 @import_option
 @callback_option
-@click.option("--out", type=OutputFolder(), default=USUAL, help="Where runs live.")
+@click.option("--out", type=OutputFolder(), default=USUAL, help="Folder of the runs.")
 @click.option("--on", metavar="PLACE", default="local", help="local, or ray: a cluster.")
 @machine_options(jobs="one per core; a pack per GPU", pack=f"{PACK}; 1 with --jobs")
 @click.option("--dry-run", is_flag=True, help="List what is to do and run nothing.")
@@ -69,10 +69,10 @@ def study(
     as_json: bool,
     machine: dict[str, Any],
 ) -> int:
-    """Run what is missing of a STUDY, keep what is done, and print its table; `list` names them all.
+    """Run the missing runs of a STUDY and print its table; `list` names them all.
 
-    A bar tells how long the rest will take. A run that fails does not stop the others. The same command goes on with
-    what was interrupted.
+    A bar shows the time left. A run that fails does not stop the others. The same command continues interrupted
+    runs.
     """
     if selected["study"] == LIST:
         _list(as_json=as_json)
@@ -168,7 +168,7 @@ def _tell(
         click.echo(f"iblurry: {name} failed: {error}", err=True)
     missing = {one.experiment.name for one in selection.planned} - finished - failures.keys()
     if missing:
-        said = f"Stopped with {len(missing)} runs to go, and saved in {out}. The same command goes on from there."
+        said = f"Stopped with {len(missing)} runs to go, and saved in {out}. The same command continues."
         click.echo(f"iblurry: {said}", err=True)
         return INTERRUPTED
     return FAILED if failures else 0

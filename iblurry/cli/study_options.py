@@ -38,7 +38,7 @@ def study_options(*, default: str | None) -> Decorator:
         option("--published", metavar="FOLDER", type=PLACE, help="Take the orders from published split files."),
         option("--equal-compute", metavar="METHOD", help="All with the training FLOPs of this row."),
         option("--equal-bytes", metavar="METHOD", help="All with the memory that holds the bytes of this row."),
-        option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live."),
+        option("--data-home", metavar="FOLDER", type=PLACE, help="Folder of imported data."),
     )
     return bundle_options("selected", dict(zip(("study", *OPTIONS), options, strict=True)))
 

@@ -63,7 +63,7 @@ def table(
 ) -> None:
     """Print the table of a STUDY from its finished runs: mean ± std over seeds, and the paper's.
 
-    A row without runs on the orders of STUDY takes those on other orders, such as the paper's own, and says so. What
+    A row without runs on the orders of STUDY uses those on other orders, such as the paper's own; a note says so. What
     has not been run yet is named, with the command that runs it.
     """
     if as_json and form not in (None, "json"):

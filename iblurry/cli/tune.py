@@ -49,9 +49,7 @@ Examples:
     metavar="PATH=VALUES",
     help="A field and its range LOW..HIGH or LOW..HIGH:log, or values A,B,C. Repeatable.",
 )
-@click.option(
-    "--trials", metavar="N", type=click.IntRange(1), default=20, help="How many in all, earlier ones included."
-)
+@click.option("--trials", metavar="N", type=click.IntRange(1), default=20, help="Total number, including earlier ones.")
 @click.option(
     "--pruner",
     metavar="NAME",
@@ -61,7 +59,7 @@ Examples:
 )
 @experiment_options(validate="0.1")
 @import_option
-@click.option("--out", type=OutputFolder(), default="runs", help="Where runs and trials live.")
+@click.option("--out", type=OutputFolder(), default="runs", help="Folder of runs and trials.")
 @click.option("--figure", type=FIGURE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
 @click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
 @machine_options(jobs="1", pack="one per seed")
@@ -80,8 +78,8 @@ def tune(
 ) -> int:
     """Search for the fields of METHOD with the highest A_AUC on held-out training images, with Optuna.
 
-    Prints all trials and the command that runs the best on the test images. The same command goes on with what was
-    interrupted; with more --trials it goes on with the search.
+    Prints all trials and the command that runs the best on the test images. The same command continues an
+    interrupted search; more --trials extend it.
     """
     say_at_once(f"Loading PyTorch, then {about['dataset']}.")
 
@@ -114,7 +112,7 @@ def tune(
 
         results = search.run(trials, follow)
     if results is None:
-        click.echo(f"iblurry: Stopped, and saved in {out}. The same command goes on from there.", err=True)
+        click.echo(f"iblurry: Stopped, and saved in {out}. The same command continues.", err=True)
         return INTERRUPTED
     show_search(
         results,

@@ -199,7 +199,7 @@ def test_a_terminal_without_the_characters(apart, monkeypatch):
         (OSError(28, "No space left on device"), 2, "The output: No space left on device. Give a place"),
         (OSError("odd"), 2, "The output: odd. Give a place"),
         (MemoryError("93 TiB"), 2, "too little memory (93 TiB)"),
-        (KeyboardInterrupt(), 130, "Interrupted; what was saved is kept, and the same command goes on from there."),
+        (KeyboardInterrupt(), 130, "Interrupted; saved results are kept"),
     ],
 )
 def test_what_the_system_refuses_is_said_in_a_sentence(call, monkeypatch, error, code, sentence):
