@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save as to_safetensors
 
 from iblurry.errors import CheckpointError
-from iblurry.untrusted import parse_json
+from iblurry.untrusted import MALFORMED, parse_json, reason
 
 DTYPES = {  # by their names in a safetensors header
     "F64": torch.float64,
@@ -72,8 +72,8 @@ def unpack(data: bytes, *, format: int) -> tuple[State, dict[str, Any]]:
         about = parse_json(text.encode())
         canonical = _canonical(about)
         digest, version = about.pop("digest"), about["format"]
-    except (safetensors.SafetensorError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"it is not a whole checkpoint: {error}") from error
+    except (safetensors.SafetensorError, *MALFORMED) as error:
+        raise CheckpointError(f"it is not a whole checkpoint: {reason(error)}") from error
     if version != format:
         raise CheckpointError(
             f"its format is {version!r}, and this version of iblurry reads {format}: use the version that wrote it"
@@ -82,7 +82,10 @@ def unpack(data: bytes, *, format: int) -> tuple[State, dict[str, Any]]:
     # The text is compared as well: 1e-05 and 1E-05 are the same number, but only one of them was written.
     if text != canonical or digest != _digest(about, contents):
         raise CheckpointError("its digest does not match its content")
-    return dict(_rebuild(about.pop("tree"), contents)), about
+    try:
+        return dict(_rebuild(about.pop("tree"), contents)), about
+    except MALFORMED as error:
+        raise CheckpointError(f"its tree is malformed ({reason(error)})") from error
 
 
 def bytes_of(state: State) -> int:

@@ -7,9 +7,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from iblurry.archive import State, pack, unpack
-from iblurry.errors import CheckpointError
+from iblurry.errors import CheckpointError, IblurryError
 from iblurry.files import full_disk_error, write_file
+from iblurry.untrusted import MALFORMED, reason
 
 FORMAT = 2  # 2: with what was spent (by purpose: one that came later is missing, and 0)
 NAME = re.compile(r"checkpoint-(\d{12,})\.safetensors")
@@ -69,7 +72,7 @@ def load_latest(
     folder : Path or str
         Where checkpoints are kept.
     accept : callable
-        Gives a reason against a state, or None.
+        Takes a state into use and gives None; or gives a reason against it, or raises what malformed states lead to.
     remedy : str
         A sentence for the CheckpointError that is raised if there are checkpoints and none can be used.
     """
@@ -83,11 +86,16 @@ def load_latest(
         except (OSError, CheckpointError) as error:
             refused.append((path, f"is damaged ({error})"))
             continue
-        reason = accept(state)
-        if reason is None:
+        try:
+            against = accept(state)
+        except torch.OutOfMemoryError:
+            raise
+        except (IblurryError, *MALFORMED) as error:
+            against = reason(error)
+        if against is None:
             skipped = [f"{bad.name} {why}; the previous good one, {path.name}, is used." for bad, why in refused]
             return LoadedCheckpoint(at, state, path, skipped)
-        refused.append((path, f"does not fit ({reason})"))
+        refused.append((path, f"does not fit ({against})"))
     if refused:
         reasons = "; ".join(f"{path.name} {why}" for path, why in refused)
         raise CheckpointError(f"No checkpoint in {folder} can be used: {reasons}. {remedy}")

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from iblurry.errors import DataError, IblurryError, InputError
+from iblurry.errors import DataError, InputError
 from iblurry.learner_arguments import Label, as_path
-from iblurry.untrusted import parse_json
+from iblurry.untrusted import parse_json, reason
 
 KEY = "iblurry.json"  # of the extra file in a .pt2, and of the metadata of an .onnx
 SCHEMA = 8  # of torch's models/model.json
@@ -104,9 +104,7 @@ def load_exported(path: str | os.PathLike[str]) -> ExportedModel:
             raise DataError(f"it answers {tuple(found)} for {len(model.labels)} labels")
         return model
     except Exception as error:  # whatever a damaged archive, or an operator that is given nonsense, raises
-        known = str(error) if isinstance(error, IblurryError) else f"{type(error).__name__}: {error}"
-        why = " ".join(known.split())[:300]
-        raise DataError(f"{place} cannot be used ({why}); give a .pt2 that Learner.export wrote.") from error
+        raise DataError(f"{place} cannot be used ({reason(error)}); give a .pt2 that Learner.export wrote.") from error
 
 
 def _read(path: Path) -> ExportedModel:

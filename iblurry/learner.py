@@ -401,6 +401,15 @@ class Learner:
                     f"a lower learning rate ({place}schedule.initial_lr, now {lr:.3g}) usually helps."
                 )
 
+    def check_weights(self) -> None:
+        """Raises DivergedError where a weight is no number: a finite loss was computed before the last update."""
+        for name, values in self.context.network.state_dict().items():
+            if not values.sum().isfinite() and not values.isfinite().all():  # a sum is quicker, and may overflow
+                raise DivergedError(
+                    f"The network ({name}) holds no numbers any more at sample {self.context.seen}; a lower learning "
+                    f"rate (schedule.initial_lr, now {self.trainer.training.schedule.lr:.3g}) usually helps."
+                )
+
     # ------------------------------------------------------------------------------------------------ saving
 
     def state_dict(self) -> dict[str, Any]:
@@ -448,9 +457,9 @@ class Learner:
             Default: what the learner had.
         """
         given = {"network": network, "classes": classes, "device": device, "precision": precision}
-        arguments, saved = learner_file.read(path, **given)
-        learner = cls(**arguments)
         with learner_file.fitting(path):
+            arguments, saved = learner_file.read(path, **given)
+            learner = cls(**arguments)
             learner.load_state_dict(learner_file.fitted(saved["state"], learner, path))
             learner.context.network.load_initial(saved["initial"])
             if learner.context.frozen is not None and saved["frozen"] is not None:

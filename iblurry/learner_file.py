@@ -19,6 +19,7 @@ from iblurry.files import write_errors, write_file
 from iblurry.learner_arguments import as_path
 from iblurry.method import Method
 from iblurry.network.registry import network_key
+from iblurry.untrusted import MALFORMED, reason
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
@@ -153,14 +154,17 @@ def _widened(state: Any, like: Any, rows: tuple[int, int]) -> Any:
 
 @contextmanager
 def fitting(path: str | os.PathLike[str]) -> Iterator[None]:
-    """InputError where a state does not fit the learner that was made for it, as with another network."""
+    """Errors name the file; InputError where a state does not fit the learner, as with another network."""
     try:
         yield
-    except IblurryError:
+    except IblurryError as error:
+        if str(path) not in str(error):
+            error.args = (f"{path}: {error}",)
         raise
-    except (RuntimeError, KeyError, ValueError, TypeError, IndexError) as error:
-        why = " ".join(str(error).split())[:300]
-        raise InputError(f"What {path} holds does not fit this network ({why}); give the network it had.") from error
+    except MALFORMED as error:
+        raise InputError(
+            f"What {path} holds does not fit this network ({reason(error)}); give the network it had."
+        ) from error
 
 
 def to_json(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def restore(learner: Learner, state: dict[str, Any]) -> None:
     context.spent.load_state_dict(saved["spent"])
     learner.credit, learner.prepared_at = saved["credit"], None
     learner.refitter.load_state_dict(state["refit"])
+    learner.check_weights()
 
 
 def snapshot(learner: Learner) -> list[Tensor]:

@@ -9,13 +9,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from iblurry.errors import DataError, InputError
+from iblurry.errors import DataError, IblurryError, InputError
 
 MOST_BYTES = 2**26  # of a JSON file: a list of ImageNet's files takes 2**24
 MOST_LEVELS = 100  # of lists and objects in each other: later code walks them by recursion
 MOST_DIGITS = 64  # of one number; a whole number of 128 bits has 39
 ZEROS = bytes(ord("0") if byte in b"0123456789" else 0 for byte in range(256))  # every digit as a zero
 LONG_EXPONENT = re.compile(r"[eE][-+]?[\d_]{4,}")  # 1e999999999 as a fraction would take 400 MB and hours
+# What code raises where data have another form than it writes; InputError is a ValueError.
+MALFORMED = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 WORDS: dict[type[Any], str] = {dict: "an object", list: "a list"}
 
 
@@ -71,6 +73,12 @@ def read_json(path: Path, kind: type[Any] = dict, *, remedy: str = "Put back a g
         raise DataError(f"{path} cannot be read ({error.strerror}). {remedy}") from error
     except ValueError as error:  # also of a name that no file can have
         raise DataError(f"{path} is damaged: {error}. {remedy}") from error
+
+
+def reason(error: Exception) -> str:
+    """One line for a sentence about a file."""
+    known = str(error) if isinstance(error, IblurryError) else f"{type(error).__name__}: {error}"
+    return " ".join(known.split()).removesuffix(".")[:300]
 
 
 def exact(value: Fraction | int | float | str) -> Fraction:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from iblurry import checkpoint, learner_file
-from iblurry.errors import DivergedError, check_fields
+from iblurry.errors import check_fields
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start
 from iblurry.experiment.journal_writer import JournalWriter
@@ -92,6 +92,10 @@ class Checkpointer:
                 return "the journal is shorter than it remembers"
             if state["journal"] != _journal_digest(written[: state["journal"]["bytes"]]):
                 return "the journal is not what it remembers"
+            self.learner.load_state_dict(state["learner"])
+            self.learner.context.queries.load_state_dict(state["queries"])
+            if self.callbacks:
+                self.callbacks.load_state_dict(state["callbacks"])
             return None
 
         loaded = checkpoint.load_latest(self.folder.path, accept=accept)
@@ -101,10 +105,6 @@ class Checkpointer:
             return
         for text in loaded.skipped:
             on_message(text)
-        self.learner.load_state_dict(loaded.state["learner"])
-        self.learner.context.queries.load_state_dict(loaded.state["queries"])
-        if self.callbacks:
-            self.callbacks.load_state_dict(loaded.state["callbacks"])
         self.writer.journal.truncate(loaded.state["journal"]["bytes"])
         self.stream.seek(loaded.at)
         self._trusted.add(loaded.at)
@@ -124,7 +124,8 @@ class Checkpointer:
 
     def _save(self) -> None:
         self.writer.flush()
-        self._check_finite()
+        self.learner.check()
+        self.learner.check_weights()
         if (progress := self._progress()) != self.last:
             self.writer.journal.sync()
             digest = _journal_digest(self.folder.journal.read_bytes())
@@ -149,16 +150,6 @@ class Checkpointer:
         """How far everything that a checkpoint holds has come."""
         refit = self.learner.refitter.trainer
         return self.stream.position, self.folder.journal.stat().st_size, refit.context.updates if refit else 0
-
-    def _check_finite(self) -> None:
-        """Look at the weights too: a finite loss was computed before the last update changed them."""
-        self.learner.check()
-        for name, values in self.learner.context.network.state_dict().items():
-            if not values.isfinite().all():
-                raise DivergedError(
-                    f"The network ({name}) holds no numbers any more at sample {self.stream.position}; a lower "
-                    f"learning rate (schedule.initial_lr, now {self.learner.method.schedule.lr:.3g}) usually helps."
-                )
 
 
 def _journal_digest(journal: bytes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from iblurry.errors import DataError, FolderError, InputError
 from iblurry.experiment.callback import Callback
 from iblurry.files import locked, write_file
-from iblurry.untrusted import read_json
+from iblurry.untrusted import MALFORMED, read_json, reason
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class RunFolder:
         about = self.about()
         try:
             return Experiment.from_json(about["experiment"])
-        except (InputError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{self.path / 'experiment.json'} holds no experiment that can be read: {error}") from error
+        except MALFORMED as error:
+            raise DataError(f"{self.path / 'experiment.json'} holds no experiment: {reason(error)}.") from error
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON file atomically."""

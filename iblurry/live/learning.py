@@ -12,7 +12,7 @@ import torch
 
 from iblurry import amendments, checkpoint, learner_file
 from iblurry.archive import bytes_of
-from iblurry.errors import CheckpointError, DivergedError
+from iblurry.errors import CheckpointError
 from iblurry.live.calibration import Calibrator
 from iblurry.live.held_out import HeldOut, HeldOutSample, ask
 from iblurry.live.log import LogEntry
@@ -57,24 +57,25 @@ class LiveLearner:
     def recover(self) -> list[str]:
         """Load the newest checkpoint that can be trusted; return a sentence for every newer one that cannot."""
 
-        def fits(state: dict[str, Any]) -> str | None:
-            same = state["settings"] == self.settings.to_json()
-            return None if same else "it was made with other settings"
+        def use(state: dict[str, Any]) -> str | None:
+            if state["settings"] != self.settings.to_json():
+                return "it was made with other settings"
+            self.learner.load_state_dict(state["learner"])
+            self.quality.load_state_dict(state["quality"])
+            if "held_out" in state:  # the first services had none
+                self.held_out.load_state_dict(state["held_out"])
+            if "calibration" in state:  # later than the first, too
+                self.calibrator.load_state_dict(state["calibration"])
+            test = state.get("test", {"at": [0, 0], "tensors": {}})  # which the first services did not have
+            self.prepared_at = tuple(test["at"])
+            for name, values in test["tensors"].items():
+                self._slowly_prepared()[name].copy_(values)
+            return None
 
         remedy = "Put back a good copy of the whole folder; what was accepted since is in the log of this one."
-        loaded = checkpoint.load_latest(self.folder, accept=fits, remedy=remedy)
+        loaded = checkpoint.load_latest(self.folder, accept=use, remedy=remedy)
         if loaded is None:
             return []
-        self.learner.load_state_dict(loaded.state["learner"])
-        self.quality.load_state_dict(loaded.state["quality"])
-        if "held_out" in loaded.state:  # the first services had none
-            self.held_out.load_state_dict(loaded.state["held_out"])
-        if "calibration" in loaded.state:  # later than the first, too
-            self.calibrator.load_state_dict(loaded.state["calibration"])
-        test = loaded.state.get("test", {"at": [0, 0], "tensors": {}})  # which the first services did not have
-        self.prepared_at = tuple(test["at"])
-        for name, values in test["tensors"].items():
-            self._slowly_prepared()[name].copy_(values)
         self.at, self.saved, self.saved_at = loaded.at, [loaded.at], loaded.path.stat().st_mtime
         self.learnt = self.saved_samples = loaded.state.get("learnt", loaded.at)  # once there were samples alone
         self._restored_updates = self.learner.context.updates
@@ -207,9 +208,7 @@ class LiveLearner:
     def check(self) -> None:
         """DivergedError unless loss and network are finite; the loss alone was taken before the last step."""
         self.learner.check()
-        for name, values in self.learner.context.network.state_dict().items():
-            if not values.sum().isfinite() and not values.isfinite().all():  # a sum is quicker, and may overflow
-                raise DivergedError(f"The network ({name}) holds no numbers any more at sample {self.learnt}.")
+        self.learner.check_weights()
 
     @property
     def learning_rate(self) -> float:

@@ -20,6 +20,7 @@ from iblurry.files import file_id, sync_folder
 from iblurry.live.messages import Acceptance, IncomingSample, Operation
 from iblurry.live.quota import KEYS, PAGE, SAVE_SAMPLES, WAL, Refusal
 from iblurry.live.worker import BatchWorker
+from iblurry.untrusted import MALFORMED, reason
 
 LOGGER = logging.getLogger(__name__)
 Entry: TypeAlias = IncomingSample | Operation
@@ -264,7 +265,7 @@ def accepted_in(folder: Path) -> int | None:
     reader = LogReader(folder)
     with closing(reader), _database_errors(reader.path):
         (accepted,) = reader._database.execute("SELECT accepted FROM total").fetchone()
-    return int(accepted)
+        return int(accepted)
 
 
 class WriteRequest(NamedTuple):
@@ -378,11 +379,15 @@ def _connect(path: Path, *, make: bool = False) -> sqlite3.Connection:
 
 @contextmanager
 def _database_errors(path: Path) -> Iterator[None]:
-    """SQLite's errors as this package's."""
+    """SQLite's errors, and those of values of another type than it writes, as this package's."""
     try:
         yield
     except sqlite3.Error as error:
         raise _known_error(error, path) from error
+    except IblurryError:
+        raise
+    except MALFORMED as error:
+        raise DataError(f"{path} is damaged ({reason(error)}); put back a copy of the whole folder.") from error
 
 
 def _known_error(error: sqlite3.Error, path: Path) -> IblurryError:

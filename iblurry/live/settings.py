@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from iblurry.errors import DataError, FolderError, InputError
+from iblurry.errors import DataError, FolderError, InputError, check_fields
 from iblurry.files import write_file
 from iblurry.sources import SCRIPTS, code_hash, is_own
-from iblurry.untrusted import read_json
+from iblurry.untrusted import MALFORMED, read_json, reason
 
 if TYPE_CHECKING:  # importing torch takes two seconds, which a command that refuses its options need not wait
     from iblurry.augment.transform import Transform
@@ -91,6 +91,7 @@ class Settings:
     begun_from: str | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self, {})
         if len(self.image) != 3 or min(self.image) < 1 or self.image[0] not in (1, 3):
             raise InputError(f"image={self.image} is not (channels, height, width) with 1 or 3 channels, as 3x32x32.")
         for name in ("memory", "max_classes", "batch", "measure_every", "threads"):
@@ -138,8 +139,8 @@ class Settings:
             )
         try:
             return cls(**about["settings"] | {"image": tuple(about["settings"]["image"])})
-        except (ValueError, TypeError, KeyError) as error:
-            raise DataError(f"{path} is damaged ({error}); put back a good copy.") from error
+        except MALFORMED as error:
+            raise DataError(f"{path} is damaged ({reason(error)}); put back a good copy.") from error
 
     @classmethod
     def from_learner(cls, learner: Learner, **given: Any) -> Self:

@@ -302,8 +302,8 @@ class Quality:
             points = [dict.fromkeys(LATER_IN_POINT) | point for point in state["points"]]
             state = {name: value for name, value in state.items() if name != "outcomes"}
             state |= {"answers": answers, "totals": totals, "points": points}
-        for name, value in state.items():
-            setattr(self, name, value)
+        for name in self.state_dict():
+            setattr(self, name, state[name])
 
 
 def _accuracy(rows: NDArray[np.int64], answers: NDArray[np.int64]) -> float | None:

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iblurry import checkpoint
-from iblurry.errors import CheckpointError, DataError, FolderError, InputError
+from iblurry.errors import CheckpointError, DataError, FolderError, IblurryError, InputError
 from iblurry.files import replacing, sync_folder
 from iblurry.labels import normalize_label
 from iblurry.live.log import SampleLog, check_log, copy_log
 from iblurry.live.quota import Limits, Quota
 from iblurry.live.settings import FILE as SETTINGS
 from iblurry.live.settings import Settings
+from iblurry.untrusted import MALFORMED, reason
 
 if TYPE_CHECKING:
     from iblurry.learner import Learner
@@ -160,13 +161,13 @@ def restore(file: Path, folder: Path) -> int:
         try:
             with tarfile.open(file, "r:") as archive:
                 for member in archive:
-                    if not member.isfile() or not MEMBER.fullmatch(member.name):
+                    if not member.isfile() or member.issparse() or not MEMBER.fullmatch(member.name):
                         raise DataError(f"It has {member.name!r}, which no backup has.")
                     archive.extract(member, new, set_attrs=False, filter="data")
             accepted = _check(new)
-        except (tarfile.TarError, OSError, DataError, CheckpointError) as error:
+        except (tarfile.TarError, OSError, IblurryError, *MALFORMED) as error:
             raise DataError(
-                f"{file} is no backup that can be used ({error}); give what `iblurry backup` wrote."
+                f"{file} is no backup that can be used ({reason(error)}); give what `iblurry backup` wrote."
             ) from error
         for path in new.iterdir():
             path.chmod(0o600)
