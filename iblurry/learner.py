@@ -42,6 +42,7 @@ from iblurry.parts.part import Part
 from iblurry.refitter import Refitter
 from iblurry.rng import Rng
 from iblurry.trainer import Trainer
+from iblurry.untrusted import named
 
 
 class Observed(NamedTuple):
@@ -457,7 +458,7 @@ class Learner:
             Default: what the learner had.
         """
         given = {"network": network, "classes": classes, "device": device, "precision": precision}
-        with learner_file.fitting(path):
+        with named(path, remedy="It does not fit this network; give the one it had."):
             arguments, saved = learner_file.read(path, **given)
             learner = cls(**arguments)
             learner.load_state_dict(learner_file.fitted(saved["state"], learner, path))

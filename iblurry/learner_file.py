@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,11 @@ from torch import Tensor
 from iblurry import checkpoint
 from iblurry.archive import State, pack, unpack
 from iblurry.augment.transform import Transform, check_transforms
-from iblurry.errors import CheckpointError, DataError, FolderError, IblurryError, InputError
+from iblurry.errors import CheckpointError, DataError, FolderError, InputError
 from iblurry.files import write_errors, write_file
 from iblurry.learner_arguments import as_path
 from iblurry.method import Method
 from iblurry.network.registry import network_key
-from iblurry.untrusted import MALFORMED, reason
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
@@ -150,21 +148,6 @@ def _widened(state: Any, like: Any, rows: tuple[int, int]) -> Any:
     grown = like.clone().to(state.device)
     grown[tuple(slice(size) for size in state.shape)] = state
     return grown
-
-
-@contextmanager
-def fitting(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Errors name the file; InputError where a state does not fit the learner, as with another network."""
-    try:
-        yield
-    except IblurryError as error:
-        if str(path) not in str(error):
-            error.args = (f"{path}: {error}",)
-        raise
-    except MALFORMED as error:
-        raise InputError(
-            f"What {path} holds does not fit this network ({reason(error)}); give the network it had."
-        ) from error
 
 
 def to_json(arguments: Mapping[str, Any]) -> dict[str, Any]:

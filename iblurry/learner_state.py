@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from iblurry.learner_arguments import plain_label
 from iblurry.memory import Sample
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def restore(learner: Learner, state: dict[str, Any]) -> None:
     """See `Learner.load_state_dict`."""
     context, to_device = learner.context, learner.engine.to_device
     context.network.load_state_dict(state["network"])
-    context.network.labels[:] = state["labels"]
+    context.network.labels[:] = [label if label is None else plain_label(label) for label in state["labels"]]
     learner.trainer.load_optimizer_state(state["optimizer"])
     context.memory.load_state_dict(state["memory"])
     for name, shared in context.shared.items():

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -73,6 +76,27 @@ def read_json(path: Path, kind: type[Any] = dict, *, remedy: str = "Put back a g
         raise DataError(f"{path} cannot be read ({error.strerror}). {remedy}") from error
     except ValueError as error:  # also of a name that no file can have
         raise DataError(f"{path} is damaged: {error}. {remedy}") from error
+
+
+@contextmanager
+def named(path: str | os.PathLike[str], remedy: str = "Put back a good copy.") -> Iterator[None]:
+    """Errors get the file's name; what malformed data lead to becomes DataError.
+
+    Parameters
+    ----------
+    path : path
+        What is being read.
+    remedy : str
+        A sentence: what the user can do.
+    """
+    try:
+        yield
+    except IblurryError as error:
+        if str(path) not in str(error):
+            error.args = (f"{path}: {error}",)
+        raise
+    except MALFORMED as error:
+        raise DataError(f"{path} cannot be used ({reason(error)}). {remedy}") from error
 
 
 def reason(error: Exception) -> str:

@@ -38,8 +38,10 @@ from iblurry.live.predictor import Predictor
 from iblurry.live.process import LearnerProcess
 from iblurry.live.questions import QuestionStore
 from iblurry.live.quota import Limits, Quota, Refusal
+from iblurry.live.settings import FILE as SETTINGS
 from iblurry.live.settings import Settings
 from iblurry.live.status import ServiceStatus
+from iblurry.untrusted import named
 
 LOGGER = logging.getLogger(__name__)
 LOCK = "service.lock"
@@ -94,7 +96,7 @@ class Service:
         A new service has nothing to answer with, and does not wait for its learner. Settings that cannot be used are
         an InputError, before anything is written.
         """
-        if Settings.load(self.folder) is None:
+        with named(self.folder if Settings.load(self.folder) is None else self.folder / SETTINGS):
             self.settings.check()
         self._loop = asyncio.get_running_loop()
         self._reported, self._changed = asyncio.Event(), asyncio.Event()

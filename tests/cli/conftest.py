@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from typing import NamedTuple
@@ -28,6 +30,8 @@ QUICK = [  # a run of a moment
     ),
 ]
 
+RUN = ["run", "er", *QUICK, "--seeds", "1", "--save-samples", "10"]
+
 
 class Said(NamedTuple):
     code: int
@@ -53,6 +57,27 @@ def call(here, capsys):
         return Said(ended.value.code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def begun(call, here):
+    """The folder of a run that was stopped at sample 30 of 40, checkpoints at 20 and 30."""
+    from iblurry.experiment.journal import Journal
+
+    append = Journal.append
+
+    def stop(journal, record):
+        if getattr(record, "at", 0) >= 40:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(journal, record)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Journal, "append", stop)
+        said = call(*RUN)
+    assert said.code == 2, said.err
+    (folder,) = (here / "runs").iterdir()
+    assert [path.name[-14:-12] for path in sorted(folder.glob("*.safetensors"))] == ["20", "30"]
+    return folder
 
 
 @pytest.fixture(scope="session")

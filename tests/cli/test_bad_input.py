@@ -11,7 +11,7 @@ import pytest
 
 from iblurry.data.load import load
 from iblurry.data.sources.arrays import save
-from tests.cli.conftest import QUICK
+from tests.cli.conftest import QUICK, RUN
 
 REFUSALS = {  # a command line: what its sentence names, the value or the remedy
     "rnu": "'run'",
@@ -190,30 +190,6 @@ def test_a_place_the_system_refuses(call, here, monkeypatch):
     assert (said.code, said.out) == (2, "")
     assert "Permission denied" in said.err
     assert said.err.count("\n") == 1
-
-
-@pytest.fixture
-def begun(call, here):
-    """The folder of a run that was stopped at sample 30 of 40, checkpoints at 20 and 30."""
-    from iblurry.experiment.journal import Journal
-
-    append = Journal.append
-
-    def stop(journal, record):
-        if getattr(record, "at", 0) >= 40:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        append(journal, record)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Journal, "append", stop)
-        said = call(*RUN)
-    assert said.code == 2, said.err
-    (folder,) = (here / "runs").iterdir()
-    assert [path.name[-14:-12] for path in sorted(folder.glob("*.safetensors"))] == ["20", "30"]
-    return folder
-
-
-RUN = ["run", "er", *QUICK, "--seeds", "1", "--save-samples", "10"]
 
 
 def undisturbed(call):
