@@ -36,8 +36,10 @@ from iblurry.live.messages import (
     Warned,
 )
 from iblurry.live.quota import SAVE_SAMPLES
+from iblurry.live.settings import FILE as SETTINGS
 from iblurry.live.settings import Settings
 from iblurry.processes import end_with_parent
+from iblurry.untrusted import named
 
 LOGGER = logging.getLogger(__name__)
 START_METHOD = "spawn"  # a fork would inherit threads, and CUDA would not survive it
@@ -203,7 +205,8 @@ class LearnerLoop:
 
         self.messages, self.commands, self.folder = messages, commands, folder
         self._lock_id = file_id(folder / LOCK)
-        self.learner = LiveLearner(folder, settings)
+        with named(folder / SETTINGS):
+            self.learner = LiveLearner(folder, settings)
         self.reader = LogReader(folder)
         self.stopping = False
         self.meter = ThroughputMeter()

@@ -96,7 +96,7 @@ class Service:
         A new service has nothing to answer with, and does not wait for its learner. Settings that cannot be used are
         an InputError, before anything is written.
         """
-        with named(self.folder if Settings.load(self.folder) is None else self.folder / SETTINGS):
+        if Settings.load(self.folder) is None:
             self.settings.check()
         self._loop = asyncio.get_running_loop()
         self._reported, self._changed = asyncio.Event(), asyncio.Event()
@@ -110,7 +110,8 @@ class Service:
             self._status.start(log)
             check = partial(self.quota.check, status=self._status)
             self._writer = LogWriter(log, check=check, on_new_labels=self._on_new_labels)
-            self._predictor = Predictor(self.settings, self.unknown_rate)
+            with named(self.folder / SETTINGS):
+                self._predictor = Predictor(self.settings, self.unknown_rate)
             self._process = LearnerProcess(self.folder, self.settings, self._receive)
             self._exporter = ModelExporter(self.folder, self.settings)
             self._resources.callback(self._exporter.close)

@@ -246,7 +246,7 @@ LOGS = [
 
 
 @pytest.mark.parametrize("change", [*SERVICES, *LOGS], ids=range(len(SERVICES) + len(LOGS)))
-def test_a_service_of_others(live, refused, here, change):
+def test_a_service_of_others(live, call, refused, here, change):
     folder = shutil.copytree(live, here / "copy")
     change(folder)
     with tarfile.open(here / "hostile.tar", "w") as out:
@@ -255,7 +255,10 @@ def test_a_service_of_others(live, refused, here, change):
                 out.add(path, path.name)
     if change in SERVICES:
         pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-        assert "copy" in refused("serve", "--data-dir", "copy", "--port", 0)
+        said = call("serve", "--data-dir", "copy", "--port", 0) if change in LATER else None
+        last = said.err.splitlines()[-1] if said else refused("serve", "--data-dir", "copy", "--port", 0)
+        assert last.startswith("iblurry: copy/service.json")
+        assert said is None or (said.code == 2 and "Traceback" not in said.err)
     if change not in LATER:
         assert "hostile.tar is no backup" in refused("restore", "hostile.tar", "new")
 
