@@ -105,7 +105,8 @@ class Service:
             for sentence in make_private(self.folder):
                 LOGGER.warning(sentence)
             self.settings = Settings.of(self.folder, **self.settings.to_json() | {"image": self.settings.image})
-            self.trains = self.settings.build_method().pace.updates_per_sample > 0  # weights; closed forms do not
+            with named(self.folder / SETTINGS):
+                self.trains = self.settings.build_method().pace.updates_per_sample > 0  # weights; closed forms do not
             log = SampleLog(self.folder, max_classes=self.settings.max_classes, max_bytes=self.quota.log_bytes)
             self._status.start(log)
             check = partial(self.quota.check, status=self._status)
