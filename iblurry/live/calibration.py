@@ -14,6 +14,7 @@ from iblurry.network.network import FLOOR
 
 PAIRS = 300  # answers kept, the newest
 LEAST = 20  # of them before a temperature is fitted
+RIGHT = 10  # answers added that were right: a model that began by guessing is not held to be one that guesses
 SHARE = 10  # it is fitted again after a tenth as many new ones
 RANGE, HALVINGS = 14.0, 18  # of the temperature's logarithm, either side of 0: found to a ten-thousandth
 NONE = -1  # where there is no answer, or no longer
@@ -86,7 +87,8 @@ def to_probabilities(logits: Tensor, temperature: float) -> NDArray[np.float64]:
 def fit_temperature(logits: Tensor, rows: Tensor) -> float:
     """The temperature of the least smoothed negative log-likelihood, which is convex in its inverse.
 
-    `logits` (n, classes), closed ones at FLOOR, are answers to samples of the classes `rows` (n,).
+    `logits` (n, classes), closed ones at FLOOR, are answers to samples of the classes `rows` (n,). As many as RIGHT are
+    added that are like these on average, and right; the best logit of each is 0, so they add nothing to `wanted`.
     """
     is_open = logits > FLOOR
     values = (logits.double() - logits.amax(1, keepdim=True)).masked_fill(~is_open, 0.0)
@@ -96,5 +98,5 @@ def fit_temperature(logits: Tensor, rows: Tensor) -> float:
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         shares = (values / np.exp(middle)).masked_fill(~is_open, -torch.inf).softmax(1)
-        low, high = (low, middle) if (shares * values).sum() < wanted else (middle, high)
+        low, high = (low, middle) if (1 + RIGHT / len(values)) * (shares * values).sum() < wanted else (middle, high)
     return float(np.exp((low + high) / 2))
