@@ -39,9 +39,9 @@ class LargestClass(Admission):
 
     def largest(self, new: int) -> int:
         """The class that gives up a row for a new sample of class `new`."""
-        self.counts[new] += 1
-        largest = self.counts.index(max(self.counts))
-        self.counts[new] -= 1
+        counts = self.counts[: self.context.network.known]  # of a head's thousand rows few may be taken
+        counts[new] += 1
+        largest = counts.index(max(counts))
         if self.counts[largest] == 0:  # every class holds one row and the new sample's, met first, holds none
             largest = self.counts.index(max(self.counts))
         return largest
