@@ -191,3 +191,26 @@ def test_a_start_that_fails_leaves_the_folder_free(tmp_path):
         await service.close()
 
     asyncio.run(live())
+
+
+@pytest.mark.slow
+def test_listeners_hear_of_a_change_at_once(digits, tmp_path, monkeypatch):
+    monkeypatch.setattr("iblurry.live.service.STATUS_SECONDS", 0.05)
+
+    async def live():
+        service = Service(tmp_path / "live", SMALL)
+        await service.start()
+        await until(lambda: service.status()["state"] == "idle")
+        await asyncio.sleep(1)  # that is told
+        monkeypatch.setattr("iblurry.live.service.STATUS_SECONDS", 100.0)  # to the next look, had nothing changed
+        await asyncio.sleep(0.5)
+        with service.subscribe() as events:
+            await service.learn(some(digits, 0, 1))
+            async with asyncio.timeout(50):
+                while True:
+                    name, data = await events.get()
+                    if name == "status" and data["learnt"] == 1:
+                        break
+        await service.close()
+
+    asyncio.run(live())
