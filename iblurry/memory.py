@@ -1,4 +1,4 @@
-"""The memory: a fixed number of rows on the device, one more that swallows what is turned away, and named columns."""
+"""The memory: a fixed number of rows on the device, one more for rejected samples, and named columns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Encoded(NamedTuple):
 
 
 class Memory:
-    """`capacity` rows that never move, then the discard row: writing there is how a sample is turned away.
+    """`capacity` rows that never move, then the discard row: a rejected sample is written there.
 
     Rows fill in order 0, 1, 2, ...; only a full memory asks an admission policy. `written_at` numbers the writes from
     1, so 0 marks a row never written, and the order of two rows' last writes can be told on the device. Every sample of
@@ -66,7 +66,7 @@ class Memory:
 
     @property
     def discard(self) -> Tensor:
-        """The row that swallows a sample, shape (1,)."""
+        """The row for rejected samples, shape (1,)."""
         return self._rows[self.capacity :]
 
     def next_row(self) -> Tensor:

@@ -38,7 +38,7 @@ class Admission(Part):
 class Reservoir(Admission):
     """Reservoir sampling: after n samples each of them is in memory with probability capacity / n.
 
-    Draw j uniformly from {0 .. n-1}; the new sample takes row j where j < capacity and is turned away otherwise.
+    Draw j uniformly from {0 .. n-1}; the new sample takes row j if j < capacity and is rejected otherwise.
 
     Vitter, "Random sampling with a reservoir", ACM TOMS 1985.
     """
