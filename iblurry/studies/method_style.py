@@ -1,9 +1,8 @@
-"""How a method looks: the same colour, line and marker in every figure, report and page, whatever stands beside it."""
+"""How a method looks: its colour, line and marker in figures, reports and pages."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +40,6 @@ FAMILIES: dict[str, tuple[str, ...]] = {  # by its place here a method has its c
     "balm": (),
     "slda": ("ncm", "ranpac", "randumb"),  # closed forms: one colour
 }
-OWN_MARKERS = ("p", "h", "d", "H")  # of methods that are not the package's
-OWN_COLOURS = len(COLOURS) - len(FAMILIES)
-OWN = OWN_COLOURS * len(OWN_MARKERS)  # looks of such methods
-VARIANTS = 1 + len(LINES) * len(FILLS)  # looks of a method's variants, itself included
-FIXED = 2 + 2 * max(map(len, FAMILIES.values()))  # of them, those kept for named variants and all of them as released
 
 
 @dataclass(frozen=True)
@@ -55,7 +49,7 @@ class MethodStyle:
     Parameters
     ----------
     family : int
-        The method's place in FAMILIES; from len(FAMILIES) on for methods that are not the package's.
+        The method's place in FAMILIES; those that are not the package's are numbered on.
     variant : int
         0 for the method itself; variants have its colour and marker with another line, fill and hatch.
     """
@@ -65,14 +59,14 @@ class MethodStyle:
 
     @property
     def colour_number(self) -> int:
-        """Place in COLOURS, and in the style sheet of the pages."""
-        return self.family if self._own < 0 else len(FAMILIES) + self._own % OWN_COLOURS
+        """Place in COLOURS, and in the style sheet of the pages; methods beyond share those left by the built-in."""
+        own = self.family - len(FAMILIES)
+        return self.family if own < 0 else len(FAMILIES) + own % (len(COLOURS) - len(FAMILIES))
 
     @property
     def line_number(self) -> int:
         """Place in LINES."""
-        first = self.family if self._own < 0 else self._own // OWN_COLOURS
-        return (first + self.variant) % len(LINES)
+        return (self.family + self.variant) % len(LINES)
 
     @property
     def colour(self) -> str:
@@ -84,8 +78,7 @@ class MethodStyle:
 
     @property
     def marker(self) -> str:
-        turn = self._own % OWN_COLOURS + self._own // OWN_COLOURS  # so that all pairs of colour and marker occur
-        return MARKERS[self.family % len(MARKERS)] if self._own < 0 else OWN_MARKERS[turn % len(OWN_MARKERS)]
+        return MARKERS[self.family % len(MARKERS)]
 
     @property
     def fill(self) -> Any:
@@ -95,36 +88,25 @@ class MethodStyle:
     def hatch(self) -> str:
         return HATCHES[(self.family + self.variant) % len(HATCHES)]
 
-    @property
-    def _own(self) -> int:
-        return self.family - len(FAMILIES)
-
 
 def method_styles(rows: Iterable[str]) -> dict[str, MethodStyle]:
     """The styles of rows that are shown together, such as "clib", "clib-released" or "clib admission=Balanced".
 
-    Built-in methods and their named variants have fixed styles. Other names choose theirs by a checksum of the name, so
-    that they too look the same everywhere; only where two that are shown together choose the same does the one later in
-    the alphabet take the next that is free.
+    Built-in methods and their named variants have fixed styles. Others take the next colour that is left in the order
+    of the alphabet, other variants the next line and fill in the order they come.
 
     >>> alone, beside = method_styles(["clib"]), method_styles(["er", "mine", "clib"])
     >>> alone["clib"] == beside["clib"], beside["clib"].colour
     (True, '#0072B2')
     """
     rows = list(dict.fromkeys(rows))
-    own = sorted({family_name(row) for row in rows} - FAMILIES.keys())
-    families = dict(zip(FAMILIES, range(len(FAMILIES)), strict=True))
-    slots = range(len(FAMILIES), len(FAMILIES) + OWN)
-    families |= _choose(own, slots, OWN_COLOURS)
+    families = [*FAMILIES, *sorted({family_name(row) for row in rows} - FAMILIES.keys())]
     styles: dict[str, MethodStyle] = {}
-    for family in families:
-        alike = [row for row in rows if family_name(row) == family]
-        plain = FAMILIES.get(family, ())
-        named = [family, f"{family}-released", *plain, *(f"{row}-released" for row in plain)]
-        free = sorted(row for row in alike if row not in named)
-        variants = {row: named.index(row) for row in alike if row in named}
-        variants |= _choose(free, range(FIXED, VARIANTS), len(LINES), taken=[0, *variants.values()])
-        styles |= {row: MethodStyle(families[family], variant) for row, variant in variants.items()}
+    for number, family in enumerate(families):
+        named = [family, f"{family}-released", *FAMILIES.get(family, ())]
+        named += [f"{row}-released" for row in named[2:]]
+        variants = dict.fromkeys([*named, *(row for row in rows if family_name(row) == family)])
+        styles |= {row: MethodStyle(number, variant) for variant, row in enumerate(variants)}
     return {row: styles[row] for row in rows}
 
 
@@ -136,19 +118,3 @@ def family_name(row: str) -> str:
     """
     name = row.split()[0].removesuffix("-released") if row.split() else row
     return next((family for family, variants in FAMILIES.items() if name in variants), name)
-
-
-def _choose(names: Sequence[str], slots: range, unlike: int, taken: Iterable[int] = ()) -> dict[str, int]:
-    """A slot for each name: that of its checksum, or the next that differs from the others' modulo `unlike`.
-
-    Where there is none, the next that is free; where there is none either, the checksum's.
-    """
-    chosen: dict[str, int] = {}
-    for name in names:
-        used = {*taken, *chosen.values()}
-        wanted = zlib.crc32(name.encode("utf-8", "replace")) % len(slots)
-        order = [*slots[wanted:], *slots[:wanted]]
-        apart = [slot for slot in order if slot % unlike not in {one % unlike for one in used}]
-        free = [slot for slot in order if slot not in used]
-        chosen[name] = (apart or free or order)[0]
-    return chosen

@@ -12,7 +12,7 @@ import pytest
 from iblurry import web
 from iblurry.methods import METHODS
 from iblurry.studies.catalogue import STUDIES
-from iblurry.studies.method_style import COLOURS, FAMILIES, LINES, OWN, OWN_COLOURS, family_name, method_styles
+from iblurry.studies.method_style import COLOURS, FAMILIES, LINES, family_name, method_styles
 from iblurry.studies.paper import DISPLAY_NAMES, display_name
 from iblurry.studies.report.page import COLOUR_CLASSES
 
@@ -58,12 +58,13 @@ def test_variants_have_the_colour_and_the_marker_of_their_method():
 
 def test_methods_of_ones_own_have_colours_of_their_own():
     assert family_name("er-ace") == "er-ace"  # no variant of er
-    own = [f"m{n}" for n in range(OWN)]
+    own = [f"m{n:02}" for n in range(21)]
     prints, pages = looks([*own, *BUILT_IN])
-    assert len({prints[row] for row in own}) == len({pages[row] for row in own}) == OWN
+    assert len({prints[row] for row in own}) == len({pages[row] for row in own}) == len(own)
     assert not {prints[row][0] for row in own} & {prints[row][0] for row in BUILT_IN}
-    assert len({style.colour for style in method_styles(own[:OWN_COLOURS]).values()}) == OWN_COLOURS
-    assert len(method_styles([*own, "more", "and more", ""])) == OWN + 3
+    left = COLOURS[len(FAMILIES) :]
+    assert tuple(style.colour for style in method_styles(own[: len(left)]).values()) == left
+    assert len(method_styles([*own, "more", "and more", ""])) == len(own) + 3
 
 
 def test_the_pages_have_as_many_colours():
