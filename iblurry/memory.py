@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from iblurry.errors import InputError
 
 REMOVED = -1  # the label of an empty row, and of a sample that was removed before it was stored
 
@@ -32,6 +36,14 @@ class Encoded(NamedTuple):
     values: Tensor  # (B, ...) uint8, on the learner's device
 
 
+def check_room(rows: int, row_bytes: int) -> None:
+    """InputError for more bytes than this machine has: its system may promise them and then end the program."""
+    needed, available = rows * row_bytes / 2**30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    if needed > available:
+        sizes = f"{needed:,.1f} GiB, and this machine has {available:,.1f}"
+        raise InputError(f"memory={rows} samples take {sizes}; give a smaller memory or smaller images.")
+
+
 class Memory:
     """`capacity` rows that never move, then the discard row: a rejected sample is written there.
 
@@ -48,6 +60,8 @@ class Memory:
     def __init__(self, capacity: int, shape: tuple[int, int, int], device: torch.device | str = "cpu") -> None:
         self.capacity = capacity
         self.device = torch.device(device)
+        if self.device.type == "cpu":
+            check_room(capacity, math.prod(shape))
         self.size = 0  # rows filled
         self.offered = 0  # samples ever offered, taken or not
         self.images = torch.zeros(capacity + 1, *shape, dtype=torch.uint8, device=device)

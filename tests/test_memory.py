@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
+from iblurry.errors import InputError
 from iblurry.memory import Memory, Sample
 
 
@@ -43,3 +45,8 @@ def test_columns_stay_when_a_row_is_written_and_come_back_with_the_state():
     assert again.column("importance").tolist() == [3.0, 0.5, 0.5]
     assert again.column("importance").data_ptr() != column.data_ptr()
     assert (again.size, again.labels.tolist()) == (1, [1, -1, -1])
+
+
+def test_more_than_the_machine_has_is_refused():
+    with pytest.raises(InputError, match=f"memory={10**15}"):
+        Memory(10**15, (1, 8, 8))

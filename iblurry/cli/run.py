@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -155,7 +153,6 @@ def _check_metrics(names: Sequence[str], callbacks: Sequence[Callback], folders:
 def check_all(experiments: Sequence[Experiment], data: Dataset) -> None:
     """Raises now what would otherwise come up in the middle of the work; says what was chosen for the user's data."""
     for experiment in {replace(one, seed=0): one for one in experiments}.values():
-        _check_room(experiment.budget(data), data)
         experiment.check(data)
     for experiment in {replace(one, method=experiments[0].method): one for one in experiments}.values():
         samples = len(experiment.order(data))
@@ -181,14 +178,3 @@ def _say_choices(experiments: Sequence[Experiment], data: Dataset) -> None:
     same = [f"--{name.replace('_', '-')} {one}" for name, (one, *more) in fields.items() if one and not more]
     counts = f"{len(data.classes)} classes, {len(data.train):,} training and {len(data.test):,} test images"
     click.echo(f"{data.name}: {counts}: {' '.join(same)}; these options choose otherwise.", err=True)
-
-
-def _check_room(memory: int, data: Dataset) -> None:
-    """A system that promises more memory than it has would end the program without a word."""
-    needed = memory * math.prod(data.shape)
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
-        raise InputError(
-            f"memory={memory} takes {needed / 1e9:,.0f} GB and this machine has {there / 1e9:,.0f} GB; the stream has "
-            f"{len(data.train):,} samples, and more are never kept."
-        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -209,17 +208,16 @@ class Settings:
 
         Builds everything but the optimizer and the memory, whose size is compared with the machine's.
         """
+        from iblurry.memory import check_room
+
         try:
             row = self.build_context().memory.images[0].numel()
         except (RuntimeError, MemoryError) as error:  # torch's: the device is missing or has too little memory
             why = str(error).splitlines()[0].rstrip(".")
             remedy = "choose another device, smaller images or fewer classes"
             raise InputError(f"A learner with these settings cannot be built here ({why}); {remedy}.") from error
-        needed = self.memory * row
-        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if self.device == "cpu" and needed > available:
-            sizes = f"{needed / 2**30:,.1f} GiB, and this machine has {available / 2**30:,.1f}"
-            raise InputError(f"memory={self.memory} samples take {sizes}; give a smaller memory or smaller images.")
+        if self.device == "cpu":
+            check_room(self.memory, row)
 
     def build_method(self) -> Method:
         """InputError where it cannot serve: it needs task boundaries, or trains anew before it answers."""
