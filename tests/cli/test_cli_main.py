@@ -57,7 +57,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
         *("--runs", "--metric", "--paper", "--pairs", "--against", "--format", "--json", "--out", "--page"),
         "--import",
     ],
-    "iblurry log": ["[RUN]...", "--to", "--out", "--project", "--follow", "--json"],
+    "iblurry log": ["[RUN]...", "--to", "--out", "--project", "--json"],
     "iblurry split": [
         *("--dataset", "--stream", "--tasks", "--disjoint", "--blur", "--seed", "--mode"),
         *("--published", "--import", "--figure", "--export", "--data-home", "--json"),

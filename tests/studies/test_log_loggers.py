@@ -1,4 +1,4 @@
-"""Loggers: hyper-parameters and names; with libraries that only remember: no row twice, none torn, none mixed."""
+"""Loggers: hyper-parameters and names; with libraries that only remember: a run logged again is there once."""
 
 from __future__ import annotations
 
@@ -14,16 +14,11 @@ from iblurry.edit import edit
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.methods import METHODS
-from iblurry.studies.loggers.logger import (
-    LOGGERS,
-    flatten_hyperparameters,
-    make_logger_factory,
-    require_library,
-    safe_name,
-)
+from iblurry.studies.loggers.history import flatten_hyperparameters
+from iblurry.studies.loggers.logger import LOGGERS, log_run, make_logger, require_library, safe_name
 from iblurry.studies.loggers.mlflow import MLflow
 from iblurry.studies.loggers.wandb import WeightsAndBiases
-from tests.studies.told import ENVIRONMENT, FACTS, PARAMETERS, SUMMARY
+from tests.studies.told import ENVIRONMENT, PARAMETERS, SUMMARY, history
 
 SPEC = SimpleNamespace(origin="somewhere/__init__.py")
 
@@ -78,7 +73,7 @@ def test_a_library_that_is_not_installed(name, module, monkeypatch, tmp_path):
     monkeypatch.setattr("iblurry.studies.loggers.logger.find_spec", lambda asked: None if asked == module else SPEC)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     with pytest.raises(InputError, match=rf"{module}.*iblurry\[{name}\]"):
-        make_logger_factory(name)()
+        make_logger(name)
 
 
 def test_a_folder_of_its_name_is_no_library(monkeypatch, tmp_path):
@@ -91,7 +86,7 @@ def test_a_folder_of_its_name_is_no_library(monkeypatch, tmp_path):
 
 def test_an_unknown_logger():
     with pytest.raises(UnknownNameError, match="'wandb'"):
-        make_logger_factory("wandbb")
+        make_logger("wandbb")
 
 
 def test_extras_are_declared():
@@ -127,7 +122,10 @@ class Rows:
         assert step >= self.step
         self.rows[step], self.step = row, step
 
-    def finish(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self.finished += 1
 
 
@@ -149,33 +147,27 @@ def wandb(monkeypatch, installed):
     return made
 
 
-def tell(writer, *steps):
-    for step in steps:
-        writer.log_scalars({"accuracy": step / 100}, step)
-        writer.log_text("new_class", f"c{step}", step)
+def run_to(*steps, summary=None):
+    return history([(step, {"accuracy": step / 100, "new_class": f"c{step}"}) for step in steps], summary)
 
 
 def test_wandb_sends_a_row_when_it_is_complete_and_never_again(wandb, tmp_path):
-    first = WeightsAndBiases(tmp_path, "pets")
-    assert first.start(FACTS) == "https://there"
-    tell(first, 10, 20)
-    first.finish(None)  # left where the row at 20 may still get the end of a task
+    logger = WeightsAndBiases(tmp_path, "pets")
+    assert logger.write(run_to(10, 20)) == "https://there"  # the row at 20 may still get the end of a task
     rows = wandb.server["mine-pets-1"]
     assert rows == {10: {"accuracy": 0.1, "new_class": "c10"}}
-    again = WeightsAndBiases(tmp_path, "pets")
-    again.start(FACTS)
-    tell(again, 10, 20)
-    again.log_scalars({"task_end/accuracy": 0.9}, 20)
-    tell(again, 30)
-    again.finish(SUMMARY)
-    assert list(rows) == [10, 20, 30]
-    assert rows[20] == {"accuracy": 0.2, "new_class": "c20", "task_end/accuracy": 0.9}
-    assert [run.finished for run in wandb.runs] == [1, 1]
-    assert [run.summary["finished"] for run in wandb.runs] == [False, True]
+    grown = run_to(10, 20, 30, summary=SUMMARY)
+    grown.events[1][1]["task_end/accuracy"] = 0.9
+    for _ in range(2):
+        logger.write(grown)
+        assert list(rows) == [10, 20, 30]
+        assert rows[20] == {"accuracy": 0.2, "new_class": "c20", "task_end/accuracy": 0.9}
+    assert [run.finished for run in wandb.runs] == [1, 1, 1]
+    assert [run.summary["finished"] for run in wandb.runs] == [False, True, True]
 
 
 def test_wandb_knows_the_run_again(wandb, tmp_path):
-    WeightsAndBiases(tmp_path / "new", "pets").start(FACTS)
+    WeightsAndBiases(tmp_path / "new", "pets").write(run_to())
     given = wandb.runs[0].given
     assert (given["project"], given["id"], given["name"]) == ("pets", "mine-pets-1", "mine-pets-1")
     assert (given["mode"], given["resume"], given["reinit"]) == (None, "allow", "create_new")
@@ -187,14 +179,11 @@ def test_wandb_is_offline_where_nobody_is_logged_in(wandb, tmp_path):
     wandb.logged_in = False
     for name in ("offline-run-1-mine-pets-1", "offline-run-1-mine-pets-10", "run-1-mine-pets-1"):
         (tmp_path / "wandb" / name).mkdir(parents=True)
-    writer = WeightsAndBiases(tmp_path, "pets")
-    assert writer.start(FACTS) == "here"
+    assert WeightsAndBiases(tmp_path, "pets").write(run_to(10)) == "here"
     given = wandb.runs[0].given
     assert (given["mode"], given["resume"]) == ("offline", None)
     left = sorted(path.name for path in (tmp_path / "wandb").iterdir())
     assert left == ["offline-run-1-mine-pets-10", "run-1-mine-pets-1"]  # written anew, and nobody else's
-    tell(writer, 10)
-    writer.finish(None)
     assert list(wandb.runs[0].rows) == [10]  # all of it: another time it is written anew
 
 
@@ -202,25 +191,18 @@ def test_wandb_is_offline_where_nobody_is_logged_in(wandb, tmp_path):
 def test_wandb_mode_is_respected(wandb, tmp_path, mode, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", mode)
     del wandb.login  # nobody asks
-    place = WeightsAndBiases(tmp_path, "pets").start(FACTS)
+    place = WeightsAndBiases(tmp_path, "pets").write(run_to(10))
     assert wandb.runs[0].given["mode"] == mode
     assert place == {"offline": "here", "online": "https://there"}.get(mode, "no place: WANDB_MODE is disabled")
 
 
-def test_wandb_does_not_mix_two_courses_of_a_run(wandb, tmp_path):
-    writer = WeightsAndBiases(tmp_path, "pets")
-    writer.start(FACTS)
-    tell(writer, 10, 20)
-    with pytest.raises(InputError, match="mine-pets-1"):
-        writer.start(FACTS)
-    wandb.logged_in = False
-    offline = WeightsAndBiases(tmp_path, "pets")
-    offline.start(FACTS)
-    tell(offline, 10, 20)
-    offline.start(FACTS)
-    tell(offline, 10)
-    offline.finish(SUMMARY)
-    assert list(wandb.runs[-1].rows) == [10]
+def test_what_wandb_refuses_is_one_sentence(wandb, tmp_path):
+    def refuse(**_):
+        raise RuntimeError("no permission.")
+
+    wandb.init = refuse
+    with pytest.raises(InputError, match=r"^WeightsAndBiases refused runs/mine-pets-1: no permission\. "):
+        log_run(run_to(10), WeightsAndBiases(tmp_path, "pets"))
 
 
 class Client:
@@ -237,13 +219,14 @@ class Client:
         self.server.experiments[name] = artifact_location
         return name
 
-    def search_runs(self, experiments, filter_string, max_results):
+    def search_runs(self, experiments, filter_string):
         tag = filter_string.split("'")[1]
         return [run for run in self.server.runs if run.tags["iblurry.run"] == tag and run.experiment in experiments]
 
     def create_run(self, experiment, run_name, tags):
         run = SimpleNamespace(experiment=experiment, tags=dict(tags), name=run_name, metrics=[], params={}, texts={})
-        run.info, run.status = SimpleNamespace(run_id=f"id{len(self.server.runs)}"), "RUNNING"
+        run.info, run.status = SimpleNamespace(run_id=f"id{self.server.made}"), "RUNNING"
+        self.server.made += 1
         self.server.runs.append(run)
         return run
 
@@ -258,9 +241,6 @@ class Client:
         run.params |= {param.key: param.value for param in params}
         run.tags |= {tag.key: tag.value for tag in tags}
 
-    def get_metric_history(self, known, key):
-        return [metric for metric in self._run(known).metrics if metric.key == key]
-
     def log_text(self, known, text, name):
         self._run(known).texts[name] = text
 
@@ -273,7 +253,7 @@ class Client:
 
 @pytest.fixture
 def server(monkeypatch, installed):
-    made = SimpleNamespace(experiments={}, runs=[], uris=[])
+    made = SimpleNamespace(experiments={}, runs=[], uris=[], made=0)
 
     def client(tracking_uri):
         made.uris.append(tracking_uri)
@@ -294,46 +274,27 @@ def points(run):
     return [(metric.key, metric.step, metric.value) for metric in run.metrics]
 
 
-def test_mlflow_finds_the_run_again_and_writes_what_is_missing(server, tmp_path):
-    for steps, summary in (((10, 20), None), ((10, 20, 30), SUMMARY), ((10, 20, 30), SUMMARY)):
-        writer = MLflow(tmp_path, "pets")
-        assert writer.start(FACTS) == f"sqlite:///{tmp_path}/mlflow.db, run id0 of pets"
-        tell(writer, *steps)
-        writer.flush()
-        writer.finish(summary)
-    (run,) = server.runs
-    assert points(run) == [("accuracy", 10, 0.1), ("accuracy", 20, 0.2), ("accuracy", 30, 0.3)]
-    assert run.status == "FINISHED"
-    assert run.texts == {"events.tsv": "10\tnew_class\tc10\n20\tnew_class\tc20\n30\tnew_class\tc30\n"}
-    assert run.params == {name: str(value) for name, value in PARAMETERS.items()}
-    assert run.tags["environment.threads"] == "1"
-    assert server.experiments == {"pets": (tmp_path / "artifacts").as_uri()}
-
-
-def test_mlflow_does_not_mix_two_courses_of_a_run(server, tmp_path):
-    first = MLflow(tmp_path, "pets")
-    first.start(FACTS)
-    tell(first, 10, 20)
-    first.flush()
-    first.start(FACTS)  # told so: written anew
-    tell(first, 10)
-    first.flush()
-    (run,) = server.runs
-    assert points(run) == [("accuracy", 10, 0.1)]
-    second = MLflow(tmp_path, "pets")
-    second.start(FACTS)
-    with pytest.raises(InputError, match=r"has accuracy = 0\.1 after 10 samples where runs/mine-pets-1 has 0\.7"):
-        second.log_scalars({"accuracy": 0.7}, 10)
+def test_mlflow_replaces_the_run(server, tmp_path):
+    logger = MLflow(tmp_path, "pets")
+    MLflow(tmp_path, "cars").write(run_to(10))  # another experiment's stays
+    runs = [run_to(10, 20), run_to(10, 20, 30, summary=SUMMARY), run_to(15, 30, summary=SUMMARY)]
+    for number, run in enumerate(runs, start=1):
+        assert logger.write(run) == f"sqlite:///{tmp_path}/mlflow.db, run id{number} of pets"
+        other, made = server.runs
+        assert other.experiment == "cars"
+        assert points(made) == [("accuracy", step, step / 100) for step, _ in run.events]
+        assert made.status == ("FINISHED" if run.summary else "RUNNING")
+    assert made.texts == {"events.tsv": "15\tnew_class\tc15\n30\tnew_class\tc30\n"}
+    assert made.params == {name: str(value) for name, value in PARAMETERS.items()}
+    assert made.tags["environment.threads"] == "1"
+    assert server.experiments["pets"] == (tmp_path / "artifacts").as_uri()
 
 
 def test_mlflow_takes_no_more_than_a_thousand_at_once_and_no_odd_names(server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
-    writer = MLflow(None, "pets")
-    writer.start(FACTS)
-    for step in range(1, 800):
-        writer.log_scalars({"accuracy": 0.5, "class_accuracy/a b": 0.5, "class_accuracy/..": 0.5}, step)
-    writer.flush()
+    values = {"accuracy": 0.5, "class_accuracy/a b": 0.5, "class_accuracy/..": 0.5}
+    MLflow(None, "pets").write(history([(step, values) for step in range(1, 800)]))
     (run,) = server.runs
     assert len(run.metrics) == 3 * 799
     first, second, third = dict.fromkeys(metric.key for metric in run.metrics)
@@ -349,13 +310,13 @@ def test_where_things_go_unless_told(monkeypatch, wandb, server, tmp_path):
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    assert str(make_logger_factory("tensorboard")().out) == "logs/tensorboard"
-    ours = make_logger_factory("wandb")()
+    assert str(make_logger("tensorboard").out) == "logs/tensorboard"
+    ours = make_logger("wandb")
     assert (str(ours.out), ours.project) == ("logs", "iblurry")  # W&B makes a folder wandb there
-    kept = make_logger_factory("mlflow")()
+    kept = make_logger("mlflow")
     assert (kept.project, kept.uri, kept.out) == ("iblurry", None, tmp_path / "logs/mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
-    assert make_logger_factory("mlflow")().uri == "http://somewhere"
-    assert make_logger_factory("mlflow", out=tmp_path, project="x")().uri is None  # --out is nearer
+    assert make_logger("mlflow").uri == "http://somewhere"
+    assert make_logger("mlflow", out=tmp_path, project="x").uri is None  # --out is nearer
     with pytest.raises(InputError, match="--project pets"):
-        make_logger_factory("tensorboard", project="pets")
+        make_logger("tensorboard", project="pets")

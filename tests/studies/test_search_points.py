@@ -6,12 +6,14 @@ import pytest
 
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd, encode
 from iblurry.studies.describe import describe_settings
 from iblurry.studies.paper import configuration_of, paper_number
 from iblurry.studies.search.grid import expand_grid, grid_results, parse_grid
 from iblurry.studies.search.point import PointResult, SearchPoint, best_points, split_values
 from iblurry.studies.search.space import check_spaces, format_float, is_whole, parse_spaces
 from iblurry.studies.search.table import search_to_json, search_to_terminal
+from iblurry.studies.search.tune import CurveReader
 
 
 def base(*rows, seeds=(1,), **fields):
@@ -196,3 +198,17 @@ def test_titles_say_what_was_asked_about():
     assert str(configuration_of(validated)) == f"{configuration_of(plain)}, {held_out}"
     assert paper_number("er", "A_AUC", configuration_of(plain)) is not None
     assert paper_number("er", "A_AUC", configuration_of(validated)) is None  # the paper's are of test images
+
+
+def test_a_curve_is_read_while_its_journal_grows_and_is_cut_back(tmp_path):
+    lines = [encode(Start("0", 40, (20, 40), 10)), encode(NewClass(1, "cat"))]
+    lines += [encode(Query(at, 0, (at // 10,), (4,), 0.1, at)) for at in (10, 20)]
+    lines += [encode(TaskEnd(20, 0, (4,), (4,), 0.1, 20)), encode(Query(30, 1, (3,), (4,), 0.1, 30))]
+    whole, journal, reader = {10: 0.25, 20: 0.5, 30: 0.75}, tmp_path / "journal.jsonl", CurveReader(tmp_path)
+    assert reader.read() == {}  # not begun
+    for count in (0, 1, 4, 2, 6, 3, 5, 6):
+        journal.write_bytes(b"".join(lines[:count]) + b'{"kind":"que')  # with a line that is still being written
+        known = sum(b'"query"' in line for line in lines[:count])
+        assert reader.read() == dict(list(whole.items())[:known])
+    journal.write_bytes(b"".join([*lines[:2], encode(Query(10, 0, (4,), (4,), 0.1, 10)), *lines[3:]]))
+    assert reader.read() == whole | {10: 1.0}  # run anew, otherwise than before

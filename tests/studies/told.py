@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd, encode
-from iblurry.studies.loggers.logger import RunDescription
+from iblurry.studies.loggers.history import RunHistory
 
 RECORDS = [
     Start("0123456789ab", 40, (20, 40), 10),
@@ -22,25 +22,25 @@ RECORDS = [
 ]
 LINES = [encode(record) for record in RECORDS]
 SUMMARY = {"method": "mine", "a_auc": 0.5, "a_avg": 0.6, "a_last": 0.5, "f_last": None, "samples": 40, "seconds": 2.0}
-SCALARS = [  # what the lines above amount to, by hand
-    (1, {"classes": 1.0}),
-    (3, {"classes": 2.0}),
+EVENTS = [  # what the lines above amount to, by hand
+    (1, {"classes": 1.0, "new_class": "cat"}),
+    (3, {"classes": 2.0, "new_class": "dog"}),
     (10, {"accuracy": 0.5, "learning_rate": 0.1, "updates": 10.0}
      | {"class_accuracy/cat": 0.75, "class_accuracy/dog": 0.25}),
     (20, {"accuracy": 0.75, "learning_rate": 0.05, "updates": 20.0}
-     | {"class_accuracy/cat": 1.0, "class_accuracy/dog": 0.5}),
-    (20, {"task_end/accuracy": 0.875, "task_end/learning_rate": 0.05, "task_end/updates": 20.0}
+     | {"class_accuracy/cat": 1.0, "class_accuracy/dog": 0.5}
+     | {"task_end/accuracy": 0.875, "task_end/learning_rate": 0.05, "task_end/updates": 20.0}
      | {"task_end/class_accuracy/cat": 1.0, "task_end/class_accuracy/dog": 0.75}),
-    (22, {"classes": 3.0}),
+    (22, {"classes": 3.0, "new_class": "a/b c"}),
     (30, {"accuracy": 0.5, "learning_rate": 0.1, "updates": 30.0}
      | {"class_accuracy/cat": 0.0, "class_accuracy/dog": 1.0}),
     (40, {"accuracy": 0.25, "learning_rate": 0.1, "updates": 40.0}
-     | {"class_accuracy/cat": 0.25, "class_accuracy/dog": 0.25}),
-    (40, {"task_end/accuracy": 0.5, "task_end/learning_rate": 0.1, "task_end/updates": 40.0}
+     | {"class_accuracy/cat": 0.25, "class_accuracy/dog": 0.25}
+     | {"task_end/accuracy": 0.5, "task_end/learning_rate": 0.1, "task_end/updates": 40.0}
      | {"task_end/class_accuracy/cat": 0.25, "task_end/class_accuracy/dog": 0.75}),
 ]  # fmt: skip
-FINAL = (40, {"final/A_AUC": 0.5, "final/A_avg": 0.6, "final/A_last": 0.5, "final/seconds": 2.0})
-TEXTS = [(1, "new_class", "cat"), (3, "new_class", "dog"), (22, "new_class", "a/b c")]
+FINAL = {"final/A_AUC": 0.5, "final/A_avg": 0.6, "final/A_last": 0.5, "final/seconds": 2.0}
+FINISHED = [*EVENTS[:-1], (40, EVENTS[-1][1] | FINAL)]  # of a finished run
 EXPERIMENT = {
     "method": {"name": "mine", "schedule": {"Constant": {"initial_lr": 0.1}}, "terms": [{"CrossEntropy": {}}]},
     "dataset": "pets",
@@ -57,7 +57,6 @@ PARAMETERS = {
     "terms": "CrossEntropy",
 }
 ENVIRONMENT = {"torch": "2.13.0", "machine": "Linux x86_64, 2 cores", "threads": 1}
-FACTS = RunDescription("mine-pets-1", Path("runs/mine-pets-1"), PARAMETERS, ENVIRONMENT)
 
 
 def begin(folder: Path, lines: list[bytes] | None = None) -> Path:
@@ -78,33 +77,19 @@ def finish(folder: Path) -> None:
     (folder / "summary.json").write_text(json.dumps(SUMMARY))
 
 
+def history(events: list, summary: dict | None = None) -> RunHistory:
+    """A run with these events, of no folder."""
+    return RunHistory("mine-pets-1", Path("runs/mine-pets-1"), PARAMETERS, ENVIRONMENT, events, summary)
+
+
 class Recorder:
-    """A writer that remembers what it was told, and minds the order of its verbs."""
+    """A logger that keeps the runs it was given."""
 
     errors: tuple[type[Exception], ...] = (KeyError,)
 
     def __init__(self) -> None:
-        self.started, self.ended, self.flushed = 0, [], 0
-        self.scalar, self.texts = [], []
+        self.runs = []
 
-    def start(self, run):
-        assert not self.ended
-        self.run, self.started = run, self.started + 1
-        self.scalar, self.texts = [], []
+    def write(self, run):
+        self.runs.append(run)
         return f"kept/{run.name}"
-
-    def log_scalars(self, values, step):
-        assert self.started
-        assert not self.ended
-        assert not self.scalar or step >= self.scalar[-1][0]
-        self.scalar.append((step, dict(values)))
-
-    def log_text(self, name, text, step):
-        self.texts.append((step, name, text))
-
-    def flush(self):
-        self.flushed = len(self.scalar)
-
-    def finish(self, summary):
-        assert not self.ended
-        self.ended.append(summary)

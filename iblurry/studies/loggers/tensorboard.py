@@ -4,64 +4,51 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from iblurry.studies.fields import Value
-from iblurry.studies.loggers.logger import RunDescription
+from iblurry.studies.loggers.history import RunHistory
 
 SUFFIX = ".iblurry"  # of files that may be replaced
 
 
 class TensorBoard:
-    """Events in <out>/<run>; what this writer wrote there before is replaced, anything else is left alone."""
+    """Events in <out>/<run>; what this logger wrote there before is replaced, anything else is left alone."""
 
     errors: tuple[type[Exception], ...] = ()  # the disk's own are said already
 
-    def __init__(self, out: Path | None, project: str | None = None) -> None:
+    def __init__(self, out: Path | None) -> None:
         self.out = out or Path("logs/tensorboard")
-        self._file: Any = None
 
-    def start(self, run: RunDescription) -> str:
+    def write(self, run: RunHistory) -> str:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+        from tensorboard.plugins.text.summary_v2 import text_pb
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        self._close()
         place = self.out / run.name
         for old in place.glob(f"events.out.tfevents.*{SUFFIX}"):
             old.unlink()
-        self._file = EventFileWriter(str(place), max_queue_size=1000, filename_suffix=SUFFIX)
-        self._add(hparams_pb(run.parameters, trial_id=run.name), 0)
-        self.log_text("parameters", _table(run.parameters), 0)
-        self.log_text("environment", _table(run.environment), 0)
+        with closing(EventFileWriter(str(place), max_queue_size=1000, filename_suffix=SUFFIX)) as file:
+
+            def add(summary: Any, step: int) -> None:
+                file.add_event(Event(wall_time=time.time(), step=step, summary=summary))
+
+            add(hparams_pb(run.parameters, trial_id=run.name), 0)
+            add(text_pb("parameters", _table(run.parameters)), 0)
+            add(text_pb("environment", _table(run.environment)), 0)
+            for step, values in run.events:
+                scalars = []
+                for name, value in values.items():
+                    if isinstance(value, str):
+                        add(text_pb(name, value), step)
+                    else:
+                        scalars.append(Summary.Value(tag=name, simple_value=value))
+                add(Summary(value=scalars), step)
         return str(place)
-
-    def log_scalars(self, values: Mapping[str, float], step: int) -> None:
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
-        made = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
-        self._add(Summary(value=made), step)
-
-    def log_text(self, name: str, text: str, step: int) -> None:
-        from tensorboard.plugins.text.summary_v2 import text_pb
-
-        self._add(text_pb(name, text), step)
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def finish(self, summary: Mapping[str, Any] | None) -> None:
-        self._close()
-
-    def _add(self, summary: Any, step: int) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-
-        self._file.add_event(Event(wall_time=time.time(), step=step, summary=summary))
-
-    def _close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
 
 def _table(values: Mapping[str, Value]) -> str:

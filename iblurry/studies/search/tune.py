@@ -6,7 +6,7 @@ import hashlib
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
@@ -16,11 +16,12 @@ from iblurry.data.dataset import Dataset
 from iblurry.errors import DivergedError, InputError, StoppedError, UnknownNameError
 from iblurry.experiment.callback import Callback
 from iblurry.experiment.experiment import Experiment, canonical
+from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.journal import Query, decode_lines, read_bytes
 from iblurry.experiment.result import Result
 from iblurry.files import locked
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run_all
-from iblurry.studies.loggers.follow import RunFollower
 from iblurry.studies.search.point import (
     FAILED,
     FINISHED,
@@ -199,8 +200,7 @@ class _TrialWatch:
     def __init__(self, trial: Any, point: SearchPoint, out: Path, samples: int, reported: Iterable[int]) -> None:
         self.trial, self.point, self.reported = trial, point, set(reported)
         self.is_pruned = False
-        self.followers = [RunFollower(out / experiment.name) for experiment in point.experiments]
-        self.curves: list[dict[int, float]] = [{} for _ in self.followers]  # accuracy by samples seen
+        self.readers = [CurveReader(out / experiment.name) for experiment in point.experiments]
         every = point.experiments[0].query_every
         self.last = samples // every * every  # the last query: a trial that has come there is not pruned
 
@@ -221,20 +221,37 @@ class _TrialWatch:
         """Report what is new, query by query; _PrunedError where the trial should end."""
         if self.is_pruned:  # the other seeds are being stopped
             return
-        for follower, curve in zip(self.followers, self.curves, strict=True):
-            news = follower.poll()
-            if news.restarted:
-                curve.clear()
-            curve |= {
-                event.step: float(event.values["accuracy"]) for event in news.events if "accuracy" in event.values
-            }
-        for step in sorted(set.intersection(*map(set, self.curves)) - self.reported):
-            means = [fmean(value for at, value in curve.items() if at <= step) for curve in self.curves]
+        curves = [reader.read() for reader in self.readers]
+        for step in sorted(set.intersection(*map(set, curves)) - self.reported):
+            means = [fmean(value for at, value in curve.items() if at <= step) for curve in curves]
             self.trial.report(fmean(means), step)
             self.reported.add(step)
             if may_prune and step < self.last and self.trial.should_prune():
                 self.is_pruned = True
                 raise _PrunedError
+
+
+class CurveReader:
+    """Reads the curve of a run from its journal while that grows, and from its beginning where it was cut back."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = RunFolder(folder)
+        self.seen = b""  # whole lines of the journal
+        self.curve: dict[int, float] = {}
+
+    def read(self) -> dict[int, float]:
+        """Accuracy by samples seen; empty while the run has not begun."""
+        path, data = self.folder.journal, b""
+        with suppress(FileNotFoundError):  # not begun
+            data = read_bytes(path)
+        lines = data[: data.rfind(b"\n") + 1]  # without a line that is still being written
+        if not lines.startswith(self.seen):
+            self.seen, self.curve = b"", {}
+        new = lines[len(self.seen) :].splitlines()
+        records = decode_lines(path, new, first=1 + self.seen.count(b"\n"))
+        self.curve |= {record.at: record.accuracy for record in records if isinstance(record, Query)}
+        self.seen = lines
+        return self.curve
 
 
 class _WatchCallback(Callback):
