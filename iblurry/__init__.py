@@ -5,118 +5,50 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from iblurry.version import __version__
+from iblurry.version import __version__ as __version__
 
-if TYPE_CHECKING:
-    from iblurry.augment import Augment, TorchTransform, Transform
-    from iblurry.data.dataset import Dataset
-    from iblurry.data.load import load, register_source
-    from iblurry.engine.optimizer import SGD, Adam, AdamW, Optimizer
-    from iblurry.errors import CheckpointError, DataError, IblurryError, InputError
+if TYPE_CHECKING:  # an alias or a star says to checkers that a name is public
+    from iblurry.augment import *
+    from iblurry.data.dataset import Dataset as Dataset
+    from iblurry.data.load import load as load
+    from iblurry.data.load import register_source as register_source
+    from iblurry.engine.optimizer import SGD as SGD
+    from iblurry.engine.optimizer import Adam as Adam
+    from iblurry.engine.optimizer import AdamW as AdamW
+    from iblurry.engine.optimizer import Optimizer as Optimizer
+    from iblurry.errors import CheckpointError as CheckpointError
+    from iblurry.errors import DataError as DataError
+    from iblurry.errors import IblurryError as IblurryError
+    from iblurry.errors import InputError as InputError
     from iblurry.estimator import ContinualClassifier as ContinualClassifier
-    from iblurry.experiment.callback import Callback
-    from iblurry.experiment.callbacks import KnowledgeRatios, OnlineAccuracy
-    from iblurry.experiment.checkpointer import CheckpointPolicy
-    from iblurry.experiment.environment import Hardware
-    from iblurry.experiment.experiment import Experiment
-    from iblurry.experiment.result import Result
-    from iblurry.experiment.run_callbacks import RunState
-    from iblurry.exported import ExportedModel, load_exported
-    from iblurry.launch.config import LaunchConfig
-    from iblurry.launch.launch import run, run_all
-    from iblurry.learner import Learner
-    from iblurry.live.client import Client
-    from iblurry.method import Head, Method, Pace
-    from iblurry.methods import (
-        METHODS,
-        Hyperparameters,
-        Recipe,
-        agem,
-        balm,
-        bic,
-        clib,
-        clib_averaged,
-        clib_balanced,
-        clib_exponential,
-        clib_reservoir,
-        clib_stream,
-        derpp,
-        er,
-        er_ace,
-        er_averaged,
-        er_constant,
-        ewc,
-        gdumb,
-        gss,
-        joint,
-        methods,
-        mir,
-        mkd,
-        ncm,
-        randumb,
-        ranpac,
-        recipe,
-        released,
-        rm,
-        sar,
-        sdp,
-        slda,
-    )
-    from iblurry.network.registry import register_network
-    from iblurry.parts import (
-        Adaptive,
-        AdjustedCrossEntropy,
-        Admission,
-        AsymmetricCrossEntropy,
-        Averaged,
-        AverageTeacher,
-        Balanced,
-        BiasCorrected,
-        ByConfidence,
-        Clip,
-        Constant,
-        Cosine,
-        CrossEntropy,
-        Discard,
-        Discriminant,
-        Distil,
-        Diverse,
-        Elastic,
-        Everything,
-        Exponential,
-        GradientRule,
-        Importance,
-        Interfered,
-        LeastUsed,
-        MomentumDistil,
-        MultiStep,
-        NearestMean,
-        Nothing,
-        Part,
-        Plain,
-        Project,
-        Readout,
-        Refit,
-        Rehearsal,
-        Reservoir,
-        Ridge,
-        RingBuffer,
-        RunningMean,
-        Schedule,
-        ScheduledPrior,
-        Shuffled,
-        StoredLogits,
-        Term,
-        Uniform,
-        column,
-        scratch,
-        state,
-    )
-    from iblurry.rng import Rng
-    from iblurry.streams import Domains, Gaussian, IBlurry, Listed, Published, SiBlurry, Sigmoid, Stream
-    from iblurry.streams.iterator import StreamItem, StreamIterator
-    from iblurry.streams.order import Order, i_blurry
-    from iblurry.training import Training
+    from iblurry.experiment.callback import Callback as Callback
+    from iblurry.experiment.callbacks import *
+    from iblurry.experiment.checkpointer import CheckpointPolicy as CheckpointPolicy
+    from iblurry.experiment.environment import Hardware as Hardware
+    from iblurry.experiment.experiment import Experiment as Experiment
+    from iblurry.experiment.result import Result as Result
+    from iblurry.experiment.run_callbacks import RunState as RunState
+    from iblurry.exported import ExportedModel as ExportedModel
+    from iblurry.exported import load_exported as load_exported
+    from iblurry.launch.config import LaunchConfig as LaunchConfig
+    from iblurry.launch.launch import run as run
+    from iblurry.launch.launch import run_all as run_all
+    from iblurry.learner import Learner as Learner
+    from iblurry.live.client import Client as Client
+    from iblurry.method import Head as Head
+    from iblurry.method import Method as Method
+    from iblurry.method import Pace as Pace
+    from iblurry.methods import *
+    from iblurry.methods import methods as methods
+    from iblurry.network.registry import register_network as register_network
+    from iblurry.parts import *
+    from iblurry.rng import Rng as Rng
+    from iblurry.streams import *
+    from iblurry.streams.iterator import StreamItem as StreamItem
+    from iblurry.streams.iterator import StreamIterator as StreamIterator
+    from iblurry.streams.order import Order as Order
+    from iblurry.streams.order import i_blurry as i_blurry
+    from iblurry.training import Training as Training
 
 _HOMES = {  # opened at the first use of a name: importing torch takes seconds, and `iblurry --help` should not
     "iblurry.augment": "Augment TorchTransform Transform",
@@ -160,136 +92,8 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
 _EXTRA = {"ContinualClassifier"}  # a star import must not need an extra
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = [
-    "METHODS",
-    "SGD",
-    "Adam",
-    "AdamW",
-    "Adaptive",
-    "AdjustedCrossEntropy",
-    "Admission",
-    "AsymmetricCrossEntropy",
-    "Augment",
-    "AverageTeacher",
-    "Averaged",
-    "Balanced",
-    "BiasCorrected",
-    "ByConfidence",
-    "Callback",
-    "CheckpointError",
-    "CheckpointPolicy",
-    "Client",
-    "Clip",
-    "Constant",
-    "Cosine",
-    "CrossEntropy",
-    "DataError",
-    "Dataset",
-    "Discard",
-    "Discriminant",
-    "Distil",
-    "Diverse",
-    "Domains",
-    "Elastic",
-    "Everything",
-    "Experiment",
-    "Exponential",
-    "ExportedModel",
-    "Gaussian",
-    "GradientRule",
-    "Hardware",
-    "Head",
-    "Hyperparameters",
-    "IBlurry",
-    "IblurryError",
-    "Importance",
-    "InputError",
-    "Interfered",
-    "KnowledgeRatios",
-    "LaunchConfig",
-    "Learner",
-    "LeastUsed",
-    "Listed",
-    "Method",
-    "MomentumDistil",
-    "MultiStep",
-    "NearestMean",
-    "Nothing",
-    "OnlineAccuracy",
-    "Optimizer",
-    "Order",
-    "Pace",
-    "Part",
-    "Plain",
-    "Project",
-    "Published",
-    "Readout",
-    "Recipe",
-    "Refit",
-    "Rehearsal",
-    "Reservoir",
-    "Result",
-    "Ridge",
-    "RingBuffer",
-    "Rng",
-    "RunState",
-    "RunningMean",
-    "Schedule",
-    "ScheduledPrior",
-    "Shuffled",
-    "SiBlurry",
-    "Sigmoid",
-    "StoredLogits",
-    "Stream",
-    "StreamItem",
-    "StreamIterator",
-    "Term",
-    "TorchTransform",
-    "Training",
-    "Transform",
-    "Uniform",
-    "__version__",
-    "agem",
-    "balm",
-    "bic",
-    "clib",
-    "clib_averaged",
-    "clib_balanced",
-    "clib_exponential",
-    "clib_reservoir",
-    "clib_stream",
-    "column",
-    "derpp",
-    "er",
-    "er_ace",
-    "er_averaged",
-    "er_constant",
-    "ewc",
-    "gdumb",
-    "gss",
-    "i_blurry",
-    "joint",
-    "load",
-    "load_exported",
-    "methods",
-    "mir",
-    "mkd",
-    "ncm",
-    "randumb",
-    "ranpac",
-    "recipe",
-    "register_network",
-    "register_source",
-    "released",
-    "rm",
-    "run",
-    "run_all",
-    "sar",
-    "scratch",
-    "sdp",
-    "slda",
-    "state",
-]
+if not TYPE_CHECKING:
+    __all__ = sorted({"__version__", *_HOME_OF} - _EXTRA)
 
 
 def __getattr__(name: str) -> Any:
@@ -301,4 +105,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_EXTRA})
+    return sorted({"__version__", *_HOME_OF})

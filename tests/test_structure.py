@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 import subprocess
@@ -156,6 +157,19 @@ def test_public_names_are_exactly_what_the_package_exports():
         assert getattr(iblurry, name) is not None
     with pytest.raises(AttributeError, match="nothing"):
         _ = iblurry.nothing
+
+
+def test_type_checkers_find_every_public_name_where_it_is_at_run_time():
+    (block,) = [
+        node for node in TREES[Path(iblurry.__file__)].body if ast.unparse(node).startswith("if TYPE_CHECKING:")
+    ]
+    homes = {}
+    for node in block.body:
+        for name in [alias.name for alias in node.names]:
+            names = importlib.import_module(node.module).__all__ if name == "*" else [name]
+            homes |= dict.fromkeys(names, node.module)
+    assert homes.pop("method") == "iblurry.methods"  # at run time iblurry.method is the module
+    assert homes == iblurry._HOME_OF
 
 
 def test_every_recipe_and_part_is_at_the_front_door():

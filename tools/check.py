@@ -104,8 +104,10 @@ def _home_of(module: str, name: str, root: Path) -> Path | None:
     if file is None or file.name != "__init__.py":
         return file
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and any(alias.name == name for alias in node.names):
-            return _home_of(node.module, name, root) or file
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names, home = {alias.name for alias in node.names}, _home_of(node.module, name, root)
+            if name in names or ("*" in names and home != _file_of(node.module, root)):
+                return home or file
     return file
 
 
