@@ -291,7 +291,7 @@ def test_ones_own_parts_in_every_verb(call, apart, own, here):
     assert [run["row"] for run in json.loads(made.out)["runs"]] == ["clib admission=Oldest"]
     assert json.loads(shown.out)["table"] == json.loads(made.out)["table"]
     assert "admission=Oldest" in (here / "report.html").read_text()
-    assert "Not run yet: clib-oldest; clib." in tabled.out
+    assert "Not run yet: clib-oldest." in tabled.out
     assert "\nclib-oldest" in listed.out
     assert "CLIB that gives up the oldest." in listed.out
     about = json.loads(everything.out)
