@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -77,22 +77,17 @@ class Training:
 
     def attach(self, context: Context) -> Self:
         """The same with a working copy of every part."""
-        attached = {place: part.attach(context) for place, part in self.parts()}
-        changes: dict[str, Any] = {
-            slot: tuple(attached[f"{slot}.{i}"] for i in range(len(value)))
-            if isinstance(value, tuple)
-            else attached[slot]
-            for slot in self.slots
-            for value in [getattr(self, slot)]
-        }
-        return dataclasses.replace(self, **changes)
+        return self._with_each(lambda part: part.attach(context))
 
     def released(self) -> Self:
         """Each part's own variant, as the authors' released program has it."""
+        return self._with_each(lambda part: part.released())
+
+    def _with_each(self, change: Callable[[Part], Part]) -> Self:
+        values = {slot: getattr(self, slot) for slot in self.slots}
         changes: dict[str, Any] = {
-            slot: tuple(part.released() for part in value) if isinstance(value, tuple) else value.released()
-            for slot in self.slots
-            for value in [getattr(self, slot)]
+            slot: tuple(map(change, value)) if isinstance(value, tuple) else change(value)
+            for slot, value in values.items()
         }
         return dataclasses.replace(self, **changes)
 
