@@ -89,11 +89,6 @@ def _read_folder(place: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         )
     for sentence in loaded.skipped:
         LOGGER.warning(sentence)
-    if "arguments" not in loaded.state:
-        raise CheckpointError(
-            f"{loaded.path} is of an earlier version, which did not note how its learner was made; go on with the run "
-            "or service, whose next checkpoint does; a run that is finished must be run again."
-        )
     # first weights, and those of a frozen body, are made again from the arguments
     return loaded.state["arguments"], {"state": loaded.state["learner"], "initial": None, "frozen": None}
 
@@ -109,7 +104,7 @@ def _read_file(place: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise CheckpointError(f"{place} cannot be used: {error}. Give {WANTED}.") from error
     if about.get("kind") != KIND:
         raise CheckpointError(f"{place} holds no learner; give {WANTED}.")
-    return about["arguments"], {"frozen": None} | state  # which the first files do not have
+    return about["arguments"], state
 
 
 def fitted(state: State, learner: Learner, path: str | os.PathLike[str]) -> State:

@@ -62,11 +62,11 @@ class LiveLearner:
                 return "it was made with other settings"
             self.learner.load_state_dict(state["learner"])
             self.quality.load_state_dict(state["quality"])
-            if "held_out" in state:  # the first services had none
-                self.held_out.load_state_dict(state["held_out"])
-            if "calibration" in state:  # later than the first, too
+            self.held_out.load_state_dict(state["held_out"])
+            if "calibration" in state:  # checkpoints from before it had none
                 self.calibrator.load_state_dict(state["calibration"])
-            test = state.get("test", {"at": [0, 0], "tensors": {}})  # which the first services did not have
+            self.learnt = self.saved_samples = state["learnt"]
+            test = state["test"]
             self.prepared_at = tuple(test["at"])
             for name, values in test["tensors"].items():
                 self._slowly_prepared()[name].copy_(values)
@@ -77,7 +77,6 @@ class LiveLearner:
         if loaded is None:
             return []
         self.at, self.saved, self.saved_at = loaded.at, [loaded.at], loaded.path.stat().st_mtime
-        self.learnt = self.saved_samples = loaded.state.get("learnt", loaded.at)  # once there were samples alone
         self._restored_updates = self.learner.context.updates
         return loaded.skipped
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:  # importing torch takes two seconds, which a command that ref
 
 FILE = "service.json"
 FORMAT = 1
-LATER = ("initialise", "freeze", "augment", "recipe", "mean", "std", "begun_from")  # than the first services
 RUN_FILE = "experiment.json"  # what a run's folder has, and a service's does not
 
 
@@ -174,10 +173,7 @@ class Settings:
         return is_pretrained(self.network, self.initialise)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; of what came later than the first services only what is not the usual."""
-        later = {f.name: f.default for f in dataclasses.fields(self) if f.name in LATER}
-        values = dataclasses.asdict(self) | {"image": list(self.image)}
-        return {name: value for name, value in values.items() if name not in later or value != later[name]}
+        return dataclasses.asdict(self) | {"image": list(self.image)}
 
     def user_modules(self) -> list[str]:
         """Modules with a method or transforms of the user's own, which a process of its own imports first."""

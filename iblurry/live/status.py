@@ -25,7 +25,6 @@ NOT_IN_STATUS = (  # fields of a report
     *("classes", "history", "confusion", "new_points", "checkpoint_most"),
     *("checkpoint_written", "checkpoint_operation"),
 )
-LATER_IN_POINT = ("time", "tested", "right", "held_out_accuracy")  # than the first services
 
 
 class ServiceStatus:
@@ -294,14 +293,6 @@ class Quality:
         return arrays | numbers | {"totals": self.totals, "points": self.points}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """A state of the first services has outcomes (-1 untested, 0 wrong, 1 right) in place of answers."""
-        if "outcomes" in state:
-            outcomes, rows = state["outcomes"], state["rows"]
-            answers = np.where(outcomes == 1, rows, np.where(outcomes == 0, NO_CLASS, UNTESTED))
-            totals = [int(state["tested"].sum()), int(state["right"].sum())]
-            points = [dict.fromkeys(LATER_IN_POINT) | point for point in state["points"]]
-            state = {name: value for name, value in state.items() if name != "outcomes"}
-            state |= {"answers": answers, "totals": totals, "points": points}
         for name in self.state_dict():
             setattr(self, name, state[name])
 

@@ -116,24 +116,6 @@ def test_there_are_no_more_pairs_than_recent_samples():
     assert len(found) == sum(one["count"] for one in found) == 50
 
 
-def test_a_state_without_answers_is_taken_over(told):
-    """What the first services saved."""
-    quality = noted(told)
-    old = quality.state_dict()
-    answers = old.pop("answers")
-    for name in ("met", "totals"):
-        del old[name]
-    old["outcomes"] = np.where(answers == UNTESTED, -1, answers == old["rows"]).astype(np.int64)
-    old["points"] = [{"at": 100, "accuracy": 0.5, "recent_accuracy": 0.5, "learning_rate": 0.1, "classes": 3}]
-    other = Quality(3, window=20)
-    other.load_state_dict(old)
-    assert (other.accuracy, other.recent_accuracy) == (quality.accuracy, quality.recent_accuracy)
-    assert other.totals == quality.totals
-    wrong = [one for one in other.confusion(LABELS) if one["answer"] != one["label"]]
-    assert {one["answer"] for one in wrong} == {None}
-    assert other.points[0]["tested"] is None
-
-
 def test_one_sample_is_not_called_samples():
     status = ServiceStatus(SMALL, Limits(queue=1))
     status.start(SimpleNamespace(accepted=6, operations=6, rehearsed=0, kept=1, labels=[], lost=None))
