@@ -22,8 +22,6 @@ from iblurry.parts.terms.term import Term
 from iblurry.training import Training
 
 AHEAD = 64  # updates whose rows are drawn at once
-# What `loss.backward()` calls, whose checks of a scalar loss cost a small network 3 % of an update.
-RUN_BACKWARD: Any = torch.autograd.Variable._execution_engine.run_backward
 
 
 class Trainer:
@@ -70,7 +68,6 @@ class Trainer:
         self.unscaled_lrs = [torch.zeros((), device=self.engine.device) for _ in groups]  # where `lr_scale` is used
         self.on_update: Callable[[], None] | None = None  # called after each update
         self.loss = torch.zeros((), device=self.engine.device)  # of the last update, written by the step
-        self._one = torch.ones_like(self.loss)  # the gradient of the loss by itself
         self._begin()
         self._nothing = Drawn(torch.zeros(0, dtype=torch.int64, device=self.engine.device), None)
         self._compile()
@@ -200,7 +197,7 @@ class Trainer:
                 begun = self.engine.mark()
             self.optimizer.zero_grad()
             with context.network.parallel_backward():
-                RUN_BACKWARD((loss,), (self._one,), False, False, (), allow_unreachable=True, accumulate_grad=True)
+                loss.backward()
             if self.rules_look_ahead:  # beside both passes; called earlier, autograd would make the backward one wait
                 with self.engine.parallel_stream(begun):
                     for rule, rows_drawn in rules:

@@ -38,18 +38,13 @@ class CPUAdam(_OnCPU, torch.optim.Adam):
         """One step of every parameter that has a gradient."""
         each: Any = torch
         for group in self.param_groups:
-            weights = [p for p in group["params"] if p.grad is not None]
-            if not all(map(self.state.get, weights)):  # the first step of some
-                self._init_group(group, [], [], [], [], [], [])  # type: ignore[no-untyped-call]
-            if weights:
-                states = [self.state[p] for p in weights]
-                means, squares, steps = ([s[name] for s in states] for name in ("exp_avg", "exp_avg_sq", "step"))
-                each._foreach_add_(steps, 1)
+            found: list[list[Tensor]] = [[], [], [], [], [], []]  # weights, gradients, means, squares, -, steps
+            self._init_group(group, *found)  # type: ignore[no-untyped-call]
+            if found[0]:
+                each._foreach_add_(found[-1], 1)
                 beta1, beta2 = group["betas"]
                 numbers = {name: group[name] for name in ("lr", "weight_decay", "eps", "amsgrad", "maximize")}
-                gradients, no_maxima = [p.grad for p in weights], list[Tensor]()
-                kernel = type(self).kernel
-                kernel(weights, gradients, means, squares, no_maxima, steps, beta1=beta1, beta2=beta2, **numbers)
+                type(self).kernel(*found, beta1=beta1, beta2=beta2, **numbers)
 
 
 class CPUAdamW(CPUAdam):

@@ -36,9 +36,8 @@ class MLP(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, width)."""
-        for layer in self.layers:  # not called as modules: without hooks, a twentieth of an update
-            images = layer.forward(images)
-        return images
+        features: Tensor = self.layers(images)
+        return features
 
 
 class ConvNet(nn.Module):
