@@ -71,7 +71,7 @@ REFUSALS = {  # a command line: what its sentence names, the value or the remedy
     "run er --memory 5": "at least 18",
     "run clib --memory 5": "at least 16",
     "run clib --memory 12": "16",
-    "run --memory 100000000000000": "GB",
+    "run --memory 100000000000000": "GiB",
     "run --samples 99999999": "99999999",
     "run --query-every 5000": "1400",
     "run --samples 10": "query_every=25",
