@@ -378,7 +378,7 @@ def test_a_full_disk_at_the_start_is_said_as_such(tmp_path, monkeypatch):
     SampleLog(tmp_path, max_classes=12, max_bytes=10**8).close()
     assert (tmp_path / log.FILE).read_bytes() == before  # nothing new: nothing written
 
-    def full(_):
+    def full(*_, **__):
         error = sqlite3.OperationalError("database or disk is full")
         error.sqlite_errorcode = sqlite3.SQLITE_FULL
         raise error
