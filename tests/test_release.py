@@ -155,7 +155,7 @@ def test_the_installed_program_runs_tabulates_and_reports(installed, tmp_path):
     assert re.search(r"^er +1 +\d+\.\d\d", run.stdout, flags=re.MULTILINE)
     table = called(installed, tmp_path, "table", "main", "--dataset", "cifar10")
     assert "70.26 ± 1.28" in table.stdout  # the paper's CLIB
-    assert re.search(r"^clib +ours +70\.68 ± 1\.35 \(3\) ", table.stdout, flags=re.MULTILINE)  # from the wheel's own runs
+    assert re.search(r"^clib +ours +70\.68 ± 1\.35 \(3\) ", table.stdout, flags=re.MULTILINE)  # and ours
     called(installed, tmp_path, "report", "runs")
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "uPlot" in page

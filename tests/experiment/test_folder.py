@@ -13,7 +13,6 @@ from iblurry.experiment import folder as folder_module
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.result import read_result
 from iblurry.launch.launch import run
-from iblurry.streams.stream import IBlurry
 from tests.experiment.small import At, CrashError, crash, small
 
 HOLD = """
@@ -75,19 +74,6 @@ def test_the_same_experiment_written_otherwise(unfinished):
     spec = small().to_json() | {"stream": stream}
     alter(unfinished, experiment=dict(reversed(spec.items())))
     assert run(small(), unfinished.path.parent).summary is not None
-
-
-def test_a_part_of_ones_own_in_format_1_is_read_without_its_code(finished):
-    method = small().to_json()["method"] | {"admission": {"Oldest": {"patience": 3}}}
-    old = {"method": method, "augment": {"pad": 1}, "tasks": 2, "disjoint": 50, "blur": 10, "mode": "strict"}
-    rest = {
-        name: small().to_json()[name] for name in ("dataset", "network", "memory", "query_every", "samples", "seed")
-    }
-    alter(finished, format=1, experiment=old | rest)
-    read = read_result(finished).experiment
-    assert (type(read.method.admission).__name__, read.method.admission.patience) == ("Oldest", 3)
-    assert read.method.admission.is_missing
-    assert read.stream == IBlurry(tasks=2)
 
 
 def test_another_format(unfinished, finished):
