@@ -90,7 +90,9 @@ def describe_settings(experiments: Sequence[Experiment]) -> str:
     words += [f"{common['tasks']} tasks"] if "tasks" in common else []
     words += [f"memory {common['memory']:,}"] if "memory" in common else []
     usual = _settings(_usual("er", experiments[0].dataset))
-    words += [f"{name} {common[name]}" for name in SHOWN if name in common and common[name] != usual[name]]
+    words += [
+        _without_hashes(f"{name} {common[name]}") for name in SHOWN if name in common and common[name] != usual[name]
+    ]
     words += [describe_held_out(common["validate"])] if common.get("validate") else []
     return ", ".join(words)
 

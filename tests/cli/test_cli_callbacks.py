@@ -66,7 +66,6 @@ def test_own_metrics_are_in_tables_and_json(own, call):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("untimed")
 def test_of_a_study(own, call):
     data = QUICK[1].replace("classes=4", "classes=10")
     tiny = ("main", "--dataset", data, "--methods", "er", "--seeds", "1,2")
