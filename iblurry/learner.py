@@ -232,7 +232,7 @@ class Learner:
             new, before = self._new_classes(names), self.context.updates
             for at, name in enumerate(names):
                 one = given[at : at + 1]  # cloned, since the caller may use the same array again
-                self._observe(one if encoded else self.context.encode(one).clone(), name)
+                self._observe(self._sample(one if encoded else self.context.encode(one).clone(), name))
             updates = self.context.updates - before
             return Observed(len(names), updates, new, self.trainer.loss.clone() if updates else None, self.trainer.lr)
 
@@ -253,11 +253,13 @@ class Learner:
             )
         return new
 
-    def _observe(self, stored: Tensor, label: Label) -> None:
+    def _sample(self, stored: Tensor, label: Label) -> Sample:
         row = self.context.network.row_of(label)
         if row is None:
             row = self.meet(label)
-        sample = Sample(stored, self._head_rows[row : row + 1], row)
+        return Sample(stored, self._head_rows[row : row + 1], row)
+
+    def _observe(self, sample: Sample) -> None:
         self.context.counters.seen += 1
         self.credit += self.method.pace.updates_of(self.context.seen)
         if self.method.readout.takes(sample):

@@ -148,7 +148,7 @@ def _time_insertion(warm: WarmLearner, times: int) -> float:
     """As the learner does it; a memory that keeps everything has only so much room."""
     learner, memory = warm.learner, warm.learner.context.memory
     samples = itertools.islice(warm.samples, STORED)
-    turn = itertools.cycle([learner._sample(sample.image, sample.label) for sample in samples])
+    turn = itertools.cycle([learner._sample(learner.encode(one.image[None]).values, one.label) for one in samples])
     room = memory.capacity - memory.size if learner.method.admission.keeps_all else times + STEADY
     untimed = min(STEADY, room // 2)
     for _ in range(untimed):
