@@ -66,7 +66,7 @@ def time_query(learner: Learner, data: Dataset) -> dict[str, float]:
     evaluator = Evaluator(data, device)
 
     def ask() -> int:
-        learner._prepared = None  # as after any sample
+        learner.prepared_at = None  # as after any sample
         return sum(evaluator.ask(learner).counts()[1])
 
     questions = ask()
