@@ -15,10 +15,11 @@ from iblurry.augment.pipeline import AugmentParams
 from iblurry.engine.optimizer_state import reset_state, restore, set_lr, state_of, zeros_like_state
 from iblurry.memory import Batch
 from iblurry.method import Pace
+from iblurry.network.mlp_passes import MLPPasses
 from iblurry.parts.context import Context, Drawn, Forward, Update
 from iblurry.parts.gradient.gradient import GradientRule
 from iblurry.parts.part import Part
-from iblurry.parts.terms.term import Term
+from iblurry.parts.terms.term import CrossEntropy, Term, cross_entropy_by_hand
 from iblurry.training import Training
 
 AHEAD = 64  # updates whose rows are drawn at once
@@ -62,6 +63,8 @@ class Trainer:
         can_overlap = network.has_kernels and network.passes_can_overlap
         self.rules_overlap = can_overlap and all(rule.overlaps_forward for rule in looking)
         self.looks_ahead = any(type(term).ahead is not Term.ahead for term in training.terms)
+        is_cross_entropy = [type(term) for term in training.terms] == [CrossEntropy]
+        self.mlp = MLPPasses(network) if is_cross_entropy and MLPPasses.fits(network) else None
         body, head = context.network.body_parameters(), context.network.head_parameters()
         groups = [body, head] if training.schedule.separate_head_lr else [body + head]
         self.optimizer = training.optimizer.start(groups, tensor_lr=training.schedule.lr_scale is not None)
@@ -195,9 +198,12 @@ class Trainer:
             loss, forward = self.forward_loss(images, batch, rows, params)
             if self.rules_look_ahead and not self.rules_overlap:
                 begun = self.engine.mark()
-            self.optimizer.zero_grad()
-            with context.network.parallel_backward():
-                loss.backward()
+            if self.mlp is None:
+                self.optimizer.zero_grad()
+                with context.network.parallel_backward():
+                    loss.backward()
+            else:
+                self.mlp.backward()
             if self.rules_look_ahead:  # beside both passes; called earlier, autograd would make the backward one wait
                 with self.engine.parallel_stream(begun):
                     for rule, rows_drawn in rules:
@@ -241,11 +247,14 @@ class Trainer:
                 ahead = [term.ahead(images, plain) for term in terms]
         network.train(not self.frozen_norm)
         with network.meter.counting("training", has_backward=True):
-            features, logits = network.forward_both(images)
+            features, logits = (self.mlp or network).forward_both(images)
         streamed = len(batch.labels) - len(rows)
         forward = Forward(images, logits, batch.labels, partners, params.lam, streamed, rows, features, plain)
         if self.looks_ahead:
             self.engine.join_parallel_stream()
+        if self.mlp is not None:
+            loss, self.mlp.gradient = cross_entropy_by_hand(forward)
+            return loss, forward
         losses = [term.loss(forward._replace(ahead=known)) for term, known in zip(terms, ahead, strict=True)]
         return functools.reduce(torch.add, losses), forward
 

@@ -15,6 +15,7 @@ from iblurry.cost import MethodCost, cost, stores
 from iblurry.errors import InputError
 from iblurry.method import KINDS, Pace
 from iblurry.methods import METHODS, Hyperparameters, bic, clib, er, mir
+from iblurry.network.mlp_passes import MLPPasses
 from iblurry.network.network import Network
 from iblurry.network.shadow import ShadowNetwork
 from iblurry.parts import BiasCorrected, Diverse, Importance, Interfered, Uniform
@@ -61,7 +62,17 @@ def meter(monkeypatch):
         count.forward = count.backward = 0
         return passes
 
+    def by_hand(passes, images, forward=MLPPasses.forward_both):
+        count.forward += len(images)
+        return forward(passes, images)
+
+    def backward(passes, backward=MLPPasses.backward):
+        count.backward += len(passes.gradient)
+        backward(passes)
+
     monkeypatch.setattr(Network, "forward_both", metered)
+    monkeypatch.setattr(MLPPasses, "forward_both", by_hand)
+    monkeypatch.setattr(MLPPasses, "backward", backward)
     return since_last
 
 

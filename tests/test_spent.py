@@ -12,6 +12,7 @@ from iblurry.compute import ComputeMeter, QueryCounter
 from iblurry.cost import HOLDINGS, bytes_held
 from iblurry.method import Method, Pace
 from iblurry.methods import METHODS, Hyperparameters, er, gdumb, method, mir
+from iblurry.network.mlp_passes import MLPPasses
 from iblurry.network.network import Network
 from iblurry.network.shadow import ShadowNetwork
 from iblurry.parts import BiasCorrected, Diverse, Interfered, Project, Refit, Shuffled
@@ -84,7 +85,17 @@ def meter(monkeypatch):
 
         return measured
 
+    def by_hand(passes, images, forward=MLPPasses.forward_both):
+        count["forward"] += len(images)
+        return forward(passes, images)
+
+    def backward(passes, backward=MLPPasses.backward):
+        count["backward"] += len(passes.gradient)
+        backward(passes)
+
     monkeypatch.setattr(Network, "forward_both", metered)
+    monkeypatch.setattr(MLPPasses, "forward_both", by_hand)
+    monkeypatch.setattr(MLPPasses, "backward", backward)
     monkeypatch.setattr(Context, "memory_losses", apart("losses", Context.memory_losses))
     monkeypatch.setattr(ShadowNetwork, "forward_both", apart("distillation", ShadowNetwork.forward_both))
     return count

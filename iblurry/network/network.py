@@ -93,7 +93,7 @@ class Network(nn.Module):
             return self._forward_one(images)
         if self.precision is None and not self.compiled:  # the way of the CPU, where every call counts
             features: Tensor = self.body(images.contiguous(memory_format=self.layout))
-            return features, self._counted(self.head(features))
+            return features, self.counted(self.head(features))
         compiled = self.compiled.get(len(images)) if self.training else None
         is_rare = self.training and compiled is None and bool(self.compiled)  # not worth compiling kernels for its size
         own = self.convolutions
@@ -151,13 +151,13 @@ class Network(nn.Module):
     def _precisely(self, body: Callable[[Tensor], Tensor], images: Tensor) -> tuple[Tensor, Tensor]:
         if self.precision is None:
             features = body(images)
-            return features, self._counted(self.head(features))
+            return features, self.counted(self.head(features))
         if images.is_floating_point():
             images = images.contiguous(memory_format=self.layout)
         with torch.autocast(images.device.type, self.precision, cache_enabled=False):
             features = body(images)
             logits = self._logits(features)
-        return features, self._counted(logits.float())
+        return features, self.counted(logits.float())
 
     def _logits(self, features: Tensor) -> Tensor:
         """By the head, whose gradients are computed beside a backward pass where the body's are."""
@@ -169,7 +169,7 @@ class Network(nn.Module):
             logits = self.head(features)
         return logits
 
-    def _counted(self, logits: Tensor) -> Tensor:
+    def counted(self, logits: Tensor) -> Tensor:
         """Logits with closed rows at FLOOR; their images are counted, and once more when a gradient comes back."""
         images, meter = len(logits), self.meter
         meter.add(images)

@@ -70,3 +70,20 @@ def cross_entropy(forward: Forward, logits: Tensor, part: slice | None = None, *
         return own
     mixed = F.cross_entropy(logits, partners if part is None else partners[part], reduction=reduction)
     return torch.lerp(mixed, own, forward.lam[0])
+
+
+def cross_entropy_by_hand(forward: Forward) -> tuple[Tensor, Tensor]:
+    """The mean loss and its gradient for the logits, bit for bit as autograd has it, in less time for a small batch."""
+    aten, logits = torch.ops.aten, forward.logits
+    log_softmax, one = torch.log_softmax(logits, 1), torch.ones((), dtype=logits.dtype)
+
+    def part(labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        loss, count = aten.nll_loss_forward.default(log_softmax, labels, None, 1, -100)
+        gradient = aten.nll_loss_backward.default(weight, log_softmax, labels, None, 1, -100, count)
+        return loss, torch._log_softmax_backward_data(gradient, log_softmax, 1, logits.dtype)
+
+    if forward.partners is None:
+        return part(forward.labels, one)
+    lam = forward.lam[0]
+    (own, of_own), (mixed, of_mixed) = part(forward.labels, lam), part(forward.partners, one - lam)
+    return torch.lerp(mixed, own, lam), of_own.add_(of_mixed)
