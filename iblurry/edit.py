@@ -169,7 +169,7 @@ def _value(kind: Any, text: str, path: str) -> Any:
         return read(text)
     except (ValueError, KeyError) as error:
         others = " or none" if types.NoneType in kinds else ""
-        raise InputError(f"{path}={text}: {text!r} does not fit; give {words}{others}.") from error
+        raise InputError(f"{path}={text}: {text!r} is not valid; give {words}{others}.") from error
 
 
 def _finite(text: str) -> float:

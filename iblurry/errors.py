@@ -135,15 +135,15 @@ def check_type(name: str, value: Any, kind: Any) -> None:
     """InputError where the value of an argument is not of this class, or of one of these: `str | None`."""
     if not isinstance(value, kind):
         words = getattr(kind, "__name__", str(kind)).replace(" | ", " or ")
-        raise InputError(f"{name}={value!r:.80} does not fit; give {words}.")
+        raise InputError(f"{name}={value!r:.80} is not valid; give {words}.")
 
 
 def whole_number(name: str, value: Any, least: int) -> int:
     """A plain int of a whole number, also of NumPy's; InputError for anything else, True and False among it."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InputError(f"{name}={value!r} is no whole number; give one from {least}.")
+        raise InputError(f"{name}={value!r} is not a whole number; give one from {least}.")
     if value < least:
-        raise InputError(f"{name}={value} is too small; the least is {least}.")
+        raise InputError(f"{name}={value} is too small; the minimum is {least}.")
     return int(value)
 
 

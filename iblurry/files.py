@@ -124,8 +124,7 @@ def full_disk_error(folder: Path) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise DiskFullError(
-            f"There is no room left on the disk of {folder}; free some space, and the same command continues from "
-            "what was saved last."
+            f"The disk of {folder} is full; free some space, and the same command continues from what was saved last."
         ) from error
 
 

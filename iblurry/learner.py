@@ -243,9 +243,7 @@ class Learner:
         for label in new:
             if self.announced is not None and label not in self.announced:
                 names = ", ".join(sorted(map(repr, self.announced)))
-                raise UnknownLabelError(
-                    f"The label {label!r} was never announced. Announced: {names}. Add it to `classes`."
-                )
+                raise UnknownLabelError(f"The label {label!r} is not in `classes` ({names}). Add it to `classes`.")
         if len(labels) > 1 and len(new) > net.rows - net.open_rows:  # one alone is refused when it comes
             raise UnknownLabelError(
                 f"The batch has {counted(len(new), 'new label')}, {new!r:.80}, and {net.open_rows} of the head's "
@@ -352,7 +350,7 @@ class Learner:
     def prepare(self) -> None:
         """Has the readout do what answers need, once at each moment of the stream; `logits` calls it."""
         if self.context.network.open_rows == 0:
-            raise InputError("Nothing was learnt yet, so there is nothing to answer; observe a sample first.")
+            raise InputError("The learner has no classes yet; call observe with at least one sample first.")
         self.method.readout.finish_pending()
         context, queries, meter = self.context, self.context.queries, self.context.network.meter
         moment = (context.seen, context.updates, context.tasks)
@@ -409,7 +407,7 @@ class Learner:
         for name, values in self.context.network.state_dict().items():
             if not values.sum().isfinite() and not values.isfinite().all():  # a sum is quicker, and may overflow
                 raise DivergedError(
-                    f"The network ({name}) holds no numbers any more at sample {self.context.seen}; a lower learning "
+                    f"The network ({name}) has NaN or infinite weights at sample {self.context.seen}; a lower learning "
                     f"rate (schedule.initial_lr, now {self.trainer.training.schedule.lr:.3g}) usually helps."
                 )
 

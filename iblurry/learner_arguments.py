@@ -29,7 +29,7 @@ def as_method(given: Any) -> Method:
     if isinstance(given, str):
         return method_named(given)
     if not isinstance(given, Method):
-        raise InputError(f"method={given!r} is no Method; give one, such as iblurry.METHODS['er'](), or its name.")
+        raise InputError(f"method={given!r} is not a Method; give one, such as iblurry.METHODS['er'](), or its name.")
     return given
 
 
@@ -39,7 +39,7 @@ def check_boundaries(method: Method, boundaries: Any) -> None:
     if not boundaries and not method.task_free:
         parts = ", ".join(type(part).__name__ for _, part in method.parts() if part.needs_boundaries)
         raise InputError(
-            f"{method.name} must be told where tasks end ({parts}), and this stream has no task boundaries; "
+            f"{method.name} needs the ends of tasks ({parts}), and this stream has no task boundaries; "
             "use a stream of two or more tasks, such as IBlurry, or a task-free method, such as er or clib."
         )
 
@@ -65,7 +65,7 @@ def as_path(given: str | os.PathLike[str]) -> Path:
     try:
         return Path(given)
     except TypeError as error:
-        raise InputError(f"path={given!r:.80} is no path; give the name of a file.") from error
+        raise InputError(f"path={given!r:.80} is not a path; give the name of a file.") from error
 
 
 def as_engine(engine: Eager | None, device: str | None, precision: Precision | None) -> Eager:
@@ -77,7 +77,7 @@ def as_engine(engine: Eager | None, device: str | None, precision: Precision | N
         return make_engine(device or "cpu", precision) if device or precision else Eager()
     if device or precision:
         raise InputError(
-            f"engine={engine!r} has a device and a precision already; give it alone, or device and precision."
+            f"engine={engine!r} already has a device and a precision; give either engine, or device and precision."
         )
     return engine
 
@@ -87,7 +87,7 @@ def image_shape(image: Any) -> tuple[int, int, int]:
         channels, height, width = (whole_number("image", size, 1) for size in image)
     except (TypeError, ValueError) as error:  # InputError is a ValueError
         raise InputError(
-            f"image={image!r} is no shape; give (channels, height, width), such as (3, 32, 32)."
+            f"image={image!r} is not an image shape; give (channels, height, width), such as (3, 32, 32)."
         ) from error
     return channels, height, width
 
@@ -125,7 +125,7 @@ def per_channel(name: str, values: Any, default: float, channels: int) -> tuple[
     is_positive = name != "std" or all(value > 0 for value in found)
     if len(found) != channels or not all(map(math.isfinite, found)) or not is_positive:
         above = " above 0" if name == "std" else ""
-        raise InputError(f"{name}={values!r} does not fit; give {channels} finite numbers{above}, one per channel.")
+        raise InputError(f"{name}={values!r} is not valid; give {channels} finite numbers{above}, one per channel.")
     return found
 
 
@@ -136,7 +136,7 @@ def as_labels(labels: Any, images: int, *, is_one: bool) -> list[Label]:
     except TypeError:  # a number
         plain = []
     if len(plain) != images:
-        raise InputError(f"labels={labels!r:.80} does not fit; give a label for each image, {images}.")
+        raise InputError(f"labels={labels!r:.80} is not valid; give a label for each image, {images}.")
     return plain
 
 

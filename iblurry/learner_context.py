@@ -64,7 +64,7 @@ def make_context(
         return Context(network=engine.setup(built).eval(), memory=memory, pipeline=pixels, **both, **others)
     if check_transforms(augment):
         raise InputError(
-            f"augment={augment!r} varies images at each update, but with freeze='body' features are computed once and "
+            f"augment={augment!r} cannot be used with freeze='body', where features are computed once and "
             "stored; leave it out, or give the names of the body's layers as `freeze`."
         )
     memory, head = Memory(capacity, stored_shape(built.features), on), engine.setup(head_of(built)).eval()

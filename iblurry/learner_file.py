@@ -84,7 +84,7 @@ def _read_folder(place: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     loaded = checkpoint.load_latest(place, remedy="Put back a good copy of the folder.")
     if loaded is None:
         raise FolderError(
-            f"{place} has no checkpoint, so there is no learner in it; give the folder of a run or of a service that "
+            f"{place} has no checkpoint, so no learner can be loaded; give the folder of a run or of a service that "
             "has learnt something."
         )
     for sentence in loaded.skipped:
@@ -103,7 +103,7 @@ def _read_file(place: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     except CheckpointError as error:
         raise CheckpointError(f"{place} cannot be used: {error}. Give {WANTED}.") from error
     if about.get("kind") != KIND:
-        raise CheckpointError(f"{place} holds no learner; give {WANTED}.")
+        raise CheckpointError(f"{place} is not a saved learner; give {WANTED}.")
     return about["arguments"], state
 
 

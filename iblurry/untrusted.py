@@ -48,7 +48,7 @@ def parse_json(data: bytes, kind: type[Any] = dict) -> Any:
     except RecursionError:
         raise InputError(f"it is nested deeper than {MOST_LEVELS} levels") from None
     except ValueError as error:
-        raise InputError(f"it is no JSON that can be used: {error}") from error
+        raise InputError(f"it is not valid JSON: {error}") from error
     if type(value) is not kind:
         raise InputError(f"it is not {WORDS[kind]}")
     return value
@@ -120,7 +120,7 @@ def exact(value: Fraction | int | float | str) -> Fraction:
             raise ValueError("it is too long")
         return Fraction(text)
     except (ValueError, ZeroDivisionError) as error:
-        raise InputError(f"{text!r:.80} is no fraction; write 3, 0.25 or 1/16.") from error
+        raise InputError(f"{text!r:.80} is not a number or fraction; write 3, 0.25 or 1/16.") from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def _whole(text: str) -> int:
 
 def _finite(text: str) -> float:
     if not math.isfinite(value := float(text)):
-        raise ValueError(f"{text:.20} is no finite number")
+        raise ValueError(f"{text:.20} is not a finite number")
     return value
 
 

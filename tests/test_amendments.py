@@ -168,7 +168,7 @@ def test_a_deleted_class_never_answers_and_makes_room(name):
 def test_without_any_class_there_is_no_answer():
     learner = taught("clib", classes="a")
     amendments.delete_class(learner, "a")
-    with pytest.raises(InputError, match="Nothing was learnt"):
+    with pytest.raises(InputError, match="observe"):
         learner.predict(picture(1)[None])
     assert learner.context.memory.size == 0
     amendments.rehearse(learner, 3)

@@ -156,7 +156,7 @@ def test_what_cannot_be_classes_begins_nothing():
         ({"memory": 2.5}, "memory=2.5"),
         ({"max_classes": 2}, "There are 3 classes by now and max_classes=2"),
         ({"batch_size": 0}, "batch_size=0: batch_size is a whole number"),
-        ({"updates_per_sample": "many"}, "'many' is no fraction"),
+        ({"updates_per_sample": "many"}, "'many' is not a number or fraction"),
         ({"updates_per_sample": 0}, "updates_per_sample=0:"),
         ({"updates_per_sample": "-1/2"}, "updates_per_sample=-1/2"),
         ({"updates_per_sample": 0.0, "method": "er"}, "updates_per_sample=0.0"),

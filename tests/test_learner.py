@@ -261,7 +261,7 @@ def test_a_fixed_head_on_a_frozen_body_is_refused():
 def test_a_label_never_announced_is_refused_and_nothing_changes():
     learner = learner_of(er(), classes=["cat", "dog"])
     learner.observe(picture(), "cat")
-    with pytest.raises(UnknownLabelError, match=r"'cow' was never announced.*'cat', 'dog'"):
+    with pytest.raises(UnknownLabelError, match=r"'cow' is not in .*'cat', 'dog'"):
         learner.observe(picture(), "cow")
     assert learner.labels == ["cat"]
     assert learner.context.seen == 1
@@ -277,14 +277,14 @@ def test_one_class_more_than_the_head_has_rows():
 
 
 def test_a_question_before_the_first_sample():
-    with pytest.raises(InputError, match="Nothing was learnt"):
+    with pytest.raises(InputError, match="observe"):
         learner_of(er()).predict(np.stack([picture()]))
 
 
 @pytest.mark.parametrize("method, least", [(er(), 16), (clib(), 16), (er(Hyperparameters(batch=32)), 32)])
 def test_the_least_memory(method, least):
     learner_of(method, memory=least)
-    with pytest.raises(InputError, match=f"memory={least - 1} is too small.*the least is {least}"):
+    with pytest.raises(InputError, match=f"memory={least - 1} is too small.*{least}"):
         learner_of(method, memory=least - 1)
 
 
@@ -349,11 +349,11 @@ def test_a_loader_of_torch_gives_what_observe_takes():
 @pytest.mark.parametrize(
     "images, labels, words",
     [
-        (IMAGES[:2], "ab", "labels='ab' does not fit.*each image, 2"),
-        (IMAGES[:2], ["a"], r"labels=\['a'\] does not fit"),
-        (IMAGES[:2], "a", "labels='a' does not fit"),
+        (IMAGES[:2], "ab", "labels='ab' .*each image, 2"),
+        (IMAGES[:2], ["a"], r"labels=\['a'\] is not valid"),
+        (IMAGES[:2], "a", "labels='a' is not valid"),
         (IMAGES[:2], ["a", 1.5], "1.5 is neither"),
-        (IMAGES[:2], ["a", "d"], "'d' was never announced"),
+        (IMAGES[:2], ["a", "d"], "'d' is not in"),
         (IMAGES[0], ["a"], r"\['a'\] is neither"),
         (IMAGES[:2, 0], ["a", "b"], r"\(1, 8, 8\), or a batch of them.*\(2, 8, 8\)"),
     ],

@@ -25,7 +25,7 @@ from iblurry.training import Training
         (lambda: Method(pace=Pace(train_stream=False), rehearsal=Nothing()), "the batch would be empty"),
         (lambda: Pace(stream_batch=4, updates_per_sample="1/8"), "stream_batch of at least 8"),
         (lambda: Pace(stream_batch=0), "stream_batch=0"),
-        (lambda: Pace(updates_per_sample="much"), "'much' is no fraction"),
+        (lambda: Pace(updates_per_sample="much"), "'much' is not a number or fraction"),
         (lambda: Pace(store_when="never"), "'before' or 'after'"),
         (lambda: Head(moments="lose"), "'rebuild'"),
         (lambda: Head(redraw="some"), "'all'"),

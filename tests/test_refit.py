@@ -237,7 +237,7 @@ def test_joint_keeps_everything(samples):
 
 @pytest.mark.parametrize("name", ["ewc", "bic", "rm"])
 def test_a_stream_without_boundaries_refuses_who_needs_them(name):
-    with pytest.raises(InputError, match=f"{name} must be told where tasks end .*two or more tasks"):
+    with pytest.raises(InputError, match=f"{name} needs the ends of tasks .*two or more tasks"):
         new_learner(method(name, HYPERPARAMETERS), boundaries=False)
 
 

@@ -32,7 +32,7 @@ def collect(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
         else:
             click.echo(f"{folder} is not finished and is left out.", err=True)
     if not finished:
-        raise InputError("None of these runs is finished; let `iblurry run` come to its end first.")
+        raise InputError("None of these runs is finished; finish them with `iblurry run` first.")
     copies = [copy(folder, out) for folder in finished]
     if as_json:
         click.echo(json.dumps([{"folder": str(place), "is": state} for place, state in copies], indent=2))

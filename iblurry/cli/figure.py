@@ -66,9 +66,7 @@ def figure(
         others = " or ".join(WITH_METRIC)
         raise InputError(f"A figure of {kind} shows no metric; leave {metric} out, or draw {others}.")
     if x is not None and kind not in WITH_X:
-        raise InputError(
-            f"A figure of {kind} has an axis of its own; leave --x {x} out, or draw {' or '.join(WITH_X)}."
-        )
+        raise InputError(f"A figure of {kind} has a fixed axis; leave --x {x} out, or draw {' or '.join(WITH_X)}.")
     shown = "-".join(
         [
             kind,

@@ -40,7 +40,7 @@ def log(runs: tuple[Path, ...], to: str, out: Path | None, project: str | None, 
     for folder in folders:
         run = read_history(folder)
         if run is None:
-            click.echo(f"{folder} has not begun yet and is left out.", err=True)
+            click.echo(f"{folder} has not started yet and is skipped.", err=True)
             continue
         place, is_finished = log_run(run, logger), run.summary is not None
         logged.append({"folder": str(folder), "place": place, "finished": is_finished, "events": len(run.events)})

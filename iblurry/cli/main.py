@@ -34,7 +34,7 @@ VERBS = {
     "backup": "A live service as one file, while it runs.",
     "restore": "The folder of a live service from such a file.",
     "collect": "Keep finished runs as a few small texts each.",
-    "reproduction": "The page that sets collected runs beside the paper's tables.",
+    "reproduction": "The page that sets collected runs compared with the paper's tables.",
 }
 FAILED = 1  # of the runs, at least one
 INTERRUPTED = 130  # what a shell reports for SIGINT

@@ -144,7 +144,7 @@ def run_folders(places: Iterable[Path]) -> list[Path]:
         is_run = (place / "experiment.json").exists()
         found = [place] if is_run else sorted(child.parent for child in place.glob("*/experiment.json"))
         if not found:
-            raise InputError(f"{place} is no run's folder and holds none; name a folder that `iblurry run` wrote.")
+            raise InputError(f"{place} is not a run and contains none; give a folder that `iblurry run` wrote.")
         for folder in found:
             first.setdefault(folder.resolve(), folder)
     return list(first.values())

@@ -1,4 +1,4 @@
-"""`iblurry reproduction`: the page that sets collected runs beside the paper's numbers."""
+"""`iblurry reproduction`: the page that sets collected runs compared with the paper's numbers."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ def reproduction(results: Path, out: Path, notes: Path | None, as_json: bool) ->
         ]
         click.echo(json.dumps({"page": str(out), "figures": list(map(str, figures)), "rows": rows}, indent=2))
         return
-    click.echo(f"{out}: {len(runs)} runs beside the paper")
+    click.echo(f"{out}: {len(runs)} runs compared with the paper")
     for path in figures:
         click.echo(f"Figure: {path}")

@@ -120,7 +120,7 @@ def _allow_large() -> Iterator[None]:
 def _with_label(place: str, label: str) -> Iterator[LabelledFile]:
     path = Path(place).expanduser()
     if not path.exists():
-        raise DataError(f"There is no picture {place}; with --label, give pictures or folders of them.")
+        raise DataError(f"There is no picture {place}; with --label, give pictures or folders of pictures.")
     files = [path] if path.is_file() else _pictures(path)
     return (LabelledFile(label, files, row) for row in range(len(files)))
 

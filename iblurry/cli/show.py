@@ -48,10 +48,10 @@ def show(runs: tuple[Path, ...], figure: Path | None, metric: tuple[str, ...], a
         if result is not None and (result.summary is not None or result.metrics.queries):
             results.append(result)
         else:
-            click.echo(f"{place.path} has not come to a query yet and is left out.", err=True)
+            click.echo(f"{place.path} has no query yet and is skipped.", err=True)
     if not results:
         searched = ", ".join(map(str, runs))
-        raise InputError(f"No run in {searched} has come to a query yet; let `iblurry run` go on first.")
+        raise InputError(f"No run in {searched} has a query yet; continue it with `iblurry run` first.")
     show_results(results, [figure] if figure else [], metrics=split_names(metric), as_json=as_json)
 
 

@@ -50,7 +50,7 @@ class AdapterOptions:
         if not isinstance(self.lazy, bool | None):
             raise InputError(f"lazy={_short(self.lazy)} is not possible; give True, False or None.")
         if root is not None and not _is_path(root):
-            raise InputError(f"root={_short(root)} is no folder; give a path.")
+            raise InputError(f"root={_short(root)} is not a folder; give a path.")
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ def _named(rows: LabelledRows, labels: Iterable[int]) -> list[Any]:
 def _check_columns(**columns: Any) -> None:
     for name, column in columns.items():
         if not isinstance(column, str):
-            raise InputError(f"{name}={_short(column)} names no column; give a string.")
+            raise InputError(f"{name}={_short(column)} is not the name of a column; give a string.")
 
 
 def _count(given: Any, part: str, wanted: str) -> int:

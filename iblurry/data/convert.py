@@ -26,7 +26,7 @@ def to_images(given: Any, what: str, layout: str | None = None) -> ImageStore:
     if layout is not None and not (isinstance(layout, str) and layout in ("NCHW", "NHWC")):
         raise InputError(f"The layout {layout!r} is not known; give 'NCHW', 'NHWC' or None to find it by the channels.")
     if images.ndim not in (3, 4):
-        raise InputError(f"The {what} of shape {images.shape} are none; give (N, H, W), (N, H, W, C) or (N, C, H, W).")
+        raise InputError(f"The {what} have the shape {images.shape}; give (N, H, W), (N, H, W, C) or (N, C, H, W).")
     if images.ndim == 3:
         return _to_bytes(images[:, None], what)
     layout = layout or _layout(images.shape, what)
@@ -67,7 +67,7 @@ def label_positions(
     classes = None if classes is None else class_names(classes)
     kinds = {"str" if part.dtype.kind == "U" else "int" for part in parts if part.size}
     if len(kinds) > 1:
-        raise InputError("The training and test labels are of two kinds, numbers and strings; give one kind.")
+        raise InputError("The training and test labels have different types, numbers and strings; use one type.")
     if classes is not None and "str" not in kinds:
         return classes, [part.astype(np.int64) for part in parts]
     if np.result_type(*parts).kind == "f":  # what NumPy makes of uint64 beside int64
@@ -86,10 +86,10 @@ def class_names(given: Any) -> tuple[str, ...]:
     """Names in the order of the labels; InputError if it is no sequence of strings or whole numbers."""
     given = given.tolist() if isinstance(given, np.ndarray) else given
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-        raise InputError(f"classes={given!r} are no names; give a list of strings, in the order of the labels.")
+        raise InputError(f"classes={given!r} are not names; give a list of strings, in the order of the labels.")
     for name in given:
         if _label_kind(name) not in (str, Integral):
-            raise InputError(f"The class name {name!r} is no string; give a list of strings.")
+            raise InputError(f"The class name {name!r} is not a string; give a list of strings.")
     return tuple(map(str, given))
 
 
@@ -98,7 +98,7 @@ def to_floats(given: Any, what: str) -> tuple[float, ...]:
     try:
         return tuple(float(number) for number in given)
     except (TypeError, ValueError, OverflowError, RuntimeError):
-        raise InputError(f"{what}={given!r} are no numbers; give one for each channel.") from None
+        raise InputError(f"{what}={given!r} are not numbers; give one for each channel.") from None
 
 
 def to_array(given: Any, what: str) -> NDArray[Any]:

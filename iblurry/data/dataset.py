@@ -72,7 +72,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise InputError(f"name={self.name!r} names no data set; give a string.")
+            raise InputError(f"name={self.name!r} is not the name of a data set; give a string.")
         if not len(self.train):
             raise InputError(f"The data set {self.name!r} has no training images; give at least one.")
         object.__setattr__(self, "classes", class_labels(self.classes))

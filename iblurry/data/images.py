@@ -130,7 +130,7 @@ def read_bytes(path: str) -> bytes:
 
 def _unreadable(path: str, error: OSError | ValueError) -> DataError:
     why = (isinstance(error, OSError) and error.strerror) or error
-    return DataError(f"{path} cannot be read ({why}); put it back, or load the data anew.")
+    return DataError(f"{path} cannot be read ({why}); put it back, or load the data again.")
 
 
 def eager_bytes() -> int:
@@ -142,5 +142,5 @@ def env_int(variable: str, default: int) -> int:
     """An environment variable that is a whole number from 0, or the default where it is not set."""
     given = os.environ.get(variable, "")
     if given and not given.isdecimal():
-        raise InputError(f"{variable}={given!r} is no whole number; give one from 0, or leave it out for {default}.")
+        raise InputError(f"{variable}={given!r} is not a whole number; give one from 0, or leave it out for {default}.")
     return int(given) if given else default

@@ -58,7 +58,7 @@ def load(spec: str | os.PathLike[str], home: Path | None = None, **options: Opti
     20
     """
     if not isinstance(spec, str | os.PathLike):
-        raise InputError(f"{spec!r} names no data; give a source of `iblurry data`, an .npz file or a folder.")
+        raise InputError(f"{spec!r} is not a data set; give a source of `iblurry data`, an .npz file or a folder.")
     if (held := objects.kept(os.fspath(spec))) is not None and not options:
         dataset: Dataset = held
         return dataset

@@ -198,7 +198,7 @@ def as_optimizer(given: Any) -> Optimizer:
         if issubclass(target, torch.optim.Optimizer) and target is not torch.optim.Optimizer:
             return _made(component_of(target), _as_fields(target, options))
     raise InputError(
-        f"optimizer={given!r:.200} does not fit; give an Optimizer such as Adam(), a class such as torch.optim.NAdam, "
+        f"optimizer={given!r:.200} is not valid; give an Optimizer such as Adam(), a class such as torch.optim.NAdam, "
         "or functools.partial(torch.optim.RMSprop, alpha=0.9). Parameters and learning rate are given by the program."
     )
 

@@ -274,5 +274,5 @@ def as_list(given: Any) -> CallbackList:
     for one in several:
         if not isinstance(one, Callback):
             call = f"; write {one.__name__}()" if isinstance(one, type) else ""
-            raise InputError(f"{one!r:.80} is no callback{call}; give a Callback, or a list of them.")
+            raise InputError(f"{one!r:.80} is not a callback{call}; give a Callback, or a list of callbacks.")
     return CallbackList(tuple(several))

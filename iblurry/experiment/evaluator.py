@@ -161,7 +161,7 @@ class PendingAnswer:
         *correct, is_finite = self._values.tolist()
         if not is_finite:
             raise DivergedError(
-                f"The network's answers are no numbers any more at sample {self.at}; a lower learning rate "
+                f"The network returns NaN or infinite values at sample {self.at}; a lower learning rate "
                 f"(schedule.initial_lr, now {self.lr:.3g}) usually helps."
             )
         return tuple(correct), self.totals

@@ -127,7 +127,7 @@ class Experiment:
         _check_known(changes)
         chosen = method_named(method, usual.hyperparameters) if isinstance(method, str) else method
         if not isinstance(chosen, Method):
-            raise InputError(f"method={method!r:.80} does not fit; give a Method, or the name of one, such as 'clib'.")
+            raise InputError(f"method={method!r:.80} is not valid; give a Method, or the name of one, such as 'clib'.")
         values: dict[str, Any] = {
             "method": dataclasses.replace(chosen, **slots),
             "dataset": dataset,
@@ -147,7 +147,7 @@ class Experiment:
         object.__setattr__(self, "freeze", freeze)
         for name, (kind, words) in TYPES.items():
             if not isinstance(getattr(self, name), kind):
-                raise InputError(f"{name}={getattr(self, name)!r} does not fit; give {words}.")
+                raise InputError(f"{name}={getattr(self, name)!r} is not valid; give {words}.")
         transforms = check_transforms(self.augment) if freeze != "body" else ()
         object.__setattr__(self, "augment", as_field(transforms))
         for name, least in LEAST.items():
@@ -157,7 +157,7 @@ class Experiment:
             value: Any = getattr(self, name)
             is_number = isinstance(value, Real) and not isinstance(value, bool)
             if not is_number or not low < float(value) <= 1 or (name == "validate" and not 0 <= float(value) < 1):
-                raise InputError(f"{name}={value!r} is no share of the images; give a number {words}.")
+                raise InputError(f"{name}={value!r} is not a fraction of the images; give a number {words}.")
             object.__setattr__(self, name, float(value))
         object.__setattr__(self, "stream", self.stream.for_dataset(dataset_stem(self.dataset)))
         if self.share != 1 and self.stream.names_samples:
@@ -264,7 +264,7 @@ class Experiment:
             read = {"method": Method.from_json(data["method"]), "stream": Stream.from_json(data["stream"])}
             return cls(**data | read | {"augment": transforms})
         except (KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"This is no experiment as `to_json` writes it: {error}.") from error
+            raise InputError(f"This is not an experiment written by `to_json`: {error}.") from error
 
     def _whole_order(self, dataset: Dataset) -> Order:
         order = self._drawn_order(dataset)
@@ -290,8 +290,8 @@ class Experiment:
         if not np.isin(dataset.test.labels, met).any():
             names = ", ".join(dataset.classes[label] for label in met)
             raise InputError(
-                f"{self.dataset!r} has no test image of the classes met by sample {first} ({names}), so there is "
-                "nothing to ask; give it test images, or a larger query_every."
+                f"{self.dataset!r} has no test image of the classes seen by sample {first} ({names}), so there is "
+                "nothing to test; give test images of these classes, or a larger query_every."
             )
 
 
@@ -325,7 +325,7 @@ def _dataset_name(dataset: Any) -> str:
     try:
         return str(os.fspath(dataset))
     except TypeError:
-        raise InputError(f"dataset={dataset!r:.80} does not fit; give a name, a path or a Dataset.") from None
+        raise InputError(f"dataset={dataset!r:.80} is not valid; give a name, a path or a Dataset.") from None
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -53,7 +53,7 @@ class RunFolder:
         """The content of experiment.json; needs no torch."""
         about = self._read("experiment.json")
         if about is None:
-            raise FolderError(f"{self.path} is no run's folder: it has no experiment.json. Name a folder inside --out.")
+            raise FolderError(f"{self.path} is not a run: it has no experiment.json. Give a folder inside --out.")
         self._check_format(about)
         return about
 
@@ -65,7 +65,7 @@ class RunFolder:
         try:
             return Experiment.from_json(about["experiment"])
         except MALFORMED as error:
-            raise DataError(f"{self.path / 'experiment.json'} holds no experiment: {reason(error)}.") from error
+            raise DataError(f"{self.path / 'experiment.json'} is not a valid experiment: {reason(error)}.") from error
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON file atomically."""
@@ -166,7 +166,7 @@ def describe_callbacks(callbacks: Sequence[Callback]) -> list[dict[str, Any]]:
         except (TypeError, ValueError) as error:
             name = type(callback).__name__
             raise InputError(
-                f"A field of the callback {name} is no setting: {error}. Use numbers, strings, booleans, None and "
-                "tuples of these; what it needs besides it makes in on_train_start."
+                f"A field of the callback {name} cannot be saved: {error}. Use numbers, strings, booleans, None and "
+                "tuples of these; create other objects in on_train_start."
             ) from error
     return described

@@ -247,7 +247,7 @@ class Journal:
         size = os.fstat(self._file.fileno()).st_size
         if not 0 <= length <= size:
             raise CheckpointError(
-                f"The journal {self.path} has {size} bytes where the checkpoint remembers {length}; "
+                f"The journal {self.path} has {size} bytes, but the checkpoint needs {length}; "
                 f"put the whole journal back, or delete {self.path.parent} to start the run again."
             )
         if length and os.pread(self._file.fileno(), 1, length - 1) != b"\n":

@@ -105,7 +105,7 @@ def fit_setting(dataset: str, changes: Mapping[str, Any]) -> Setting:
     else:
         return usual
     if known < 2:
-        raise InputError(f"{dataset!r} has {known} class, and there is nothing to tell it from; give two or more.")
+        raise InputError(f"{dataset!r} has {known} class; give data with two or more classes.")
     told = {name: float(value) for name, value in changes.items() if isinstance(value, Real)}
     drawn = training * told.get("share", 1) * (1 - told.get("validate", 0))
     samples = int(min(drawn, told.get("samples", drawn)))

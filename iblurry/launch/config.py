@@ -66,7 +66,7 @@ class LaunchConfig:
                 try:
                     object.__setattr__(self, name, Path(place))
                 except TypeError as error:
-                    raise InputError(f"{name}={place!r} is no folder; give a path.") from error
+                    raise InputError(f"{name}={place!r} is not a folder; give a path.") from error
         check_fields(self, {"jobs": "[1, inf)", "pack": "[1, inf)", "threads": "[1, inf)"})
         check_type("checkpoints", self.checkpoints, CheckpointPolicy)
         if self.on not in PLACES:

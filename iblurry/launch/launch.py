@@ -180,7 +180,7 @@ def _as_experiment(given: Any, dataset: str | Dataset = "digits") -> Experiment:
     if isinstance(given, str | Method):
         return Experiment.of(given, dataset)
     if not isinstance(given, Experiment):
-        raise InputError(f"{given!r:.80} is no experiment; give an Experiment, or a method or its name, such as 'er'.")
+        raise InputError(f"{given!r:.80} is not an experiment; give an Experiment, a Method or its name, such as 'er'.")
     return given
 
 

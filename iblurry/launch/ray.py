@@ -329,7 +329,7 @@ def _connected(ray: Any) -> Iterator[None]:
     except ConnectionError as error:
         if "RAY_ADDRESS" in os.environ:
             raise InputError(
-                f"No Ray cluster answers at RAY_ADDRESS={os.environ['RAY_ADDRESS']}; start it, or unset the variable."
+                f"There is no Ray cluster at RAY_ADDRESS={os.environ['RAY_ADDRESS']}; start it, or unset the variable."
             ) from error
         ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **QUIET)
     try:

@@ -368,7 +368,9 @@ def digest_of(entries: Sequence[Entry]) -> bytes:
 
 def _connect(path: Path, *, make: bool = False) -> sqlite3.Connection:
     if not make and not path.is_file():
-        raise FolderError(f"{path.parent} has no {FILE}, so it is no service's folder; give that of --data-dir.")
+        raise FolderError(
+            f"{path.parent} has no {FILE}, so it is not the folder of a service; give the folder of --data-dir."
+        )
     address = f"{path.absolute().as_uri()}?mode={'rwc' if make else 'rw'}"
     database = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
     database.execute("PRAGMA journal_mode = WAL")
@@ -395,8 +397,6 @@ def _known_error(error: sqlite3.Error, path: Path) -> IblurryError:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # without the bits of an extended code
     # What SQLite maps into memory gives an I/O error on a full disk.
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and disk_usage(path.parent).free < PAGE):
-        return DiskFullError(
-            f"There is no room left on the disk of {path.parent}: make some. Nothing accepted is lost."
-        )
+        return DiskFullError(f"The disk of {path.parent} is full: free some space. No accepted sample is lost.")
     kind, remedy = TROUBLE.get(code, (DataError, "Put back a copy of the whole folder, or choose another --data-dir."))
     return kind(f"{path} cannot be used ({error}). {remedy}")

@@ -197,7 +197,7 @@ class Service:
     async def predict(self, pixels: NDArray[np.uint8]) -> Predictions:
         """Predict images (B, C, H, W) from the newest snapshot, whatever is being learnt."""
         if not self._status.model:
-            raise Refusal(409, "nothing_learnt", "Nothing was learnt yet, so there is no answer; send a sample first.")
+            raise Refusal(409, "nothing_learnt", "The service has not learnt any sample yet; send a sample first.")
         self._asking += 1
         try:
             await asyncio.sleep(0)  # whoever has asked meanwhile is counted, too: several are answered together
@@ -239,7 +239,7 @@ class Service:
             await asyncio.sleep(0.05)
         at = min(wanted, self._status.report.applied)
         if not self._status.learnt:
-            raise Refusal(409, "nothing_learnt", "Nothing was learnt yet, so there is no model; send a sample first.")
+            raise Refusal(409, "nothing_learnt", "The service has no model yet; send a sample first.")
         if self._status.stalled is not None:
             at = self._status.report.checkpoint_operation
         try:

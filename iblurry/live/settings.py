@@ -125,8 +125,8 @@ class Settings:
         if not path.exists():
             if (folder / RUN_FILE).exists():
                 raise FolderError(
-                    f"{folder} is the folder of a run (it has {RUN_FILE}), and a service needs one of its own; choose "
-                    "another --data-dir, with --from to go on with what the run has learnt."
+                    f"{folder} is the folder of a run (it has {RUN_FILE}), and a service needs its own; choose "
+                    "another --data-dir, with --from to continue with the learner of the run."
                 )
             return None
         about = read_json(path)
@@ -228,13 +228,13 @@ class Settings:
         name, _, code = self.method.partition("@")
         if code and _written("method", name) != self.method:
             raise InputError(
-                f"The method {name!r} was begun with code that is not here, {code}. Import that version (--import "
+                f"The method {name!r} was started with other code, {code}. Import that version (--import "
                 "FILE.py), or choose another --data-dir."
             )
         built = method(name, hyperparameters) if self.recipe is None else Method.from_json(self.recipe)
         if not built.task_free or built.readout.refits:
-            why = "trains anew before it answers" if built.task_free else "must be told where tasks end"
-            raise InputError(f"{self.method} cannot serve: it {why}. Choose one that learns as it goes, as clib or er.")
+            why = "trains a network for each query" if built.task_free else "needs the ends of tasks"
+            raise InputError(f"{self.method} cannot serve: it {why}. Choose an online method, such as clib or er.")
         if self.recipe is None and built.admission.keeps_none:  # what was learnt lately can be shown and corrected
             built = dataclasses.replace(built, admission=RingBuffer())
         built.check_budget(self.memory)

@@ -67,7 +67,7 @@ def _load(source: Path, *, classes: int | None, device: str) -> Learner:
     device = default_device(heavy=True) if device == "auto" else device
     learner = Learner.load(source, classes=classes, device=device, precision=make_engine(device).precision)
     if not learner.labels:
-        raise InputError(f"{source} has learnt nothing yet, so there is nothing to go on with; leave --from out.")
+        raise InputError(f"{source} has not learnt any sample yet; leave --from out.")
     for label in _labels(learner):
         try:
             if not isinstance(label, str) or normalize_label(label) != label:
@@ -111,7 +111,7 @@ def backup(folder: Path, file: Path) -> int:
     """
     settings = Settings.load(folder)
     if settings is None:
-        raise FolderError(f"{folder} is no service's folder (it has no {SETTINGS}); give that of --data-dir.")
+        raise FolderError(f"{folder} is not a service's folder (it has no {SETTINGS}); give that of --data-dir.")
     with replacing(file) as temporary, tempfile.TemporaryDirectory(prefix=".backup-", dir=file.parent) as made:
         accepted = _copy(folder, Path(made))
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -167,7 +167,7 @@ def restore(file: Path, folder: Path) -> int:
             accepted = _check(new)
         except (tarfile.TarError, OSError, IblurryError, *MALFORMED) as error:
             raise DataError(
-                f"{file} is no backup that can be used ({reason(error)}); give what `iblurry backup` wrote."
+                f"{file} is not a valid backup ({reason(error)}); give a file that `iblurry backup` wrote."
             ) from error
         for path in new.iterdir():
             path.chmod(0o600)

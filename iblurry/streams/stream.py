@@ -161,7 +161,7 @@ def make_stream(stream: Stream | None = None, published: str | os.PathLike[str] 
     if published is not None:
         raise InputError(f"stream={stream!r} and published={published!r} are two orders; give one of the two.")
     if not isinstance(stream, Stream):
-        raise InputError(f"stream={stream!r:.80} does not fit; give a Stream, such as IBlurry().")
+        raise InputError(f"stream={stream!r:.80} is not valid; give a Stream, such as IBlurry().")
     for name in fields:
         if name not in (known := list(hyperparameters(stream))):
             raise UnknownNameError(f"field of {type(stream).__name__}", name, known)

@@ -57,7 +57,7 @@ def read_run(folder: Path) -> Result:
     """A finished run from its texts alone; raises for one that is not, or whose texts do not belong together."""
     found = read_result(RunFolder(folder))
     if found.summary is None or not found.environment:
-        raise InputError(f"{folder} holds no finished run; let `iblurry run` come to its end first.")
+        raise InputError(f"{folder} contains no finished run; finish `iblurry run` first.")
     digest = read_json(folder / "experiment.json").get("digest")
     start = found.records[0]
     ended = [record.at for record in found.records if isinstance(record, TaskEnd)]

@@ -1,4 +1,4 @@
-"""Our runs beside the paper's numbers, row by row, with a verdict by a rule that is stated."""
+"""Our runs compared with the paper's numbers, row by row, with a verdict by a rule that is stated."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def with_compute(experiment: Experiment, reference: Experiment, of: DatasetSize)
     try:
         return _replaced(experiment, pace=dataclasses.replace(method.pace, updates_per_sample=updates))
     except InputError as error:
-        raise InputError(f"{method.name} cannot be given the compute of {reference.method.name}: {error}") from error
+        raise InputError(f"{method.name} cannot have the same compute as {reference.method.name}: {error}") from error
 
 
 def equal_compute(
@@ -148,6 +148,6 @@ def _replaced(experiment: Experiment, method: Method | None = None, **slots: Any
 def _too_little(experiment: Experiment, reference: Experiment, left: float, what: str, costs: float) -> InputError:
     there = f"{left:,.0f} are left after" if left > 0 else "none is left after"
     return InputError(
-        f"{experiment.method.name} cannot be given the compute of {reference.method.name}: {what} takes {costs:,.0f} "
+        f"{experiment.method.name} cannot have the same compute as {reference.method.name}: {what} takes {costs:,.0f} "
         f"forward passes of an image and {there} its other costs; choose a costlier reference."
     )

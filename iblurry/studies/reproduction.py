@@ -1,4 +1,4 @@
-"""The page that sets our runs beside the paper's tables: a pure function of collected results and its numbers."""
+"""The page that compares our runs with the paper's tables: a pure function of collected results and its numbers."""
 
 from __future__ import annotations
 

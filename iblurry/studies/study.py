@@ -117,7 +117,7 @@ class Study:
             return names
         for name in chosen:
             if names == ("",):
-                raise InputError(f"The study {self.name} varies nothing but the method; leave out the column {name!r}.")
+                raise InputError(f"The study {self.name} varies only the method; leave out the column {name!r}.")
             if name not in names:
                 raise UnknownNameError(f"{kind} of the study {self.name}", name, names)
         return tuple(name for name in names if name in chosen)
@@ -149,7 +149,7 @@ def _check_same_data(found: dict[PlannedRun, Result]) -> None:
         if first.environment.get("data") != result.environment.get("data"):
             raise InputError(
                 f"{first.folder} and {result.folder} were run on different data, though both say "
-                f"{run.experiment.dataset!r}; run one of them anew with --again, or keep them in folders of their own."
+                f"{run.experiment.dataset!r}; run one of them again with --again, or use separate folders."
             )
 
 

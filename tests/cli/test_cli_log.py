@@ -61,7 +61,7 @@ def test_json(runs, call, made):
 def test_a_run_that_has_not_begun_is_left_out_aloud(runs, call, made):
     begin(runs / "d")
     said = call("log", "--to", "tensorboard")
-    assert said.err == "runs/d has not begun yet and is left out.\n"
+    assert said.err == "runs/d has not started yet and is skipped.\n"
     assert said.out.count("\n") == 3
 
 

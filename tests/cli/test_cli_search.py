@@ -141,7 +141,7 @@ def test_a_point_that_diverges_does_not_stop_the_others(call):
     [
         (("--grid", "memory=20,50", "--validate", "0"), "validate=0"),
         (("--grid", "memory=20,50", "--set", "validate=0"), "validate=0"),
-        (("--grid", "memory=20"), "varies nothing"),
+        (("--grid", "memory=20"), "only one value"),
         (("--grid", "memory=20,50,20"), "same experiment"),
         (("--grid", "memroy=20,50"), "memroy"),
         (("--grid", "memory=20,"), "empty value"),
@@ -159,7 +159,7 @@ def test_grids_that_are_refused(refused, words, named):
     "words, named",
     [
         (("--space", "memory=20..50", "--validate", "0"), "validate=0"),
-        (("--space", "memory=20"), "varies nothing"),
+        (("--space", "memory=20"), "only one value"),
         (("--space", "memory=50..20"), "memory=50..20"),
         (("--space", "memroy=20..50"), "memroy"),
         (("--space", "memory=2..50"), "memory=2"),

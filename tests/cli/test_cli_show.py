@@ -98,9 +98,7 @@ def test_runs_that_have_nothing_to_show_are_left_out_aloud(runs, call):
     said = call("show", "--json")
     assert said.code == 0
     assert [row["method"] for row in json.loads(said.out)["table"]["rows"]] == ["er"]
-    assert said.err.splitlines() == [
-        f"runs/{folder.name} has not come to a query yet and is left out." for folder in (clib, other)
-    ]
+    assert said.err.splitlines() == [f"runs/{folder.name} has no query yet and is skipped." for folder in (clib, other)]
 
 
 def test_a_finished_run_without_queries_has_its_end(runs, call):
@@ -119,7 +117,7 @@ def test_nothing_to_show_at_all(runs, call):
         unfinish(folder, queries=0)
     said = call("show")
     assert (said.code, said.out) == (2, "")
-    assert said.err.endswith("iblurry: No run in runs has come to a query yet; let `iblurry run` go on first.\n")
+    assert said.err.endswith("iblurry: No run in runs has a query yet; continue it with `iblurry run` first.\n")
 
 
 @pytest.mark.quick(".svg-<?xml")
@@ -144,7 +142,7 @@ def test_a_figure_that_fails_spoils_nothing(runs, call, monkeypatch):
     monkeypatch.setattr("iblurry.studies.figures.curves.draw_curves", fail)
     said = call("show", "--json", "--figure", "runs/accuracy.png")
     assert (said.code, said.out) == (2, "")
-    assert "no room left on the disk of runs" in said.err
+    assert "The disk of runs is full" in said.err
     assert (runs / "accuracy.png").read_bytes() == b"before"
     assert set(runs.iterdir()) == files
 

@@ -25,7 +25,7 @@ def test_from_runs_to_the_page(runs, call, here):
     said = call("reproduction")
     assert (said.code, said.err) == (0, "")
     assert said.out.splitlines() == [
-        "docs/reproduction.md: 2 runs beside the paper",
+        "docs/reproduction.md: 2 runs compared with the paper",
         "Figure: docs/images/reproduction-cifar10.png",
     ]
     page = (here / "docs/reproduction.md").read_bytes()
@@ -64,7 +64,7 @@ def test_repeats_are_found(runs, call, here):
     call("reproduction")
     assert "noise" not in (here / "docs/reproduction.md").read_text()
     call("collect", "--out", "results/noise")
-    assert call("reproduction").out.startswith("docs/reproduction.md: 2 runs beside the paper")
+    assert call("reproduction").out.startswith("docs/reproduction.md: 2 runs compared with the paper")
     line = "| nothing that was noted | `clib` | 2 | 0.00 (0.00) | 0.00 (0.00) | 0.00 (0.00) |"
     assert line in (here / "docs/reproduction.md").read_text().splitlines()
 
@@ -82,7 +82,7 @@ def test_refusals(runs, refused, here):
         (run / "summary.json").rename(run / "no.json")
     (here / "empty").mkdir()
     (here / "file").touch()
-    assert "is no run's folder and holds none" in refused("collect", "empty")
+    assert "empty is not a run" in refused("collect", "empty")
     assert "is a file, not a folder" in refused("collect", "--out", "file/deep")
     assert "There is no folder results" in refused("reproduction")
     assert "end its name in .md" in refused("reproduction", "empty", "--out", "page.html")
@@ -94,5 +94,5 @@ def test_none_is_finished(runs, call, here):
         (run / "summary.json").unlink()
     said = call("collect")
     assert (said.code, said.out) == (2, "")
-    assert said.err.endswith("iblurry: None of these runs is finished; let `iblurry run` come to its end first.\n")
+    assert said.err.endswith("iblurry: None of these runs is finished; finish them with `iblurry run` first.\n")
     assert not (here / "results").exists()

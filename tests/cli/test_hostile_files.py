@@ -260,7 +260,7 @@ def test_a_service_of_others(live, call, refused, here, change):
         assert last.startswith("iblurry: copy/service.json")
         assert said is None or (said.code == 2 and "Traceback" not in said.err)
     if change not in LATER:
-        assert "hostile.tar is no backup" in refused("restore", "hostile.tar", "new")
+        assert "hostile.tar is not a valid backup" in refused("restore", "hostile.tar", "new")
 
 
 def test_the_backup_of_the_same_service_is_restored(live, call, here):

@@ -80,7 +80,7 @@ def test_json_and_back():
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.5, True, "half", float("nan"), None])
 def test_what_is_no_share(share):
-    with pytest.raises(InputError, match="is no share of the images"):
+    with pytest.raises(InputError, match="is not a fraction of the images"):
         small(share=share)
 
 

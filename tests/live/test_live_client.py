@@ -70,7 +70,7 @@ def test_an_array_that_does_not_lie_in_a_row(service, client):
 @pytest.mark.parametrize(
     "images, labels, sentence",
     [
-        ([], [], "nothing to learn"),
+        ([], [], "at least one"),
         (IMAGES, ["one"], "7 images and 1 labels"),
         (IMAGES[:2], ["x", "caf\udce9"], r"'caf\udce9'"),
         (IMAGES[0], [3], "label 3"),

@@ -28,7 +28,7 @@ def test_pictures_are_asked_about(fake, visit):
     assert fake.keys == []
     tab.set_input_files("#files", [file("no.png", b"no"), file("two.png"), file("text.txt", b"text", "text/plain")])
     wait_for_text(tab, "#tray .miss", "This is no picture that can be read: send PNG.")
-    assert "Only pictures can be asked about" in tab.inner_text("#try-note")
+    assert "PNG or JPEG" in tab.inner_text("#try-note")
     assert tab.locator("#tray .file").all_inner_texts() == ["no.png", "two.png", "one.png"]
     tab.get_by_role("button", name="Remove no.png").click()
     assert tab.locator("#tray .file").all_inner_texts() == ["two.png", "one.png"]
@@ -74,7 +74,7 @@ def test_teaching_is_tried_again_under_the_same_key(fake, visit):
     assert tab.inner_text("#try-note") == "Drop or choose a picture first."
     tab.set_input_files("#files", [file("one.png"), file("two.png")])
     tab.get_by_role("button", name="Teach 2").click()
-    assert tab.inner_text("#try-note") == "Give a label first: what is it?"
+    assert tab.inner_text("#try-note") == "Enter a label first."
     tab.keyboard.type(" a new & old class ")  # the field was given the focus
     tab.keyboard.press("Enter")
     wait_for_text(tab, "#tray", "The queue is full: send slower. Trying again in 1 s.")
@@ -139,7 +139,7 @@ def test_each_picture_has_its_label(fake, visit):
     tab.get_by_role("button", name="Confirm cat for three.png").wait_for()
     tab.get_by_role("combobox", name="Label of two.png").fill("frog")
     tab.get_by_role("button", name="Teach 3").click()
-    assert tab.inner_text("#try-note") == "Give a label first: what is it?"
+    assert tab.inner_text("#try-note") == "Enter a label first."
     tab.fill("#label", "ant")
     tab.get_by_role("button", name="Teach 3").click()
     wait_for_text(tab, "#tray > li:last-child", "✓ sample 743: ant")

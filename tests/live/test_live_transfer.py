@@ -157,7 +157,7 @@ def test_the_current_model_is_exported(digits, tmp_path):
     async def live():
         service = await started(tmp_path / "live", SMALL)
         assert not left.exists()  # of a server that was killed
-        with pytest.raises(Refusal, match="Nothing was learnt"):
+        with pytest.raises(Refusal, match="no model yet"):
             await service.model("pt2")
         await service.learn(some(digits, 0, 30))
         await until(lambda: service.status()["learnt"])
@@ -266,7 +266,7 @@ def test_what_is_no_backup(digits, finished, tmp_path):
     file, new = tmp_path / "b.tar", tmp_path / "new"
     with pytest.raises(FolderError, match="is the folder of a run"):
         backup(finished, file)
-    with pytest.raises(FolderError, match="is no service's folder"):
+    with pytest.raises(FolderError, match="is not a service's folder"):
         backup(tmp_path, file)
     assert list(tmp_path.iterdir()) == []
     begin_from(tmp_path / "live", finished)
@@ -278,7 +278,7 @@ def test_what_is_no_backup(digits, finished, tmp_path):
         strange.add(file, "../b.tar")
     for damaged in (b"", b"x" * 10000, whole[: len(whole) // 2], (tmp_path / "strange.tar").read_bytes()):
         file.write_bytes(damaged)
-        with pytest.raises(DataError, match="is no backup that can be used"):
+        with pytest.raises(DataError, match="is not a valid backup"):
             restore(file, new)
     place = whole.index(b"weight") + 20_000  # inside the checkpoint's tensors
     file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])

@@ -76,7 +76,7 @@ def test_what_is_not_finished_or_not_its_own_is_refused(tmp_path):
         with pytest.raises(DataError, match="is not that of the whole experiment"):
             collect(folder, tmp_path / "results")
     (folder / "summary.json").unlink()
-    with pytest.raises(InputError, match="holds no finished run"):
+    with pytest.raises(InputError, match="no finished run"):
         collect(folder, tmp_path / "results")
     assert not (tmp_path / "results").exists()
 

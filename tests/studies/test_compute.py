@@ -106,10 +106,10 @@ def test_a_larger_network_is_in_it():
 def test_what_cannot_be_is_refused():
     er = Experiment.of("er", "cifar10")
     with pytest.raises(
-        InputError, match=r"gss cannot be given the compute of er: .* and none is left after its other costs; choose"
+        InputError, match=r"gss cannot have the same compute as er: .* and none is left after its other costs; choose"
     ):
         with_compute(Experiment.of("gss", "cifar10"), er, CIFAR)
-    with pytest.raises(InputError, match="agem cannot be given the compute of er: 8 samples earn"):
+    with pytest.raises(InputError, match="agem cannot have the same compute as er: 8 samples earn"):
         with_compute(Experiment.of("agem", "cifar10"), er, CIFAR)
     seldom = dataclasses.replace(er.method.pace, updates_per_sample=Fraction(1, 8))
     less = dataclasses.replace(er, method=dataclasses.replace(er.method, pace=seldom), samples=5000)

@@ -61,7 +61,7 @@ def test_rows_and_columns_that_are_not_there(choice, said):
 
 
 def test_no_columns_to_choose_from():
-    with pytest.raises(InputError, match="The study main varies nothing but the method; leave out the column 'N=0'"):
+    with pytest.raises(InputError, match=r"The study main .*leave out the column 'N=0'"):
         get_study("main").plan("digits", columns=["N=0"])
 
 
@@ -136,7 +136,7 @@ def test_classes_are_what_the_source_has():
 
 @pytest.mark.parametrize("scale", [0, 1.5])
 def test_what_is_no_scale(scale):
-    with pytest.raises(InputError, match="is no share of the images"):
+    with pytest.raises(InputError, match="is not a fraction of the images"):
         TOY.plan("digits", scale=scale)
 
 

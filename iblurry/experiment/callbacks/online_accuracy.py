@@ -39,7 +39,7 @@ class OnlineAccuracy(Callback):
     def on_train_start(self, run: RunState) -> None:
         if run.learner.method.readout.only_at_end:
             raise InputError(
-                f"{run.learner.method.name} answers only when the stream has ended, so it has no OnlineAccuracy; leave "
+                f"{run.learner.method.name} predicts only at the end of the stream, not for OnlineAccuracy; leave "
                 "the callback out."
             )
 

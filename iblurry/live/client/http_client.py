@@ -172,7 +172,7 @@ def _parse_url(url: str) -> tuple[type[HTTPConnection], str, int | None, str]:
     except (KeyError, ValueError):
         kind, host, port = HTTPConnection, None, None
     if host is None or parts.query or parts.fragment or parts.username:
-        raise InputError(f"{url!r} is no address of a service; write http://HOST:PORT, such as http://127.0.0.1:8000.")
+        raise InputError(f"{url!r} is not the URL of a service; write http://HOST:PORT, such as http://127.0.0.1:8000.")
     return kind, host, port, parts.path.rstrip("/")
 
 

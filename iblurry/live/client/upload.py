@@ -300,12 +300,12 @@ def image_name(image: Any, index: int) -> str:
 def check_upload(images: int, labels: Sequence[str], key: str | None) -> list[str]:
     """The labels in the form under which the service knows them."""
     if not images:
-        raise InputError("There is nothing to learn; give at least one image.")
+        raise InputError("There are no images; give at least one.")
     if len(labels) != images:
         raise InputError(f"There are {images} images and {len(labels)} labels; give each image one, or all one.")
     for label in labels:
         if not isinstance(label, str):
-            raise InputError(f"The label {label!r} is no text; give labels as str, such as {str(label)!r}.")
+            raise InputError(f"The label {label!r} is not a string; give labels as str, such as {str(label)!r}.")
     forms = {label: known_label(label) for label in labels}
     if key is not None and not re.fullmatch(f"[!-~]{{1,{KEY}}}", key):
         raise InputError(f"The key {key!r} cannot be sent; give 1 to {KEY} visible ASCII characters.")

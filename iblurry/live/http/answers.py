@@ -18,7 +18,7 @@ def format_predictions(predictions: Predictions, top: int) -> dict[str, Any]:
         raise Refusal(503, "not_finite", message)
     known = [column for column, label in enumerate(predictions.labels) if label]  # others were deleted
     if not known:
-        raise Refusal(409, "nothing_learnt", "All classes were deleted, so there is no answer; send a sample first.")
+        raise Refusal(409, "nothing_learnt", "All classes were deleted; send a sample first.")
     labels, probabilities = [predictions.labels[column] for column in known], predictions.probabilities[:, known]
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
     named = [

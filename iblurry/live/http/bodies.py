@@ -90,7 +90,7 @@ class BodyReader:
                     raise Refusal(422, "bad_body", f"corrections.{place} must {shape}, and nothing else.")
                 number = entry.get("sample", 1)
                 if type(number) is not int or number < 1:
-                    message = f"corrections.{place}.sample is no whole number from 1; give the number of a sample."
+                    message = f"corrections.{place}.sample is not a positive whole number; give the number of a sample."
                     raise Refusal(422, "bad_number", message)
             texts = dict.fromkeys(("label", "to"), "")
             for name in texts.keys() & set(names):
@@ -110,7 +110,7 @@ class BodyReader:
                     raise Refusal(422, "bad_body", f"labels.{place} must have an id and a label, and nothing else.")
             with _entry(place, "id"):
                 if not isinstance(entry["id"], str) or len(entry["id"]) > self.limits.key:
-                    raise Refusal(422, "bad_id", f"labels.{place}.id is none; give one as /v1/predict returns it.")
+                    raise Refusal(422, "bad_id", f"labels.{place}.id is not an id from a response of /v1/predict.")
             with _entry(place, "label"):
                 labels.append((entry["id"], self.check_label(entry["label"], f"labels.{place}.label")))
         return labels
@@ -137,7 +137,7 @@ class BodyReader:
 
     def _check_json(self, content_type: str) -> None:
         if media_type(content_type) != JSON:
-            raise Refusal(415, "unknown_kind", f"The Content-Type is none this endpoint reads; send {JSON}.")
+            raise Refusal(415, "unknown_kind", f"This Content-Type is not supported; send {JSON}.")
 
     def _parse(self, raw: bytes, name: str) -> list[Any]:
         """The list under this one name of a JSON object."""
@@ -187,7 +187,7 @@ class BodyReader:
             return decoder.decode(decode_base64(given[form], where), where)
         images = unpack_pixels(decode_base64(given[form], where), self.shape, self.limits, where)
         if len(images) > 1:
-            raise Refusal(422, "wrong_size", f"{where} holds {len(images)} images; give each an entry of its own.")
+            raise Refusal(422, "wrong_size", f"{where} holds {len(images)} images; give each image its own entry.")
         image: NDArray[np.uint8] = images[0]
         return image
 

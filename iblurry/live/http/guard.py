@@ -108,7 +108,7 @@ def _check_loopback(hosts: Sequence[str], origins: Sequence[str]) -> None:
         message = "Without a token this service is only for this machine; ask for 127.0.0.1 or localhost."
         raise Refusal(403, "wrong_host", message)
     if any(origin.lower() != f"http://{hosts[0]}".lower() for origin in origins):
-        raise Refusal(403, "wrong_origin", "Pages of other sites may not use this service; use its own page.")
+        raise Refusal(403, "wrong_origin", "Requests from other web sites are refused; use the service's page.")
 
 
 class _Body:

@@ -60,7 +60,7 @@ class PictureDecoder:
         if claimed := webp_size(raw):  # Pillow allocates a WebP's pixels when it opens it
             self._check(claimed, where)
         if raw.startswith(JPEG) and raw.count(b"\xff\xda") > SCANS:  # an upper bound
-            raise Refusal(422, "too_many_scans", f"{where} is a JPEG of more than {SCANS} scans; save it anew.")
+            raise Refusal(422, "too_many_scans", f"{where} is a JPEG of more than {SCANS} scans; save it again.")
 
         def check(picture: Image.Image) -> None:
             self._check(picture.size, where)

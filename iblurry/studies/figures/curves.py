@@ -141,7 +141,7 @@ def shared_rate(method: str, runs: Sequence[Journal]) -> tuple[NDArray[np.int64]
 def _shared_points(method: str, points: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     at = reduce(np.intersect1d, points) if points else np.array([], dtype=np.int64)
     if not len(at):
-        raise InputError(f"The runs of {method!r} share no query point; let them run on, or query them equally often.")
+        raise InputError(f"The runs of {method!r} have no query in common; continue them, or use one query_every.")
     return at
 
 

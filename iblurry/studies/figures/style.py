@@ -208,7 +208,7 @@ def all_rows(columns: Mapping[str, Mapping[str, object]], what: str = "runs") ->
     """Every row that some column has, each once; InputError where there is none."""
     found = list(dict.fromkeys(row for rows in columns.values() for row in rows))
     if not found:
-        raise InputError(f"There are no {what} to draw; let some runs come to their end first.")
+        raise InputError(f"There are no {what} to draw; finish some runs first.")
     return found
 
 

@@ -43,7 +43,7 @@ def read_history(path: Path | str) -> RunHistory | None:
     try:
         parameters = flatten_hyperparameters(about["experiment"])
     except MALFORMED as error:
-        raise DataError(f"{folder.path / 'experiment.json'} holds no experiment: {reason(error)}.") from error
+        raise DataError(f"{folder.path / 'experiment.json'} is not a valid experiment: {reason(error)}.") from error
     summary = folder.summary()  # before the journal: of a finished run that is then complete
     records = read(folder.journal, partial=summary is None) if folder.journal.exists() else []
     if not records:

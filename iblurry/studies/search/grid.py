@@ -38,7 +38,7 @@ def parse_grid(texts: Sequence[str], taken: Iterable[str] = ()) -> Axes:
     for path, values in axes.items():
         if len(values) == 1:
             raise InputError(
-                f"--grid {path}={values[0]} varies nothing; give several values, or write --set {path}={values[0]}."
+                f"--grid {path}={values[0]} has only one value; give several values, or write --set {path}={values[0]}."
             )
     return axes
 

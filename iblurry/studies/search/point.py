@@ -118,7 +118,7 @@ def check_selectable(experiments: Iterable[Experiment]) -> None:
             )
         if experiment.method.readout.only_at_end:
             raise InputError(
-                f"{experiment.method.name} answers only at the end of the stream and has no A_AUC, by which a search "
+                f"{experiment.method.name} predicts only at the end of the stream, so it has no A_AUC, which a search "
                 "chooses; leave it out."
             )
 

@@ -108,14 +108,14 @@ def _parse_space(path: str, text: str) -> Space:
     numbers = list(_numbers([low, high])) if dots else []
     if len(numbers) == 2:
         if not numbers[0] < numbers[1]:
-            raise InputError(f"--space {path}={text} is no range; write the smaller number first: {path}=LOW..HIGH.")
+            raise InputError(f"--space {path}={text} is not a range; write the smaller number first: {path}=LOW..HIGH.")
         if log and numbers[0] <= 0:
             raise InputError(f"--space {path}={text}: a range on a log scale begins above 0.")
         return Space(path, (low, high), numbers[0], numbers[1], log)
     choices = split_values(text, f"--space {path}")
     if len(choices) == 1:
         raise InputError(
-            f"--space {path}={text} varies nothing; write a range LOW..HIGH or LOW..HIGH:log, or several values "
+            f"--space {path}={text} has only one value; write a range LOW..HIGH or LOW..HIGH:log, or several values "
             "between commas."
         )
     return Space(path, choices)

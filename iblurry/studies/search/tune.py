@@ -73,7 +73,7 @@ class Tuner:
         pruner: str = "median",
     ) -> None:
         if not spaces:
-            raise InputError("A search needs something to vary; give --space PATH=LOW..HIGH or PATH=A,B,C.")
+            raise InputError("A search needs at least one field to vary; give --space PATH=LOW..HIGH or PATH=A,B,C.")
         self.corners = check_spaces(experiments[0], spaces)
         self.row, self.experiments, self.spaces, self.config = row, tuple(experiments), tuple(spaces), config
         self.whole = {space.path: is_whole(experiments[0], space) for space in spaces}

@@ -174,7 +174,7 @@ class TableCell:
             if run.environment.get("callbacks") != runs[0].environment.get("callbacks"):
                 raise InputError(
                     f"{runs[0].folder} and {run.folder} were run with different callbacks, so their {self.metric.name} "
-                    "cannot be set beside each other; run one of them anew with --again."
+                    "cannot be compared; run one of them again with --again."
                 )
 
     @property

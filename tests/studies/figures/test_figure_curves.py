@@ -52,9 +52,9 @@ def test_one_seed_has_no_band() -> None:
 
 
 def test_runs_without_a_shared_point_are_refused() -> None:
-    with pytest.raises(InputError, match="The runs of 'er' share no query point"):
+    with pytest.raises(InputError, match="The runs of 'er' have no query"):
         shared_curve("er", [short_run(1, every=40), short_run(2, every=60)])
-    with pytest.raises(InputError, match="'er' share no query point"):
+    with pytest.raises(InputError, match="'er' have no query"):
         shared_curve("er", [])
 
 
