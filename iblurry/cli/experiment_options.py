@@ -69,7 +69,7 @@ def make_experiments(rows: Sequence[str], about: Mapping[str, Any]) -> dict[tupl
             raise InputError(f"The method {row} is named {rows.count(row)} times; name each once.")
         method, *own = row.split() or [""]
         if "=" in method:
-            raise InputError(f"{row!r} is a change without a method; write both in quotes: 'er {row}', with quotes.")
+            raise InputError(f"{row!r} is a change without a method; write both in quotes: 'er {row}'.")
         for change in (*about["changes"], *own):
             name = change.partition("=")[0].strip()
             if name in ELSEWHERE:

@@ -34,7 +34,7 @@ VERBS = {
     "backup": "A live service as one file, while it runs.",
     "restore": "The folder of a live service from such a file.",
     "collect": "Keep finished runs as a few small texts each.",
-    "reproduction": "The page that sets collected runs compared with the paper's tables.",
+    "reproduction": "Compare collected runs with the paper's tables, on a page.",
 }
 FAILED = 1  # of the runs, at least one
 INTERRUPTED = 130  # what a shell reports for SIGINT
@@ -136,7 +136,7 @@ def _usage(error: click.ClickException, given: Sequence[str]) -> str:
         whole, above = "whole " * isinstance(kind, click.IntRange), "above" if kind.min_open else "from"
         upto = "" if kind.max is None else f" to {kind.max}"
         number = f"give a {whole}number {above} {kind.min}{upto}."
-        message = re.sub(r" is not (a valid \w+|in the) range\b.*", f" does not fit; {number}", message)
+        message = re.sub(r" is not (a valid \w+|in the) range\b.*", f" is not valid; {number}", message)
     return f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{where} --help`."
 
 

@@ -1,4 +1,4 @@
-"""`iblurry reproduction`: the page that sets collected runs compared with the paper's numbers."""
+"""`iblurry reproduction`: a page that compares collected runs with the paper's numbers."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_one_that_does_not_fit_yet_waits_for_another_slot():
             "head=keep",
             "head=keep: head has fields of its own; set one of head.moments, head.redraw, head.train.",
         ),
-        ("memory=0", "memory=0 is too small; the least is 1."),  # the experiment's own checks
+        ("memory=0", "memory=0 is too small; the minimum is 1."),  # the experiment's own checks
         ("admission.step=2", "Importance(step=2.0): step must lie in (0, 1]."),
         (
             "terms=",
