@@ -26,7 +26,7 @@ function add(files) {
   const left = MOST - pictures.size;
   note(
     fit.length > left ? `The page takes ${MOST} pictures at a time; for a folder: iblurry send FOLDER.`
-      : fit.length < files.length ? "Only pictures can be asked about: PNG, JPEG and the like." : "",
+      : fit.length < files.length ? "Only pictures can be used, such as PNG or JPEG files." : "",
   );
   const fresh = fit.slice(0, left).map(entry);
   at("tray").prepend(...fresh.map((picture) => picture.row));
@@ -147,7 +147,7 @@ at("teach").addEventListener("submit", (event) => {
   event.preventDefault();
   const common = at("label").value.trim(), given = open().map((picture) => [picture, picture.field.value.trim() || common]);
   const bare = given.some(([, label]) => !label);
-  note(!given.length ? "Drop or choose a picture first." : bare ? "Give a label first: what is it?" : "");
+  note(!given.length ? "Drop or choose a picture first." : bare ? "Enter a label first." : "");
   if (!given.length) return at("files").focus();
   if (bare) return at("label").focus();
   given.forEach(([picture, label]) => upload(picture, label));
