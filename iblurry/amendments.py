@@ -77,7 +77,7 @@ def rename_class(learner: Learner, label: Label, to: Label) -> None:
 def merge_class(learner: Learner, label: Label, to: Label) -> None:
     """The samples of a class get the label of another, and its head row is closed."""
     if label == to:
-        raise InputError(f"The class {label!r} cannot be merged into itself; name another.")
+        raise InputError(f"The class {label!r} cannot be merged into itself; give another class.")
     _close(learner, _row(learner, label), into=_row(learner, to))
 
 
@@ -142,4 +142,4 @@ def _check(learner: Learner) -> None:
     method = learner.method
     held = (part.samples_outside_memory(learner.context.budget) for part in learner.parts.values())
     if method.refit is not None or any(held):
-        raise InputError(f"{method.name} keeps samples or a network beside the memory, which cannot be corrected.")
+        raise InputError(f"{method.name} keeps samples or a network outside the memory, and these cannot be corrected.")

@@ -74,7 +74,7 @@ class Component(ABC):
             and compared but not run.
         """
         if not (isinstance(data, dict) and len(data) == 1 and isinstance(next(iter(data.values())), dict)):
-            raise InputError(f"{data!r} is no {cls.kind}; write {{name: {{field: value}}}}.")
+            raise InputError(f"{data!r} is not a valid {cls.kind}; write {{name: {{field: value}}}}.")
         ((written, values),) = data.items()
         name, _, code = written.partition("@")
         known = cls.known()
@@ -149,7 +149,7 @@ def _placeholder(kind: type[C], written: str, names: tuple[str, ...]) -> type[C]
     def refuse(self: Component, *args: Any, **keywords: Any) -> Any:
         raise InputError(
             f"The {kind.kind} {name!r} was run with code that is not here, {written}. Import that version "
-            "(--import FILE.py; experiment.json says where it was), or run the experiment anew with what is here."
+            "(--import FILE.py; experiment.json says where it was), or run the experiment again with the code you have."
         )
 
     def body(namespace: dict[str, Any]) -> None:

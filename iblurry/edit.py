@@ -55,7 +55,7 @@ def edit(experiment: E, *changes: str) -> E:
 def _edit_one(experiment: Any, change: str) -> Any:
     path, sign, text = change.partition("=")
     if not sign or not path:
-        raise InputError(f"{change!r} is no change; write path=value, such as memory=200 or admission=Balanced.")
+        raise InputError(f"{change!r} is not a change; write path=value, such as memory=200 or admission=Balanced.")
     owners = {"": _fields(experiment), "method": _fields(experiment.method), "stream": _fields(experiment.stream)}
     names = path.split(".")
     owner = next((owner for owner, known in owners.items() if names[0] in known), None)
@@ -82,7 +82,7 @@ def component(kind: type[C], text: str) -> C:
     for field in re.split(r",(?=\w+=)", fields) if fields else []:
         key, sign, value = field.partition("=")
         if not sign:
-            raise InputError(f"{text!r}: {field!r} is no field; write {name}:field=value,field=value.")
+            raise InputError(f"{text!r}: {field!r} is not a field; write {name}:field=value,field=value.")
         if key not in (known := [f.name for f in dataclasses.fields(made) if f.init]):
             raise UnknownNameError(f"field of {name}", key, known)
         values[key] = _value(typing.get_type_hints(made)[key], value, key)

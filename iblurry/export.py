@@ -130,7 +130,7 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, text: str) ->
         made = torch.onnx.export(program, (), dynamo=True, verbose=False, **names)
     except Exception as error:
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InputError(f"ONNX has no words for this network ({why}); export a .pt2 instead.") from error
+        raise InputError(f"This network cannot be written as ONNX ({why}); export a .pt2 instead.") from error
     assert made is not None
     model = made.model_proto
     model.metadata_props.append(onnx.StringStringEntryProto(key=KEY, value=text))
@@ -156,8 +156,8 @@ def _check(learner: Learner, columns: int | None, path: Path) -> None:
     difference = float((found - wanted).abs().max()) if len(wanted) else 0.0
     if not difference <= most:
         raise InputError(
-            f"As a {path.suffix} the network answers otherwise than the learner, by up to {difference:.3g}, so it was "
-            "not written; choose the other format, or report it."
+            f"The exported {path.suffix} and the learner give different outputs (up to {difference:.3g}), so no file "
+            "was written; choose the other format, or report this."
         )
 
 

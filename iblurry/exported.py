@@ -78,7 +78,7 @@ class ExportedModel:
         given = torch.as_tensor(images)
         if given.shape[1:] != self._shape or given.dtype != self._dtype:
             wanted = ", ".join(map(str, ("B", *self._shape)))
-            raise InputError(f"Images of shape {tuple(given.shape)} and {given.dtype}; give ({wanted}) {self._dtype}.")
+            raise InputError(f"Images are {given.dtype} {tuple(given.shape)}; give {self._dtype} ({wanted}).")
         return self._graph(given)
 
     def predict(self, images: Tensor | NDArray[np.generic]) -> list[Label]:
@@ -96,12 +96,12 @@ def load_exported(path: str | os.PathLike[str]) -> ExportedModel:
     """
     place = as_path(path)
     if not place.is_file():
-        raise DataError(f"{place} is no file; give a .pt2 that Learner.export wrote.")
+        raise DataError(f"{place} is not a file; give a .pt2 that Learner.export wrote.")
     try:
         model = _read(place)
         found = model.logits(torch.zeros(1, *model._shape, dtype=model._dtype)).shape
         if found != (1, len(model.labels)):
-            raise DataError(f"it answers {tuple(found)} for {len(model.labels)} labels")
+            raise DataError(f"its output has the shape {tuple(found)} for {len(model.labels)} labels")
         return model
     except Exception as error:  # whatever a damaged archive, or an operator that is given nonsense, raises
         raise DataError(f"{place} cannot be used ({reason(error)}); give a .pt2 that Learner.export wrote.") from error

@@ -86,7 +86,7 @@ def make_private(folder: Path) -> list[str]:
         except FileNotFoundError:  # of a checkpoint that is being replaced
             continue
         except PermissionError:
-            troubles.append(f"{path} can be read by others, and belongs to another user; take their rights off it.")
+            troubles.append(f"{path} can be read by others and is not yours; its owner must chmod it.")
     return troubles
 
 

@@ -48,7 +48,7 @@ def known_label(label: str) -> str:
     except InputError as error:
         raise InputError(f"The label {label!r} {error}") from error
     if not known:
-        raise InputError(f"The label {label!r} shows nothing; give another.")
+        raise InputError(f"The label {label!r} has no visible character; give another label.")
     return known
 
 

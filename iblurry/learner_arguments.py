@@ -51,7 +51,7 @@ def check_trained(method: Method, network: Network, freeze: str) -> None:
     if not network.trainable():
         raise InputError(
             f"{method.name} has no weight to train: its head is fixed (head.train=false) and freeze={freeze!r} "
-            "leaves nothing of the body; train one of the two."
+            "freezes the whole body; train one of the two."
         )
     if method.readout.needs_fixed_body and network.body_parameters():
         raise InputError(

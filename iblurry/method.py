@@ -21,7 +21,7 @@ from iblurry.untrusted import exact
 def check_updates(per_sample: Fraction | int | float | str) -> None:
     """InputError where a learner that must learn from every sample would learn nothing."""
     if exact(per_sample) <= 0:
-        raise InputError(f"updates_per_sample={per_sample}: nothing would be learnt; give more than 0, as 1, 3 or 1/4.")
+        raise InputError(f"updates_per_sample={per_sample}: nothing would be learnt; give 1, 3 or 1/4, for example.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Pace:
             least = -(-1 // self.updates_per_sample) if self.updates_per_sample else None
             enough = f"give a stream_batch of at least {least} or " if least else ""
             raise InputError(
-                f"{self.stream_batch} samples earn {self.updates_per_sample * self.stream_batch} of an update, so some "
+                f"{self.stream_batch} samples give {self.updates_per_sample * self.stream_batch} of an update, so some "
                 f"would never be trained on; {enough}raise updates_per_sample."
             )
 
@@ -170,7 +170,7 @@ class Method(Training):
             return  # what it needs is not known; it cannot be run anyway
         if self.pace.updates_per_sample and not self.pace.train_stream and not self.rehearsal.rows_per_update:
             raise InputError(
-                f"{self.name}: updates are owed but the batch would be empty: the stream is not trained on "
+                f"{self.name}: updates are due but the batch would be empty: the stream is not trained on "
                 f"(pace.train_stream) and {type(self.rehearsal).__name__} rehearses no row."
             )
         if self.admission.keeps_none and (reader := next((p for _, p in self.parts() if p.rows_per_update), None)):
@@ -204,8 +204,8 @@ class Method(Training):
         for place, part in self.refit.parts():
             if part.needs_boundaries or part.needs_losses or declared(type(part), "column"):
                 raise InputError(
-                    f"{self.name}: {type(part).__name__} at refit.{place} lives on the stream (it needs task "
-                    "boundaries, the memory's loss or a column of the memory), so it cannot serve a refit."
+                    f"{self.name}: {type(part).__name__} at refit.{place} needs the stream (its task "
+                    "boundaries, the memory's loss or a column of the memory), so a refit cannot use it."
                 )
 
     def components(self) -> Iterator[Component]:
@@ -233,10 +233,10 @@ class Method(Training):
             return
         if budget < (least := self.least_budget(budget)):
             outside = self.samples_outside_memory(budget)
-            beside = f" and {outside} are kept beside them" if outside else ""
+            beside = f" and {outside} are kept outside the memory" if outside else ""
             raise InputError(
                 f"memory={budget} is too small for {self.name}: a batch takes {least - outside} stored samples"
-                f"{beside}; the least is {least} (--memory {least})."
+                f"{beside}; the minimum is {least} (--memory {least})."
             )
 
     def least_budget(self, budget: int, classes: int = 1) -> int:

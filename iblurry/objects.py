@@ -39,7 +39,9 @@ def kept(key: str) -> Any | None:
 def fetch(key: str, kind: str, remedy: str) -> Any:
     """The object of this key; InputError with the remedy if this process was never given it."""
     if key not in _objects:
-        raise InputError(f"The {kind} {key!r} was an object of the program that ran it, and is not here; {remedy}.")
+        raise InputError(
+            f"The {kind} {key!r} was an object of the program that ran it, and is not available; {remedy}."
+        )
     return _objects[key]
 
 

@@ -133,7 +133,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _whole(text: str) -> int:
     if len(text) > MOST_DIGITS:
-        raise ValueError(f"a number has {len(text)} digits, and {MOST_DIGITS} is the most")
+        raise ValueError(f"a number has {len(text)} digits, and at most {MOST_DIGITS} are allowed")
     return int(text)
 
 

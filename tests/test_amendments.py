@@ -240,7 +240,7 @@ def test_interrupted_among_amendments_it_comes_to_the_same_bits(name):
 
 def test_what_is_kept_beside_the_memory_cannot_be_corrected():
     for name in ("bic", "gdumb"):
-        with pytest.raises(InputError, match=f"{name} keeps samples or a network beside the memory"):
+        with pytest.raises(InputError, match=f"{name} keeps samples or a network outside the memory"):
             amendments.remove(taught(name, memory=60), 1)
 
 

@@ -346,8 +346,8 @@ def _apply(transform: Transform, images: Tensor, uniforms: Tensor) -> Tensor:
     done = transform(images, uniforms[: len(images)])
     if done.shape != images.shape or done.dtype != images.dtype:
         raise InputError(
-            f"{type(transform).__name__} made {done.dtype} {tuple(done.shape)} of images that are {images.dtype} "
-            f"{tuple(images.shape)}; a transform keeps shape and type."
+            f"{type(transform).__name__} returned {done.dtype} {tuple(done.shape)} for {images.dtype} "
+            f"{tuple(images.shape)}; a transform must keep shape and type."
         )
     return done
 
@@ -363,16 +363,16 @@ def _try(pipeline: Pipeline, shape: tuple[int, int, int], transforms: Sequence[T
     first = pipeline.train(images, params)
     names = " or ".join(type(one).__name__ for one in transforms)
     if not torch.equal(images, before):
-        raise InputError(f"{names} writes to the images it is given, which are stored; return a new tensor.")
+        raise InputError(f"{names} changes the stored images that it gets; return a new tensor.")
     if not torch.equal(_generators(device), generators):
         raise InputError(
-            f"{names} draws from torch's own generator, whose numbers a resumed run cannot repeat; use the `uniforms` "
-            "it is given, or wrap it in TorchTransform."
+            f"{names} uses torch's global random generator, which a resumed run cannot repeat; use the argument "
+            "`uniforms`, or wrap it in TorchTransform."
         )
     if not torch.equal(pipeline.train(images, params), first):
         raise InputError(
-            f"{names} makes other images of the same ones with the same random numbers, so a resumed run could not be "
-            "exact; it must keep no state and no generator of its own."
+            f"{names} returns different results for the same images and random numbers, so a resumed run could "
+            "not be exact; remove its state and its own random generator."
         )
 
 

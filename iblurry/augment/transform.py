@@ -63,16 +63,18 @@ def check_transforms(given: Any) -> tuple[Transform, ...]:
     for transform in transforms:
         if not isinstance(transform, Transform):
             remedy = f" Wrap it: TorchTransform({type(transform).__name__}(...))." if callable(transform) else ""
-            raise InputError(f"augment takes a Transform, as Augment(), or a tuple of them, not {transform!r}.{remedy}")
+            raise InputError(
+                f"augment takes a Transform, such as Augment(), or a tuple of them, not {transform!r}.{remedy}"
+            )
         if normalised is not None and transform.works_on == "pixels" and not transform.is_missing:
             raise InputError(
                 f"augment has {type(transform).__name__}, which works on pixels, after {type(normalised).__name__}, "
-                "which works on normalised images; put it before."
+                "which works on normalised images; put it first."
             )
         normalised = transform if transform.works_on == "floats" else normalised
     names = [type(transform).__name__ for transform in transforms]
     if names.count("Augment") > 1:
-        raise InputError(f"augment has Augment {names.count('Augment')} times, but it is one recipe; give it once.")
+        raise InputError(f"augment has Augment {names.count('Augment')} times; give it once.")
     return transforms
 
 

@@ -30,7 +30,7 @@ def collect(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
         if RunFolder(folder).summary() is not None:
             finished.append(folder)
         else:
-            click.echo(f"{folder} is not finished and is left out.", err=True)
+            click.echo(f"{folder} is not finished and is skipped.", err=True)
     if not finished:
         raise InputError("None of these runs is finished; finish them with `iblurry run` first.")
     copies = [copy(folder, out) for folder in finished]

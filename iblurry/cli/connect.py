@@ -47,7 +47,7 @@ def _read_token(context: click.Context, _: click.Parameter, path: Path | None) -
     try:
         token = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(f"The token file {path} cannot be read ({why}); give one with the token in it.") from error
     if not token:
         raise InputError(f"The token file {path} is empty; write the token into it.")
@@ -81,8 +81,8 @@ def connect(url: str, token: str | None) -> Iterator[Client]:
         except ServiceError as error:
             if error.status != 401:
                 raise
-            wrong = "This token is not the one" if token else "No token was given, and one is"
-            raise InputError(f"{wrong} that {client.url} asks for; give it by $IBLURRY_TOKEN or --token.") from error
+            wrong = "refused this token" if token else "needs a token"
+            raise InputError(f"{client.url} {wrong}; give the right one by $IBLURRY_TOKEN or --token.") from error
 
 
 def wait_for_status(client: Client) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def wait_for_status(client: Client) -> dict[str, Any]:
         except ServiceError as error:
             if is_temporary(error) and not is_told:
                 is_told = True
-                click.echo(f"iblurry: {error} Waits for it, {client.patience:.0f} s at most.", err=True)
+                click.echo(f"iblurry: {error} Trying again for {client.patience:.0f} s.", err=True)
             raise
 
     return retry(client.patience, status)

@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.exit(FAILED)
     except IblurryError as error:
         may_be_own = isinstance(error, UnknownNameError) and error.kind in OWN and "--import" not in given
-        _refuse(f"{error} Your own are known after --import FILE.py." if may_be_own else str(error))
+        _refuse(f"{error} To use your own, add --import FILE.py." if may_be_own else str(error))
     except click.ClickException as error:
         _refuse(_usage(error, given))
     except (click.Abort, KeyboardInterrupt):

@@ -101,7 +101,7 @@ class OutputFolder(click.ParamType):  # type: ignore[type-arg]
         if not existing.is_dir():
             self.fail(f"{existing} is a file, not a folder; give another place.", param, ctx)
         if not os.access(existing, os.W_OK | os.X_OK):
-            self.fail(f"{existing} is not yours to write to; give another place.", param, ctx)
+            self.fail(f"You cannot write to {existing}; give another place.", param, ctx)
         return path
 
 
@@ -120,7 +120,7 @@ class OutputFile(OutputFolder):
         if path.is_dir():
             self.fail(f"{path} is a folder; give the name of a file.", param, ctx)
         if path.exists() and not os.access(path, os.W_OK):
-            self.fail(f"{path} is not yours to write to; give another file.", param, ctx)
+            self.fail(f"You cannot write to {path}; give another file.", param, ctx)
         super().convert(path.parent, param, ctx)
         return path
 

@@ -32,4 +32,4 @@ def restore(file: Path, folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"folder": str(folder), "samples": samples}, indent=2))
         return
-    click.echo(f"{folder}: {counted(samples, 'sample')} accepted; go on with `iblurry serve --data-dir {folder}`")
+    click.echo(f"{folder}: {counted(samples, 'sample')} accepted; continue with `iblurry serve --data-dir {folder}`")

@@ -95,7 +95,7 @@ def run(
     if grids:
         if callbacks or metric:
             raise InputError(
-                "--grid ranks by A_AUC on held-out images; run the chosen values by --set with --callback or --metric."
+                "--grid ranks by A_AUC only; run the values it chooses with --set and your --callback or --metric."
             )
         from iblurry.cli.search import run_grid
 
@@ -177,4 +177,4 @@ def _say_choices(experiments: Sequence[Experiment], data: Dataset) -> None:
     fields |= {name: {getattr(one, name) for one in experiments} for name in ("memory", "query_every", "network")}
     same = [f"--{name.replace('_', '-')} {one}" for name, (one, *more) in fields.items() if one and not more]
     counts = f"{len(data.classes)} classes, {len(data.train):,} training and {len(data.test):,} test images"
-    click.echo(f"{data.name}: {counts}: {' '.join(same)}; these options choose otherwise.", err=True)
+    click.echo(f"{data.name}: {counts}, so {' '.join(same)}; give these options to change them.", err=True)

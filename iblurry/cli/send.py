@@ -216,16 +216,16 @@ def _report(receipt: Receipt, left_out: list[str], status: dict[str, Any], url: 
         more = f", and {len(left_out) - NAMED:,} more" if len(left_out) > NAMED else ""
         named = ", ".join(left_out[:NAMED]) + more
         click.echo(f"iblurry: Left out, because they cannot be read: {len(left_out):,} ({named}).", err=True)
-    before = f", {repeated:,} of which were there before" if repeated else ""
+    before = f", {repeated:,} of which were accepted before" if repeated else ""
     if receipt.operation:
         right = status["held_out_accuracy"]
-        share = "none of a class that is known" if right is None else f"{100 * right:.1f} % of known classes right"
+        share = "none of a known class" if right is None else f"accuracy {100 * right:.1f} % on known classes"
         click.echo(f"{counted(accepted, 'sample')} held out{before}; {status['held_out']:,} are kept, {share}")
         return
     known = counted(status["classes"], "class")
     click.echo(f"{counted(accepted, 'sample')} accepted{before}; {status['learnt']:,} learnt, {known}")
     if status["accuracy"] is not None:
-        right = f"Right before they were learnt: {100 * status['accuracy']:.1f} % of all"
+        right = f"Predicted correctly before they were learnt: {100 * status['accuracy']:.1f} % of all"
         if status["learnt"] > status["window"] and status["recent_accuracy"] is not None:
             right += f", {100 * status['recent_accuracy']:.1f} % of the last {status['window']:,}"
         click.echo(right)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("fastapi", "uvicorn", "httptools", "prometheus_client")  # the extra `live`
 GROUPS = {
-    "Learning (a folder keeps what it began with)": (
+    "Learning (an existing folder keeps its settings)": (
         *("method", "network", "memory", "image", "max_classes", "seed", "updates_per_sample", "batch"),
         *("measure_every", "initialise", "freeze", "augment", "modules"),
     ),
@@ -76,12 +76,12 @@ Examples:
     "begin",
     metavar="FOLDER",
     type=PLACE,
-    help="Go on with the learner of a run or of another service, or a saved one.",
+    help="Continue with the learner of a run or of another service, or a saved one.",
 )
 @click.option("--host", metavar="NAME", default="127.0.0.1", help="Addresses other than loopback need a token.")
 @click.option("--port", metavar="P", type=click.IntRange(0, 65535), default=8000, help="0: any that is free.")
 @token_option
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when it listens.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when the service is ready.")
 @click.option("--device", metavar="NAME", help="auto, cpu or cuda.  [default: cpu]")
 @click.option("--threads", metavar="T", type=POSITIVE, help="Threads of the learner.  [default: 1]")
 @click.option("--queue", metavar="N", type=POSITIVE, help="Samples that may wait to be learnt.  [default: 1000]")

@@ -77,7 +77,7 @@ def split(
         notes.append("There are no task boundaries, so A_avg and F_last are undefined.")
     if export is not None:
         if drawn is None:
-            raise InputError(f"--export writes i-Blurry sets, and {chosen.title} is none; leave --export out.")
+            raise InputError(f"--export writes i-Blurry sets only, not {chosen.title}; leave --export out.")
         is_cut = isinstance(chosen, IBlurry) and chosen.mode == "compatible"
         n = published_files.fitting_n(order) if is_cut else drawn.disjoint
         files = published_files.export(order, data, export, seed=seed, n=n, m=drawn.blur)

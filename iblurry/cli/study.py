@@ -58,7 +58,7 @@ Examples:
 @click.option("--out", type=OutputFolder(), default=USUAL, help="Folder of the runs.")
 @click.option("--on", metavar="PLACE", default="local", help="local, or ray: a cluster.")
 @machine_options(jobs="one per core; a pack per GPU", pack=f"{PACK}; 1 with --jobs")
-@click.option("--dry-run", is_flag=True, help="List what is to do and run nothing.")
+@click.option("--dry-run", is_flag=True, help="List the runs and run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def study(
     selected: dict[str, Any],

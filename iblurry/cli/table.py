@@ -67,10 +67,12 @@ def table(
     has not been run yet is named, with the command that runs it.
     """
     if as_json and form not in (None, "json"):
-        raise InputError(f"--json and --format {form} are two forms; leave one of them out.")
+        raise InputError(f"--json and --format {form} are two formats; give one of them.")
     form = form or ("json" if as_json else "terminal" if out is None else ENDINGS.get(out.suffix.lower()))
     if form is None:
-        raise InputError(f"--out {out}: its ending names no form; use one of {', '.join(ENDINGS)}, or add --format.")
+        raise InputError(
+            f"--out {out}: its ending is not a known format; use one of {', '.join(ENDINGS)}, or add --format."
+        )
 
     from iblurry.files import replacing
     from iblurry.studies.significance import compare_rows

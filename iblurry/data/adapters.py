@@ -247,7 +247,7 @@ class _Reader:
                 ) from error
         if _is_path(image):
             raise InputError(
-                f"The {where} is the path {_short(image)}, but the first is none; give paths only, or none."
+                f"The {where} is the path {_short(image)}, but the first is not; give only paths, or no paths."
             )
         array = to_array(image.detach().cpu() if callable(getattr(image, "detach", None)) else image, where)
         if array.ndim not in (2, 3) or array.dtype.kind not in "uif":

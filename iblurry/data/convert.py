@@ -40,8 +40,8 @@ def to_labels(given: Any, part: str) -> NDArray[Any]:
         odd = next((row for row, label in enumerate(given) if _label_kind(label) != _label_kind(given[0])), None)
         if odd is not None:
             raise InputError(
-                f"The {part} labels {given[0]!r} and {given[odd]!r} (row {odd}) are of two kinds; "
-                "give whole numbers, or strings."
+                f"The {part} labels {given[0]!r} and {given[odd]!r} (row {odd}) have different types; "
+                "give only whole numbers or only strings."
             )
     labels = to_array(given, f"{part} labels")
     if labels.size == 0:
@@ -119,7 +119,7 @@ def _layout(shape: tuple[int, ...], what: str) -> str:
     if first == last:
         why = "both (N, C, H, W) and (N, H, W, C)" if first else "neither (N, C, H, W) nor (N, H, W, C)"
         raise InputError(
-            f"The {what} of shape {shape} could be {why} with 1 or 3 channels; say layout='NCHW' or 'NHWC'."
+            f"The {what} of shape {shape} could be {why} with 1 or 3 channels; give layout='NCHW' or 'NHWC'."
         )
     return "NCHW" if first else "NHWC"
 

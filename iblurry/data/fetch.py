@@ -36,7 +36,7 @@ def fetch(name: str, home: Path | None = None) -> Path:
     what = "the folder with these files" if len(targets) > 1 else next(iter(targets.values())).name
     remedy = (
         f"Run `iblurry data fetch {name}` again to continue; or, without a network here, get {' '.join(targets)} "
-        f"elsewhere and run `iblurry data import {name} PATH`, PATH being {what}."
+        f"elsewhere and run `iblurry data import {name} PATH`, where PATH is {what}."
     )
     for url, target in targets.items():
         download(url, target, md5=source.files[url], remedy=remedy)
@@ -56,13 +56,13 @@ def download(url: str, target: Path, *, md5: str, remedy: str) -> None:
             if _continue(url, part, show, remedy):
                 break
             if _size(part) <= before:
-                raise DataError(f"The connection to {url} was cut and brings no more bytes. {remedy}")
+                raise DataError(f"The connection to {url} was lost. {remedy}")
     found = _md5(part)
     if found != md5:
         part.unlink()
         raise DataError(
-            f"{url} arrived with the md5 {found}, not {md5}: it was damaged on the way or is another file, and was "
-            f"removed. Try once more. {remedy}"
+            f"{url} has the md5 {found} instead of {md5}: it is damaged or another file, and was removed. "
+            f"Try again. {remedy}"
         )
     part.replace(target)
 

@@ -65,7 +65,7 @@ def load(spec: str | os.PathLike[str], home: Path | None = None, **options: Opti
     name, path, written = parse_spec(os.fspath(spec))
     twice = sorted(set(written) & set(options))
     if twice:
-        raise InputError(f"The option {twice[0]!r} is given twice, in {spec!r} and beside it; give it once.")
+        raise InputError(f"The option {twice[0]!r} is given twice, in {spec!r} and as an argument; give it once.")
     source = SOURCES[name]
     chosen = written | {key: _convert_option(source, key, value) for key, value in options.items()}
     if path is not None or not source.needs_path:

@@ -84,7 +84,7 @@ def _named_errors(name: str) -> Iterator[None]:
         # Pillow's own message would name the BytesIO object instead of the file
         why, remedy = str(error), "replace it with a good copy or remove it"
         if isinstance(error, UnidentifiedImageError):
-            why, remedy = f"none of {', '.join(FORMATS)}", "save it as one of these or remove it"
+            why, remedy = f"not one of {', '.join(FORMATS)}", "save it as one of these or remove it"
         raise DataError(f"{name} is not a readable picture ({why}); {remedy}.") from error
 
 
@@ -115,7 +115,7 @@ def turn_upright(picture: Image.Image, raw: bytes = b"") -> Image.Image:
     from PIL import Image
 
     if picture.format not in (None, "MPO", *FORMATS):  # opened by the user, and not read yet; an MPO is a JPEG
-        raise ValueError(f"{picture.format}, and none of {', '.join(FORMATS)}")
+        raise ValueError(f"{picture.format}, not one of {', '.join(FORMATS)}")
     picture.load()  # a TIFF turns itself upright then
     turn = find_transpose(raw, *_find_metadata(picture.info))
     return picture if turn is None else picture.transpose(Image.Transpose(turn))

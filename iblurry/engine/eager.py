@@ -41,7 +41,7 @@ class Eager:
         try:
             self.device = torch.device(device)
         except RuntimeError as error:
-            raise InputError(f"device={device!r} is no device; give 'cpu', 'cuda' or one as 'cuda:1'.") from error
+            raise InputError(f"device={device!r} is not a device; give 'cpu', 'cuda' or 'cuda:1'.") from error
         if precision not in ("float32", "bfloat16"):
             raise InputError(f"precision={precision!r} is neither 'float32' nor 'bfloat16'.")
         if self.device.type == "cuda" and not torch.cuda.is_available():

@@ -58,7 +58,7 @@ def _torch_defaults() -> set[int]:
 @functools.cache
 def _say_once(before: int) -> None:
     LOGGER.info(
-        "A small network learns with 1 thread instead of torch's %d, which are slow beside other programs; threads=, "
-        "torch.set_num_threads or OMP_NUM_THREADS choose another number.",
+        "A small network learns with 1 thread instead of torch's %d, because several are slow while other programs "
+        "run; set another number by threads=, torch.set_num_threads or OMP_NUM_THREADS.",
         before,
     )

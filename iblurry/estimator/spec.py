@@ -138,12 +138,12 @@ def _check_method(given: Any, pace: dict[str, Any]) -> Method:
         batch, measure = (positive_int(name, pace[name]) for name in ("batch_size", "measure_every"))
         made = method_named(given, Hyperparameters(batch=batch, updates_per_sample=updates, measure_every=measure))
     elif not isinstance(given, Method):
-        raise InputError(f"method={given!r} is neither a name ({', '.join(METHODS)}) nor a Method, as clib() makes it.")
+        raise InputError(f"method={given!r} is neither a name ({', '.join(METHODS)}) nor a Method, such as clib().")
     elif pace != PACE:
         changed = ", ".join(f"{name}={value!r}" for name, value in pace.items() if value != PACE[name])
         raise InputError(
-            f"{changed}: that is for a method given by its name; one that is put together has its own, as in "
-            "clib(Hyperparameters(batch=32)), so leave it out."
+            f"{changed} is only for a method given by its name; leave it out, or set it in the method, as in "
+            "clib(Hyperparameters(batch=32))."
         )
     else:
         made = given
@@ -159,9 +159,9 @@ def _check_method(given: Any, pace: dict[str, Any]) -> Method:
 def _unsuitable(method: Method) -> str | None:
     """Why a method cannot be used by an estimator, or None."""
     if not method.task_free:
-        return "must be told where tasks end, and an estimator is never told"
+        return "needs the ends of tasks, which an estimator does not know"
     if method.refit is not None:
-        return "trains when it is asked, and to predict should not be to learn"
+        return "trains a network when it predicts, which an estimator must not do"
     return None
 
 
@@ -178,7 +178,7 @@ def _check_network(given: Any, shape: Shape | None) -> str:
 def _check_augment(given: Any, network: str, shape: Shape | None, freeze: str) -> Transforms | None:
     transforms = None if given is None else as_field(check_transforms(given))
     if shape is None and given is not None:
-        raise InputError(f"augment={given!r} varies images, but X is a table of numbers; leave it out.")
+        raise InputError(f"augment={given!r} changes images, but X is a table of numbers; leave it out.")
     if given is None and freeze == "body" and shape is not None:
         return None  # features are stored
     if given is None and (shape is None or network.partition(":")[0] == "mlp"):

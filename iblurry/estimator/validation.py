@@ -81,8 +81,8 @@ def check_targets(y: NDArray[Any], name: str) -> NDArray[Any]:
             return y.astype(kind)
     kinds = sorted({type(item).__name__ for item in objects}) or [str(y.dtype)]
     raise InputError(
-        f"{name} holds {_show(y)} ({', '.join(kinds)}), and classes are all text or all whole numbers of at most "
-        f"64 bits; name them so, as in {name}.astype(str)."
+        f"{name} holds {_show(y)} ({', '.join(kinds)}), but classes must be all text or all whole numbers of at "
+        f"most 64 bits; convert them, as in {name}.astype(str)."
     )
 
 

@@ -53,7 +53,7 @@ class Callback(Component):
         if cls.has_init:
             raise InputError(
                 f"The callback {cls.__name__} has an __init__ and takes part in runs ({', '.join(hooks)}); declare its "
-                "settings as annotated fields, such as `patience: int = 3`, so that runs are known by them."
+                "settings as annotated fields, such as `patience: int = 3`, so that they are saved with the run."
             )
         super().__init_subclass__(is_known=is_known and bool(hooks))
 

@@ -89,9 +89,9 @@ class Checkpointer:
             if state["experiment"] != self.start.experiment:
                 return "it belongs to another experiment"
             if state["journal"]["bytes"] > len(written):
-                return "the journal is shorter than it remembers"
+                return "the journal is shorter than when it was saved"
             if state["journal"] != _journal_digest(written[: state["journal"]["bytes"]]):
-                return "the journal is not what it remembers"
+                return "the journal has changed since it was saved"
             self.learner.load_state_dict(state["learner"])
             self.learner.context.queries.load_state_dict(state["queries"])
             if self.callbacks:
@@ -143,7 +143,7 @@ class Checkpointer:
     def describe_last(self) -> str:
         """A sentence for the user on what a failed run can continue from."""
         if not self.last[0]:
-            return f"Nothing had been saved in {self.folder.path} yet."
+            return f"Nothing has been saved in {self.folder.path} yet."
         return f"The last good checkpoint, at sample {self.last[0]}, is kept in {self.folder.path}."
 
     def _progress(self) -> Progress:

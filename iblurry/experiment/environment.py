@@ -99,4 +99,4 @@ def describe_changes(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     if not changed:
         return None
     what = ", ".join(f"{name} {before[name]} (now {now[name]})" for name in changed)
-    return f"The run was begun with {what}: its last bits may differ from those of a run in one place."
+    return f"The run was started with {what}: its last digits may differ from those of an uninterrupted run."

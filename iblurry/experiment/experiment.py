@@ -162,7 +162,7 @@ class Experiment:
         object.__setattr__(self, "stream", self.stream.for_dataset(dataset_stem(self.dataset)))
         if self.share != 1 and self.stream.names_samples:
             raise InputError(
-                f"share={self.share:g} draws images and {type(self.stream).__name__} names them all; give one of them."
+                f"share={self.share:g} selects images, but {type(self.stream).__name__} lists all; give only one."
             )
 
     @property
@@ -352,7 +352,7 @@ def _first(order: Order, samples: int) -> Order:
     """The same order, cut after so many samples."""
     if samples > len(order):
         raise InputError(
-            f"samples={samples} is more than the stream's {len(order)}; leave it out for the whole stream."
+            f"samples={samples} is more than the stream's {len(order)} samples; leave it out for the whole stream."
         )
     starts = np.array([0, *order.ends[:-1]])
     tasks = [task[: samples - start] for task, start in zip(order.tasks, starts, strict=True) if start < samples]

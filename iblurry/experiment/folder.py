@@ -86,8 +86,8 @@ class RunFolder:
             raise FolderError(f"{self.path} belongs to another experiment ({about.get('digest')}). {REMEDY}")
         if about.get("version") != __version__ and self.summary() is None:
             raise FolderError(
-                f"{self.path} was begun by iblurry {about.get('version')}, and this is {__version__}, which may not go "
-                f"on exactly. Finish it with that version. {REMEDY}"
+                f"{self.path} was started by iblurry {about.get('version')}, and {__version__} may not continue it "
+                f"exactly. Finish it with that version. {REMEDY}"
             )
 
     def check_data(self, dataset: str, fingerprint: str) -> None:
@@ -102,8 +102,8 @@ class RunFolder:
         """
         if (self.environment() or {}).get("data", fingerprint) != fingerprint:
             raise FolderError(
-                f"The data of {dataset!r} are not those that {self.path} was run with. Put the old ones back; or run "
-                "it anew with --again (again=True), which deletes the old run; or keep both, with another --out."
+                f"The data of {dataset!r} have changed since {self.path} was run. Put the old data back; or run "
+                "it again with --again (again=True), which deletes the old run; or keep both, with another --out."
             )
 
     def check_callbacks(self, callbacks: Sequence[Callback]) -> None:
@@ -122,8 +122,8 @@ class RunFolder:
         if not (all(one in before for one in now) if is_whole else now == before):
             had, have = (", ".join(name for one in some for name in one) or "none" for some in (before, now))
             raise FolderError(
-                f"{self.path} was run with other callbacks: {had}; now {have}. Give it those; or run it anew with "
-                "--again (again=True), which deletes the old run; or keep both, with another --out."
+                f"{self.path} was run with other callbacks: {had}; now {have}. Give the same callbacks; or run it "
+                "again with --again (again=True), which deletes the old run; or keep both, with another --out."
             )
 
     def clear(self) -> None:

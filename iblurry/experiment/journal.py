@@ -100,7 +100,7 @@ class Evaluation(_Record):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.correct) != len(self.total) or any(c > t for c, t in zip(self.correct, self.total, strict=True)):
-            raise InputError(f"correct is {self.correct!r}, which is no part of total, {self.total!r}")
+            raise InputError(f"correct is {self.correct!r}, which does not fit total, {self.total!r}")
         if sum(self.total) == 0:
             raise InputError("total counts no test image: give the test set images of the classes in the stream")
 
@@ -174,9 +174,9 @@ class Answers(_Record):
         try:
             is_legal = len(self.chosen) == sum(self.total) and set(np.unique(self.chosen)) <= set(self.known)
         except ValueError as error:
-            raise InputError(f"answers is no base64 of answers: {error}") from error
+            raise InputError(f"answers is not valid base64: {error}") from error
         if not is_legal:
-            raise InputError(f"answers has {len(self.chosen)} answers: {sum(self.total)} of known classes are wanted")
+            raise InputError(f"answers has {len(self.chosen)} answers, not {sum(self.total)} of known classes")
 
     @classmethod
     def of(cls, at: int, answers: NDArray[np.int64], total: tuple[int, ...], known: tuple[int, ...]) -> Self:
@@ -252,8 +252,8 @@ class Journal:
             )
         if length and os.pread(self._file.fileno(), 1, length - 1) != b"\n":
             raise CheckpointError(
-                f"The journal {self.path} has no line end at byte {length}, so it is not the one the checkpoint "
-                f"remembers; put that journal back, or delete {self.path.parent} to start the run again."
+                f"The journal {self.path} has no line end at byte {length}, so it is not the journal of this "
+                f"checkpoint; put that journal back, or delete {self.path.parent} to start the run again."
             )
         os.ftruncate(self._file.fileno(), length)
 

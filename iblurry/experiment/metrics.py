@@ -45,7 +45,7 @@ class Metrics:
     queries: int
 
 
-NO_BOUNDARIES = "A_avg and F_last are undefined (–) where no boundary lies between tasks"
+NO_BOUNDARIES = "A_avg and F_last are undefined (–) without task boundaries"
 CURVES: dict[str, Callable[[Sequence[Record]], Points]] = CLASS_CURVES | {  # values along a run; a table shows the last
     "klr": klr,
     "kgr": kgr,

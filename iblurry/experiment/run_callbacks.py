@@ -97,7 +97,7 @@ class RunState:
             A finite number, or a tensor or array of one.
         """
         if not isinstance(name, str) or not NAME.fullmatch(name) or name in RESERVED:
-            why = "it is the name of another one" if name in RESERVED else "use letters, digits and _ . / -"
+            why = "another metric has this name" if name in RESERVED else "use letters, digits and _ . / -"
             raise InputError(f"No metric can be called {name!r}: {why}.")
         try:
             number = float(value)
@@ -182,7 +182,7 @@ class RunCallbacks:
                 getattr(callback, hook)(self.run, *given)
             if before != (context.seen, context.updates, context.tasks):
                 raise InputError(
-                    f"The callback {type(callback).__name__} has taught the learner in {hook}; a callback may only ask."
+                    f"The callback {type(callback).__name__} trained the learner in {hook}; it may only predict."
                 )
 
     def start(self) -> None:
@@ -191,7 +191,7 @@ class RunCallbacks:
         try:
             archive.bytes_of(self.state_dict())
         except TypeError as error:
-            raise InputError(f"A callback holds what cannot be saved. {error} Or give it a state_dict.") from error
+            raise InputError(f"The state of a callback cannot be saved. {error} Or define its state_dict.") from error
 
     def state_dict(self) -> dict[str, Any]:
         states = [callback.state_dict() for callback in self.callbacks]

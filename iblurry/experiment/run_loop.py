@@ -202,8 +202,8 @@ class RunLoop:
         self.folder.check_data(self.experiment.dataset, self.environment["data"])
         if self.old_environment.get("order", self.environment["order"]) != self.environment["order"]:
             raise FolderError(
-                f"The order of the samples of {self.experiment.dataset!r} is not what {self.folder.path} was begun "
-                "with; put the old files back, or choose another --out."
+                f"The order of the samples of {self.experiment.dataset!r} has changed since {self.folder.path} was "
+                "started; put the old files back, or choose another --out."
             )
         if (text := describe_changes(self.old_environment, self.environment)) is not None:
             self.callback.on_message(text)

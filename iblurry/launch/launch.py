@@ -200,4 +200,4 @@ def _check_different(experiments: Sequence[Experiment]) -> None:
     names = [experiment.name for experiment in experiments]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"The experiment {name} is there twice; it is one run, so name it once.")
+            raise InputError(f"The experiment {name} is given twice; give it once.")

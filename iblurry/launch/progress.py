@@ -144,7 +144,7 @@ class RunBar(Callback):
         self.bar = self.display.bars.add_task(self.name, total=samples, completed=position, about="")
         self.display.count()
         if position:
-            self.on_message(f"goes on from sample {position:,} of {samples:,}")
+            self.on_message(f"continues from sample {position:,} of {samples:,}")
 
     def on_stage(self, text: str) -> None:
         assert self.bar is not None

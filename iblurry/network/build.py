@@ -76,7 +76,7 @@ def build(
     with seeded(rng.seed_for("network", 0)):  # torch's layers draw from the global generator when they are made
         body = copy.deepcopy(make) if is_module else make(image, **written | options)
         if not isinstance(body, nn.Module):
-            raise InputError(f"The network {name!r} returned {body!r:.80}, which is no nn.Module.")
+            raise InputError(f"The network {name!r} returned {body!r:.80}, which is not an nn.Module.")
         built = Network(body, rows, features=None if is_own(type(body)) else count_features(body.cpu(), image))
     if initialise == "redraw":
         redraw(body, rng)

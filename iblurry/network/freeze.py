@@ -10,7 +10,7 @@ from iblurry.errors import InputError, UnknownNameError
 
 
 def check_freeze(names: Any) -> str:
-    """`freeze` as it was given; InputError if it is no text."""
+    """`freeze` as it was given; InputError if it is not text."""
     if not isinstance(names, str):
         raise InputError(f"freeze={names!r} is not valid; give 'none', 'body' or names separated by commas.")
     return names

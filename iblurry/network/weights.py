@@ -98,6 +98,6 @@ def _redraw_layer(name: str, module: nn.Module, generator: torch.Generator) -> N
 
 def _no_rule(name: str, module: nn.Module) -> InputError:
     return InputError(
-        f"There is no rule to draw the weights of {name!r}, a {type(module).__name__}, afresh: give it a method "
-        "reset_parameters(), or keep the weights that the network is made with, initialise='keep'."
+        f"The weights of {name!r}, a {type(module).__name__}, cannot be drawn again: give it a method "
+        "reset_parameters(), or keep its first weights with initialise='keep'."
     )

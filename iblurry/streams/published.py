@@ -70,7 +70,7 @@ def read_files(paths: Sequence[str | Path], dataset: Dataset) -> Order:
     names = [TASK_FILE.fullmatch(Path(path).name) for path in paths]
     numbers = [int(name["task"]) for name in names if name]
     if numbers and numbers != list(range(len(paths))):
-        raise DataError(f"The task files come as tasks {numbers}; give all files of one set, from task 0 upwards.")
+        raise DataError(f"The task files are of the tasks {numbers}; give all files of one set, from task 0 on.")
     reader = _RecordReader(dataset)
     tasks = [reader.task(Path(path)) for path in paths]
     if names[0] and names[0]["set"] == UNSHUFFLED and all(_is_listing(dataset.train.labels[task]) for task in tasks):
@@ -186,7 +186,7 @@ class _RecordReader:
             )
         index = int(self.samples[c][at])
         if self.used[index]:
-            raise DataError(f"{where}: {file} was listed before; a set uses each sample once. Fetch its files anew.")
+            raise DataError(f"{where}: {file} was listed before; a set uses each sample once. Download it again.")
         self.used[index] = True
         return index
 
@@ -242,9 +242,9 @@ def _class_of(record: dict[str, Any], known: dict[str, int], where: str) -> int:
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = read_json(path, list, remedy="Give the path of a published list, fetched anew.")
+    records: list[dict[str, Any]] = read_json(path, list, remedy="Give the path of a published list, downloaded again.")
     if not records:
-        raise DataError(f"{path} must hold a JSON list of at least one record; fetch the file anew.")
+        raise DataError(f"{path} must hold a JSON list of at least one record; download the file again.")
     for i, record in enumerate(records):
         if not isinstance(record, dict):
             raise DataError(f"{path}, record {i}: {record!r} is not a record with 'klass', 'file_name' and 'label'.")

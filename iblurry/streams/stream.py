@@ -125,7 +125,7 @@ class Published(Stream):
         if self.content is not None and self._hash_files(dataset.name) != self.content:
             raise DataError(
                 f"The split files in {self.folder} have changed since the experiment was made; put the old ones back, "
-                "or make the experiment anew."
+                "or create the experiment again."
             )
         return published.read(self.folder, dataset, tasks=self.tasks, n=self.disjoint, m=self.blur, seed=seed)
 

@@ -56,21 +56,21 @@ DISJOINT = Study(
     name="disjoint",
     title="Disjoint classes",
     shows=("Table 2",),
-    question="How does the share N of classes that come in one task only decide between the methods?",
+    question="How do the methods compare at different percentages N of disjoint classes, which come in one task only?",
     columns=disjoint_shares,
 )
 BLUR = Study(
     name="blur",
     title="Blurry samples",
     shows=("Table 2",),
-    question="How does the share M of samples that stray to other tasks decide between the methods?",
+    question="How do the methods compare at different percentages M of samples that come in other tasks?",
     columns=blur_levels,
 )
 ABLATION = Study(
     name="ablation",
     title="Parts of CLIB",
     shows=("Table 3",),
-    question="What are the memory by importance, training on memory alone and the adaptive rate worth to CLIB?",
+    question="How much does each part of CLIB add: memory by importance, training on memory only, adaptive rate?",
     datasets=("cifar10", "cifar100"),
     rows=("clib", "clib-reservoir", "clib-stream", "clib-exponential"),
 )
@@ -78,14 +78,14 @@ MEMORY = Study(
     name="memory",
     title="Memory sizes",
     shows=("Table 4",),
-    question="Which method makes the most of a small memory, and which of a large one?",
+    question="Which method is best with a small memory, and which with a large one?",
     columns=memory_sizes,
 )
 TASKS = Study(
     name="tasks",
     title="Numbers of tasks",
     shows=("Table 5",),
-    question="Which methods hold when the same classes come in more and shorter tasks?",
+    question="Which methods stay accurate when the same classes come in more and shorter tasks?",
     datasets=("cifar100",),
     columns=task_counts,
 )
@@ -93,7 +93,7 @@ AGEM = Study(
     name="agem",
     title="A-GEM",
     shows=("Table 6",),
-    question="How does A-GEM, made for learners that are told the task, do where nobody tells it?",
+    question="How good is A-GEM, which was made for known tasks, when the task is not known?",
     datasets=("cifar10", "cifar100"),
     rows=("ewc", "bic", "mir", "agem", "gdumb", "rm", "er", "clib"),
 )
@@ -101,7 +101,7 @@ GSS = Study(
     name="gss",
     title="Memory management",
     shows=("Table 7",),
-    question="Which samples are best to keep: various ones (GSS), any (ER), or those that matter (CLIB)?",
+    question="Which samples are best to keep: diverse ones (GSS), random ones (ER), or important ones (CLIB)?",
     datasets=("cifar10", "cifar100"),
     rows=("gss", "er", "clib"),
 )
@@ -109,21 +109,21 @@ SCHEDULES = Study(
     name="schedules",
     title="Learning rates of the baseline",
     shows=("Table 9",),
-    question="Is a rate that decays and starts anew with each new class better than a constant one?",
+    question="Is a rate that decays and restarts with each new class better than a constant one?",
     rows=("er-constant", "er", "ewc schedule=Constant", "ewc"),
 )
 CURVES = Study(
     name="curves",
     title="Accuracy to samples",
     shows=("Figure 4",),
-    question="Which method stays accurate all along the stream?",
+    question="Which method is accurate throughout the stream?",
     datasets=("cifar10", "cifar100", "tinyimagenet", "imagenet"),
 )
 RM_CURVE = Study(
     name="rm-curve",
     title="RM against CLIB",
     shows=("Figure 2",),
-    question="What does A_AUC see that A_avg does not, when a method learns at the ends of tasks only?",
+    question="What does A_AUC show that A_avg does not, when a method learns at the ends of tasks only?",
     rows=("rm", "clib"),  # the paper names no data set; its text compares the two on CIFAR-10
 )
 N0_CURVE = Study(
@@ -136,7 +136,7 @@ N0_CURVE = Study(
 BALANCE = Study(
     name="balance",
     title="Importance and balance",
-    question="How much of CLIB's memory by importance is worth no more than a memory balanced over classes?",
+    question="Is CLIB's memory by importance better than a memory balanced over classes?",
     rows=("clib", "clib-balanced", "clib-released"),
 )
 STUDIES = {

@@ -63,5 +63,5 @@ def read_run(folder: Path) -> Result:
     ended = [record.at for record in found.records if isinstance(record, TaskEnd)]
     is_whole = isinstance(start, Start) and (start.samples in ended or found.stopped is not None)
     if not isinstance(start, Start) or start.experiment != digest or not is_whole:
-        raise DataError(f"The journal in {folder} is not that of the whole experiment {digest}; collect the run again.")
+        raise DataError(f"The journal in {folder} does not belong to experiment {digest}; collect the run again.")
     return found

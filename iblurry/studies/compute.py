@@ -94,7 +94,7 @@ def _columns(dataset: str) -> Mapping[str, Mapping[str, Any]]:
 COMPUTE = EqualCompute(
     name="compute",
     title="Equal compute",
-    question="Which method is best when all may compute as much as CLIB does?",
+    question="Which method is best when all have the same compute as CLIB?",
     datasets=("cifar10", "cifar100", "tinyimagenet", "imagenet"),
     # not A-GEM and GSS, which alone take more where the memory is small
     columns=_columns,

@@ -44,7 +44,7 @@ def group_runs(results: Sequence[Result]) -> dict[str, list[Result]]:
         group = alike.setdefault((replace(result.experiment, seed=0).digest, data), [])
         for twin in group:  # one run counted as two seeds would make the spread too small
             if twin.experiment.seed == result.experiment.seed:
-                raise InputError(f"{twin.folder} and {result.folder} are the same experiment and seed; name one.")
+                raise InputError(f"{twin.folder} and {result.folder} are the same experiment and seed; give only one.")
         group.append(result)
     rows = {digest: group[0].experiment for (digest, _), group in alike.items()}
     names = dict(zip(rows, name_rows(list(rows.values())), strict=True))
@@ -161,7 +161,7 @@ def describe_command(name: str, experiments: Sequence[Experiment]) -> str:
 def describe_noted(run: Result, name: str) -> str:
     """What environment.json of a run says; a commit by its first digits; what is not there is not guessed."""
     if (value := run.environment.get(name)) is None:
-        return "not noted"
+        return "not recorded"
     return f"{value[:DIGITS]}{'+' * value.endswith('+')}" if name == "commit" else str(value)
 
 

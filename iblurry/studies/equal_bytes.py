@@ -47,15 +47,15 @@ def with_bytes(experiment: Experiment, reference: Experiment, of: DatasetSize) -
     """
     name, other = experiment.method.name, reference.method.name
     if experiment.method.admission.keeps_all:
-        raise InputError(f"{name} keeps every sample, so it cannot be given the bytes of {other}.")
+        raise InputError(f"{name} keeps every sample, so it cannot have the same bytes as {other}.")
     if experiment.method.admission.keeps_none:
-        raise InputError(f"{name} keeps no sample, so no memory gives it the bytes of {other}.")
+        raise InputError(f"{name} keeps no sample, so it cannot have the same bytes as {other}.")
     held, wanted = held_bytes(experiment, of), held_bytes(reference, of).at(memory_budget(reference, of))
     memory = round((wanted - held.fixed) / held.sample)
     least = least_budget(experiment.method, of.classes)
     if memory < least:
         raise InputError(
-            f"{name} cannot be given the bytes of {other}: it holds {held.at(least) / 1e6:,.1f} MB with the least "
+            f"{name} cannot have the same bytes as {other}: it holds {held.at(least) / 1e6:,.1f} MB with the least "
             f"memory, {least} samples, and {other} {wanted / 1e6:,.1f} MB; choose a reference that holds more."
         )
     return dataclasses.replace(experiment, memory=memory)

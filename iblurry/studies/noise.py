@@ -41,7 +41,7 @@ def find_noise(runs: Sequence[Result]) -> list[RunNoise]:
 def _differs(first: Result, second: Result) -> str:
     noted = {name: sorted(describe_noted(run, name) for run in (first, second)) for name in NOTED}
     words = [f"{name} {one} / {other}" for name, (one, other) in noted.items() if one != other]
-    return ", ".join(words) or "nothing that was noted"
+    return ", ".join(words) or "no recorded setting"
 
 
 def _noise(differs: str, pairs: Sequence[tuple[Result, Result]]) -> RunNoise:

@@ -40,7 +40,7 @@ def read_reasons(notes: str) -> list[Reason]:
             continue
         if (read := HEAD.match(head)) is None:
             raise InputError(
-                f"{head[:60]!r} in the notes is no reason; begin it with **Why `gdumb` differs in A_avg on cifar10.** "
+                f"{head[:60]!r} in the notes is not a reason; write **Why `gdumb` differs in A_avg on cifar10.** "
                 "or the like, with rows as the page names them; metrics and data set may be left out."
             )
         metrics = tuple(read["metrics"].split(", ")) if read["metrics"] else ()

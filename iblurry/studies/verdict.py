@@ -13,7 +13,7 @@ AGREES, ABOVE, BELOW, NOT_JUDGED = "agrees", "above", "below", "not judged"
 ERRORS = 2  # standard errors that two means which agree may lie apart
 RULE = (  # ends any note on verdicts
     "agrees: the means are no further apart than two standard errors of their difference, by both spreads; else above "
-    "or below; not judged: neither side has a spread, or the number is warned of (⚠)"
+    "or below; not judged: neither side has a spread, or the number has a warning (⚠)"
 )
 
 

@@ -177,8 +177,8 @@ def test_a_place_one_may_not_write_to(refused, here, monkeypatch):
     forbidden = {str(here / "closed"), "old.png"}  # said of them here, because to root nothing is forbidden
     monkeypatch.setattr(os, "access", lambda path, mode: not (str(path) in forbidden and mode & os.W_OK))
     for option in ("--out", "--figure"):
-        assert f"'{option}': {here / 'closed'} is not yours to write to" in refused("run", option, "closed/x.png")
-    assert "'--figure': old.png is not yours to write to" in refused("run", "--figure", "old.png")
+        assert f"'{option}': You cannot write to {here / 'closed'};" in refused("run", option, "closed/x.png")
+    assert "'--figure': You cannot write to old.png;" in refused("run", "--figure", "old.png")
 
 
 def test_a_place_the_system_refuses(call, here, monkeypatch):
@@ -217,7 +217,7 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_is_used(begun, call):
     assert said.code == 0
     assert "er seed 1: checkpoint-000000000030.safetensors is damaged" in said.err
     assert "the previous good one, checkpoint-000000000020.safetensors, is used." in said.err
-    assert "er seed 1: goes on from sample 20 of 40" in said.err.splitlines()
+    assert "er seed 1: continues from sample 20 of 40" in said.err.splitlines()
     assert json.loads(said.out)["table"] == undisturbed(call)
 
 
@@ -242,7 +242,7 @@ def test_the_folder_of_another_experiment(begun, refused):
 
 def test_the_folder_of_another_version(begun, refused):
     about(begun, version="0.0.0")
-    assert "was begun by iblurry 0.0.0" in refused(*RUN)
+    assert "was started by iblurry 0.0.0" in refused(*RUN)
     about(begun, format=99)
     assert "format 99" in refused(*RUN)
     assert "format 99" in refused("show")

@@ -32,9 +32,10 @@ def test_a_folder_by_class(call, service, pets):
     assert said.code == 0
     files = contents(pets / "cat/1.png", pets / "cat/more/2.PNG", pets / "dog/3.jpg", pets / "dog/4.bmp")
     assert service.samples == list(zip(["cat", "cat", "dog", "dog"], files, strict=True))
-    assert said.out == "4 samples accepted; 4 learnt, 2 classes\nRight before they were learnt: 75.0 % of all\n"
-    recent = "Right before they were learnt: 75.0 % of all, 80.0 % of the last 5\n"  # more were learnt than these
-    assert call("send", "pets").out == "4 samples accepted; 8 learnt, 2 classes\n" + recent
+    right = "Predicted correctly before they were learnt: 75.0 % of all"
+    assert said.out == f"4 samples accepted; 4 learnt, 2 classes\n{right}\n"
+    again = call("send", "pets").out  # more were learnt than the last 5
+    assert again == f"4 samples accepted; 8 learnt, 2 classes\n{right}, 80.0 % of the last 5\n"
 
 
 def test_one_sample_of_one_class(call, service, pets):
@@ -209,8 +210,8 @@ def test_answers_in_json(call, service, pets):
 def test_a_token(call, refused, service, pets, monkeypatch):
     service.token = "sesame"
     for verb in (["send", "pets"], ["ask", "pets/cat/1.png"]):
-        assert "No token was given" in refused(*verb)
-        assert "This token is not the one" in refused(*verb, "--token", "other")
+        assert "needs a token" in refused(*verb)
+        assert "refused this token" in refused(*verb, "--token", "other")
         assert call(*verb, "--token", "sesame").code == 0
         with monkeypatch.context() as patch:
             patch.setenv("IBLURRY_TOKEN", "sesame")

@@ -39,7 +39,7 @@ def test_a_broken_picture_in_the_middle_can_be_skipped_and_each_other_counts_onc
     done = call(*words, "--skip-bad")
     assert done.code == 0
     assert f"1 (many{os.sep}b{os.sep}100.png)" in done.err
-    assert done.out.startswith("150 samples accepted, 64 of which were there before; 150 learnt")
+    assert done.out.startswith("150 samples accepted, 64 of which were accepted before; 150 learnt")
     again = json.loads(call(*words, "--skip-bad", "--json").out)
     assert (again["accepted"], again["repeated"], again["left_out"]) == (
         150,
@@ -58,7 +58,7 @@ def test_a_broken_picture_in_the_middle_can_be_replaced(call, refused, service, 
     refused("send", "many", "--in-order", "--resume-key", "k")
     broken.write_bytes(good)
     done = call("send", "many", "--in-order", "--resume-key", "k")
-    assert done.out.startswith("151 samples accepted, 64 of which were there before; 151 learnt")
+    assert done.out.startswith("151 samples accepted, 64 of which were accepted before; 151 learnt")
 
 
 def test_the_order_is_that_of_all(call, service, many):

@@ -41,7 +41,7 @@ def test_an_interruption_says_what_was_accepted_and_the_same_command_sends_the_r
     assert "192 of 300" in said.err
     assert len(service.samples) == 192
     again = call("send", "digits", "--limit", 300, "--resume-key", "today")
-    assert again.out.startswith("300 samples accepted, 192 of which were there before; 300 learnt")
+    assert again.out.startswith("300 samples accepted, 192 of which were accepted before; 300 learnt")
     digits = load("digits")
     rows = Rng(1).permutation("send", 0, len(digits.train))[:300]
     assert [content for _, content in service.samples] == [digits.train.images[row].tobytes() for row in rows]
@@ -100,7 +100,7 @@ def test_a_restart_with_another_queue_in_between(call, service):
     assert call("send", "digits", "--limit", 60, "--resume-key", "q1").code == 0
     service.queue_limit = 1000
     said = call("send", "digits", "--limit", 60, "--resume-key", "q1")
-    assert said.out.startswith("60 samples accepted, 60 of which were there before; 60 learnt")
+    assert said.out.startswith("60 samples accepted, 60 of which were accepted before; 60 learnt")
     assert len(service.samples) == 60
 
 

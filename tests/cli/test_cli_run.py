@@ -250,7 +250,7 @@ def test_interrupted_and_continued(call, quick, here, monkeypatch):
     assert not list(here.glob("runs/*/summary.json"))
 
     went_on, undisturbed = quick(*options), quick(*options, "--out", "other")
-    assert "er seed 1: goes on from sample 10 of 40" in went_on.err
+    assert "er seed 1: continues from sample 10 of 40" in went_on.err
     assert json.loads(went_on.out)["table"] == json.loads(undisturbed.out)["table"]
     same_journals(here / "runs", here / "other")
 
@@ -418,7 +418,7 @@ def test_lines_come_now_and_then(capsys, monkeypatch):
             run.on_progress(at, None, 0.1)
         run.on_message("a [b]remark[/b]")
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "er seed 1: goes on from sample 100 of 300"
+    assert lines[0] == "er seed 1: continues from sample 100 of 300"
     assert lines[1:-2] == [
         f"er seed 1: after {at} of 300 samples, 1 a second" for at in (160, 220, 280)
     ]  # a look every 25 s, a line once 60 have gone by

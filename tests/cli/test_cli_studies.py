@@ -65,7 +65,7 @@ def test_repeats_are_found(runs, call, here):
     assert "noise" not in (here / "docs/reproduction.md").read_text()
     call("collect", "--out", "results/noise")
     assert call("reproduction").out.startswith("docs/reproduction.md: 2 runs compared with the paper")
-    line = "| nothing that was noted | `clib` | 2 | 0.00 (0.00) | 0.00 (0.00) | 0.00 (0.00) |"
+    line = "| no recorded setting | `clib` | 2 | 0.00 (0.00) | 0.00 (0.00) | 0.00 (0.00) |"
     assert line in (here / "docs/reproduction.md").read_text().splitlines()
 
 
@@ -73,7 +73,7 @@ def test_unfinished_runs_are_left_out_aloud(runs, call):
     (runs[0] / "summary.json").unlink()
     said = call("collect")
     assert said.code == 0
-    assert said.err == f"runs/{runs[0].name} is not finished and is left out.\n"
+    assert said.err == f"runs/{runs[0].name} is not finished and is skipped.\n"
     assert said.out == f"results/cifar10/{runs[1].name}: new\n"
 
 

@@ -117,7 +117,7 @@ def test_a_digest_that_agrees_with_a_wrong_tree(begun, call, tree):
     said = call(*RUN)
     assert said.code == 0, said.err
     assert re.search(rf"{path.name} (is damaged|does not fit) .*; the previous good one, checkpoint-0+20", said.err)
-    assert "goes on from sample 20 of 40" in said.err
+    assert "continues from sample 20 of 40" in said.err
 
 
 def changed_state(path, change):
@@ -149,7 +149,7 @@ def test_a_state_that_cannot_be_used(begun, call, refused, change):
     shutil.copytree(begun, begun.parent.parent / "kept")
     said = call(*RUN)
     assert said.code == 0, said.err
-    assert "goes on from sample 20 of 40" in said.err
+    assert "continues from sample 20 of 40" in said.err
     shutil.rmtree(begun)
     shutil.copytree(begun.parent.parent / "kept", begun)
     changed_state(older, change)

@@ -107,8 +107,8 @@ def test_one_that_does_not_fit_yet_waits_for_another_slot():
 @pytest.mark.parametrize(
     "change, sentence",
     [
-        ("memory", "'memory' is no change; write path=value, such as memory=200 or admission=Balanced."),
-        ("=5", "'=5' is no change; write path=value, such as memory=200 or admission=Balanced."),
+        ("memory", "'memory' is not a change; write path=value, such as memory=200 or admission=Balanced."),
+        ("=5", "'=5' is not a change; write path=value, such as memory=200 or admission=Balanced."),
         ("memory=ten", "memory=ten: 'ten' is not valid; give a whole number."),
         ("memory=1.5", "memory=1.5: '1.5' is not valid; give a whole number."),
         ("memory=", "memory=: '' is not valid; give a whole number."),

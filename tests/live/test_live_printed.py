@@ -113,8 +113,10 @@ def answered(words, capsys):
     out = capsys.readouterr().out
     assert ended.value.code == 0, words
     if "--held-out" in words:
-        assert re.match(r"200 samples held out; 200 are kept, \d+\.\d % of known classes right\n", out)
+        assert re.match(r"200 samples held out; 200 are kept, accuracy \d+\.\d % on known classes\n", out)
     elif words[0] == "send":
-        assert re.match(r"500 samples accepted; [\d,]+ learnt, 10 classes\nRight before they were learnt: \d", out)
+        assert re.match(
+            r"500 samples accepted; [\d,]+ learnt, 10 classes\nPredicted correctly before they were learnt: \d", out
+        )
     else:
         assert out.splitlines()[1].split()[:2] == ["docs/images/seven.png", "seven"]

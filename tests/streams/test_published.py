@@ -141,7 +141,7 @@ def test_files_that_are_not_there(toy, tmp_path):
         published.read(tmp_path, toy, tasks=2, n=0, m=25, seed=7)
     with pytest.raises(DataError, match=r"cannot be read"):
         published.read_test(tmp_path / "toy_val.json", toy)
-    with pytest.raises(DataError, match=r"come as tasks \[1, 0\]"):
+    with pytest.raises(DataError, match=r"are of the tasks \[1, 0\]"):
         published.read_files([TASK1, TASK0], toy)
     with pytest.raises(InputError, match="No task files"):
         published.read_files([], toy)

@@ -73,7 +73,7 @@ def test_what_is_not_finished_or_not_its_own_is_refused(tmp_path):
     journal = (folder / "journal.jsonl").read_bytes()
     for wrong in ((other / "journal.jsonl").read_bytes(), journal[: journal.rindex(b'{"kind":"task"')]):
         (folder / "journal.jsonl").write_bytes(wrong)
-        with pytest.raises(DataError, match="is not that of the whole experiment"):
+        with pytest.raises(DataError, match="does not belong to experiment"):
             collect(folder, tmp_path / "results")
     (folder / "summary.json").unlink()
     with pytest.raises(InputError, match="no finished run"):

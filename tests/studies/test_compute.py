@@ -113,7 +113,7 @@ def test_what_cannot_be_is_refused():
         with_compute(Experiment.of("agem", "cifar10"), er, CIFAR)
     seldom = dataclasses.replace(er.method.pace, updates_per_sample=Fraction(1, 8))
     less = dataclasses.replace(er, method=dataclasses.replace(er.method, pace=seldom), samples=5000)
-    with pytest.raises(InputError, match=r"joint cannot be given .*: an epoch of its refits takes 150,000 forward"):
+    with pytest.raises(InputError, match=r"joint cannot have .*: an epoch of its refits takes 150,000 forward"):
         with_compute(Experiment.of("joint", "cifar10"), less, CIFAR)
 
 

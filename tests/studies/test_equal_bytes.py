@@ -54,7 +54,7 @@ def test_by_hand():
 
 def test_what_cannot_be_is_refused():
     er, ewc, joint = (small(name) for name in ("er", "ewc", "joint"))
-    with pytest.raises(InputError, match="ewc cannot be given the bytes of er"):
+    with pytest.raises(InputError, match="ewc cannot have the same bytes as er"):
         with_bytes(ewc, er, SIZE)
     with pytest.raises(InputError, match="joint keeps every sample"):
         with_bytes(joint, er, SIZE)

@@ -36,7 +36,7 @@ def test_what_a_reason_covers(head, covered):
 
 def test_what_is_no_reason_is_refused():
     for head in ("Why er differs", "Why `er` is better", "Why `er` differs in"):
-        with pytest.raises(InputError, match="is no reason; begin it with"):
+        with pytest.raises(InputError, match="is not a reason; write"):
             read_reasons(f"- **{head}.** So.")
     with pytest.raises(UnknownNameError, match=r"'A_acg'\. Did you mean 'A_avg'"):
         read_reasons("- **Why `er` differs in A_acg.** So.")

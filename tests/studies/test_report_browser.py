@@ -167,7 +167,7 @@ def test_tabs_seeds_and_marks(shown):
 
 
 def test_what_was_spent(shown):
-    section = shown.locator("section section", has=shown.get_by_role("heading", name="What was spent"))
+    section = shown.locator("section section", has=shown.get_by_role("heading", name="Compute and memory"))
     lines = section.locator("tbody tr")
 
     def read():

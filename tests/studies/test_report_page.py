@@ -66,7 +66,7 @@ def test_sections_and_numbers(runs):
     assert found.open == []
     assert found.names.count("h1") == 1
     for heading in (
-        *("Results", "Accuracy while learning", "Beside the paper", "Class by class", "Learning rate"),
+        *("Results", "Accuracy while learning", "Compared with the paper", "Class by class", "Learning rate"),
         *("Settings", "Runs, versions, hardware", "Run it again", "How to read this"),
     ):
         assert heading in found.texts
@@ -93,19 +93,19 @@ def test_a_method_has_its_colour_on_every_page_and_n_is_said(runs, tmp_path):
 
 def test_what_was_spent_and_what_is_counted(runs):
     without = Elements(render_page(report_data(runs)))
-    assert "What was spent" not in without.texts
+    assert "Compute and memory" not in without.texts
     assert "What is counted" not in without.texts
     for folder in runs.glob("er-*"):
         spend(folder, training=100, losses=0, distillation=20, parts=3, queries=9)
     found = Elements(render_page(report_data(runs)))
-    assert found.texts.count("What was spent") == 1
+    assert found.texts.count("Compute and memory") == 1
     assert ("href", "#counted") in found.attributes
     assert ("id", "counted") in found.attributes
     assert "Operations of a whole run in MFLOP, 10⁶ floating-point operations" in found.text
     for number in ("323", "300", "20.0", "3.00", "9.00", "100 / 100", "20 / 0"):
         assert number in found.texts
-    assert "Written before anything was counted: clib." in found.texts
-    assert "purposes are called training, losses, distillation, parts, features, queries" in found.text
+    assert "Runs of an older version, which counted nothing: clib." in found.texts
+    assert "calls the purposes training, losses, distillation, parts, features, queries" in found.text
     assert {*PURPOSE_TEXTS} == {*compute.PURPOSES}
     assert {*HOLDING_TEXTS} == {*cost.HOLDINGS}
 
@@ -189,7 +189,7 @@ def test_what_is_not_finished(runs):
             stop(folder, 0)
     found = Elements(render_page(report_data(runs)))
     assert "No finished run yet: clib, er." in found.texts
-    assert "is not begun." in found.text
+    assert "is not started." in found.text
 
 
 def test_one_seed_has_no_spread_to_compare_with(tmp_path):

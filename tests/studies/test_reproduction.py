@@ -207,7 +207,7 @@ def test_the_noise_of_a_run_against_itself(tmp_path):
     heads, _, *lines = [line for line in text.splitlines() if line.startswith("|")]
     assert heads == "| what differs | methods | pairs | A_AUC | A_avg | A_last |"
     assert sorted(lines) == [  # seeds 1 and 2 are 1 and 2 points apart in float32, 2 and 4 when run again
-        "| nothing that was noted | `er` | 2 | 3.00 (4.00) | 3.00 (4.00) | 3.00 (4.00) |",
+        "| no recorded setting | `er` | 2 | 3.00 (4.00) | 3.00 (4.00) | 3.00 (4.00) |",
         "| precision bfloat16 / float32 | `er`, `joint` | 5 | 1.50 (2.00) | 1.50 (2.00) | 1.40 (2.00) |",
     ]
     assert "noise" not in reproduction_page([], noise=find_noise(runs[:1]))

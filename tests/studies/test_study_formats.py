@@ -21,8 +21,8 @@ from tests.studies.written import tabulated
 NOTES = (
     "Percent, mean ± sample standard deviation (n - 1) over (n) seeds; the best of ours in bold.",
     "Difference: ours minus the paper's; agrees: the means are no further apart than two standard errors of their "
-    "difference, by both spreads; else above or below; not judged: neither side has a spread, or the number is "
-    "warned of (⚠).",
+    "difference, by both spreads; else above or below; not judged: neither side has a spread, or the number has "
+    "a warning (⚠).",
     "The paper's numbers: percent; mean and spread over 3 seeds (ImageNet: 1 seed, no spread); whether the spread is "
     "by n or n - 1 is not stated.",
     "⚠ ER-MIR and Baseline-ER are identical to the last digit at K=1000 (61.18±1.08 / 66.05±2.29); one of the two is "
@@ -243,5 +243,5 @@ def test_a_spread_has_the_digits_of_its_mean():
 
 @pytest.mark.parametrize("form", ["latex", "csv"])
 def test_forms_without_pairs_say_so(table, form):
-    with pytest.raises(InputError, match=f"A {form} table holds cells and no pairs; ask for --pairs with --format"):
+    with pytest.raises(InputError, match="table cannot show pairs; use --pairs with --format"):
         FORMATS[form](table, compare_rows(table))

@@ -162,7 +162,7 @@ def _by_class(files: Archive, layout: CifarLayout) -> tuple[Part, Part]:
             found[part].append((label_of_class[klass], _natural(file), name))
     if not all(found.values()):
         raise DataError(
-            f"{files.path} is no {layout.name}: it has none of {layout.train[0]}, {layout.train[0]}.bin, "
+            f"{files.path} is not a copy of {layout.name}: it has none of {layout.train[0]}, {layout.train[0]}.bin, "
             f"{layout.train[0]}.png and no train/{layout.classes[0]}/*.png with test/{layout.classes[0]}/*.png; "
             "give the folder or archive of a form that `iblurry data import` accepts."
         )

@@ -47,7 +47,7 @@ def folder(
     if not path.is_dir():
         raise DataError(f"There is no folder {path}; {LAYOUT} and give their parent.")
     if not 0 <= test < 1:
-        raise InputError(f"test={test} is no share of the pictures; give a number from 0 to below 1.")
+        raise InputError(f"test={test} is not a fraction of the pictures; give a number from 0 to below 1.")
     trained = "train" if any(entry.is_dir() for entry in path.glob("train/*")) else ""
     tested = next((part for part in ("test", "val") if trained and (path / part).is_dir()), None)
     notes: list[str] = []
@@ -65,7 +65,7 @@ def folder(
         notes.append(f"{len(outside)} pictures are behind links that lead out of the folder, such as {outside[0]!r}.")
     if size is None and (size := _choose_size(path, files)) is not None:
         notes.append(
-            f"The pictures are of several sizes, or large, and resized to {size} x {size}; {path},size=N says N."
+            f"The pictures have different sizes, or are large, and become {size} x {size}; {path},size=N sets N."
         )
     images = load_images(path, list(train), list(held_out), size=size, channels=channels, lazy=lazy)
     mean, std = mean_and_std(images[0], limit=MEASURED)
@@ -174,11 +174,11 @@ def list_files(root: Path, below: str) -> list[str]:
 
 
 def label_files(root: Path, part: str, classes: Sequence[str]) -> dict[str, int]:
-    """Label by file, class by class; a class that train/ has not is refused, and one of train/ without pictures."""
+    """Label by file, class by class; DataError for a class that is not in train/, or is there without pictures."""
     unknown = sorted(set(list_folders(root / part)) - set(classes))
     if unknown:
         raise DataError(
-            f"{root / part} has the class {unknown[0]!r}, which {root / 'train'} has not; "
+            f"{root / part} has the class {unknown[0]!r}, which is not in {root / 'train'}; "
             "add training pictures or remove it."
         )
     labels: dict[str, int] = {}

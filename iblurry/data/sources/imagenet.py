@@ -56,7 +56,7 @@ def _val_by_list(path: Path, root: Path, classes: list[str]) -> dict[str, int]:
         wnid = wnid_of.get(Path(name).stem)
         if Path(name).suffix.upper() in (".JPEG", ".JPG"):
             if wnid not in label_of_class:
-                raise DataError(f"{lists[0]} gives {name} the class {wnid!r}, which train has not; get it again.")
+                raise DataError(f"{lists[0]} gives {name} the class {wnid!r}, which is not in train; get it again.")
             labels[name] = label_of_class[wnid]
     return labels
 
@@ -99,7 +99,7 @@ def _tiny_test(files: Archive, label_of_class: dict[str, int]) -> dict[str, int]
         wnid = rest.partition("\t")[0]
         if wnid not in label_of_class:
             raise DataError(
-                f"val_annotations.txt in {files.path} names the class {wnid!r}, which wnids.txt has not; get it again."
+                f"val_annotations.txt in {files.path} has the class {wnid!r}, which is not in wnids.txt; get it again."
             )
         label_of[file] = label_of_class[wnid]
     found = []

@@ -70,7 +70,7 @@ def _idx(files: Archive, name: str) -> NDArray[np.uint8]:
     shape = struct.unpack(f">{axes}I", raw[4:start])
     if len(raw) - start != int(np.prod(shape)):
         raise DataError(
-            f"{name} in {files.path} announces {shape} bytes but holds {len(raw) - start}; it is cut short or damaged, "
-            "so get it again."
+            f"{name} in {files.path} should hold {shape} bytes but holds {len(raw) - start}; it is cut short or "
+            "damaged, so get it again."
         )
     return np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape)

@@ -36,7 +36,7 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) not in ALLOWED:
             raise DataError(
                 f"{self.where} asks for {module}.{name}, which a file of plain arrays never needs; "
-                "it is not the original or not safe, so do not use it and download it again from its home."
+                "it is not the original or not safe, so do not use it and download it again from its web site."
             )
         return ALLOWED[module, name]
 

@@ -29,8 +29,8 @@ def log_run(run: RunHistory, logger: ExperimentLogger) -> str:
         return logger.write(run)
     except logger.errors as error:
         raise InputError(
-            f"{type(logger).__name__} refused {run.folder}: {str(error).rstrip('.')}. The run itself is untouched; "
-            "the same command tries again."
+            f"{type(logger).__name__} could not log {run.folder}: {str(error).rstrip('.')}. The run is not "
+            "changed; run the same command to try again."
         ) from error
 
 

@@ -15,11 +15,11 @@ from iblurry.studies.tables.table import TABLE_METRICS, MeanStd, count_decimals,
 COUNTED = "counted"  # where the page explains it
 PURPOSE_TEXTS = {  # in the order of PURPOSES: heading, and what is counted under it
     "training": ("batches", "batches to learn from, forwards and backwards; those of refits too (RM, GDumb, joint)."),
-    "losses": ("memory's loss", "the loss of every row of the memory, where a method asks for it (CLIB)."),
+    "losses": ("memory's loss", "the loss of every row of the memory, if a method needs it (CLIB)."),
     "distillation": (
         "distillation",
-        "a teacher's answers to the batch (BiC). What its loss sends back is in the batch's own backward pass. Runs of "
-        "an older version have it under other parts.",
+        "a teacher's outputs for the batch (BiC). Its backward pass is counted under batches. Runs of "
+        "an older version count it under other parts.",
     ),
     "parts": (
         "other parts",
@@ -28,16 +28,16 @@ PURPOSE_TEXTS = {  # in the order of PURPOSES: heading, and what is counted unde
     ),
     "features": (
         "features",
-        "samples of which a frozen body computed what is stored; the other passes are of its head.",
+        "samples whose features were computed by a frozen body; the other passes are of the head only.",
     ),
-    "queries": ("queries", "test images asked, and what a method answers for itself before it answers them."),
+    "queries": ("queries", "test images, and what a method computes before it can predict them."),
 }
 HOLDING_TEXTS = {
-    "memory": ("memory", "every row: its image, label and what the method notes beside it."),
-    "stream": ("stream", "samples gathered until they are trained on."),
+    "memory": ("memory", "every row: its image, its label and what the method stores with it."),
+    "stream": ("stream", "samples that wait until they are trained on."),
     "aside": ("set aside", "samples that a method holds outside the memory (BiC's validation set)."),
     "parts": ("other models", "what else a method keeps: a teacher (BiC), an anchor and Fisher values (EWC++)."),
-    "network": ("network", "weights and statistics; twice where a fresh network answers beside one that learns."),
+    "network": ("network", "weights and statistics; twice if a second network answers."),
     "optimizer": ("optimizer", "two numbers per weight for Adam, one for SGD with momentum."),
 }
 UNITS = ((1e15, "P", "10¹⁵"), (1e12, "T", "10¹²"), (1e9, "G", "10⁹"), (1e6, "M", "10⁶"), (1e3, "k", "10³"))
@@ -96,15 +96,17 @@ def compute_section(block: ReportBlock) -> Html | None:
         return None
     missing = ", ".join(name for name, row in found.items() if not row)
     about = (
-        "All images that pass through a network in a whole run are counted, by what they are for, and so are the bytes "
-        "a method keeps from sample to sample; means over seeds. "
+        "All images that pass through a network in a whole run, by purpose, and all bytes that a method keeps "
+        "between samples; means over seeds. "
     )
     contents = {"Operations": _operations(block, rows), "Images": _images(block, rows), "Bytes": _bytes(block, rows)}
     return join(
         [
             tag("p", about, tag("a", "What is counted", href=f"#{COUNTED}")),
-            tabs("What was spent", contents),
-            tag("p", f"Written before anything was counted: {missing}.", class_="note") if missing else None,
+            tabs("Compute and memory", contents),
+            tag("p", f"Runs of an older version, which counted nothing: {missing}.", class_="note")
+            if missing
+            else None,
         ]
     )
 
@@ -114,24 +116,23 @@ def counting_section(report: Report) -> Html | None:
     if not any(mean_compute(row) for block in report.blocks for row in block.rows):
         return None
     about = (
-        "An image's forward pass takes the multiplications and additions of convolutions and linear layers, a "
-        "multiplication with its addition being 2 operations, counted on the network itself; a backward pass takes "
-        "twice that. Batch norm, augmentation, the optimizer's own arithmetic and BiC's two numbers per task are left "
-        "out. Only images really taken count: while the memory fills, its empty rows do not. "
-        f"In a run's journal the purposes are called {', '.join(PURPOSE_TEXTS)}, in this order."
+        "The forward pass of an image counts the multiplications and additions of convolutions and linear layers, "
+        "each as one operation; a backward pass counts twice that. Batch norm, augmentation, the optimizer's "
+        "arithmetic and BiC's two numbers per task are not counted, nor are empty rows while the memory fills. "
+        f"The journal of a run calls the purposes {', '.join(PURPOSE_TEXTS)}, in this order."
     )
     more = {
-        "training in all": "everything but queries; equal compute makes this equal.",
-        "A_AUC per TFLOP": "accuracy per compute: percent by a million million operations of training in all.",
+        "training in all": "everything except queries; studies of equal compute make this equal.",
+        "A_AUC per TFLOP": "A_AUC in percent, divided by the training operations in units of 10¹².",
     }
     images = dict(PURPOSE_TEXTS.values()) | more
     return tag(
         "section",
         tag("h2", "What is counted"),
         tag("p", about),
-        tag("h3", "Operations and images, by what they are for"),
+        tag("h3", "Operations and images, by purpose"),
         definitions({metric(name): text for name, text in images.items()}, "terms wide"),
-        tag("h3", "Bytes, by what they hold"),
+        tag("h3", "Bytes, by content"),
         definitions(dict(HOLDING_TEXTS.values()), "terms wide"),
         class_="block",
         id=COUNTED,
@@ -160,7 +161,7 @@ def _images(block: ReportBlock, rows: Sequence[MeanCompute]) -> Html:
         counts = [both_ways(row.forward[name], row.backward[name]) for name in PURPOSE_TEXTS]
         return [numeric(row.updates, ",.0f"), *counts]
 
-    caption = "Images forwards / backwards through a network in a whole run, and the optimizer's updates"
+    caption = "Images forward / backward through a network in a whole run, and the optimizer's updates"
     return _table(block, rows, ["updates", *dict(PURPOSE_TEXTS.values())], caption, cells)
 
 
@@ -172,7 +173,7 @@ def _bytes(block: ReportBlock, rows: Sequence[MeanCompute]) -> Html:
             _amount(count, size) for count in (sum(row.bytes.values()), *(row.bytes[name] for name in HOLDING_TEXTS))
         ]
 
-    caption = f"Held from sample to sample in {prefix}B, {words} bytes"
+    caption = f"Kept between samples, in {prefix}B, {words} bytes"
     return _table(block, rows, ["in all", *dict(HOLDING_TEXTS.values())], caption, cells)
 
 

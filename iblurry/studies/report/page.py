@@ -27,10 +27,8 @@ from iblurry.version import __version__
 SHARED = ("uplot/uPlot.min.css", "style.css", "table.css", "chart.css")
 STYLES = ("parts.css", "print.css")
 COLOUR_CLASSES = " ".join(f".c{number} {{ --c: var(--c{number}); }}" for number in range(len(COLOURS)))  # of rows
-RATE = "The learning rate at each query: the geometric mean over seeds, the band from the least to the largest."
-MAPS = (
-    "A line is a class, from its first sample on, in order of arrival; the brighter, the more of its images are right."
-)
+RATE = "The learning rate at each query: the line is the geometric mean over seeds, the band the range."
+MAPS = "Each line is a class, from its first sample on, in order of arrival; brighter means higher accuracy."
 SCRIPTS = ("page.js", "colours.js", "tables.js", "chart.js", "marks.js", "maps.js", "start.js")
 Drawn = dict[str, Any]  # of a block: what the scripts draw
 
@@ -64,7 +62,7 @@ def render_page(report: Report) -> str:
         tag("style", Html("\n".join([*map(web.text, SHARED), COLOUR_CLASSES, *map(_asset, STYLES)]))),
     ]
     body = [
-        tag("a", "To the results", href="#main", class_="skip"),
+        tag("a", "Skip to the results", href="#main", class_="skip"),
         _header(report),
         tag(
             "main",
@@ -92,7 +90,7 @@ def _header(report: Report) -> Html:
         "method" if len(methods) == 1 else "methods": str(len(methods)),
         "seeds" if len(seeds) > 1 else "seed": _ranges(seeds),
         "time spent": duration(sum(run.environment.get("seconds", 0) for run in runs)),
-        "on": ", ".join("CPU" if name == "cpu" else name for name in devices) or "not noted",
+        "on": ", ".join("CPU" if name == "cpu" else name for name in devices) or "not recorded",
     }
     links = [tag("a", str(block.configuration), href=f"#{block.id}") for block in report.blocks]
     return tag(
@@ -113,10 +111,10 @@ def _block(block: ReportBlock, drawn: Drawn, report: Report) -> Html:
         "Results": sections.results(block),
         "Not finished or missing": sections.unfinished(block),
         "Accuracy while learning": _figure("accuracy", _caption(drawn["chart"])) if lines else None,
-        "Beside the paper": sections.beside_paper(block),
+        "Compared with the paper": sections.beside_paper(block),
         "Class by class": maps,
         "Learning rate": _figure("rate", RATE) if any("rate" in line for line in lines) else None,
-        "What was spent": compute_section(block),
+        "Compute and memory": compute_section(block),
         "Settings": sections.settings(block),
         "Runs, versions, hardware": sections.runs(block, report.folder),
         "Run it again": sections.commands(block),
@@ -132,19 +130,19 @@ def _block(block: ReportBlock, drawn: Drawn, report: Report) -> Html:
 
 
 def _figure(kind: str, caption: str) -> Html:
-    without = tag("noscript", tag("p", "The curves are drawn by a script inside this file; your browser runs none."))
+    without = tag("noscript", tag("p", "The curves need JavaScript; please turn it on in your browser."))
     return tag("figure", tag("div", class_="chart", data_kind=kind), without, tag("figcaption", caption))
 
 
 def _caption(chart: dict[str, Any]) -> str:
     every = chart["every"]
     rings = any(line["after"] for line in chart["lines"])
-    after = "Rings: the answers after the end of a task, where it changed them. " if rings else ""
+    after = "Rings: accuracy after the end of a task, if it changed. " if rings else ""
     ordinal = {2: "second", 3: "third"}.get(every, f"{every}th")
     thinned = f" Every {ordinal} query is drawn; the numbers are of all." if every > 1 else ""
     seeds = describe_n([len(line["seeds"]) for line in chart["lines"]], "seed")
     return (
-        f"Accuracy on classes met so far: lines are means, bands one sample standard deviation either way, {seeds}. "
+        f"Accuracy on the classes seen so far: lines are means, bands ± one sample standard deviation, {seeds}. "
         f"Ticks below: the first sample of a class. {after}Drag to zoom, double-click for all; keys: arrows, +, −, 0."
         + thinned
     )
@@ -157,7 +155,7 @@ def _missing(report: Report) -> Html | None:
     lines = [run_command(group) or f"# {group[0].method.name}: only Python can build it" for group in report.missing]
     count = sum(map(len, report.missing))
     heading = tag("h2", "Missing from the study")
-    words = tag("p", f"{count} experiments of the study {report.study.name} have not been begun here.")
+    words = tag("p", f"{count} experiments of the study {report.study.name} have not been started here.")
     return tag("section", heading, words, sections.copied(lines), class_="block", id="missing")
 
 
@@ -165,13 +163,13 @@ def _reading(report: Report) -> Html:
     """What the words and signs mean."""
     bold = any(has_best(block.finished.table) for block in report.blocks)
     terms = {
-        "A_AUC ↑": "area under the curve of accuracy to samples: how good the answers were at any time, on average.",
-        "A_avg ↑": "mean accuracy at the ends of the tasks; – where no boundary lies between tasks.",
+        "A_AUC ↑": "area under the curve of accuracy to samples: the mean accuracy over the whole stream.",
+        "A_avg ↑": "mean accuracy at the ends of the tasks; – without task boundaries.",
         "A_last ↑": "accuracy at the end of the stream.",
-        "F_last ↓": "how far each class fell from its best earlier task end to the last, on average; less is better; – "
-        "where no boundary lies between tasks.",
+        "F_last ↓": "how much the accuracy of each class fell from its best task end to the last, on average; – "
+        "without task boundaries.",
         "±": "one sample standard deviation (n - 1) over n runs that differ only in their seed.",
-        **({"bold": "the best mean of its column; no test of significance."} if bold else {}),
+        **({"bold": "the best mean of its column; this is not a test of significance."} if bold else {}),
         "verdict": f"{RULE}. With fewer than {PAPER_SEEDS} seeds a verdict is provisional.",
     }
     shown = definitions({metric(name): text for name, text in terms.items()}, "terms")

@@ -103,10 +103,10 @@ def unfinished(block: ReportBlock) -> Html | None:
     items = [_progress(row.name, run) for row in block.rows for run in row.unfinished]
     for row in block.rows:
         if seeds := ", ".join(map(str, block.lacking_seeds(row))):
-            items.append(tag("li", tag("b", row.name), f" has no run with seed {seeds}, others have."))
+            items.append(tag("li", tag("b", row.name), f" has no run with seed {seeds}, but others have."))
     if not items:
         return None
-    note = tag("p", "What was begun goes on from where it stopped; what is finished is not run again:")
+    note = tag("p", "Unfinished runs continue where they stopped; finished runs are not run again:")
     todo = commands_left(block)
     return join([tag("ul", *items, class_="going"), join([note, copied(todo)]) if todo else None])
 
@@ -132,9 +132,9 @@ def by_class(block: ReportBlock) -> Html | None:
         for label in labels
     ]
     heads = ["class", *(named(block, name) for name in rows)]
-    caption = "Percent right at the end, mean over seeds"
+    caption = "Accuracy at the end in percent, mean over seeds"
     shown = table(heads, lines, caption=caption, sides="l" + "r" * len(rows))
-    return tag("details", tag("summary", "The same at the end of the stream, as numbers"), shown)
+    return tag("details", tag("summary", "The numbers at the end of the stream"), shown)
 
 
 def named(block: ReportBlock, name: str) -> Html:
@@ -164,8 +164,8 @@ def _headline(block: ReportBlock) -> Html | None:
     apart = first.mean - second.mean
     words = "."  # a single seed has no spread to compare with
     if first.std is not None and second.std is not None:
-        further = "no further" if apart <= first.std + second.std else "further"
-        words = f", {further} than both spreads together."
+        further = "not more" if apart <= first.std + second.std else "more"
+        words = f", {further} than the sum of both standard deviations."
     return tag(
         "p",
         *("Best at any time: ", tag("strong", best), ", ", metric("A_AUC"), " "),
@@ -220,14 +220,14 @@ def _path(path: str) -> Html:
 
 
 def _noted(run: Result, name: str) -> str:
-    return str(run.environment[name])[: HASHES.get(name)] if name in run.environment else "not noted"
+    return str(run.environment[name])[: HASHES.get(name)] if name in run.environment else "not recorded"
 
 
 def _run(block: ReportBlock, name: str, run: Result, differ: Sequence[str], folder: Path) -> list[Html]:
     samples, seconds = run.metrics.samples, run.environment.get("seconds")
     state = "finished" if run.stopped is None else f"stopped early at {run.stopped.at:,}: {run.stopped.reason}"
     if run.summary is None:
-        state = f"unfinished, {samples:,} of {stream_length(run):,}" if run.records else "not begun"
+        state = f"unfinished, {samples:,} of {stream_length(run):,}" if run.records else "not started"
     return [
         tag("th", named(block, name), scope="row"),
         numeric(run.experiment.seed),
@@ -245,7 +245,7 @@ def _run(block: ReportBlock, name: str, run: Result, differ: Sequence[str], fold
 def _progress(row: str, run: Result) -> Html:
     label = f"{row}, seed {run.experiment.seed}"
     if not run.records:
-        return tag("li", tag("b", label), " is not begun.")
+        return tag("li", tag("b", label), " is not started.")
     samples, whole = run.metrics.samples, stream_length(run)
     bar = tag("progress", value=samples, max=whole, aria_label=label)
     known = {name: to_percent(getattr(run.metrics, name)) for name in ACCURACY_METRICS}

@@ -129,7 +129,7 @@ def split_assignment(text: str, option: str) -> tuple[str, str]:
     if not sign or not path or not values:
         raise InputError(f"{option} {text!r} has no values; write {option} PATH=VALUES, such as memory=200,500.")
     if path in FIXED:
-        raise InputError(f"{option} {text}: {path} is not searched; use {FIXED[path]}.")
+        raise InputError(f"{option} {text}: {path} cannot be searched; use {FIXED[path]}.")
     return path, values
 
 
@@ -161,7 +161,7 @@ def check_paths(paths: Sequence[str], taken: Iterable[str], option: str) -> None
     """InputError for a path that is there twice, or that another option sets as well."""
     for path in paths:
         if paths.count(path) > 1:
-            raise InputError(f"{option} {path} is there {paths.count(path)} times; give all its values in one.")
+            raise InputError(f"{option} {path} is given {paths.count(path)} times; give all its values in one.")
     for path in taken:
         if path in paths:
             raise InputError(f"{path} is set and searched at once; leave out one of them.")

@@ -110,7 +110,7 @@ def _parse_space(path: str, text: str) -> Space:
         if not numbers[0] < numbers[1]:
             raise InputError(f"--space {path}={text} is not a range; write the smaller number first: {path}=LOW..HIGH.")
         if log and numbers[0] <= 0:
-            raise InputError(f"--space {path}={text}: a range on a log scale begins above 0.")
+            raise InputError(f"--space {path}={text}: a range on a log scale starts above 0.")
         return Space(path, (low, high), numbers[0], numbers[1], log)
     choices = split_values(text, f"--space {path}")
     if len(choices) == 1:

@@ -42,9 +42,7 @@ def _run_row(row: str, table: ResultTable) -> dict[str, Any]:
 def to_csv(table: StudyTable, pairs: Sequence[PairedComparison] | None = None) -> str:
     """A study's table as CSV: one line per cell; what there is not is empty. Refuses `pairs`, which are no cells."""
     if pairs is not None:
-        raise InputError(
-            "A csv table holds cells and no pairs; ask for --pairs with --format terminal, markdown or json."
-        )
+        raise InputError("A CSV table cannot show pairs; use --pairs with --format terminal, markdown or json.")
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(HEAD)

@@ -39,9 +39,7 @@ ARROWS = {"↑": r"$\uparrow$", "↓": r"$\downarrow$"}
 def to_latex(table: StudyTable, pairs: Sequence[PairedComparison] | None = None) -> str:
     """A study's table in LaTeX: the best of our means in bold; n in the caption, or in the cells where it differs."""
     if pairs is not None:
-        raise InputError(
-            "A latex table holds cells and no pairs; ask for --pairs with --format terminal, markdown or json."
-        )
+        raise InputError("A LaTeX table cannot show pairs; use --pairs with --format terminal, markdown or json.")
     kinds, across = has_paper(table), list(table.headings())
     counts = {len(cell.runs) for cell in table.cells.values() if cell.ours}
     body = [_line(table, line, kinds, counted=len(counts) > 1) for line in table_lines(table, across)]

@@ -132,7 +132,7 @@ def describe_orders(table: StudyTable) -> list[str]:
     ]
 
 
-PRETRAINED = "With a pre-trained body, which may have been trained on these classes, so no match for the others:"
+PRETRAINED = "With a pre-trained body, which may have seen these classes, so not comparable with the others:"
 
 
 def describe_runs(table: ResultTable) -> list[str]:
@@ -146,7 +146,7 @@ def describe_runs(table: ResultTable) -> list[str]:
     ]
     trained = {cell.row: None for cell in table.cells.values() for run in cell.runs.values() if run.pretrained}
     notes = [f"{PRETRAINED} {', '.join(trained)}."] if trained else []
-    notes += [f"Stopped early, so of a part of the stream: {'; '.join(said)}."] if said else []
+    notes += [f"Stopped early, so only a part of the stream: {'; '.join(said)}."] if said else []
     at_ends = [cell for cell in table.cells.values() if cell.metric.name in ("a_avg", "f_last")]
     without = {cell.row: None for cell in at_ends for run in cell.runs.values() if not has_boundaries(run.records)}
     which = f": {', '.join(without)}" if len(without) < len(table.rows) else ", as in these runs"
