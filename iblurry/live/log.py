@@ -77,7 +77,7 @@ class SampleLog:
             if version not in (0, FORMAT):  # 0: a new file
                 raise DataError(
                     f"{self.path} has format {version}, and this version of iblurry reads {FORMAT}; use the "
-                    "version that wrote it, or begin in another --data-dir."
+                    "version that wrote it, or start with another --data-dir."
                 )
             if version == 0:  # nothing is written to an existing log: the disk may be full
                 self._database.executescript(SCHEMA)
@@ -181,12 +181,12 @@ class SampleLog:
             raise Refusal(404, "unknown_sample", f"There is no sample {number}: {known}; correct the number.")
         for name in {"rename": [label], "merge": [label, to], "delete": [label]}.get(kind, []):
             if name not in labels:
-                raise Refusal(404, "unknown_class", f"There is no class {name!r}; /v1/classes lists those there are.")
+                raise Refusal(404, "unknown_class", f"There is no class {name!r}; /v1/classes lists all classes.")
         if kind in ("sample", "relabel") and label not in labels:
             if len(labels) == self.max_classes:
                 message = (
-                    f"The label {label!r} is one more than the {self.max_classes} classes there is room for; use a "
-                    "known label, delete a class, or begin a new --data-dir with more --max-classes."
+                    f"There is no room for the label {label!r}: there are {self.max_classes} classes already; use a "
+                    "known label, delete a class, or start a new --data-dir with more --max-classes."
                 )
                 raise Refusal(409, "too_many_classes", message)
             labels.append(label)
@@ -195,7 +195,7 @@ class SampleLog:
                 raise Refusal(409, "class_exists", f"There is a class {to!r} already; merge {label!r} into it instead.")
             labels[labels.index(label)] = to
         elif kind == "merge" and label == to:
-            raise Refusal(422, "same_class", f"The class {label!r} cannot be merged into itself; name another.")
+            raise Refusal(422, "same_class", f"The class {label!r} cannot be merged into itself; give another class.")
         elif kind in ("merge", "delete"):
             labels.remove(label)
 
@@ -236,7 +236,7 @@ class LogReader:
 
 
 def moved(folder: Path) -> str:
-    remedy = "Stop it, put the folder back or name its new place as --data-dir, and start it again."
+    remedy = "Stop it, put the folder back or give its new place as --data-dir, and start it again."
     return f"{folder} was moved, replaced or deleted while the service ran. {remedy}"
 
 

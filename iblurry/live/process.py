@@ -304,8 +304,8 @@ class LearnerLoop:
                 self.messages.send(CheckpointSaved(self.learner.learnt, self.learner.at, self.learner.droppable))
         except (DiskFullError, OSError) as error:
             why = "its disk is full" if isinstance(error, DiskFullError) else error.strerror or error
-            sentence = f"No checkpoint can be written to {self.folder} ({why}): make room, or mend it."
-            self.messages.send(Warned(f"{sentence} Samples are kept in the log until one can."))
+            sentence = f"No checkpoint can be written to {self.folder} ({why}): free some space, or repair it."
+            self.messages.send(Warned(f"{sentence} Samples are kept in the log until then."))
 
 
 class ThroughputMeter:

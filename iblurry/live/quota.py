@@ -125,11 +125,11 @@ class Quota:
         """Raise a Refusal where `count` more samples are too many."""
         queue, log = self.limits.queue, status.log
         if count > queue:
-            raise Refusal(413, "too_many", f"{count} samples are more than may wait ({queue}); send fewer.")
+            raise Refusal(413, "too_many", f"{count} samples are more than the queue can hold ({queue}); send fewer.")
         waiting = log.accepted - status.learnt
         if waiting + count > queue:
             wait, these = "waits" if waiting == 1 else "wait", "this one" if count == 1 else f"these {count}"
-            message = f"{counted(waiting, 'sample')} {wait} to be learnt, and {queue} may; send {these} again later."
+            message = f"{counted(waiting, 'sample')} {wait} to be learnt, of at most {queue}; send {these} again later."
             rate = status.samples_per_second  # 0 right after a start
             seconds = min(MAX_RETRY, (waiting + count - queue) / rate) if rate else MIN_RETRY
             retry_after = seconds if status.stalled is None else MAX_RETRY

@@ -114,8 +114,8 @@ class Settings:
             return cls(**given)
         for name, value in given.items():
             if getattr(saved, name) != value:
-                begun = f"{folder} was begun with {name}={getattr(saved, name)}, not {value}"
-                raise FolderError(f"{begun}; leave the option out to go on with it, or choose another --data-dir.")
+                begun = f"{folder} was started with {name}={getattr(saved, name)}, not {value}"
+                raise FolderError(f"{begun}; leave the option out to continue with it, or choose another --data-dir.")
         return saved
 
     @classmethod
@@ -133,7 +133,7 @@ class Settings:
         if about.get("format") != FORMAT:
             raise DataError(
                 f"{path} has format {about.get('format')!r:.80}, and this version of iblurry reads {FORMAT}; use the "
-                "version that wrote it, or begin in another --data-dir."
+                "version that wrote it, or start with another --data-dir."
             )
         try:
             return cls(**about["settings"] | {"image": tuple(about["settings"]["image"])})

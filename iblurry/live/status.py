@@ -103,11 +103,11 @@ class ServiceStatus:
         before = f"{counted(left, 'sample')} from before the last start {'is' if left == 1 else 'are'} being learnt."
         idle = "Everything that was sent is learnt"
         if rehearsed:
-            idle += f", and {rehearsed:,} of {self.idle_updates:,} updates were taken from the memory meanwhile"
+            idle += f", and {rehearsed:,} of {self.idle_updates:,} updates on the memory were made since"
         return {
-            "stopping": "The service is being stopped; what waits is learnt after the next start.",
+            "stopping": "The service is being stopped; waiting samples are learnt after the next start.",
             "starting": "The process that learns is being started.",
-            "recovering": self._lost or (before if left else "Steps from before the last start are taken again."),
+            "recovering": self._lost or (before if left else "Updates from before the last start are repeated."),
             "learning": f"{counted(left, 'sample')} {'waits' if left == 1 else 'wait'} to be learnt.",
             "idle": f"{idle}.",
         }[self.state]

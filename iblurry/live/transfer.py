@@ -47,8 +47,10 @@ def begin_from(folder: Path, source: Path, **given: Any) -> Settings:
     place = str(source.resolve())
     if (saved := Settings.load(folder)) is not None:
         if saved.begun_from != place:
-            begun = "anew" if saved.begun_from is None else f"from {saved.begun_from}"
-            raise FolderError(f"{folder} was begun {begun}; leave --from out to go on, or choose another --data-dir.")
+            begun = "without --from" if saved.begun_from is None else f"from {saved.begun_from}"
+            raise FolderError(
+                f"{folder} was started {begun}; leave --from out to continue, or choose another --data-dir."
+            )
         return Settings.of(folder, **given)
     if fixed := sorted(set(given) - CHANGEABLE):
         raise InputError(f"{fixed[0]}={given[fixed[0]]} cannot be chosen: it comes from {source}; leave it out.")
@@ -71,7 +73,7 @@ def _load(source: Path, *, classes: int | None, device: str) -> Learner:
     for label in _labels(learner):
         try:
             if not isinstance(label, str) or normalize_label(label) != label:
-                raise InputError("no request could send; labels of a service are text in Unicode's form NFC.")
+                raise InputError("cannot be sent; labels of a service are text in Unicode form NFC.")
         except InputError as error:
             raise InputError(f"{source} has the label {label!r}, which {error}") from error
     return learner

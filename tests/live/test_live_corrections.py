@@ -82,7 +82,7 @@ def test_what_cannot_be_applied_leaves_nothing_behind(operation, status, why, lo
 
 def test_a_deleted_class_makes_room_for_another(log):
     add(log, Operation("relabel", 1, "c"))
-    with pytest.raises(Refusal, match="'d' is one more than the 3 classes"):
+    with pytest.raises(Refusal, match="no room for the label 'd': there are 3 classes"):
         add(log, Operation("relabel", 1, "d"))
     add(log, Operation("delete", label="a"), Operation("relabel", 1, "d"))
     assert log.labels == ["b", "c", "d"]

@@ -40,7 +40,7 @@ def test_an_unknown_answer_says_so_above_its_guesses(fake, visit):
     learning(fake).threshold = 0.8
     tab = visit(fake.url)
     tab.set_input_files("#files", [file()])
-    wait_for_text(tab, "#tray", "unknown: the best is below 80 %")
+    wait_for_text(tab, "#tray", "unknown: all are below 80 %")
     assert tab.locator("#tray ol li").first.inner_text() == "cat\n72 %"
     assert tab.get_by_role("button", name="Confirm cat").is_visible()
 

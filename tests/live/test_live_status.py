@@ -121,7 +121,7 @@ def test_one_sample_is_not_called_samples():
     status.start(SimpleNamespace(accepted=6, operations=6, rehearsed=0, kept=1, labels=[], lost=None))
     status.update(LearnerReport(learnt=5, applied=5))
     assert status.sentence == "1 sample from before the last start is being learnt."
-    with pytest.raises(Refusal, match=r"^1 sample waits to be learnt, and 1 may; send this one again later\.$"):
+    with pytest.raises(Refusal, match=r"^1 sample waits to be learnt, of at most 1; send this one again later\.$"):
         Quota(SMALL, status.limits).check(1, status=status)
     status.log.accepted = 7
     assert status.sentence == "2 samples from before the last start are being learnt."

@@ -122,7 +122,7 @@ def test_what_no_service_goes_on_with(digits, finished, tmp_path):
     one.save(learner)
     with pytest.raises(InputError, match="has learnt nothing yet"):
         begin_from(new, learner)
-    for label, why in ((7, "no request could send"), ("a\x1bb", r"has U\+001B")):
+    for label, why in ((7, "cannot be sent"), ("a\x1bb", r"has U\+001B")):
         one = Learner("er", image=(1, 8, 8), network="mlp", classes=5)
         one.observe(digits.train.images[0], label)
         one.save(learner)

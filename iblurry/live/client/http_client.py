@@ -118,7 +118,7 @@ class HttpClient:
             code, message = str(answer["error"]), str(answer["message"])
         else:
             status, code = f"{response.status} {response.reason}", "strange_answer"
-            message = f"{self.url} answers {status}, and not as iblurry does; check the address."
+            message = f"{self.url} answers {status} and is not an iblurry service; check the URL."
         later = response.getheader("Retry-After", "")
         seconds = float(later) if later.isdecimal() else None
         where = {name: answer.get(name) for name in ("index", "field")} if isinstance(answer, dict) else {}
@@ -152,7 +152,7 @@ def retry(seconds: float, call: Callable[[], Result]) -> Result:
             delay = pause if error.retry_after is None else max(error.retry_after, FIRST_PAUSE)
             spent = time.monotonic() - began
             if spent + delay > seconds:
-                message = f"{error} It stayed so for {spent:.0f} s." if spent >= 1 else str(error)
+                message = f"{error} Tried for {spent:.0f} s." if spent >= 1 else str(error)
                 raise error.with_message(message) from error
         time.sleep(delay)
         pause = min(2 * pause, LONGEST_PAUSE)

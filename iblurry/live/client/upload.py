@@ -213,7 +213,7 @@ def list_images(images: ImageLike | Sequence[ImageLike]) -> list[ImageLike]:
     array = np.asarray(images)
     if array.dtype != np.uint8 or array.ndim not in (3, 4):
         raise InputError(
-            f"An image is a path, the bytes of a picture, one of Pillow's, or an array of bytes (uint8) of the "
+            f"An image is a path, the bytes of a picture, a Pillow image, or an array of bytes (uint8) of the "
             f"shape (C, H, W) or (N, C, H, W), not {array.dtype} of the shape {array.shape}."
         )
     return [array] if array.ndim == 3 else list(array)
@@ -302,7 +302,9 @@ def check_upload(images: int, labels: Sequence[str], key: str | None) -> list[st
     if not images:
         raise InputError("There are no images; give at least one.")
     if len(labels) != images:
-        raise InputError(f"There are {images} images and {len(labels)} labels; give each image one, or all one.")
+        raise InputError(
+            f"There are {images} images and {len(labels)} labels; give one label per image, or one for all."
+        )
     for label in labels:
         if not isinstance(label, str):
             raise InputError(f"The label {label!r} is not a string; give labels as str, such as {str(label)!r}.")

@@ -14,7 +14,7 @@ from iblurry.live.quota import Refusal
 def format_predictions(predictions: Predictions, top: int) -> dict[str, Any]:
     """The `top` likeliest classes of each image; of equals, the one met first."""
     if not np.isfinite(predictions.probabilities).all():
-        message = "The model's answer is no number: it has diverged; look at /v1/status, or begin in another folder."
+        message = "The model returns NaN: it has diverged; see /v1/status, or start with another folder."
         raise Refusal(503, "not_finite", message)
     known = [column for column, label in enumerate(predictions.labels) if label]  # others were deleted
     if not known:
@@ -36,11 +36,11 @@ def format_predictions(predictions: Predictions, top: int) -> dict[str, Any]:
 def unlearning(idle_updates: int, *, trains: bool) -> str:
     """What becomes of what was learnt from a mistake, by a method that trains weights or one that does not."""
     if not trains:
-        return "No weights are trained: where the memory has the sample, the mistake is taken out exactly."
+        return "No weights are trained, so the correction is exact if the sample is in the memory."
     stays = "The weights keep what they learnt from the mistake until updates from the corrected memory overwrite it"
     if idle_updates:
-        return f"{stays}: up to {idle_updates:,} are taken while the service has nothing else to do."
-    return f"{stays}: those of the next samples, since it does not rehearse while idle (--idle-updates 0)."
+        return f"{stays}: up to {idle_updates:,} are made while the service is idle."
+    return f"{stays}: those of the next samples, because there are none while idle (--idle-updates 0)."
 
 
 def format_memory(samples: list[MemorySample], each: int) -> list[dict[str, Any]]:

@@ -215,7 +215,7 @@ class Handlers:
     async def predict(
         self,
         request: Request,
-        top: Annotated[int, Query(ge=1, le=LARGEST, description="How many classes to name for each image.")] = 5,
+        top: Annotated[int, Query(ge=1, le=LARGEST, description="How many classes to return for each image.")] = 5,
     ) -> Response:
         """Name images.
 
@@ -250,7 +250,7 @@ class Handlers:
         return JsonResponse({"window": self.service.status()["window"], "counts": self.service.confusion()})
 
     async def memory(
-        self, each: Annotated[int, Query(ge=1, le=LARGEST, description="At most so many samples of a class.")] = 20
+        self, each: Annotated[int, Query(ge=1, le=LARGEST, description="Maximum number of samples of a class.")] = 20
     ) -> Response:
         """What the memory holds, as thumbnails by class, the most important samples first."""
         samples, capacity = await self.service.memory(), self.service.status()["capacity"]
@@ -262,7 +262,7 @@ class Handlers:
         request: Request,
         format: Annotated[
             Literal["pt2", "onnx", "safetensors"],
-            Query(description="torch.export; ONNX, where its extra is installed; or the whole learner."),
+            Query(description="torch.export; ONNX, if its extra is installed; or the whole learner."),
         ] = "pt2",
     ) -> Response:
         """The current model as a file.
@@ -309,7 +309,7 @@ class Handlers:
     async def asset(self, request: Request, name: str) -> Response:
         """A file of the page."""
         if name not in page.names():
-            raise Refusal(404, "not_found", "The page has no such file; load it again.")
+            raise Refusal(404, "not_found", "The page has no such file; reload the page.")
         return file_response(request, *page.asset(name))
 
     async def docs(self, request: Request) -> Response:
@@ -320,7 +320,7 @@ class Handlers:
         """Labelled images and an idempotency key."""
         labels = request.query_params.getlist("label")
         if len(labels) > 1:
-            raise Refusal(422, "bad_label", "The address has more than one label; give one.")
+            raise Refusal(422, "bad_label", "The URL has more than one label; give one.")
         label, key = labels[0] if labels else None, self._key(request)
         content_type, raw = await _body(request)
         return await _run_in(self.decode_pool, lambda: self.reader.read_samples(content_type, raw, label)), key
@@ -353,16 +353,16 @@ async def _run_in(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Resul
 async def _body(request: Request) -> tuple[str, bytes]:
     """Its content type and its bytes."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refusal(415, "unknown_kind", "A compressed body is not read here; send it as it is.")
+        raise Refusal(415, "unknown_kind", "Compressed bodies are not supported; send it uncompressed.")
     return request.headers.get("content-type", ""), await request.body()
 
 
 def _no_route(_: Request, error: Any) -> JsonResponse:
     """No such path, or not with this method."""
     if error.status_code == 405:
-        message = f"This address is not for this method; use {error.headers['Allow']}."
+        message = f"This URL does not support this method; use {error.headers['Allow']}."
         return refusal_response(Refusal(405, "wrong_method", message), error.headers)
-    return refusal_response(Refusal(404, "not_found", "There is nothing at this address; see /docs for what there is."))
+    return refusal_response(Refusal(404, "not_found", "There is nothing at this URL; see /docs."))
 
 
 def _bad_parameter(_: Request, error: Any) -> JsonResponse:

@@ -58,7 +58,7 @@ class BodyReader:
         """Labelled images; `label` is that of the address, for a body that has none."""
         if media_type(content_type) == JSON:
             if label is not None:
-                raise Refusal(422, "bad_label", "In JSON each sample has a label; leave the one in the address out.")
+                raise Refusal(422, "bad_label", "In JSON each sample has a label; remove the label from the URL.")
             given = self._parse_images(raw, "samples", {"label", *FORMS})
             labels = []
             for place, entry in enumerate(given):
@@ -66,7 +66,7 @@ class BodyReader:
                     labels.append(self.check_label(entry.get("label"), f"samples.{place}.label"))
             return [IncomingSample(*pair) for pair in zip(labels, self._images(given, "samples"), strict=True)]
         images = self._read_bare(content_type, raw)
-        name = self.check_label(label, "The label in the address (?label=...)")
+        name = self.check_label(label, "The label in the URL (?label=...)")
         return [IncomingSample(name, image) for image in images]
 
     def read_images(self, content_type: str, raw: bytes) -> NDArray[np.uint8]:
@@ -86,7 +86,7 @@ class BodyReader:
                 action = entry.get("action") if isinstance(entry, dict) else None
                 names = ACTIONS.get(action, ()) if isinstance(action, str) else ()
                 if not names or set(entry) != {"action", *names}:
-                    shape = f"have {', '.join(names)} besides its action" if names else f"have an action: {_ACTIONS}"
+                    shape = f"have its action and {', '.join(names)}" if names else f"have an action: {_ACTIONS}"
                     raise Refusal(422, "bad_body", f"corrections.{place} must {shape}, and nothing else.")
                 number = entry.get("sample", 1)
                 if type(number) is not int or number < 1:
@@ -118,7 +118,7 @@ class BodyReader:
     def check_label(self, label: object, where: str) -> str:
         """The label in its one form: see `normalize_label`."""
         if not isinstance(label, str):
-            raise Refusal(422, "bad_label", f"{where} is missing or no text; give one.")
+            raise Refusal(422, "bad_label", f"{where} is missing or not a string; give one.")
         try:
             label = normalize_label(label)
         except InputError as error:
@@ -157,7 +157,7 @@ class BodyReader:
             except InputError as error:
                 raise Refusal(400, "bad_json", f"The body cannot be used ({error}); correct it.") from error
         if len(given) > self.limits.batch:
-            message = f"There are {len(given)} {name}, a request may have {self.limits.batch}; send several."
+            message = f"There are {len(given)} {name}, a request may have {self.limits.batch}; send several requests."
             raise Refusal(413, "too_many", message)
         return given
 

@@ -143,7 +143,7 @@ class GuardedConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         if len(self.pipeline) >= PIPELINED:
-            self._refusal = Refusal(429, "too_many", "Wait for answers before you ask on.", retry_after=1)
+            self._refusal = Refusal(429, "too_many", "Wait for responses before you send more requests.", retry_after=1)
             raise self._refusal
         if self._is_surplus and self.url.partition(b"?")[0].decode("latin-1") not in PROBES:
             message = "There are too many connections; close some, or try again soon."
@@ -206,7 +206,7 @@ class GuardedConnection(HttpToolsProtocol):
         self._cancel("receive")
         if self.cycle is None or self._in_head or (self.cycle.response_complete and not self.cycle.more_body):
             seconds = self._head_seconds
-            self._refuse(Refusal(408, "too_slow", f"No request came within {seconds:g} seconds; ask again."))
+            self._refuse(Refusal(408, "too_slow", f"No request came within {seconds:g} seconds; send it again."))
         elif self.cycle.more_body:
             self.transport.abort()
 
@@ -264,7 +264,7 @@ class GuardedConnection(HttpToolsProtocol):
 
 
 def _head_too_large() -> Refusal:
-    return Refusal(431, "head_too_large", f"Address and headers may have {HEAD} bytes; send less.")
+    return Refusal(431, "head_too_large", f"URL and headers may have at most {HEAD} bytes; send less.")
 
 
 def _format(refusal: Refusal) -> bytes:

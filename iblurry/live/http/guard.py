@@ -66,7 +66,7 @@ class GuardMiddleware:
             if not isinstance(refusal, Refusal):
                 LOGGER.error("%s %r failed.", scope["method"], scope["path"], exc_info=error)
                 refusal = Refusal(
-                    500, "mistake", "The service made a mistake, now in its log; try again, or report it."
+                    500, "mistake", "An internal error, now in the service's log; try again, or report it."
                 )
             await refusal_response(refusal)(scope, receive, reply)
         finally:
@@ -81,7 +81,7 @@ class GuardMiddleware:
         try:
             unquote_to_bytes(scope["query_string"]).decode()
         except UnicodeDecodeError as error:
-            raise Refusal(400, "bad_address", "The address is not UTF-8 behind its ?; encode it so.") from error
+            raise Refusal(400, "bad_address", "The query of the URL is not UTF-8; encode it as UTF-8.") from error
         length = headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length[:20]) > self.limits.body:
             raise self.too_large()
@@ -105,7 +105,7 @@ def _check_loopback(hosts: Sequence[str], origins: Sequence[str]) -> None:
     if len(hosts) != 1:
         raise Refusal(400, "bad_host", "A request has one Host header; send it.")
     if not is_loopback(host_of(hosts[0])):
-        message = "Without a token this service is only for this machine; ask for 127.0.0.1 or localhost."
+        message = "Without a token this service is only for this machine; use 127.0.0.1 or localhost."
         raise Refusal(403, "wrong_host", message)
     if any(origin.lower() != f"http://{hosts[0]}".lower() for origin in origins):
         raise Refusal(403, "wrong_origin", "Requests from other web sites are refused; use the service's page.")

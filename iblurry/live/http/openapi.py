@@ -17,28 +17,28 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 ABOUT = """A learner that takes labelled images as they arrive and answers at any moment.
 
-A sample is on the disk before it is acknowledged. Labels are texts; a new one makes a new class. Every refusal is
-`{"error": ..., "message": ...}` with a sentence that says what to do. Where one entry of the JSON is at fault,
-`index` and `field` say which, and what of it.
+A sample is on the disk before it is acknowledged. Labels are strings; a new label makes a new class. Every error is
+`{"error": ..., "message": ...}` with a sentence that says what to do. If one entry of the JSON is wrong, `index` is its
+number and `field` its field.
 """
 GROUPS = [
-    {"name": "learn and ask", "description": "Samples go in, answers come out."},
+    {"name": "learn and ask", "description": "Send samples, get predictions."},
     {"name": "watch", "description": "Progress of learning."},
     {"name": "operate", "description": "For operators."},
 ]
 REASONS = {
-    400: "The request itself is malformed: its JSON, its address or its Host.",
+    400: "The request is malformed: its JSON, its URL or its Host.",
     401: "The token is missing or wrong.",
-    403: "The request comes by way of another site.",
+    403: "The request comes from another web site.",
     408: "The request did not arrive in time.",
     404: "There is no such sample, class or answer.",
-    409: "Not now: nothing has been learnt yet, there is no room for one more class, or it is done already.",
+    409: "Not now: nothing has been learnt yet, there is no room for one more class, or it was done before.",
     410: "The image of that answer is not kept any more.",
     413: "Larger than a request may be: bytes, images or pixels.",
-    415: "A kind of body that is not read here.",
-    422: "Something in it cannot be used: a picture, a label, a parameter or an idempotency key.",
-    429: "More than can be taken at the moment.",
-    503: "The service is stopping, is not ready, or has no answer that is a number.",
+    415: "The Content-Type is not supported.",
+    422: "A value cannot be used: a picture, a label, a parameter or an idempotency key.",
+    429: "Too many requests or samples at the moment.",
+    503: "The service is stopping, is not ready, or its model has diverged.",
     507: "The disk is full; nothing that was acknowledged is lost.",
 }
 ANY_ENDPOINT = (400, 403, 408, 413, 429, 503)
@@ -51,9 +51,11 @@ class ErrorResponse(BaseModel):
 
     error: str = Field(description="For programs.", examples=["queue_full"])
     message: str = Field(description="For people: what was given, what is allowed, what to do.")
-    index: Count | None = Field(None, description="Which entry of the JSON is at fault, from 0; absent if not one is.")
+    index: Count | None = Field(
+        None, description="The number of the wrong entry of the JSON, from 0; absent if no single entry is wrong."
+    )
     field: Literal["image", "pixels", "array", "label", "to", "id"] | None = Field(
-        None, description="What of that entry."
+        None, description="The wrong field of that entry."
     )
 
 
@@ -61,23 +63,23 @@ class LearnResponse(BaseModel):
     """The samples are on the disk and will be learnt, whatever happens to the process."""
 
     accepted: int = Field(ge=1, examples=[2])
-    first: int = Field(ge=1, description="The number of the first of them, from 1.", examples=[17])
+    first: int = Field(ge=1, description="The number of the first sample, from 1.", examples=[17])
     last: int = Field(ge=1, examples=[18])
     repeated: bool = Field(description="This key and content had been accepted before.", examples=[False])
 
 
 class HeldOutResponse(BaseModel):
-    """The samples are on the disk, and will be asked about and not learnt."""
+    """The samples are on the disk, and will be tested and not learnt."""
 
     accepted: int = Field(ge=1, examples=[1])
-    operation: int = Field(ge=1, description="The number of the last of them, see `model_operation` of the status.")
+    operation: int = Field(ge=1, description="The number of the last sample, see `model_operation` of the status.")
     repeated: bool = Field(description="This key and content had been accepted before.", examples=[False])
 
 
 class CorrectResponse(HeldOutResponse):
     """The corrections are on the disk and will be applied, whatever happens to the process."""
 
-    sentence: str = Field(description="What becomes of what was learnt from the mistake.")
+    sentence: str = Field(description="How the model forgets the mistake.")
 
 
 class LabelProbability(BaseModel):
@@ -90,8 +92,8 @@ class LabelProbability(BaseModel):
 class ImagePrediction(LabelProbability):
     """The likeliest class of an image, and the next ones."""
 
-    id: str = Field(description="Its label can be sent later by this, see /v1/label.", examples=["5f2a9c01-17"])
-    unknown: bool = Field(description="Whether `probability` is below `threshold`: perhaps a class never met.")
+    id: str = Field(description="Send the label later with this id, see /v1/label.", examples=["5f2a9c01-17"])
+    unknown: bool = Field(description="Whether `probability` is below `threshold`: perhaps a new class.")
     top: list[LabelProbability]
 
 
@@ -99,7 +101,9 @@ class PredictResponse(BaseModel):
     """One answer for each image, all from the same state of the model."""
 
     model: Count = Field(description="How many samples it had learnt: its version.", examples=[18])
-    threshold: Share | None = Field(description="Less probable answers are unknown; null while few were tested.")
+    threshold: Share | None = Field(
+        description="Answers below this probability are unknown; null until enough samples are tested."
+    )
     answers: list[ImagePrediction]
 
 
@@ -109,12 +113,14 @@ def measured(metric: str, description: str) -> Any:
 
 
 class StatusResponse(BaseModel):
-    """How the service is."""
+    """The state of the service."""
 
     iblurry: str = Field(description="The program's version.", examples=["0.1.0"])
     method: str = Field(examples=["clib"])
     network: str = Field(examples=["convnet"])
-    freeze: str = Field(description="What of the network is not trained; of a frozen body features are stored.")
+    freeze: str = Field(
+        description="The part of the network that is not trained; with a frozen body, features are stored."
+    )
     pretrained: bool = Field(description="Whether the network started with weights that were trained elsewhere.")
     image: list[int] = Field(min_length=3, max_length=3, description="Channels, height, width.", examples=[[3, 32, 32]])
     capacity: Count = measured("memory_capacity_samples", "Samples the memory can hold.")
@@ -128,15 +134,15 @@ class StatusResponse(BaseModel):
     queue: Count = measured("queue_samples", "Samples accepted and not learnt yet.")
     queue_limit: Count = measured("queue_limit_samples", "Samples the queue may hold.")
     classes: Count = measured("classes", "Classes met so far.")
-    model: Count = measured("model_samples", "Samples learnt by the state that answers.")
+    model: Count = measured("model_samples", "Samples learnt by the model that answers.")
     operations: Count = measured(
-        "operations_total", "Samples, held-out ones, corrections and steps of rehearsal on the disk."
+        "operations_total", "Samples, held-out samples, corrections and rehearsal steps on the disk."
     )
-    applied: Count = measured("operations_applied_total", "Those that were applied.")
-    model_operation: Count = measured("model_operations", "Those in the state that answers.")
+    applied: Count = measured("operations_applied_total", "Operations that were applied.")
+    model_operation: Count = measured("model_operations", "Operations in the model that answers.")
     rehearsed: Count = measured("rehearsed_updates", "Updates taken while idle, since the last sample or correction.")
-    idle_updates: Count = measured("idle_updates_limit", "So many may be taken.")
-    model_age_seconds: float | None = measured("model_age_seconds", "Age of the state that answers.")
+    idle_updates: Count = measured("idle_updates_limit", "Maximum number of updates while idle.")
+    model_age_seconds: float | None = measured("model_age_seconds", "Age of the model that answers.")
     learning_rate: float | None = measured("learning_rate", "The learning rate of the next update.")
     loss: float | None = measured("loss", "The loss of the last update; null before the first since a start.")
     updates: Count = measured("updates_total", "Updates of the model.")
@@ -148,15 +154,15 @@ class StatusResponse(BaseModel):
         "samples_tested_total", "Samples tested before they were learnt: not the first of a class."
     )
     drift: Share | None = measured("drift_ratio", "Total variation between the class mixes of the last two windows.")
-    held_out: Count = measured("held_out_samples", "Samples that are asked about and never learnt.")
+    held_out: Count = measured("held_out_samples", "Samples that are tested and never learnt.")
     held_out_accuracy: Share | None = measured(
-        "held_out_accuracy_ratio", "Right among their last answers; of known classes, the others are not counted."
+        "held_out_accuracy_ratio", "Accuracy on held-out samples of known classes, by their last answers."
     )
     held: Count = measured("memory_samples", "Samples in the memory.")
     checkpoint: Count = measured("checkpoint_samples", "Samples learnt by the last state that was saved.")
     checkpoint_age_seconds: float | None = measured("checkpoint_age_seconds", "Age of the last state that was saved.")
-    disk_bytes: Count | None = measured("disk_bytes", "What the service uses of the disk; null if that is not known.")
-    disk_most: int | None = measured("disk_most_bytes", "What it may come to use of it.")
+    disk_bytes: Count | None = measured("disk_bytes", "Disk space that the service uses; null if unknown.")
+    disk_most: int | None = measured("disk_most_bytes", "Maximum disk space that it will use.")
     restarts: Count = measured("learner_restarts_total", "Restarts of the process that learns.")
     uptime_seconds: float = measured("uptime_seconds", "Since the service was started.")
 
@@ -165,17 +171,15 @@ class ClassStatus(BaseModel):
     """Counts and accuracies of one class."""
 
     label: str
-    first: int | None = Field(ge=1, description="The number of its first sample; null if it had none of its own.")
+    first: int | None = Field(ge=1, description="The number of its first sample; null if it has none.")
     seen: Count = measured("class_samples_total", "Samples of the class.")
-    held: Count = measured("class_memory_samples", "Those in the memory.")
-    tested: Count = measured("class_tested_total", "Those tested before they were learnt.")
-    right: Count = measured("class_right_total", "Those that were named rightly.")
-    accuracy: Share | None = measured("class_accuracy_ratio", "Right by tested.")
+    held: Count = measured("class_memory_samples", "Samples of the class in the memory.")
+    tested: Count = measured("class_tested_total", "Samples of the class tested before they were learnt.")
+    right: Count = measured("class_right_total", "Samples of the class that were predicted correctly.")
+    accuracy: Share | None = measured("class_accuracy_ratio", "`right` divided by `tested`.")
     recent_accuracy: Share | None = measured("class_recent_accuracy_ratio", "The same within the window.")
-    recent_share: Share | None = measured(
-        "class_recent_share_ratio", "Share of the class in the last window of samples."
-    )
-    before_share: Share | None = Field(description="Of the window before it.")
+    recent_share: Share | None = measured("class_recent_share_ratio", "Fraction of the last window of samples.")
+    before_share: Share | None = Field(description="Fraction of the window before it.")
 
 
 class ClassesResponse(BaseModel):
@@ -191,8 +195,8 @@ class HistoryPoint(BaseModel):
     time: float | None = Field(description="When the last of them was accepted, in seconds since 1970.")
     accuracy: Share | None
     recent_accuracy: Share | None
-    tested: Count | None = Field(description="Samples tested since the beginning, also those of deleted classes.")
-    right: Count | None = Field(description="Those that were named rightly: the difference of two points is a window.")
+    tested: Count | None = Field(description="Samples tested since the start, also of deleted classes.")
+    right: Count | None = Field(description="Samples predicted correctly; the difference of two points is a window.")
     held_out_accuracy: Share | None
     learning_rate: float | None
     classes: Count
@@ -208,7 +212,7 @@ class Confusion(BaseModel):
     """How often samples of a class were given an answer."""
 
     label: str
-    answer: str | None = Field(description="Null where that class was deleted since.")
+    answer: str | None = Field(description="Null if that class was deleted later.")
     count: int = Field(ge=1)
 
 
@@ -226,7 +230,7 @@ class MemoryItem(BaseModel):
     importance: float | None
     since: Count = Field(description="The number of the sample.")
     thumbnail: str | None = Field(
-        description="A data URI of a PNG; null where features are stored in place of pictures.",
+        description="A data URI of a PNG; null if features are stored instead of pictures.",
         pattern="^data:image/png;base64,",
     )
 
@@ -248,7 +252,7 @@ class MemoryResponse(BaseModel):
 
 
 class HealthResponse(BaseModel):
-    """The process lives."""
+    """The process is running."""
 
     ok: Literal[True] = True
 
@@ -259,7 +263,7 @@ MODEL_ANSWERS: dict[int | str, Spec] = {
         "headers": {
             "ETag": {"schema": {"type": "string"}, "description": "The last operation in it, and its format."},
             "X-Samples": {"schema": {"type": "integer", "minimum": 1}, "description": "Samples it has learnt."},
-            "X-Accepted": {"schema": {"type": "integer", "minimum": 1}, "description": "Of so many accepted."},
+            "X-Accepted": {"schema": {"type": "integer", "minimum": 1}, "description": "Samples accepted until now."},
         },
         "content": {RAW: {"schema": {"type": "string", "contentMediaType": RAW}}},
     },

@@ -107,7 +107,7 @@ def parse_array(planes: object, shape: Shape, where: str) -> NDArray[np.uint8]:
     for line in lines:
         if set(map(type, line)) != {int}:
             shown = json.dumps(next(value for value in line if type(value) is not int))[:40]
-            message = f"{where} has {shown}, which is no whole number; send whole numbers from 0 to 255."
+            message = f"{where} has {shown}, which is not a whole number; send whole numbers from 0 to 255."
             raise Refusal(422, "wrong_type", message)
     try:
         return np.frombuffer(b"".join(map(bytes, lines)), dtype=np.uint8).reshape(shape)

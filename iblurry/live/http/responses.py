@@ -114,7 +114,7 @@ class Listeners:
         if self.stopping.is_set():
             raise Refusal(503, "stopping", "The service is stopping; come back when it runs again.", retry_after=5)
         if self.count >= self.limit:
-            message = f"{self.limit} listen already; close one, or try again later."
+            message = f"{self.limit} listeners are connected already; close one, or try again later."
             raise Refusal(429, "too_many_listeners", message, retry_after=10)
         self.count += 1
         try:

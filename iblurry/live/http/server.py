@@ -105,14 +105,14 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise InputError(f"The host {host!r} is not known here; give an address of this machine.") from error
+        raise InputError(f"The host {host!r} is not known; give an address of this machine.") from error
     family, _, _, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
     if token is None and not is_loopback(str(address[0])):
-        raise InputError(f"Others could reach {host}, and use it without a token; give one, or serve 127.0.0.1 only.")
+        raise InputError(f"{host} can be reached from other machines; give a token, or serve 127.0.0.1 only.")
     if token is not None and len(token) < LEAST_TOKEN and not is_loopback(str(address[0])):
         raise InputError(
-            f"The token has {len(token)} characters, and needs {LEAST_TOKEN} at least where others can reach {host}; "
-            "make one with: openssl rand -hex 32."
+            f"The token has {len(token)} characters, but other machines can reach {host}; give {LEAST_TOKEN} or more, "
+            "as from: openssl rand -hex 32."
         )
     try:
         both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
@@ -124,7 +124,7 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
     except OSError as error:
         why = {
             errno.EADDRINUSE: "it is in use; stop what uses it, or give another (0 takes any that is free)",
-            errno.EACCES: "it is not for this user; give one above 1023",
+            errno.EACCES: "you may not use it; give one above 1023",
         }.get(error.errno or 0, f"{error.strerror}; give an address of this machine")
         raise InputError(f"Port {port} of {host} cannot be used: {why}.") from error
 

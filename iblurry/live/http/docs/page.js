@@ -125,7 +125,7 @@ function card(description, endpoint) {
     return make("details", {}, make("summary", {}, make("code", { textContent: status }), " ",
       description.meant(content.schema).description || make("code", { textContent: kind })), description.parts(content.schema));
   });
-  const refusals = make("details", {}, make("summary", { textContent: "Refusals: a code, and a sentence that says what to do" }),
+  const refusals = make("details", {}, make("summary", { textContent: "Errors: a code, and a sentence that says what to do" }),
     table(all.filter(([status]) => status >= 400).map(([status, answer]) => make("tr", {},
       make("th", { scope: "row" }, make("code", { textContent: status })), make("td", { textContent: answer.description })))));
   return make("article", { id: endpoint.operationId }, title, ...prose(endpoint.description),
@@ -155,7 +155,7 @@ async function load() {
 }
 
 function tell() {
-  at("trouble").textContent = "The service does not answer; load this page again when it runs.";
+  at("trouble").textContent = "The service does not answer; reload this page when it runs.";
 }
 
 at("token").addEventListener("submit", (event) => {

@@ -42,7 +42,7 @@ export async function json(path, options) {
   try {
     return await response.json();
   } catch {
-    throw new Refused(0, "The service's answer broke off.");
+    throw new Refused(0, "The response of the service is incomplete.");
   }
 }
 

@@ -24,6 +24,6 @@ export function answered({ model, top, unknown, threshold }, right) {
     const sign = label === right ? make("span", { class: "sign", "aria-label": "as taught" }, "✓ ") : null;
     return make("li", {}, make("span", {}, sign, named(label)), make("span", {}, percent(probability, 0)), make("span", { class: "meter", "aria-hidden": "true" }, bar));
   });
-  const doubt = unknown ? [make("p", { class: "unknown" }, "unknown: the best is below " + percent(threshold, 0))] : [];
+  const doubt = unknown ? [make("p", { class: "unknown" }, "unknown: all are below " + percent(threshold, 0))] : [];
   return [...doubt, make("ol", {}, ...lines), make("p", {}, "by model version " + count(model))];
 }

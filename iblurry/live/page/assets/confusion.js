@@ -24,12 +24,12 @@ function update({ window, counts }) {
     cells.set(row + "\n" + column, { n: cell.n + n, right: cell.right + (label === answer ? n : 0) });
     sums.set(row, (sums.get(row) ?? 0) + n);
   }
-  const head = make("tr", {}, make("th", { scope: "col" }, "shown"), ...columns.map((label) => make("th", { scope: "col", class: "n" }, named(label))));
+  const head = make("tr", {}, make("th", { scope: "col" }, "true class"), ...columns.map((label) => make("th", { scope: "col", class: "n" }, named(label))));
   const lines = rows.map((label) => make("tr", {}, make("th", { scope: "row" }, named(label)), ...columns.map((answer) => cell(label, answer, cells.get(label + "\n" + answer), sums.get(label)))));
   at("confusion").firstElementChild.replaceChildren(make("thead", {}, head), make("tbody", {}, ...lines));
   const total = counts.reduce((sum, one) => sum + one.count, 0), missed = wrong.reduce((sum, one) => sum + one.count, 0);
   const pairs = wrong.slice(0, PAIRS).flatMap(({ label, answer, count: n }) => ["; ", named(label), " taken for ", answer === null ? "a deleted class" : named(answer), ` ${count(n)}×`]);
-  at("confusion-key").replaceChildren(`${count(missed)} of ${count(total)} recent answers were wrong`, ...pairs, `. Rows: what was shown; columns: what was answered, within the last ${count(window)} samples.`);
+  at("confusion-key").replaceChildren(`${count(missed)} of ${count(total)} recent answers were wrong`, ...pairs, `. Rows: the true class; columns: the predicted class, over the last ${count(window)} samples.`);
 }
 
 /** The labels with rows and columns, in order of the alphabet. */

@@ -125,7 +125,7 @@ function build(data) {
       filter: decades, grid: { ...grid, filter: decades }, ticks: { ...ticks, filter: decades },
       values: (u, ticks) => ticks.map((v) => (v == null ? "" : rate(v))), label: "rate", labelSize: 18, labelFont: FONT, size: 46,
     },
-    x: { label: along === "at" ? "samples learnt" : "when they were accepted", labelSize: 18, labelGap: 0, labelFont: FONT },
+    x: { label: along === "at" ? "samples learnt" : "time of acceptance", labelSize: 18, labelGap: 0, labelFont: FONT },
     hooks: {},
   }), data[1], holder);
   const both = [accuracy, rates];

@@ -6,7 +6,7 @@ import { at, count, make, say, write } from "./dom.js";
 async function save(button) {
   const kind = button.dataset.save;
   button.disabled = true;
-  write(at("save-note"), kind === "csv" ? "" : "The model is being written; that takes some seconds.");
+  write(at("save-note"), kind === "csv" ? "" : "Writing the model; this takes some seconds.");
   try {
     const answer = kind === "csv" ? null : await call("v1/model?format=" + kind);
     const blob = answer ? await answer.blob() : table((await json("v1/history")).points);

@@ -3,7 +3,7 @@ import { NONE, at, bytes, count, duration, fill, make, percent, rate, say, write
 
 const CARDS = {
   recent: "recent accuracy", overall: "overall accuracy", learnt: "learnt", queue: "queue", pace: "samples per second", known: "classes",
-  held: "memory", model: "model version", drift: "drift of the mix", rate: "learning rate", checkpoint: "checkpoint", disk: "disk",
+  held: "memory", model: "model version", drift: "class drift", rate: "learning rate", checkpoint: "checkpoint", disk: "disk",
 };
 const BARS = ["queue", "held"]; // parts of something
 
@@ -19,9 +19,9 @@ export function show(now) {
   card("learnt", count(now.learnt), "of " + count(now.accepted) + " accepted");
   card("queue", count(now.queue), "room for " + count(now.queue_limit), now.queue / now.queue_limit);
   card("pace", (now.samples_per_second ?? 0).toLocaleString("en-US", { maximumFractionDigits: 1 }), count(now.updates) + " updates");
-  card("known", count(now.classes), "of at most " + count(now.max_classes));
+  card("known", count(now.classes), "at most " + count(now.max_classes));
   card("held", count(now.held), "of " + count(now.capacity), now.held / now.capacity);
-  card("drift", percent(now.drift), "against before");
+  card("drift", percent(now.drift), "since the last window");
   card("rate", rate(now.learning_rate), now.loss == null ? "" : "loss " + rate(now.loss));
   card("disk", bytes(now.disk_bytes), "at most " + bytes(now.disk_most));
   at("queue-bar").classList.toggle("full", now.queue >= 0.9 * now.queue_limit);

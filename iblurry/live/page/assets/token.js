@@ -11,8 +11,8 @@ export function kept() {
 export function ask(refused) {
   const dialog = at("token"), field = at("token-text");
   at("token-why").textContent = refused
-    ? "The service refused this token. It is the one the service was started with."
-    : "This service asks for a token: the one it was started with.";
+    ? "The service refused this token. Enter the token that it was started with."
+    : "This service needs a token. Enter the token that it was started with.";
   field.value = "";
   dialog.returnValue = "";
   dialog.showModal();

@@ -18,7 +18,7 @@ export function follow(status) {
   if (goal === null || [...pictures].some((picture) => picture.busy)) return;
   if (status.model < goal.sample || status.model_operation < goal.operation) return;
   goal = null;
-  question([...pictures], "Asked again after teaching.");
+  question([...pictures], "All pictures were predicted again.");
 }
 
 function add(files) {
