@@ -56,7 +56,7 @@ class Observed(NamedTuple):
 
 
 class Learner:
-    """One network, one memory, one method; final. What differs between methods are the parts.
+    """One network, one memory and one method. Methods differ only in their parts.
 
     Parameters
     ----------
@@ -76,24 +76,24 @@ class Learner:
         Whether the body's weights are drawn by the package's rules or stay as they are made. Default: "redraw" for the
         built-in networks, "keep" for a user's.
     freeze : str, default "none"
-        "body", or names of its submodules and parameters, separated by commas, that are not trained. Of a frozen body
-        the features of each sample are computed once and stored in the memory in place of its pixels.
+        "body", or names of its submodules and parameters, separated by commas, that are not trained. With a frozen
+        body, the features of each sample are computed once and stored in the memory instead of its pixels.
     augment : Transform or tuple of Transform, optional
-        What training images undergo, in this order; () is nothing. Default: images are cropped at random by up to an
-        eighth of their side and not mirrored; nothing where features are stored.
+        Transforms of training images, in this order; () is none. Default: images are cropped at random by up to an
+        eighth of their side and not mirrored; none if features are stored.
     mean, std : sequence of float, optional
         One number per channel, of pixels in [0, 1]; default 0.5 and 0.25.
     seed : int
         Decides all random numbers.
     boundaries : bool
-        False says that nobody will call `end_task`, so a method that needs it is refused.
+        False: `end_task` will never be called, so a method that needs it is refused.
     device : str, optional
         "cpu", "cuda" or one of several GPUs, as "cuda:1". Default: the CPU.
     precision : {"float32", "bfloat16"}, optional
-        Of convolutions and products. Default: float32 on the CPU, bfloat16 on a GPU.
+        Precision of convolutions and matrix products. Default: float32 on the CPU, bfloat16 on a GPU.
     threads : int, optional
-        Torch threads while it learns or answers; another number changes last bits. Default: 1 for "convnet" and "mlp"
-        on the CPU; for others, and where you chose a number (torch.set_num_threads, OMP_NUM_THREADS), what torch has.
+        Torch threads while it learns or answers; another number changes the last digits. Default: 1 for "convnet" and
+        "mlp" on the CPU; torch's number for others and if you set one (torch.set_num_threads, OMP_NUM_THREADS).
     engine : Eager, optional
         Instead of device, precision and threads, what steps run on; torch's number of threads is left alone.
 
@@ -199,23 +199,23 @@ class Learner:
     # ------------------------------------------------------------------------------------------------ learning
 
     def encode(self, images: Images) -> Encoded:
-        """Images (B, C, H, W) as they are stored: a frozen body computes once what is asked and learnt."""
+        """Images (B, C, H, W) as they are stored: pixels, or the features of a frozen body."""
         with self._threads():
             return Encoded(self.context.encode(self._pixels(images)))
 
     def observe(self, images: Images | Encoded, labels: Label | Sequence[Label] | Images) -> Observed:
-        """Learns from one labelled sample, or from those of a batch one after the other, as if each had come alone.
+        """Learns from one labelled sample, or from the samples of a batch one by one, as if each had come alone.
 
         A new class opens a row of the head; then the updates that are due are taken.
 
         Parameters
         ----------
         images : array or tensor
-            One image (C, H, W) or a batch (B, C, H, W), copied: uint8, or floats from 0 to 1, of which the nearest of
-            256 levels is kept. Or what `encode` made of them.
+            One image (C, H, W) or a batch (B, C, H, W), copied: uint8, or floats from 0 to 1, which are rounded
+            to 256 levels. Or the result of `encode`.
         labels : str or int, or a sequence, array or tensor of B of them
-            A new one is welcome at any time while the head has rows. A batch with a label that cannot be learnt is
-            refused as a whole.
+            A new label is allowed at any time while the head has free rows. A batch with a label that
+            cannot be learnt is refused as a whole.
 
         Returns
         -------
@@ -269,7 +269,7 @@ class Learner:
             self._round()
 
     def end_task(self) -> None:
-        """A task ended: tells the parts."""
+        """Tell the parts that a task has ended."""
         with self._threads():
             self.context.counters.tasks += 1
             for part in self.parts.values():
@@ -282,7 +282,7 @@ class Learner:
         return torch_threads(self.threads or chosen)
 
     def meet(self, label: Label) -> int:
-        """A class that is not known: parts hear of it, then its head row opens in place; that row."""
+        """Add a new class: tell the parts, then open its head row in place; returns the row."""
         self._new_classes([label])
         net, rng = self.context.network, self.context.rng
         row = net.next_row
@@ -331,9 +331,9 @@ class Learner:
     # ------------------------------------------------------------------------------------------------ answering
 
     def logits(self, images: Images | Encoded, *, prepare: bool = True) -> Tensor:
-        """The answer to plain images (B, C, H, W), one column per head row; learning is not touched.
+        """Logits of images (B, C, H, W), one column per head row; learning is not changed.
 
-        Without `prepare` a readout answers as it was prepared last, and must have been.
+        With `prepare=False` a readout uses what it prepared last; it must have been prepared before.
         """
         given = images if isinstance(images, Encoded) else self._pixels(images)
         context = self.context
@@ -348,7 +348,7 @@ class Learner:
         return self.engine.to_device(as_pixels(images, self.image, verb, may_be_one=may_be_one))
 
     def prepare(self) -> None:
-        """Has the readout do what answers need, once at each moment of the stream; `logits` calls it."""
+        """Let the readout compute what predictions need, once at each moment of the stream; `logits` calls it."""
         if self.context.network.open_rows == 0:
             raise InputError("The learner has no classes yet; call observe with at least one sample first.")
         self.method.readout.finish_pending()
@@ -361,7 +361,7 @@ class Learner:
             self.prepared_at = moment
 
     def snapshot(self) -> list[Tensor]:
-        """Copies, on the CPU, of what answers now: `load_snapshot` of a readout of the same settings takes them over.
+        """Copies, on the CPU, of what predictions use now, for `load_snapshot` of a readout of the same settings.
 
         What was prepared before stays prepared: `logits(prepare=False)` answers as if this had not been called.
         """
@@ -393,7 +393,7 @@ class Learner:
         return self.context.network.labels
 
     def check(self) -> None:
-        """Raises DivergedError where the loss is no number any more; it never becomes one again."""
+        """DivergedError if the loss is NaN or infinite."""
         for trainer, what, place in ((self.trainer, "", ""), (self.refitter.trainer, " of a refit", "refit.")):
             if trainer is not None and not trainer.loss.isfinite():
                 loss, lr = float(trainer.loss), trainer.training.schedule.lr
@@ -403,7 +403,7 @@ class Learner:
                 )
 
     def check_weights(self) -> None:
-        """Raises DivergedError where a weight is no number: a finite loss was computed before the last update."""
+        """DivergedError if a weight is NaN or infinite; the loss does not show it until the next update."""
         for name, values in self.context.network.state_dict().items():
             if not values.sum().isfinite() and not values.isfinite().all():  # a sum is quicker, and may overflow
                 raise DivergedError(
@@ -451,9 +451,9 @@ class Learner:
             What `save` wrote; or the folder of a run or of a live service, whose newest intact checkpoint is read. The
             run or service may be at work meanwhile, and is not changed by what this learner does.
         network : callable or nn.Module, optional
-            Again the object that the learner was given, in another process; its weights come from the file.
+            In another process: the network object of the saved learner again; its weights come from the file.
         classes : int, optional
-            Rows of the head, no fewer than it had; labels need not be among those announced any more.
+            Rows of the head, at least as many as before; labels outside its `classes` are then allowed, too.
         device, precision : str, optional
             Default: what the learner had.
         """

@@ -57,9 +57,9 @@ class Dataset:
     train, test : LabelledImages
         At least one training image; `test` may be empty (nothing can be measured then).
     mean, std : tuple of float
-        Per channel, of pixels scaled to [0, 1]; what images are normalised by.
+        Mean and standard deviation per channel, of pixels scaled to [0, 1]; images are normalised with them.
     notes : tuple of str
-        What the reader chose or left out, in sentences; no part of the fingerprint.
+        What the reader chose or left out, in sentences; not part of the fingerprint.
     """
 
     name: str
@@ -284,9 +284,9 @@ class Dataset:
         train, test : pandas.DataFrame
             One row per image. Class names are the categories of the labels, if the column is categorical.
         path : str
-            The column of the paths of picture files; or else
+            The column with paths of picture files. Give either this or `image`.
         image : str
-            the column of arrays, pictures of Pillow or the bytes of picture files.
+            The column with arrays, Pillow pictures or the bytes of picture files.
         label : str, default "label"
             The column of labels: whole numbers or strings.
         root : path, optional

@@ -24,11 +24,11 @@ class Callback(Component):
     """Base class of callbacks; every method does nothing until a subclass overrides it.
 
     `on_run_start`, `on_stage`, `on_progress`, `on_refit_progress`, `on_message` and `on_run_end` are called in the
-    process that called `run` or `run_all`, also for runs of worker processes: they watch. All others get the run as
-    a `RunState`; they are called where the run is, on a callback made anew from its settings, and read the learner,
-    log numbers and stop the run. A callback with such a method takes part in the run: its settings are annotated
-    fields, its code and settings are kept with the run, and what it sets on itself is saved with it. An exception
-    that a method raises stops the run.
+    process that called `run` or `run_all`, also for runs of worker processes; they only watch. All others are called in
+    the process of the run, on a new callback with the same settings. They get a `RunState`: they can read the learner,
+    log numbers and stop the run. The settings of such a callback must be annotated fields. Its code and settings are
+    stored with the run, and attributes that it sets on `self` are saved in checkpoints. An exception that a method
+    raises stops the run.
 
     >>> class Printer(Callback):
     ...     def on_progress(self, position, accuracy, lr):
@@ -78,12 +78,12 @@ class Callback(Component):
         """
 
     def on_stage(self, text: str) -> None:
-        """Something long has begun during which few samples pass, until the next `on_progress`.
+        """A long step has begun; it ends with the next `on_progress`.
 
         Parameters
         ----------
         text : str
-            What: "compiling", where a GPU's kernels are made at the first samples.
+            Its name: "compiling", when a GPU's kernels are built at the first samples.
         """
 
     def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
@@ -94,7 +94,7 @@ class Callback(Component):
         position : int
             Samples learned.
         accuracy : float or None
-            At the latest query, from 0 to 1; None before the first one.
+            Accuracy at the latest query, from 0 to 1; None before the first one.
         lr : float
             The learning rate now.
         """
@@ -105,7 +105,7 @@ class Callback(Component):
         Parameters
         ----------
         done, total : int
-            Updates of this refit made, and to make.
+            Updates made in this refit, and all its updates.
         """
 
     def on_message(self, text: str) -> None:
@@ -128,11 +128,11 @@ class Callback(Component):
         Parameters
         ----------
         run : RunState
-            The run, for reading.
+            The run.
         """
 
     def on_sample_start(self, run: RunState, sample: StreamItem) -> None:
-        """Before each sample is learnt, so that the learner can be asked about it; it cannot log.
+        """Before each sample is learnt, so that the learner can predict it; it cannot log.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class Callback(Component):
         """
 
     def on_update(self, run: RunState) -> None:
-        """After each update of the online learner, of which a sample may take none, one or several; not in refits.
+        """After each update of the online learner, none, one or several per sample; not in refits.
 
         Parameters
         ----------
@@ -192,7 +192,7 @@ class Callback(Component):
         run : RunState
             The run.
         answer : TaskEnd or None
-            As in `on_query`; None for a method that is asked only at the end (joint).
+            As in `on_query`; None for a method that predicts only at the end (joint).
         """
 
     def on_train_end(self, run: RunState) -> None:
@@ -207,7 +207,7 @@ class Callback(Component):
     # -------------------------------------------------------------------------------------------------- its state
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it: everything it set on itself, fields aside; tensors and plain values."""
+        """What a checkpoint saves of it: all attributes except fields; tensors and plain values."""
         settings = {field.name for field in fields(self) if field.init}
         return {name: value for name, value in vars(self).items() if name not in settings}
 

@@ -27,12 +27,12 @@ class CheckpointPolicy:
     Parameters
     ----------
     seconds : float
-        Between two checkpoints, or longer where saving, as of a large memory, would take more than its share of the
-        time.
+        Time between two checkpoints; longer if saving, for example of a large memory, would take more than
+        `share` of the time.
     samples : int, optional
-        Between two checkpoints, however long they take; None: only the time counts.
+        Samples between two checkpoints, however long saving takes; None: only the time counts.
     share : float
-        Of the time that checkpoints by the clock may take, in (0, 1]; 1: no limit. A pack of runs shares it.
+        Fraction of the time that checkpoints by the clock may take, in (0, 1]; 1: no limit. A pack of runs shares it.
     """
 
     seconds: float = 30

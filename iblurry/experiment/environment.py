@@ -35,7 +35,7 @@ class Hardware:
     device : str
         "cpu", "cuda", one of several GPUs, as "cuda:1", or "auto": a GPU if there is one, except for small networks.
     precision : {"float32", "bfloat16"}, optional
-        Of convolutions and products; None: float32 on a CPU, bfloat16 on a GPU.
+        Precision of convolutions and matrix products; None: float32 on a CPU, bfloat16 on a GPU.
     """
 
     threads: int | None = None

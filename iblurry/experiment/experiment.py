@@ -62,13 +62,13 @@ class Experiment:
         The order of the samples: `IBlurry(disjoint=50, blur=10, tasks=5)`, `Gaussian(sigma=0.1)`, `Listed(...)`, or
         one of your own; see docs/streams.md.
     augment : Transform or tuple of Transform
-        What training images undergo, in this order; () is nothing, and always so where features are stored.
+        Transforms of training images, in this order; () for none, as always if features are stored.
     query_every : int
         Samples between two queries, the points of the accuracy curve.
     samples : int, optional
         Stop after so many samples; None: the whole stream.
     share : float
-        Of every class's training images, at least one; the seed decides which.
+        Fraction of every class's training images to use, at least one image; the seed decides which.
     initialise : {"redraw", "keep"}, optional
         Whether the network's weights are drawn by the package's rules or stay as the factory or module has them; None:
         drawn for the built-in networks, kept for a user's.
@@ -76,10 +76,10 @@ class Experiment:
         "none", "body", or names of the body's submodules and parameters, separated by commas, that are not trained. Of
         a frozen body the features of each sample are computed once and stored in the memory in place of its pixels.
     validate : float
-        Share of every class's training images that are held out of the stream and asked about in place of the test
-        images; 0: the test images are asked about.
+        Fraction of every class's training images that are held out of the stream and used instead of the test
+        images; 0: the test images are used.
     seed : int
-        Of all random numbers.
+        Seed of all random numbers.
 
     >>> one = Experiment.of("clib", "digits", seed=2)
     >>> Experiment.from_json(one.to_json()) == one

@@ -29,9 +29,9 @@ NAME = re.compile(r"[A-Za-z][\w./-]*")  # of a metric: no comma or colon, which 
 
 
 class RunState:
-    """What a callback sees of a run, for reading; `log` and `stop` are all that it can do.
+    """A run as a callback sees it: for reading, except for `log` and `stop`.
 
-    Answers of the learner (`predict`, `probabilities`, `logits`) are welcome at any moment: they leave no trace.
+    The learner's `predict`, `probabilities` and `logits` may be called at any moment: they change nothing.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class RunState:
     learner : Learner
         Learns the stream.
     stream : StreamIterator
-        Where the run has come to.
+        The stream, with the position of the run.
     writer : JournalWriter
         Keeps the records.
     """
@@ -92,7 +92,7 @@ class RunState:
         Parameters
         ----------
         name : str
-            Of the metric, as `--metric` takes it: letters, digits and `_ . / -`.
+            Name of the metric, as `--metric` takes it: letters, digits and `_ . / -`.
         value : float
             A finite number, or a tensor or array of one.
         """

@@ -35,7 +35,7 @@ class LaunchConfig:
     jobs : int, optional
         Worker processes; None: one per core, one on a GPU, on Ray as many as the cluster has room for.
     pack : int
-        Runs side by side in one process, which pays on a GPU.
+        Runs side by side in one process, which is faster on a GPU.
     threads : int, optional
         Torch threads of each run; None: 1 for "mlp" and "convnet", its share of the cores for others.
     on : {"local", "ray"}
@@ -43,9 +43,9 @@ class LaunchConfig:
     device : str
         "cpu", "cuda", "cuda:1" or "auto": a GPU if there is one, except for "mlp" and "convnet".
     precision : {"float32", "bfloat16"}, optional
-        Of convolutions and products; None: float32 on a CPU, bfloat16 on a GPU.
+        Precision of convolutions and matrix products; None: float32 on a CPU, bfloat16 on a GPU.
     again : bool
-        Whether to delete what was run before and start anew, for example on data that have changed.
+        Whether to delete earlier results and start again, for example if the data have changed.
     """
 
     out: Path = Path("runs")

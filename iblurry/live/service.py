@@ -150,9 +150,9 @@ class Service:
         Parameters
         ----------
         samples : sequence of IncomingSample
-            As of `learn`; a label that no learnt sample has makes no class.
+            As in `learn`; a label that no learnt sample has makes no class.
         key : str, optional
-            As of `learn`.
+            As in `learn`.
         """
         held = [Operation("hold", label=label, pixels=pixels.tobytes()) for label, pixels in samples]
         return await self._write(WriteRequest(held, key))
@@ -165,7 +165,7 @@ class Service:
         corrections : sequence of Operation
             In the order in which they are applied.
         key : str, optional
-            As of `learn`.
+            As in `learn`.
         """
         return await self._write(WriteRequest(corrections, key))
 
@@ -177,7 +177,7 @@ class Service:
         labels : sequence of (str, str)
             Ids of predictions, and labels.
         key : str, optional
-            As of `learn`; a repeated request is answered also when the images are gone.
+            As in `learn`; a repeated request is answered also when the images are gone.
         """
         taken: dict[str, NDArray[np.uint8]] = {}
 

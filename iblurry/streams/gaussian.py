@@ -34,9 +34,9 @@ class Gaussian(Stream):
     sigma : float
         Standard deviation of a class's times, as a share of a period.
     periods : int
-        How often each class comes. The order has a task for each period, but a run is told of no boundaries.
+        How often each class comes. The order has a task for each period, but a run gets no task boundaries.
     initial : float
-        Share of the classes that are there from the start; each period, the first too, brings as many of the others.
+        Fraction of the classes that are there from the start; the others are divided equally over all periods.
     """
 
     ranges: ClassVar = {"sigma": "[0, inf)", "periods": "[1, inf)", "initial": "[0, 1]"}

@@ -27,7 +27,7 @@ class StreamItem(NamedTuple):
     index : int
         Which training sample of the data set.
     task : int
-        From 0.
+        Its task, from 0.
     last_of_task : bool
         Whether the task ends with this sample.
     """

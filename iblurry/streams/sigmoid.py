@@ -21,18 +21,18 @@ class Sigmoid(Stream):
 
         1 / (1 + exp(-4 (t - e) / (width min(n_L, n_R))))
 
-    and from the left one otherwise; of several transitions each is asked in turn, from the first on, whether t lies
-    beyond it. Where the group drawn has no samples left, the nearest one that has gives one. Width 0 is the disjoint
-    split.
+    and from the left one otherwise; with several transitions, each decides in turn, from the first one,
+    whether t lies after it. If the chosen group has no samples left, the nearest group that has some gives one. Width 0
+    is the disjoint split.
 
     The formula is that of the gradual streams of CapyMOA (Gomes et al., 2025) and, before, of MOA's concept drift.
 
     Parameters
     ----------
     tasks : int
-        How many groups of classes there are. A run is told of no boundaries.
+        How many groups of classes there are. A run gets no task boundaries.
     width : float
-        Of a transition, as a share of the smaller of its two groups.
+        Width of a transition, as a fraction of the smaller of its two groups.
     """
 
     ranges: ClassVar = {"tasks": "[1, inf)", "width": "[0, 1]"}

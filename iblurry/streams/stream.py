@@ -43,7 +43,7 @@ class Stream(Component):
         dataset : Dataset
             Its `train.labels` are what most streams need.
         seed : int
-            Of the run.
+            Seed of the run.
         """
 
     def for_dataset(self, name: str) -> Stream:
@@ -67,7 +67,7 @@ class IBlurry(Stream):
     disjoint : float
         N, per cent of the classes that come in one task only.
     blur : float
-        M, per cent of the blurry classes' samples that stray into other tasks.
+        M, per cent of the blurry classes' samples that come in other tasks.
     mode : {"strict", "uneven", "compatible"}
         What to do where N does not divide the classes equally over the tasks.
     """
@@ -91,14 +91,14 @@ class IBlurry(Stream):
 class Published(Stream):
     """The order in published split files: the set of this data set, number of tasks, N, M and the run's seed.
 
-    Where the files lie is not part of the experiment; what is in them is.
+    The content of the files is part of the experiment, but not their place.
 
     Parameters
     ----------
     folder : str
         Folder of the files, or one that has a folder named like the data set.
     tasks : int
-        As in the files' names.
+        Number of tasks, as in the files' names.
     disjoint, blur : float
         N and M as in the files' names, per cent; see `IBlurry`.
     content : str, optional

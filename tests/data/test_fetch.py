@@ -139,7 +139,7 @@ def test_a_wrong_checksum_is_refused_and_removed(server: Server, tmp_path: Path)
     with pytest.raises(DataError, match=rf"has the md5 {MD5} instead of {'0' * 32}"):
         get(server.url(), tmp_path / "file.bin", md5="0" * 32)
     (tmp_path / "file.bin.part").write_bytes(b"x" * 99)  # the beginning of another file
-    with pytest.raises(DataError, match="Try once more"):
+    with pytest.raises(DataError, match="Try again"):
         get(server.url(), tmp_path / "file.bin")
     assert list(tmp_path.iterdir()) == []
     get(server.url(), tmp_path / "file.bin")

@@ -109,7 +109,7 @@ def test_what_cannot_be_is_refused():
         InputError, match=r"gss cannot have the same compute as er: .* and none is left after its other costs; choose"
     ):
         with_compute(Experiment.of("gss", "cifar10"), er, CIFAR)
-    with pytest.raises(InputError, match="agem cannot have the same compute as er: 8 samples earn"):
+    with pytest.raises(InputError, match="agem cannot have the same compute as er: 8 samples give"):
         with_compute(Experiment.of("agem", "cifar10"), er, CIFAR)
     seldom = dataclasses.replace(er.method.pace, updates_per_sample=Fraction(1, 8))
     less = dataclasses.replace(er, method=dataclasses.replace(er.method, pace=seldom), samples=5000)

@@ -91,8 +91,8 @@ def test_runs_in_several_places_say_so(tmp_path):
         for line in section(reproduction_page(compare_with_paper(runs)), "### The runs").splitlines()
         if line.startswith("| `er`")
     )
-    assert " | CPU / GPU: Some GPU | bfloat16 / float32 / not noted | Linux" in row
-    assert row.endswith(" | 0123456789ab / ffffffffffff+ / not noted |")
+    assert " | CPU / GPU: Some GPU | bfloat16 / float32 / not recorded | Linux" in row
+    assert row.endswith(" | 0123456789ab / ffffffffffff+ / not recorded |")
     alone = section(reproduction_page(compare_with_paper(runs[:1])), "### The runs")
     assert "| `er` | 1 | 100 | CPU | float32 | Linux" in alone
 

@@ -39,7 +39,7 @@ MODELS = (".pt2", ".onnx", ".safetensors")
 
 
 class Client:
-    """A live service from Python; needs the standard library alone, and NumPy for arrays. May be shared by threads.
+    """A live service from Python. Needs only the standard library, and NumPy for arrays; threads may share it.
 
     Images are paths, the bytes of pictures, Pillow's images, uint8 arrays (C, H, W), or several of these: a list, or an
     array (N, C, H, W). Pictures are resized by the service; arrays must have its shape.
@@ -49,16 +49,16 @@ class Client:
     url : str
         Address of the service.
     token : str, optional
-        What the service asks for.
+        The token of the service, if it needs one.
     timeout : float
-        Seconds without a byte from the service in the middle of a call.
+        Seconds to wait for the next byte of a response.
     patience : float
         Seconds for which `learn` and `wait` retry while the service is busy or away.
 
     Raises
     ------
     ServiceError
-        By every method, where the service refuses or does not answer.
+        From every method, if the service refuses the request or does not answer.
     """
 
     def __init__(
@@ -91,26 +91,26 @@ class Client:
         labels : str or sequence of str
             One for each image, or one for all.
         key : str, optional
-            With a key of your own, the same call made again (even by another process) changes nothing.
+            With a key, the same call again (even from another process) changes nothing.
         """
         return self._send(images, labels, key)
 
     def hold_out(
         self, images: ImageLike | Sequence[ImageLike], labels: str | Sequence[str], key: str | None = None
     ) -> Receipt:
-        """Send labelled images that are never learnt: the service asks itself about them as it learns.
+        """Send labelled images that are never learnt: the service predicts them as it learns.
 
-        `held_out_accuracy` of `status` and `history` is the share of right answers. The newest are kept, as many as the
-        memory can hold.
+        `held_out_accuracy` of `status` and `history` is the fraction of correct predictions. The newest are kept,
+        as many as the memory can hold.
 
         Parameters
         ----------
         images : image or sequence of images
-            What to ask about.
+            What to predict.
         labels : str or sequence of str
-            One for each image, or one for all; those that no learnt sample has are not counted.
+            One for each image, or one for all; labels that were never learnt are not counted.
         key : str, optional
-            As of `learn`.
+            As in `learn`.
         """
         return self._send(images, labels, key, held_out=True)
 
@@ -145,7 +145,7 @@ class Client:
         skip_bad: bool = False,
         held_out: bool = False,
     ) -> Upload:
-        """An upload to be sent step by step, for those who show its progress.
+        """An upload that is sent step by step, so that its progress can be shown.
 
         Parameters
         ----------
@@ -154,9 +154,9 @@ class Client:
         labels : sequence of str
             One for each image.
         key : str, optional
-            As of `learn`.
+            As in `learn`.
         size : int
-            Samples of a request.
+            Samples per request.
         skip_bad : bool
             Skip pictures that cannot be read, instead of failing.
         held_out : bool
@@ -214,11 +214,11 @@ class Client:
         Parameters
         ----------
         ids : str or sequence of str
-            Of predictions: `Prediction.id`.
+            The `Prediction.id` of each prediction.
         labels : str or sequence of str
             One for each id, or one for all.
         key : str, optional
-            As of `learn`.
+            As in `learn`.
         """
         ids = [ids] if isinstance(ids, str) else list(ids)
         named = check_upload(len(ids), [labels] * len(ids) if isinstance(labels, str) else list(labels), key)
@@ -236,15 +236,15 @@ class Client:
         return self.correct([{"action": "relabel", "sample": sample, "label": label}], key)
 
     def rename_class(self, label: str, to: str, key: str | None = None) -> CorrectionReceipt:
-        """Call a class by a name that no other has."""
+        """Give a class a new name, which no other class has."""
         return self.correct([{"action": "rename", "label": label, "to": to}], key)
 
     def merge_class(self, label: str, to: str, key: str | None = None) -> CorrectionReceipt:
-        """Make a class part of another."""
+        """Merge a class into another."""
         return self.correct([{"action": "merge", "label": label, "to": to}], key)
 
     def delete_class(self, label: str, key: str | None = None) -> CorrectionReceipt:
-        """Delete a class with its samples in the memory; it never answers again."""
+        """Delete a class with its samples in the memory; it is never predicted again."""
         return self.correct([{"action": "delete", "label": label}], key)
 
     def correct(self, corrections: Sequence[dict[str, Any]], key: str | None = None) -> CorrectionReceipt:
@@ -255,7 +255,7 @@ class Client:
         corrections : sequence of dict
             As `POST /v1/correct` takes them: {"action": "remove", "sample": 17} and so on.
         key : str, optional
-            As of `learn`.
+            As in `learn`.
         """
         answer = self._post("/v1/correct", {"corrections": list(corrections)}, key)
         return CorrectionReceipt(**{f.name: answer[f.name] for f in dataclasses.fields(CorrectionReceipt)})
@@ -331,7 +331,7 @@ class Client:
         operation : int, optional
             Up to this correction: `CorrectionReceipt.operation`. Without either, all that were accepted.
         timeout : float
-            Seconds to wait; a service that is away for longer than `patience` is given up before.
+            Seconds to wait; it fails earlier if the service is away for longer than `patience`.
         on_status : callable, optional
             Called with every status on the way.
         """
