@@ -161,7 +161,7 @@ def test_an_answer_that_is_no_number_is_not_given(call, taught, number):
 
     taught.predict = diverged
     answer = call("POST", "/v1/predict?top=1", content=DARK + LIGHT, headers=RAW)
-    assert "look at /v1/status" in said(answer, 503, "not_finite")
+    assert "see /v1/status" in said(answer, 503, "not_finite")
     spec = call("GET", "/openapi.json").json()
     assert "its model has diverged" in spec["paths"]["/v1/predict"]["post"]["responses"]["503"]["description"]
 

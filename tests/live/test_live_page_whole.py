@@ -36,7 +36,7 @@ def test_taught_asked_and_followed(url, visit):
     assert tab.locator("#classes-none").is_visible()
     blob = picture(DIGITS.test.images[0])
     tab.set_input_files("#files", [file("first.png", blob)])
-    wait_for_text(tab, "#tray", "Nothing")  # is learnt yet, says the service
+    wait_for_text(tab, "#tray", "not learnt any sample")  # says the service
     tab.fill("#label", "mine")
     tab.get_by_role("button", name="Teach", exact=True).click()
     wait_for_text(tab, "#tray", "✓ sample 1: mine")

@@ -120,7 +120,7 @@ def test_what_no_service_goes_on_with(digits, finished, tmp_path):
     new, learner = tmp_path / "new", tmp_path / "learner.safetensors"
     one = Learner("er", image=(1, 8, 8), network="mlp", classes=5)
     one.save(learner)
-    with pytest.raises(InputError, match="has learnt nothing yet"):
+    with pytest.raises(InputError, match="has not learnt any sample"):
         begin_from(new, learner)
     for label, why in ((7, "cannot be sent"), ("a\x1bb", r"has U\+001B")):
         one = Learner("er", image=(1, 8, 8), network="mlp", classes=5)
@@ -141,7 +141,7 @@ def test_what_no_service_goes_on_with(digits, finished, tmp_path):
         begin_from(new, learner)
     assert [path.name for path in tmp_path.iterdir()] == ["learner.safetensors"]
     begin_from(new, finished)
-    with pytest.raises(FolderError, match=re.escape(f"was begun from {finished}")):
+    with pytest.raises(FolderError, match=re.escape(f"was started from {finished}")):
         begin_from(new, learner)
     with pytest.raises(FolderError, match="not empty"):
         begin_from(tmp_path, finished)
