@@ -57,7 +57,7 @@ def test_labelled_refuses(pixels: np.ndarray, labels: np.ndarray, words: str) ->
         ({"classes": ("a", "a")}, "'a' and 'a' look the same"),
         ({"classes": ("caf\u00e9", "cafe\u0301")}, r"'caf\\xe9' and 'cafe\\u0301' look the same"),
         ({"classes": ("a", "\x1b[2J")}, r"label '\\x1b\[2J' has U\+001B"),
-        ({"classes": ("a", "")}, "'' shows nothing"),
+        ({"classes": ("a", "")}, "'' has no visible character"),
         ({"classes": ("a",)}, "0 to 1, but 1 classes"),
         ({"train": LabelledImages(images(1, 1, 2, 2), np.array([-1]))}, "-1 to -1"),
         ({"train": LabelledImages(images(0, 1, 2, 2), np.zeros(0, np.int64))}, "no training images"),
@@ -145,7 +145,7 @@ def test_labels_become_positions(
     "train_images, train_labels, extra, words",
     [
         (images(2, 4, 4), [0.5, 1.0], {}, "float64"),
-        (images(2, 4, 4), ["a", "b"], {}, "two kinds"),
+        (images(2, 4, 4), ["a", "b"], {}, "different types"),
         (images(2, 4, 4), [0, 5], {"classes": ["a", "b"]}, "0 to 5"),
         (images(2, 4, 4) * 1.0, [0, 1], {}, r"must lie in \[0, 1\]"),
         (np.full((2, 4, 4), np.nan), [0, 1], {}, "nan"),

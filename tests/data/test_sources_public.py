@@ -201,7 +201,7 @@ class TestTiny:
             tiny.tinyimagenet(place)
         notes = place / "val" / "val_annotations.txt"
         notes.write_text(notes.read_text() + "val_9.JPEG\tn999\t0\n")
-        with pytest.raises(DataError, match="'n999', which wnids"):
+        with pytest.raises(DataError, match="'n999', which is not in wnids"):
             tiny.tinyimagenet(place)
         (place / "wnids.txt").write_bytes(b"n\xff\n")  # no text
         with pytest.raises(DataError, match="wnids"):

@@ -195,7 +195,7 @@ def test_what_is_not_finished(runs):
 def test_one_seed_has_no_spread_to_compare_with(tmp_path):
     write_run(tmp_path, usual("clib"), 71)
     write_run(tmp_path, usual("er"), 57)
-    assert "spreads together" not in Elements(render_page(report_data(tmp_path))).text.split("How to read this")[0]
+    assert "sum of both" not in Elements(render_page(report_data(tmp_path))).text.split("How to read this")[0]
 
 
 @pytest.mark.slow
