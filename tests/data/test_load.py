@@ -125,7 +125,7 @@ def test_import_refuses(tmp_path: Path) -> None:
         import_local("digits", tmp_path, tmp_path)
     with pytest.raises(InputError, match="'folder': use folder:PATH"):
         import_local("folder", tmp_path, tmp_path)
-    with pytest.raises(DataError, match="is no cifar10"):
+    with pytest.raises(DataError, match="is not a copy of cifar10"):
         import_local("cifar10", tmp_path, tmp_path / "home")
     assert not (tmp_path / "home").exists()
 
