@@ -237,7 +237,7 @@ def test_no_picture_starts_a_program(tmp_path, monkeypatch):
         if kind in (*FORMATS, "MPO"):  # which is a JPEG
             assert decode(raw, name).shape[1:] == (16, 16)
             continue
-        with pytest.raises(DataError, match=rf"^{name} is not a readable .*none of PNG, JPEG, .*save it as"):
+        with pytest.raises(DataError, match=rf"^{name} is not a readable .*not one of PNG, JPEG, .*save it as"):
             decode(raw, name)
     for raw in (EPS, iptc(EPS)):  # opened by the user, as a torch data set may, and not read yet
         opened = Image.open(io.BytesIO(raw))

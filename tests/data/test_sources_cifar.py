@@ -201,7 +201,7 @@ class TestFilesByClass:
         np.testing.assert_array_equal(data.train.images[order.tasks[0]], expected)
 
     def test_other_folders_are_refused(self, place: Path, pixels: np.ndarray) -> None:
-        with pytest.raises(DataError, match=r"copy is no cifar10: .*train/airplane/\*\.png"):
+        with pytest.raises(DataError, match=r"copy is not a copy of cifar10: .*train/airplane/\*\.png"):
             cifar10(place)
         (place / "train" / "worm" / "10.png").unlink()
         with pytest.raises(DataError, match="holds 4 training images"):
@@ -301,7 +301,7 @@ class TestDamage:
                 cifar10(tmp_path / "cut.tar.gz")
         with tarfile.open(tmp_path / "other.tar", "w") as tar:
             tar.addfile(tarfile.TarInfo("readme"), io.BytesIO())
-        with pytest.raises(DataError, match=r"other\.tar is no cifar10"):
+        with pytest.raises(DataError, match=r"other\.tar is not a copy of cifar10"):
             cifar10(tmp_path / "other.tar")
         with pytest.raises(DataError, match="There is no file or folder"):
             cifar10(tmp_path / "nowhere")
