@@ -77,8 +77,7 @@ class Component(ABC):
             raise InputError(f"{data!r} is not a valid {cls.kind}; write {{name: {{field: value}}}}.")
         ((written, values),) = data.items()
         name, _, code = written.partition("@")
-        known = cls.known()
-        if code and (name not in known or hashed_name(known[name]) != written):
+        if code and (name not in (known := cls.known()) or hashed_name(known[name]) != written):
             missing: type[Self] = _placeholder(cls, written, tuple(values))
             return missing(**values)
         made = cls.named(name)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from iblurry.component import hyperparameters
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.engine.optimizer_state import state_bytes
 from iblurry.errors import InputError
-from iblurry.learner import Learner
+from iblurry.lazy_torch import Tensor
 from iblurry.method import Method
+
+if TYPE_CHECKING:
+    from iblurry.learner import Learner
 
 HOLDINGS = ("memory", "stream", "aside", "parts", "network", "optimizer")
 
@@ -103,6 +103,8 @@ def bytes_held(learner: Learner) -> dict[str, int]:
     Fisher values); network, a frozen body included; and the optimizer's buffers. A network trained anew for each query
     takes the place of one that learns nothing online.
     """
+    from iblurry.engine.optimizer_state import state_bytes
+
     method, context, memory = learner.method, learner.context, learner.context.memory
     refit, learns = method.refit, bool(method.pace.updates_per_sample)
     sample = _bytes([memory.images[:1], memory.labels[:1]])

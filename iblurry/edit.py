@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, Literal, TypeVar
 
 from iblurry.component import Component
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.errors import InputError, UnknownNameError, field_type
 from iblurry.untrusted import exact
 
 UNIONS = (typing.Union, types.UnionType)
@@ -83,9 +83,10 @@ def component(kind: type[C], text: str) -> C:
         key, sign, value = field.partition("=")
         if not sign:
             raise InputError(f"{text!r}: {field!r} is not a field; write {name}:field=value,field=value.")
-        if key not in (known := [f.name for f in dataclasses.fields(made) if f.init]):
+        known = {f.name: f for f in dataclasses.fields(made) if f.init}
+        if key not in known:
             raise UnknownNameError(f"field of {name}", key, known)
-        values[key] = _value(typing.get_type_hints(made)[key], value, key)
+        values[key] = _value(field_type(made, key, known[key].type), value, key)
     try:
         built: C = made(**values)
         return built
@@ -103,7 +104,7 @@ def _read(owner: Any, names: list[str], text: str, path: str) -> Any:
     name, *rest = names
     if name not in _fields(owner):
         raise UnknownNameError(f"field of {type(owner).__name__}", name, _fields(owner))
-    old, hint = getattr(owner, name), typing.get_type_hints(type(owner))[name]
+    old, hint = getattr(owner, name), field_type(type(owner), name, owner.__dataclass_fields__[name].type)
     kind = _kind_of_several(hint)
     if kind is not None and (isinstance(old, tuple) or not rest or rest[0].isdigit()):
         return _components(kind, name, old if isinstance(old, tuple) else (old,), rest, text, path)

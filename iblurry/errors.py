@@ -188,13 +188,19 @@ WORDS = {int: "a whole number", float: "a finite number", bool: "True or False",
 @functools.cache
 def _hint(cls: type, name: str, written: Any) -> Any:
     """The annotation of a field as types; None where it cannot be checked."""
-    if isinstance(written, str):
-        owner = next((base for base in cls.__mro__ if name in vars(base).get("__annotations__", {})), cls)
-        try:
-            written = eval(written, dict(vars(sys.modules[owner.__module__])))
-        except Exception:  # names that exist for type checkers only
-            return None
+    try:
+        written = field_type(cls, name, written)
+    except Exception:  # names that exist for type checkers only
+        return None
     return written if _is_checkable(written) else None
+
+
+def field_type(cls: type, name: str, written: Any) -> Any:
+    """The annotation of one field of a dataclass as types, `written` as a text or not; the others need no meaning."""
+    if not isinstance(written, str):
+        return written
+    owner = next((base for base in cls.__mro__ if name in vars(base).get("__annotations__", {})), cls)
+    return eval(written, dict(vars(sys.modules[owner.__module__])))
 
 
 def _is_checkable(hint: Any) -> bool:

@@ -18,7 +18,7 @@ from iblurry.errors import IblurryError, InputError
 from iblurry.exported import KEY
 from iblurry.files import replacing
 from iblurry.learner_arguments import as_path
-from iblurry.network.network import EXPORTING
+from iblurry.network import EXPORTING
 from iblurry.version import __version__
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ from iblurry.learner_arguments import (
 from iblurry.learner_context import make_context
 from iblurry.memory import REMOVED, Batch, Encoded, Sample
 from iblurry.method import Method
-from iblurry.network.build import Initialise, fresh_bias, fresh_row, fresh_weight
-from iblurry.network.registry import AnyNetwork, network_key, split_frozen
+from iblurry.network.build import fresh_bias, fresh_row, fresh_weight
+from iblurry.network.registry import AnyNetwork, Initialise, network_key, split_frozen
 from iblurry.parts.part import Part
 from iblurry.refitter import Refitter
 from iblurry.rng import Rng

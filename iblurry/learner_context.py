@@ -10,8 +10,8 @@ from iblurry.augment.transform import Transforms, check_transforms
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError
 from iblurry.memory import Memory
-from iblurry.network.build import Initialise, build
-from iblurry.network.registry import AnyNetwork, Image
+from iblurry.network.build import build
+from iblurry.network.registry import AnyNetwork, Image, Initialise
 from iblurry.network.stored import head_of, stored_shape
 from iblurry.parts.context import Context
 from iblurry.rng import Rng

@@ -7,10 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
 from iblurry.errors import InputError
+from iblurry.lazy_torch import Tensor, torch
 
 REMOVED = -1  # the label of an empty row, and of a sample that was removed before it was stored
 
@@ -137,13 +135,14 @@ class Memory:
         return self.written_at[:-1] > mark
 
     def column(
-        self, name: str, *, fill: float = 0.0, dtype: torch.dtype = torch.float64, shape: Sequence[int] = ()
+        self, name: str, *, fill: float = 0.0, dtype: torch.dtype | str = "float64", shape: Sequence[int] = ()
     ) -> Tensor:
         """A number per row, or an array of this shape, made when first asked for, (capacity + 1, *shape).
 
         Writing a sample leaves it as it is.
         """
         if name not in self._columns:
+            dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
             self._columns[name] = torch.full((self.capacity + 1, *shape), fill, dtype=dtype, device=self.device)
             self._fills[name] = fill
         return self._columns[name]

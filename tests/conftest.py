@@ -84,6 +84,7 @@ def golden() -> dict[str, Any]:
 def make_context():
     """A workbench with a memory of `capacity` 1x8x8 images and a small network of `rows` classes."""
     from iblurry.augment.pipeline import Augment, Pipeline
+    from iblurry.engine.eager import Eager
     from iblurry.memory import Memory
     from iblurry.network.build import build, fresh_row
     from iblurry.parts.context import Context
@@ -95,7 +96,8 @@ def make_context():
         for row in range(rows):
             network.expose(row, *fresh_row(rng, row, network.features))
         pipeline = Pipeline(Augment(pad=1), shape=image, mean=(0.5,), std=(0.25,))
-        return Context(network=network, memory=Memory(capacity, image), pipeline=pipeline, rng=rng, budget=capacity)
+        both = {"rng": rng, "engine": Eager()}
+        return Context(network=network, memory=Memory(capacity, image), pipeline=pipeline, budget=capacity, **both)
 
     return make
 

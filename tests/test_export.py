@@ -16,9 +16,9 @@ from iblurry.errors import DataError, InputError
 from iblurry.exported import KEY, load_exported
 from iblurry.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters, er
+from iblurry.network import EXPORTING
 from iblurry.network.bodies import ConvUnit
 from iblurry.network.fused import OwnConvolutions
-from iblurry.network.network import EXPORTING
 from iblurry.parts import Averaged
 
 RNG = np.random.default_rng(1)

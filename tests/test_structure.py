@@ -36,6 +36,7 @@ LAYERS = [  # imports only go up this list
         "component",
         "objects",
         "processes",
+        "lazy_torch",
     ],
     ["data", "augment", "network"],
     ["streams", "memory", "engine"],

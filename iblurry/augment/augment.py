@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import torch
-from torch import Tensor
-
-from iblurry.augment.autoaugment import UNIFORMS, AutoAugment
-from iblurry.augment.crop_cutmix import CropFlip
 from iblurry.augment.transform import Transform
+from iblurry.lazy_torch import Tensor, torch
+
+UNIFORMS = 5  # of a policy, per image: the sub-policy, whether each of its steps is applied, and their signs
 
 
 class Augment(Transform):
@@ -37,6 +35,9 @@ class Augment(Transform):
 
     def __call__(self, images: Tensor, uniforms: Tensor) -> Tensor:
         """Crop, flip and policy for a batch by itself; a Pipeline draws for many updates at once, and mixes."""
+        from iblurry.augment.autoaugment import AutoAugment
+        from iblurry.augment.crop_cutmix import CropFlip
+
         _, channels, height, width = images.shape
         device, drawn = images.device, uniforms.double().T.cpu().numpy()
         crop_flip = CropFlip(pad=self.pad, flip=self.flip, height=height, width=width, device=device)

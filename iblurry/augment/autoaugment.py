@@ -28,7 +28,6 @@ from iblurry.augment.image_ops import (
 from iblurry.augment.policies import POLICIES, SIGNED, magnitudes
 from iblurry.errors import InputError
 
-UNIFORMS = 5  # per image: the sub-policy, whether each of its steps is applied, and their signs
 KIND = {  # operations of one kind are one computation
     "Identity": "nothing",
     **dict.fromkeys(("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"), "warp"),

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from iblurry.augment.autoaugment import OPERATIONS, UNIFORMS, AutoAugment, ImageOp, ImageOps
+from iblurry.augment.augment import UNIFORMS
+from iblurry.augment.autoaugment import OPERATIONS, AutoAugment, ImageOp, ImageOps
 from iblurry.augment.pipeline import Pipeline
 from iblurry.augment.policies import BINS, POLICIES, SIGNED, magnitudes
 from iblurry.augment.transform import Transform

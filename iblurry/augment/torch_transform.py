@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from iblurry import objects
 from iblurry.augment.transform import Transform
 from iblurry.errors import InputError
+from iblurry.lazy_torch import Tensor, nn, no_grad, torch
 from iblurry.sources import object_hash
 
 BITS = 24  # of a uniform in float32
@@ -74,7 +73,7 @@ class TorchTransform(Transform):
         found: Callable[[Any], Any] = objects.fetch(self.transform, "transform", remedy)
         return found
 
-    @torch.no_grad()
+    @no_grad
     def __call__(self, images: Tensor, uniforms: Tensor) -> Tensor:
         transform = self._fetch()
         if isinstance(transform, nn.Module):

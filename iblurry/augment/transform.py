@@ -5,10 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
-from torch import Tensor
-
 from iblurry.component import Component
 from iblurry.errors import InputError
+from iblurry.lazy_torch import Tensor
 
 
 class Transform(Component):

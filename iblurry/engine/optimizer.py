@@ -11,23 +11,22 @@ import functools
 import inspect
 import types
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self, cast
 
-import torch
-from torch import Tensor
-
 from iblurry.component import Component, hyperparameters, register
-from iblurry.engine.cpu_optimizer import CPUSGD, CPUAdam, CPUAdamW
 from iblurry.errors import InputError, UnknownNameError
+from iblurry.lazy_torch import Tensor, torch
 from iblurry.sources import is_users
 
 Groups = Sequence[Sequence[Tensor]]
 BY_THE_PROGRAM = ("params", "lr", "foreach", "fused", "capturable", "differentiable", "maximize")  # no fields
-REFUSED = {
-    torch.optim.LBFGS: "its step computes the loss several times",
-    torch.optim.SparseAdam: "it takes sparse gradients only",
-} | ({torch.optim.Muon: "it takes matrices only, and a head has a bias"} if hasattr(torch.optim, "Muon") else {})
+REFUSED = {  # of torch.optim
+    "LBFGS": "its step computes the loss several times",
+    "SparseAdam": "it takes sparse gradients only",
+    "Muon": "it takes matrices only, and a head has a bias",
+}
+OWN = ("Adam", "AdamW", "SGD")  # of torch.optim, with fields as in the papers
 
 
 class Optimizer(Component):
@@ -36,6 +35,11 @@ class Optimizer(Component):
     kind: ClassVar[str] = "optimizer"
     # Whether a step can be captured as a CUDA graph: it reads no value on the host and keeps its numbers in tensors.
     is_capturable: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        if is_users(cls):
+            _register_torchs()  # whose names are taken
+        super().__init_subclass__(**keywords)
 
     @abstractmethod
     def build(self, groups: Groups) -> torch.optim.Optimizer:
@@ -68,7 +72,12 @@ class Optimizer(Component):
         return self.is_capturable and _device(groups).type == "cuda"
 
     @classmethod
+    def named(cls, name: str) -> type[Self]:
+        return Component._known[cls.kind][name] if name in OWN else super().named(name)  # type: ignore[return-value]
+
+    @classmethod
     def known(cls) -> dict[str, type[Self]]:
+        _register_torchs()
         for torch_class in _users_classes(torch.optim.Optimizer):
             with contextlib.suppress(InputError):  # its name is taken, or it needs a closure; said where it is given
                 register(Component._known.setdefault(cls.kind, {}), cls.kind, component_of(torch_class))
@@ -91,8 +100,7 @@ class Adam(Optimizer):
     """
 
     is_capturable: ClassVar[bool] = True
-    torch_class: ClassVar[type[torch.optim.Adam]] = torch.optim.Adam
-    cpu_class: ClassVar[type[torch.optim.Adam]] = CPUAdam
+    torch_name: ClassVar[str] = "Adam"
     ranges: ClassVar = {"beta1": "[0, 1)", "beta2": "[0, 1)", "eps": "(0, inf)", "weight_decay": "[0, inf)"}
 
     beta1: float = 0.9
@@ -103,7 +111,7 @@ class Adam(Optimizer):
     def build(self, groups: Groups) -> torch.optim.Optimizer:
         """One parameter group per sequence: several only where learning rates differ."""
         betas, on_gpu = (self.beta1, self.beta2), self._is_captured(groups)
-        made = self.cpu_class if _device(groups).type == "cpu" else self.torch_class
+        made = _fused_class(self.torch_name, groups)
         return made(param_groups(groups), 0.0, betas, self.eps, self.weight_decay, fused=True, capturable=on_gpu)
 
 
@@ -122,8 +130,7 @@ class AdamW(Adam):
     Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
     """
 
-    torch_class: ClassVar[type[torch.optim.Adam]] = torch.optim.AdamW
-    cpu_class: ClassVar[type[torch.optim.Adam]] = CPUAdamW
+    torch_name: ClassVar[str] = "AdamW"
 
     weight_decay: float = 0.01
 
@@ -154,7 +161,7 @@ class SGD(Optimizer):
             raise InputError(f"{self}: Nesterov's momentum needs a momentum above 0, or nesterov=False.")
 
     def build(self, groups: Groups) -> torch.optim.Optimizer:
-        made = (CPUSGD if _device(groups).type == "cpu" else torch.optim.SGD)(
+        made = _fused_class("SGD", groups)(
             param_groups(groups), 0.0, self.momentum, weight_decay=self.weight_decay, nesterov=self.nesterov, fused=True
         )
         for p in [p for group in groups for p in group if self.momentum]:
@@ -205,25 +212,22 @@ def as_optimizer(given: Any) -> Optimizer:
 
 def component_of(torch_class: type[torch.optim.Optimizer]) -> type[Optimizer]:
     """The optimizer that stands for a class of torch's or of a user's."""
-    if torch_class not in _components:
-        _components[torch_class] = _new_component(torch_class)
-    return _components[torch_class]
+    own: dict[Any, type[Optimizer]] = {torch.optim.Adam: Adam, torch.optim.AdamW: AdamW, torch.optim.SGD: SGD}
+    return own.get(torch_class) or _new_component(cast(Any, torch_class))
 
 
-_components: dict[Any, type[Optimizer]] = {torch.optim.Adam: Adam, torch.optim.AdamW: AdamW, torch.optim.SGD: SGD}
-
-
+@functools.cache
 def _new_component(torch_class: type[torch.optim.Optimizer]) -> type[Optimizer]:
     name = torch_class.__name__
     needed = list(inspect.signature(torch_class.step).parameters.values())[1:]
     closure = [each for each in needed if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD]
-    why = REFUSED.get(torch_class) or ("its step needs more than gradients" if closure else None)
+    is_torchs = torch_class.__module__.startswith("torch.optim")
+    why = (REFUSED.get(name) if is_torchs else None) or ("its step needs more than gradients" if closure else None)
     if why is not None:
         raise InputError(f"The optimizer {name} cannot be used: {why}. Use another, such as Adam() or AdamW().")
     arguments = inspect.signature(torch_class).parameters
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     fields = {n: p for n, p in list(arguments.items())[1:] if n not in BY_THE_PROGRAM and p.kind not in variable}
-    is_torchs = torch_class.__module__.startswith("torch.optim")
 
     def body(namespace: dict[str, Any]) -> None:
         kinds = {field: _kind(parameter) for field, parameter in fields.items()}
@@ -248,6 +252,15 @@ def _new_component(torch_class: type[torch.optim.Optimizer]) -> type[Optimizer]:
 def param_groups(groups: Groups) -> list[dict[str, Any]]:
     """The groups as torch's optimizers take them."""
     return [{"params": list(group)} for group in groups]
+
+
+def _fused_class(name: str, groups: Groups) -> Callable[..., torch.optim.Optimizer]:
+    """torch's optimizer of this name, or the program's for a CPU."""
+    from iblurry.engine import cpu_optimizer
+
+    on_cpu = _device(groups).type == "cpu"
+    made: type[torch.optim.Optimizer] = getattr(cpu_optimizer, f"CPU{name}") if on_cpu else getattr(torch.optim, name)
+    return made
 
 
 def _device(groups: Groups) -> torch.device:
@@ -313,11 +326,9 @@ def _users_classes(base: type[torch.optim.Optimizer]) -> list[type[torch.optim.O
     return list(found.values())
 
 
+@functools.cache
 def _register_torchs() -> None:
     for cls in vars(torch.optim).values():
         if isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer) and cls is not torch.optim.Optimizer:
             with contextlib.suppress(InputError):  # one that is refused
                 component_of(cls)
-
-
-_register_torchs()

@@ -22,8 +22,7 @@ from iblurry.estimator.validation import as_images, as_table, check_targets, fro
 from iblurry.export import export
 from iblurry.learner import Learner
 from iblurry.method import Method
-from iblurry.network.build import Initialise
-from iblurry.network.registry import AnyNetwork, network_key, split_frozen
+from iblurry.network.registry import AnyNetwork, Initialise, network_key, split_frozen
 from iblurry.network.table_mlp import TableMLP
 from iblurry.rng import Rng
 

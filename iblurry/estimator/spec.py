@@ -17,8 +17,7 @@ from iblurry.learner import Learner
 from iblurry.method import Method, check_updates
 from iblurry.methods import METHODS, Hyperparameters
 from iblurry.methods import method as method_named
-from iblurry.network.build import Initialise
-from iblurry.network.registry import network_key, split_frozen
+from iblurry.network.registry import Initialise, network_key, split_frozen
 from iblurry.network.table_mlp import BYTES, TableMLP
 
 Shape = tuple[int, int, int]  # channels, height, width

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,18 +20,19 @@ from iblurry.augment.transform import Transforms, as_field, check_transforms
 from iblurry.component import Component
 from iblurry.data.dataset import Dataset
 from iblurry.data.subset import with_train, with_validation
-from iblurry.engine.eager import Eager
 from iblurry.errors import InputError, UnknownNameError, whole_number
 from iblurry.experiment.settings import fit_setting
-from iblurry.learner import Learner
 from iblurry.method import Method
 from iblurry.methods import method as method_named
 from iblurry.methods.recipe import Slots
-from iblurry.network.build import Initialise
-from iblurry.network.registry import NETWORKS, is_pretrained, network_key, split_frozen
+from iblurry.network.registry import NETWORKS, Initialise, is_pretrained, network_key, split_frozen
 from iblurry.sources import DIGITS, Origin, is_own, origin
 from iblurry.streams.order import Order, held_out, stratified_subset
 from iblurry.streams.stream import DRAWN, IBlurry, Stream, make_stream
+
+if TYPE_CHECKING:
+    from iblurry.engine.eager import Eager
+    from iblurry.learner import Learner
 
 TYPES = {
     "method": (Method, "a Method, or its name to Experiment.of"),
@@ -219,6 +220,8 @@ class Experiment:
 
     def learner(self, dataset: Dataset, engine: Eager | None = None) -> Learner:
         """A learner that has seen nothing yet."""
+        from iblurry.learner import Learner
+
         classes, budget = len(dataset.classes), self.budget(dataset)
         if self.method.capacity(budget) < classes and not self.method.admission.keeps_none:
             least, rows = self.method.least_budget(budget, classes), max(0, self.method.capacity(budget))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from iblurry.live.messages import Calibration
-from iblurry.network.network import FLOOR
+from iblurry.network import FLOOR
 
 PAIRS = 300  # answers kept, the newest
 LEAST = 20  # of them before a temperature is fitted

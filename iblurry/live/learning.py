@@ -20,7 +20,7 @@ from iblurry.live.messages import LearnerReport, MemorySample, Operation
 from iblurry.live.settings import Settings
 from iblurry.live.status import UNTESTED, Quality
 from iblurry.memory import Encoded
-from iblurry.network.network import FLOOR
+from iblurry.network import FLOOR
 from iblurry.parts import Importance
 
 STEP_SECONDS = 0.05  # of rehearsal, about: what a sample may have to wait for

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # importing torch takes two seconds, which a command that ref
     from iblurry.augment.transform import Transform
     from iblurry.learner import Learner
     from iblurry.method import Method
-    from iblurry.network.build import Initialise
+    from iblurry.network.registry import Initialise
     from iblurry.parts.context import Context
 
 FILE = "service.json"

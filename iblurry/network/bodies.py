@@ -1,4 +1,4 @@
-"""The networks' bodies, everything before the linear head: an MLP, a small ConvNet and the ResNets."""
+"""The networks' bodies, everything before the linear head: an MLP, a ConvNet, ResNets, ends of a pre-trained one."""
 
 from __future__ import annotations
 
@@ -206,3 +206,41 @@ class BatchNorm(nn.BatchNorm2d):
         mean, var, momentum = self.running_mean, self.running_var, self.momentum
         assert momentum is not None
         return F.batch_norm(maps, mean, var, self.weight, self.bias, self.training, momentum, self.eps)
+
+
+class Resize(nn.Module):
+    """Images of 1 or 3 channels as three channels of side x side pixels, bicubic.
+
+    Parameters
+    ----------
+    side : int
+        Pixels.
+    """
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self.side = side
+
+    def forward(self, images: Tensor) -> Tensor:
+        resized = F.interpolate(images, size=(self.side, self.side), mode="bicubic", align_corners=False)
+        return resized.expand(-1, 3, -1, -1)
+
+
+class FeatureMaps(nn.Module):
+    """The last maps of an EfficientNet, (B, 1280, h, w).
+
+    Parameters
+    ----------
+    network : nn.Module
+        Of the package; its classifier is left out.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        network._fc = nn.Identity()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        extract: Any = self.network.extract_features
+        maps: Tensor = extract(images)
+        return maps

@@ -6,7 +6,7 @@ import copy
 import math
 import random
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -14,12 +14,18 @@ from torch import Tensor, nn
 
 from iblurry.errors import InputError
 from iblurry.network.network import Network
-from iblurry.network.registry import AnyNetwork, Image, check_options, check_positive, find_network, is_pretrained
+from iblurry.network.registry import (
+    AnyNetwork,
+    Image,
+    Initialise,
+    check_options,
+    check_positive,
+    find_network,
+    is_pretrained,
+)
 from iblurry.network.weights import redraw, seeded
 from iblurry.rng import Rng
 from iblurry.sources import is_own
-
-Initialise = Literal["redraw", "keep"]
 
 
 def build(

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode, flop_registry
-
-from iblurry.network.build import build
+from iblurry.lazy_torch import torch
 from iblurry.network.registry import NETWORKS, AnyNetwork, Image, network_key
 from iblurry.rng import Rng
 from iblurry.sources import is_own
@@ -50,30 +45,14 @@ def feature_flops(network: AnyNetwork, image: Image) -> int:
 @functools.lru_cache(maxsize=128)
 def _body(network: str, image: Image) -> tuple[int, int]:
     """Operations, and how many features the body returns."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from iblurry.network.build import build
+    from iblurry.network.plain_counter import PlainCounter
+
     built = build(network, image, 1, rng=Rng(1)).eval()
     factory = NETWORKS.get(network.partition(":")[0])
-    counter = _PlainCounter() if factory is not None and is_own(factory) else FlopCounterMode(display=False)
+    counter = PlainCounter() if factory is not None and is_own(factory) else FlopCounterMode(display=False)
     with counter, torch.no_grad():
         built.body(torch.zeros(1, *image))
     return int(counter.get_total_flops()), built.features
-
-
-class _PlainCounter(TorchDispatchMode):
-    """Counts the package's networks as FlopCounterMode does, whose first operation imports torch's compiler (2 s)."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.total = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else torch wraps the method below, and the wrapper imports the compiler
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        if func._overloadpacket in flop_registry:
-            self.total += flop_registry[func._overloadpacket](*args, **(kwargs or {}), out_val=out)
-        return out
-
-    def get_total_flops(self) -> int:
-        return self.total

@@ -6,7 +6,6 @@ import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 from typing import Any, Self
 
 import torch
@@ -16,6 +15,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from iblurry.compute import ComputeMeter
 from iblurry.errors import InputError, UnknownLabelError
+from iblurry.network import FLOOR
 from iblurry.network.bodies import BatchNorm
 from iblurry.network.freeze import find_frozen
 from iblurry.network.fused import FoldedBody, OwnConvolutions
@@ -25,10 +25,7 @@ from iblurry.network.weights import redraw
 from iblurry.rng import Rng
 from iblurry.sources import is_own
 
-# The logit of a closed row: its exp is 0 beside any open row, and unlike -inf it survives a product with 0.
-FLOOR = -1e4
 FEW = 2**15  # values: of 10 images of 3x32x32, folding costs a CPU as much as it saves
-EXPORTING: ContextVar[bool] = ContextVar("exporting", default=False)  # answers are traced: no chunks, no counting
 
 
 class Network(nn.Module):

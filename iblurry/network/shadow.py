@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-from torch.nn.modules.batchnorm import _NormBase
+from iblurry.lazy_torch import Tensor, nn, no_grad, torch
 
-from iblurry.network.network import Network
+if TYPE_CHECKING:
+    from iblurry.network.network import Network
 
 
 class ShadowNetwork:
@@ -33,13 +32,13 @@ class ShadowNetwork:
         values = network.state_dict()
         self._pairs = [(shadow, values[name]) for name, shadow in self.network.state_dict().items()]
 
-    @torch.no_grad()
+    @no_grad
     def copy_(self) -> None:
         """Becomes what the network is now."""
         for shadow, value in self._pairs:
             shadow.copy_(value)
 
-    @torch.no_grad()
+    @no_grad
     def lerp_(self, weight: float | Tensor) -> None:
         """Moves towards the network: `shadow += weight * (network - shadow)`, batch norm's statistics included.
 
@@ -49,7 +48,7 @@ class ShadowNetwork:
             if shadow.is_floating_point():
                 shadow.lerp_(value, weight)
 
-    @torch.no_grad()
+    @no_grad
     def on_rows_changed(self) -> None:
         """The network has opened or closed a head row."""
         if self.opens_rows:
@@ -66,7 +65,7 @@ class ShadowNetwork:
         """Answers to augmented training images (float); see `forward_both`."""
         return self.forward_both(images, batch_statistics=batch_statistics)[1]
 
-    @torch.no_grad()
+    @no_grad
     def forward_both(self, images: Tensor, *, batch_statistics: bool = False) -> tuple[Tensor, Tensor]:
         """Features and logits of augmented training images (float), counted as distillation.
 
@@ -86,7 +85,7 @@ class ShadowNetwork:
 
     @contextmanager
     def _batch_statistics(self) -> Iterator[None]:
-        norms = [layer for layer in self.network.body.modules() if isinstance(layer, _NormBase)]
+        norms = [layer for layer in self.network.body.modules() if isinstance(layer, nn.modules.batchnorm._NormBase)]
         momenta = [norm.momentum for norm in norms]
         for norm in norms:
             norm.training, norm.momentum = True, 0.0
@@ -140,7 +139,7 @@ class AveragedNetwork(ShadowNetwork):
         self._averages, self._values = [own[name] for name in averaged], [followed[name] for name in averaged]
         self._fused: Callable[[], None] = network.fuse(self._move) if network.fuse else self._move
 
-    @torch.no_grad()
+    @no_grad
     def on_update(self) -> None:
         self.updates += 1
         self.row_updates += self.network.open

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from iblurry.network import FLOOR
 from iblurry.network.bodies import ConvNet, ConvUnit, ResNet
 from iblurry.network.fused import OwnConvolutions, kernels
-from iblurry.network.network import FLOOR, Network
+from iblurry.network.network import Network
 from iblurry.network.weight_stream import WeightStream
 
 ALIGNED = 8  # values: what a product in bfloat16 is fastest with

@@ -6,22 +6,20 @@ import math
 import platform
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
-
-from iblurry.augment.pipeline import AugmentParams, Pipeline
 from iblurry.compute import ComputeCounter, QueryCounter
-from iblurry.engine.eager import Eager
+from iblurry.lazy_torch import F, Tensor, no_grad, torch
 from iblurry.memory import Memory
-from iblurry.network.network import EXPORTING, Network
+from iblurry.network import EXPORTING
 from iblurry.network.shadow import AveragedNetwork, ShadowNetwork
-from iblurry.network.stacked import GroupedNetwork, can_stack
-from iblurry.network.stored import stored_shape
-from iblurry.network.weights import seeded
 from iblurry.rng import Rng
+
+if TYPE_CHECKING:
+    from iblurry.augment.pipeline import AugmentParams, Pipeline
+    from iblurry.engine.eager import Eager
+    from iblurry.network.network import Network
+    from iblurry.network.stacked import GroupedNetwork
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -202,7 +200,7 @@ class Context:
     pipeline: Pipeline
     rng: Rng
     budget: int
-    engine: Eager = field(default_factory=Eager)
+    engine: Eager
     refit: Refitting | None = None
     counters: Counters = field(default_factory=Counters)
     spent: ComputeCounter = field(default_factory=ComputeCounter)
@@ -269,6 +267,8 @@ class Context:
         run = self.engine.compile(step, graph_key, self.network.meter) if capture else step
         if not self.network.draws:
             return run
+        from iblurry.network.weights import seeded
+
         purpose, device = f"{step.__name__} draws", self.device
 
         def run_seeded(*args: P.args, **keywords: P.kwargs) -> R:
@@ -287,6 +287,8 @@ class Context:
             return images
         with self.network.meter.counting("features"):
             features = self.frozen.features(images)
+        from iblurry.network.stored import stored_shape
+
         if EXPORTING.get():  # a file for other programs has no need of bytes
             return features
         return features.contiguous().view(torch.uint8).view(len(images), *stored_shape(self.network.features))
@@ -299,12 +301,12 @@ class Context:
         """What the body makes of plain images (uint8) in eval mode, (B, features) float32."""
         return self._answers(images, None)[0].float()
 
-    @torch.no_grad()
+    @no_grad
     def pixels(self, images: Tensor) -> Tensor:
         """Plain images (uint8) normalised, (B, C * H * W) float32; of a table, its standardised numbers."""
         return self.network.inputs(self.pipeline.test(images)).float()
 
-    @torch.no_grad()
+    @no_grad
     def _answers(self, images: Tensor, network: Network | None) -> tuple[Tensor, Tensor]:
         """Features and logits."""
         if EXPORTING.get():
@@ -341,6 +343,8 @@ class Context:
 
     def grouped(self, groups: int) -> GroupedNetwork | None:
         """What takes the gradients of so many groups of images at once; None where own kernels for it are missing."""
+        from iblurry.network.stacked import GroupedNetwork, can_stack
+
         if not self.network.has_kernels or not can_stack(self.network):
             return None
         return GroupedNetwork(self.network, groups)

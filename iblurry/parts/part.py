@@ -8,11 +8,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
-import torch
-from torch import Tensor
-
 from iblurry.component import Component
 from iblurry.compute import Cost, Workload
+from iblurry.lazy_torch import Tensor, torch
 from iblurry.memory import Sample
 from iblurry.parts.context import Context, Update
 
@@ -50,7 +48,7 @@ def column(
     *,
     fill: float = 0.0,
     shape: Callable[[Any], tuple[int, ...]] = lambda part: (),
-    dtype: torch.dtype = torch.float64,
+    dtype: torch.dtype | str = "float64",
     init: Literal[False] = False,
 ) -> Tensor:
     """Declares a column of the memory, (capacity + 1, *shape): saved with it, its bytes counted as the memory's.
@@ -63,8 +61,8 @@ def column(
         Start value of every row.
     shape : callable
         What a row holds, given the attached part; a number unless given.
-    dtype : torch.dtype
-        Of the values.
+    dtype : torch.dtype or str
+        Of the values: torch.float32, or its name.
     """
     field: Tensor = dataclasses.field(
         init=False,

@@ -44,7 +44,7 @@ def parameters():
 def test_every_optimizer_of_torch_that_needs_gradients_only_is_known():
     classes = [cls for cls in vars(torch.optim).values() if isinstance(cls, type)]
     classes = [cls for cls in classes if issubclass(cls, torch.optim.Optimizer) and cls is not torch.optim.Optimizer]
-    assert {cls.__name__ for cls in classes} - {cls.__name__ for cls in REFUSED} == set(TORCHS)
+    assert {cls.__name__ for cls in classes} - REFUSED.keys() == set(TORCHS)
     assert len(TORCHS) >= 11
 
 

@@ -17,7 +17,7 @@ from iblurry.live.log import LogEntry
 from iblurry.live.messages import Calibration, Operation
 from iblurry.live.predictor import SnapshotModel, take_snapshot
 from iblurry.live.settings import Settings
-from iblurry.network.network import FLOOR
+from iblurry.network import FLOOR
 
 RATE = 0.05
 KNOWN = 7  # of the ten digits

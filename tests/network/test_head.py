@@ -10,8 +10,8 @@ from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from iblurry.errors import InputError, UnknownLabelError
+from iblurry.network import FLOOR
 from iblurry.network.build import build, fresh_bias, fresh_row, fresh_weight
-from iblurry.network.network import FLOOR
 from iblurry.rng import Rng
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())

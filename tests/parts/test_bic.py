@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from iblurry.errors import InputError
 from iblurry.experiment.settings import setting
 from iblurry.methods import Hyperparameters, bic, method
-from iblurry.network.network import FLOOR
+from iblurry.network import FLOOR
 from iblurry.parts import BiasCorrected, Distil
 from iblurry.parts.context import Forward
 from iblurry.parts.readout.bias_corrected import corrected, fit

@@ -14,7 +14,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.learner import Learner
 from iblurry.method import Pace
 from iblurry.methods import clib, er, gdumb, ncm, randumb, ranpac, slda
-from iblurry.network.network import FLOOR
+from iblurry.network import FLOOR
 from iblurry.parts import Discard, Discriminant, Everything, NearestMean, Ridge, RunningMean
 from iblurry.parts.readout.closed_form import BLOCK
 from iblurry.parts.readout.discriminant import shrink

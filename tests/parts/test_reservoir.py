@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iblurry.engine.eager import Eager
 from iblurry.memory import Memory
 from iblurry.parts import Reservoir
 from iblurry.parts.context import Context
@@ -14,7 +15,8 @@ from iblurry.rng import Rng
 def walk(capacity, samples, rng):
     """Which sample sits in each row after `samples` offers; images are not needed for that."""
     part = Reservoir()
-    part.context = Context(network=None, memory=Memory(capacity, (1, 1, 1)), pipeline=None, rng=rng, budget=capacity)
+    memory, engine = Memory(capacity, (1, 1, 1)), Eager()
+    part.context = Context(network=None, memory=memory, pipeline=None, rng=rng, engine=engine, budget=capacity)
     kept = list(range(capacity))
     for n in range(1, samples + 1):
         part.context.memory.offered = n
@@ -61,7 +63,8 @@ def test_expected_number_of_insertions(golden):
     part = Reservoir()
     for seed in range(runs):
         memory = Memory(capacity, (1, 1, 1))
-        part.context = Context(network=None, memory=memory, pipeline=None, rng=Rng(seed), budget=capacity)
+        both = {"rng": Rng(seed), "engine": Eager()}
+        part.context = Context(network=None, memory=memory, pipeline=None, budget=capacity, **both)
         for memory.offered in range(capacity + 1, samples + 1):
             inserted += int(part.choose_row(None)) < capacity
     assert abs(inserted / runs - expected) < 5 * np.sqrt(sum(p * (1 - p) for p in chances) / runs)

@@ -10,7 +10,7 @@ from iblurry.augment import Augment
 from iblurry.errors import InputError
 from iblurry.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters
-from iblurry.network.network import FLOOR
+from iblurry.network import FLOOR
 from iblurry.parts import (
     AdjustedCrossEntropy,
     AsymmetricCrossEntropy,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-import torch
-from torch import Tensor
-
+from iblurry.lazy_torch import Tensor, torch
 from iblurry.memory import Sample
 from iblurry.parts.admission.admission import Admission
 from iblurry.parts.part import state

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
-
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+from typing import TYPE_CHECKING, ClassVar
 
 from iblurry.compute import Cost, Passes, Workload
+from iblurry.lazy_torch import F, Tensor, torch
 from iblurry.memory import Sample
-from iblurry.network.stacked import GroupedNetwork
 from iblurry.parts.admission.admission import Admission
 from iblurry.parts.part import column, scratch, state
+
+if TYPE_CHECKING:
+    from iblurry.network.stacked import GroupedNetwork
 
 
 class Diverse(Admission):

@@ -6,10 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import ClassVar, Literal, Self
 
-import torch
-from torch import Tensor
-
 from iblurry.compute import Cost, Passes, Workload
+from iblurry.lazy_torch import Tensor, torch
 from iblurry.memory import Sample
 from iblurry.parts.admission.balanced import LargestClass
 from iblurry.parts.context import Update

@@ -6,11 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
-
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.network.fused import kernels
+from iblurry.lazy_torch import Tensor, nn, torch
 from iblurry.parts.context import Drawn
 from iblurry.parts.part import Part, scratch
 
@@ -80,6 +77,8 @@ class Project(GradientRule):
     project: Callable[..., None] = scratch(lambda part: part._project())
 
     def _project(self) -> Callable[..., None]:
+        from iblurry.network.fused import kernels
+
         own = kernels(self.context.device) if self.context.network.has_kernels else None
         return self.context.engine.fuse(project) if own is None else own.products.project
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import torch
-from torch import Tensor
-
+from iblurry.lazy_torch import Tensor, no_grad
 from iblurry.network.shadow import AveragedNetwork, ShadowNetwork
 from iblurry.parts.part import scratch
 from iblurry.parts.readout.readout import Readout
@@ -52,7 +50,7 @@ class Averaged(Readout):
         lambda part: ShadowNetwork(part.context.network) if part.of == "both" else None
     )
 
-    @torch.no_grad()
+    @no_grad
     def prepare(self) -> None:
         if self.halfway is not None:
             self.halfway.copy_()

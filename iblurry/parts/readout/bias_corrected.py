@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
-
 from iblurry.compute import Cost, Passes, Workload
+from iblurry.lazy_torch import F, Tensor, no_grad, torch
 from iblurry.memory import Sample
 from iblurry.parts.context import LogitCorrection
 from iblurry.parts.part import scratch, state
@@ -146,7 +143,7 @@ def corrected(logits: Tensor, pairs: Tensor) -> Tensor:
     return logits * pairs[:, 0] + pairs[:, 1]
 
 
-@torch.no_grad()
+@no_grad
 def fit(logits: Tensor, labels: Tensor, newest: Tensor, epochs: int, batch: int, lr: float) -> Tensor:
     """The (rows, 2) pairs that suit these answers best; one pair for all classes where `newest` is 1, else (1, 0).
 

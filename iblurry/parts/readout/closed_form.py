@@ -6,12 +6,10 @@ import math
 from abc import abstractmethod
 from typing import ClassVar, Literal
 
-import torch
-from torch import Tensor
-
 from iblurry.compute import Cost, Passes, Workload
+from iblurry.lazy_torch import Tensor, no_grad, torch
 from iblurry.memory import Sample
-from iblurry.network.network import FLOOR
+from iblurry.network import FLOOR
 from iblurry.parts.part import scratch, state
 from iblurry.parts.readout.readout import Readout
 
@@ -99,7 +97,7 @@ class ClosedForm(Readout):
             return (x @ matrix).relu().double()
         return math.sqrt(2 / self.width) * (x @ matrix + phase).cos().double()
 
-    @torch.no_grad()
+    @no_grad
     def on_stored(self, row: Tensor, sample: Sample) -> None:
         features = self.learnt_features(sample.images)
         labels = sample.labels.expand(len(features))
@@ -112,7 +110,7 @@ class ClosedForm(Readout):
         mirrored = self.context.pipeline.mirrored(images) if self.mirror else None
         return self.features(images if mirrored is None else torch.cat([images, mirrored]))
 
-    @torch.no_grad()
+    @no_grad
     def on_corrected(self, images: Tensor, label: int, to: int | None) -> None:
         features = self.learnt_features(images)
         self.counts[label] -= len(features)
@@ -123,7 +121,7 @@ class ClosedForm(Readout):
             self.counts[to] += len(features)
             self.sums[to] += features.sum(0)
 
-    @torch.no_grad()
+    @no_grad
     def on_class_closed(self, label: int, into: int | None) -> None:
         if into is None:
             self.subtract((self.sums[label] / self.counts[label].clamp(min=1).sqrt())[None])
@@ -148,13 +146,13 @@ class ClosedForm(Readout):
     def prepared(self) -> dict[str, Tensor]:
         return {"weights": self.weights, "bias": self.bias}
 
-    @torch.no_grad()
+    @no_grad
     def prepare(self) -> None:
         weights, bias = self.solve()
         self.weights.copy_(weights)
         self.bias.copy_(bias.masked_fill(self.counts == 0, UNMET))
 
-    @torch.no_grad()
+    @no_grad
     def logits(self, images: Tensor) -> Tensor:
         """0 for the best class; shifted so that none of those met can fall below a closed row by its scale."""
         scores = self.features(images) @ self.weights.T + self.bias

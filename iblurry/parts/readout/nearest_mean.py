@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
-
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.network.network import FLOOR
+from iblurry.lazy_torch import F, Tensor, no_grad, torch
+from iblurry.network import FLOOR
 from iblurry.parts.part import scratch
 from iblurry.parts.readout.readout import Readout
 
@@ -36,7 +33,7 @@ class NearestMean(Readout):
     def prepare_every(self) -> int:
         return max(1, self.context.memory.capacity // 8)
 
-    @torch.no_grad()
+    @no_grad
     def prepare(self) -> None:
         memory = self.context.memory
         images, labels = memory.images[: memory.size], memory.labels[: memory.size]

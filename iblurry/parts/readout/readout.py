@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from torch import Tensor
-
+from iblurry.lazy_torch import Tensor
 from iblurry.memory import Sample
 from iblurry.network.shadow import ShadowNetwork
 from iblurry.parts.part import Part, declared

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from torch import Tensor
-from torch.nn import functional as F
-
+from iblurry.lazy_torch import F, Tensor
 from iblurry.parts.readout.closed_form import ClosedForm
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
-
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+from typing import TYPE_CHECKING, ClassVar
 
 from iblurry.compute import Cost, Passes, Workload
 from iblurry.engine.optimizer import SGD
 from iblurry.errors import check_fields
+from iblurry.lazy_torch import F, Tensor, torch
 from iblurry.memory import Batch
-from iblurry.network.network import Network
 from iblurry.parts.context import Drawn
 from iblurry.parts.part import scratch
 from iblurry.parts.rehearsal.rehearsal import Rehearsal
+
+if TYPE_CHECKING:
+    from iblurry.network.network import Network
 
 
 class Interfered(Rehearsal):

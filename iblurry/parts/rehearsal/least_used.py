@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
-
+from iblurry.lazy_torch import F, Tensor, torch
 from iblurry.memory import Batch
 from iblurry.parts.context import Drawn, Update
 from iblurry.parts.part import Part, column, state

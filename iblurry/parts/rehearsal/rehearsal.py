@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
+from iblurry.lazy_torch import Tensor
 from iblurry.memory import Batch
 from iblurry.parts.context import Drawn
 from iblurry.parts.part import Part, scratch

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-import torch
-from torch import Tensor
-
-from iblurry.engine.eager import AsyncRead
+from iblurry.lazy_torch import Tensor, torch
 from iblurry.parts.context import Update
 from iblurry.parts.part import column, scratch, state
 from iblurry.parts.schedule.schedule import Schedule
+
+if TYPE_CHECKING:
+    from iblurry.engine.eager import AsyncRead
 
 
 class Adaptive(Schedule):
@@ -115,6 +115,8 @@ class Adaptive(Schedule):
         self.rounds += 1
         if self.rounds % self.trial:
             return
+        from iblurry.engine.eager import AsyncRead
+
         self._finish_read()
         counts = self.rounds > max(self.ignore, self.trial)
         gain = AsyncRead(self._gain(update.losses)) if counts else None

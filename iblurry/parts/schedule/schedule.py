@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, Literal
 
-from torch import Tensor
-
+from iblurry.lazy_torch import Tensor
 from iblurry.parts.context import Update
 from iblurry.parts.part import Part, state
 

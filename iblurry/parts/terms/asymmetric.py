@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
-from torch import Tensor
-
-from iblurry.network.network import FLOOR
+from iblurry.lazy_torch import Tensor, torch
+from iblurry.network import FLOOR
 from iblurry.parts.context import Forward
 from iblurry.parts.terms.term import Term, cross_entropy
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Self
 
-from torch import Tensor
-from torch.nn import functional as F
-
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.network.network import FLOOR
+from iblurry.lazy_torch import F, Tensor
+from iblurry.network import FLOOR
 from iblurry.network.shadow import ShadowNetwork
 from iblurry.parts.context import Forward, LogitCorrection
 from iblurry.parts.part import scratch, state

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor, nn
-
+from iblurry.lazy_torch import Tensor, nn, no_grad, torch
 from iblurry.parts.context import Forward, Update
 from iblurry.parts.part import Part, scratch, state
 from iblurry.parts.terms.term import Term
@@ -69,7 +67,7 @@ class Elastic(Term):
 
     slopes: list[Tensor] = scratch(lambda part: [])  # F* (theta - theta*) by weight, from `loss` to `add_gradient`
 
-    @torch.no_grad()
+    @no_grad
     def loss(self, forward: Forward) -> Tensor:
         if not self.weight:  # a frozen body
             return forward.logits.new_zeros(())
@@ -79,7 +77,7 @@ class Elastic(Term):
         sums: list[Tensor] = EACH._foreach_norm(offsets, 1)  # of values that are not negative
         return self.strength * torch.stack(sums).sum()
 
-    @torch.no_grad()
+    @no_grad
     def add_gradient(self) -> None:
         if not self.weight:
             return
@@ -89,7 +87,7 @@ class Elastic(Term):
         EACH._foreach_add_(_gradients(weights), self.slopes, alpha=2 * self.strength)
         self.slopes = []
 
-    @torch.no_grad()
+    @no_grad
     def on_update(self, update: Update) -> None:
         self.steps += 1
         if not self.weight:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from iblurry.compute import Cost, Passes, Workload
 from iblurry.errors import InputError
+from iblurry.lazy_torch import Tensor, no_grad, torch
 from iblurry.memory import Sample
-from iblurry.network.network import Network
 from iblurry.network.shadow import AveragedNetwork, ShadowNetwork
 from iblurry.parts.context import TRUST, Forward, SharedScalar, Update
 from iblurry.parts.part import scratch, state
 from iblurry.parts.terms.term import Term, cross_entropy
+
+if TYPE_CHECKING:
+    from iblurry.network.network import Network
 
 
 class ScheduledPrior(Term):
@@ -85,7 +85,7 @@ class ScheduledPrior(Term):
     def on_stored(self, row: Tensor, sample: Sample) -> None:
         self.judge(sample.images, sample.labels)
 
-    @torch.no_grad()
+    @no_grad
     def _judge(self, image: Tensor, label: Tensor) -> None:
         """Asks the teacher about a new sample, and sets w."""
         pipeline, network = self.context.pipeline, self.context.network
@@ -118,7 +118,7 @@ class ScheduledPrior(Term):
     def on_update(self, update: Update) -> None:
         self._mix()
 
-    @torch.no_grad()
+    @no_grad
     def _mix(self) -> None:
         each: Any = torch  # its _foreach functions are one kernel for many tensors
         r1, r2 = self.rates

@@ -6,12 +6,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import ClassVar, Literal, Self
 
-import torch
-from torch import Tensor
-
 from iblurry.compute import Cost, Passes, Workload
+from iblurry.lazy_torch import Tensor, torch
 from iblurry.memory import Sample
-from iblurry.network.network import FLOOR
+from iblurry.network import FLOOR
 from iblurry.parts.context import Forward, Update
 from iblurry.parts.part import column, scratch
 from iblurry.parts.terms.term import Term, cross_entropy
@@ -46,7 +44,7 @@ class StoredLogits(Term):
     source: Literal["answer", "update"] = "answer"
 
     stored: Tensor = column(
-        "logits", fill=FLOOR, shape=lambda part: (part.context.network.rows,), dtype=torch.float32
+        "logits", fill=FLOOR, shape=lambda part: (part.context.network.rows,), dtype="float32"
     )  # FLOOR where the class was not met yet
     last: list[Tensor] = scratch(lambda part: [])  # logits of the streamed samples in the last update, where needed
     answer: Callable[[Tensor, Tensor], None] = scratch(lambda part: part.context.compile(part._answer))

@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Literal, Self
 
-from torch import Tensor
-from torch.nn import functional as F
-
 from iblurry.compute import Cost, Passes, Workload
+from iblurry.lazy_torch import F, Tensor
 from iblurry.network.shadow import AveragedNetwork
 from iblurry.parts.context import Forward
 from iblurry.parts.part import scratch

@@ -5,10 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
-
+from iblurry.lazy_torch import F, Tensor, torch
 from iblurry.parts.context import Forward
 from iblurry.parts.part import Part
 
