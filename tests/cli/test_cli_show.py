@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+import textwrap
 from dataclasses import replace
 
 import pytest
@@ -202,6 +205,48 @@ def test_names_of_rows(kinds, called):
     assert len(set(name_rows(kinds))) == len(kinds)
     if called is not None:
         assert name_rows(kinds) == called
+
+
+WITHOUT_TORCH = """
+import sys
+try:
+    {}
+finally:
+    assert "torch" not in sys.modules
+"""
+
+
+def without_torch(code):
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH.format(code)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_table_needs_no_torch(runs, call):
+    """Its import takes longer than all else."""
+    assert without_torch("from iblurry.cli.main import main; main(['show'])") == call("show").out
+    assert "er" in without_torch("from iblurry.cli.main import main; main(['methods', 'er'])")
+
+
+VARIED = ["admission=Balanced", "optimizer=SGD", "network=mlp:width=64", "terms=CrossEntropy,Distil", "stream=Gaussian"]
+
+
+def test_experiments_are_the_same_without_torch():
+    code = f"""
+    from iblurry.edit import edit
+    from iblurry.experiment.experiment import Experiment
+    from iblurry.methods import METHODS
+    from iblurry.studies.describe import describe_settings, name_rows
+    made = [Experiment.of(name, data) for name in (*METHODS, "er-released") for data in ("digits", "imagenet")]
+    made += [edit(Experiment.of("er"), change) for change in {VARIED}]
+    assert [Experiment.from_json(one.to_json()) for one in made] == made
+    result = [[one.digest for one in made], name_rows(made), describe_settings(made[::2]), made[0].pretrained]
+"""
+    here = {}
+    exec(textwrap.dedent(code), here)
+    assert json.loads(without_torch(f"{code}\n    import json; print(json.dumps(result))")) == here["result"]
 
 
 def test_title():
