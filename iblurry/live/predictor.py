@@ -52,6 +52,8 @@ class Predictor(BatchWorker[NDArray[np.uint8], Predictions]):
                 self._model.load(self._newest.pop())
             predictions = self._model.predict(np.concatenate(requests))
             self._seconds = (time.monotonic() - began) / len(predictions.probabilities)
+        if len(requests) == 1:
+            return [predictions]
         ends = np.cumsum([len(pixels) for pixels in requests])
         parts = np.split(predictions.probabilities, ends[:-1])
         return [predictions._replace(probabilities=part) for part in parts]
@@ -75,6 +77,7 @@ class SnapshotModel:
         if snapshot.tensors:
             for values, saved in zip(self._readout.answers_with(), snapshot.tensors, strict=True):
                 values.copy_(torch.from_numpy(saved))
+            self._context.network.hold()
         self._context.network.labels[:] = snapshot.labels
         self.at, self.labels, self._calibration = snapshot.at, snapshot.labels, snapshot.calibration
         self._threshold = self._calibration.threshold(self._unknown_rate)

@@ -110,14 +110,16 @@ def test_folded_answers_are_the_body_s(name):
     assert all(unit.fused is None for unit in network.body.modules() if isinstance(unit, ConvUnit))
 
 
-@pytest.mark.parametrize("count, is_folded", [(11, True), (10, False)])
-def test_a_cpu_folds_batch_norm_for_many_images(count, is_folded, monkeypatch):
+@pytest.mark.parametrize("count, is_held, is_folded", [(11, False, True), (10, False, False), (10, True, True)])
+def test_a_cpu_folds_batch_norm_for_many_images_or_held_weights(count, is_held, is_folded, monkeypatch):
     """The same answers up to rounding, with the weights of that moment, and nothing is left behind."""
     monkeypatch.setattr(eager, "arm_convolutions", lambda body: None)
     network = Eager("cpu").setup(with_statistics(build("convnet", (3, 32, 32), 4, rng=Rng(1))))
     network.expose("a", *fresh_row(Rng(1), 0, network.features))
     images = torch.randn(count, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     for _ in range(2):
+        if is_held:
+            network.hold()
         with torch.no_grad():
             features, logits = network.answering(lambda images: images, images)(images)
             plain = network.forward_both(images)
@@ -126,6 +128,8 @@ def test_a_cpu_folds_batch_norm_for_many_images(count, is_folded, monkeypatch):
         assert torch.equal(features, plain[0]) is not is_folded
         with torch.no_grad():
             network.body.layers[0][0].weight.mul_(2.0)
+            again = network.answering(lambda images: images, images)(images)[0]
+        assert torch.equal(again, features) is is_held  # until the next `hold`
     assert all(unit.fused is None for unit in network.body.modules() if isinstance(unit, ConvUnit))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import nlargest
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,13 @@ def format_predictions(predictions: Predictions, top: int) -> dict[str, Any]:
     if not np.isfinite(predictions.probabilities).all():
         message = "The model returns NaN: it has diverged; see /v1/status, or start with another folder."
         raise Refusal(503, "not_finite", message)
-    known = [column for column, label in enumerate(predictions.labels) if label]  # others were deleted
+    labels = predictions.labels
+    known = [row for row, label in enumerate(labels) if label]  # others were deleted
     if not known:
         raise Refusal(409, "nothing_learnt", "All classes were deleted; send a sample first.")
-    labels, probabilities = [predictions.labels[column] for column in known], predictions.probabilities[:, known]
-    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
     named = [
-        [{"label": labels[column], "probability": float(shares[column])} for column in row]
-        for row, shares in zip(order.tolist(), probabilities, strict=True)
+        [{"label": labels[row], "probability": shares[row]} for row in nlargest(top, known, key=shares.__getitem__)]
+        for shares in predictions.probabilities.tolist()
     ]
     least = predictions.threshold
     answers = [

@@ -41,16 +41,16 @@ class LingeringTransport:
     def write(self, data: bytes) -> None:
         """Sent when the event loop comes round: an answer's head and body are one packet, which wakes a client once."""
         if not self._written:
-            asyncio.get_running_loop().call_soon(self._send)
+            asyncio.get_running_loop().call_soon(self.flush)
         self._written.append(data)
 
-    def _send(self) -> None:
+    def flush(self) -> None:
         if self._written:
             data, self._written = b"".join(self._written), []
             self._transport.write(data)
 
     def close(self) -> None:
-        self._send()
+        self.flush()
         if self.is_lingering or not self._is_receiving():
             self._transport.close()
         else:
@@ -171,6 +171,7 @@ class GuardedConnection(HttpToolsProtocol):
         self._cancel("receive")
 
     def on_response_complete(self) -> None:
+        self._line.flush()  # before anything that the client need not wait for
         super().on_response_complete()
         if self.transport.is_closing():
             self._start("close", self.transport.abort)
