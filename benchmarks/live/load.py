@@ -25,9 +25,11 @@ from iblurry.data.load import load
 from iblurry.live.client import Client
 
 DATA = "shapes:classes=10,train=300,test=50,size=32,channels=3"
-SETTINGS: dict[str, object] = {"network": "convnet", "image": "3x32x32", "memory": 500, "queue": 100}
+QUEUE = 100  # samples that may wait
+SETTINGS: dict[str, object] = {"network": "convnet", "image": "3x32x32", "memory": 500, "queue": QUEUE}
 SETTINGS["idle_updates"] = 0  # a service at rest leaves the machine to the bare loop
 BATCH = 50  # samples of a request
+LOOK = 0.2  # seconds between two looks at the queue
 MOST_MS, LEAST_SHARE = 50.0, 0.7  # p99 of an answer while learning; of the learner's rate alone
 LEAST_OF_BARE = 0.75  # samples learnt a second, of the updates a second of a bare loop
 ROUNDS = 5  # of comparing these two
@@ -159,15 +161,19 @@ def samples_of(data: Dataset) -> Iterator[tuple[Any, str]]:
 
 @contextmanager
 def teaching(url: str, data: Dataset) -> Iterator[None]:
-    """Somebody keeps the queue full meanwhile."""
+    """Somebody keeps the learner busy meanwhile.
+
+    Batches are sent when there is room: a refused one would come again after seconds, when nothing is left to learn.
+    """
     over = threading.Event()
 
     def teach() -> None:
         endless = samples_of(data)
         with Client(url) as client:
-            while not over.is_set():
-                batch = [next(endless) for _ in range(BATCH)]
-                client.learn([image for image, _ in batch], [label for _, label in batch])
+            while not over.wait(LOOK):
+                if client.status()["queue"] <= QUEUE - BATCH:
+                    batch = [next(endless) for _ in range(BATCH)]
+                    client.learn([image for image, _ in batch], [label for _, label in batch])
 
     thread = threading.Thread(target=teach)
     thread.start()
