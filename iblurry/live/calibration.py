@@ -80,8 +80,9 @@ def to_probabilities(logits: Tensor, temperature: float) -> NDArray[np.float64]:
     """Softmax of logits (B, classes) over the temperature; a closed class, at FLOOR, stays there."""
     values = logits.double().cpu().numpy()  # numpy takes half of torch's time for so few numbers
     scaled = np.where(values <= FLOOR, FLOOR, (values - values.max(1, keepdims=True)) / temperature)
-    shares: NDArray[np.float64] = np.exp(scaled - scaled.max(1, keepdims=True))
-    return shares / shares.sum(1, keepdims=True)
+    weights = np.exp(scaled - scaled.max(1, keepdims=True))
+    shares: NDArray[np.float64] = weights / weights.sum(1, keepdims=True)
+    return shares
 
 
 def fit_temperature(logits: Tensor, rows: Tensor) -> float:
