@@ -57,38 +57,35 @@ def flatness(name: str, old: int) -> dict[str, float]:
     spec = f"shapes:classes=10,train={old // 10 + BLOCK * BLOCKS // 5},size=8,channels=1"
     data = load(spec)
     experiment = Experiment.of(method(name, RARE_UPDATES), spec, network="mlp", tasks=5)
-    old_learner, old_samples = _start(experiment, data)
+    old_learner, old_samples = start(experiment, data)
     young_memory = 0.0
     with Progress(transient=True) as progress:
         bar = progress.add_task(f"{name}: {old:,} samples", total=old)
         for at in range(1, old + 1):
-            _observe_next(old_learner, old_samples)
+            observe_next(old_learner, old_samples)
             if at == YOUNG:
                 young_memory = _resident()
             if at % 500 == 0:
                 progress.update(bar, completed=at)
     memory = _resident() / young_memory
-    young_learner, young_samples = _start(experiment, data)
+    young_learner, young_samples = start(experiment, data)
     for _ in range(YOUNG):
-        _observe_next(young_learner, young_samples)
-    late, early = _in_turns(
-        lambda: [_observe_next(old_learner, old_samples) for _ in range(BLOCK)],
-        lambda: [_observe_next(young_learner, young_samples) for _ in range(BLOCK)],
+        observe_next(young_learner, young_samples)
+    late, early = in_turns(
+        lambda: [observe_next(old_learner, old_samples) for _ in range(BLOCK)],
+        lambda: [observe_next(young_learner, young_samples) for _ in range(BLOCK)],
     )
-    return {"ratio": _ratio(late, early), "memory ratio": memory, "ms": 1e3 * statistics.median(late) / BLOCK}
+    return {"ratio": ratio(late, early), "memory ratio": memory, "ms": 1e3 * statistics.median(late) / BLOCK}
 
 
 def update_against_bare(network: str) -> dict[str, float]:
     """Our update (draw, augment, mix, train, store) against forward, backward and step on a batch that is ready."""
     spec = "shapes:classes=10,train=800,size=16,channels=1"
     data = load(spec)
-    learner, samples = _start(Experiment.of("er", spec, network=network), data)
+    learner, samples = start(Experiment.of("er", spec, network=network), data)
     for _ in range(4 * BLOCK):
-        _observe_next(learner, samples)
-    net = build(network, data.shape, len(data.classes), rng=Rng(1))
-    for row in range(len(data.classes)):
-        net.expose(row, *fresh_row(Rng(1), row, net.features))
-    bare_net = torch.nn.Sequential(net.body.layers, net.head).train()  # its modules alone: nothing masked or counted
+        observe_next(learner, samples)
+    bare_net = bare_network(network, data)
     optimizer = torch.optim.Adam(bare_net.parameters(), 3e-4, fused=True)
     images, labels = torch.randn(16, *data.shape), torch.arange(16) % 10
 
@@ -99,20 +96,28 @@ def update_against_bare(network: str) -> dict[str, float]:
             optimizer.step()
 
     bare()
-    ours, theirs = _in_turns(lambda: [_observe_next(learner, samples) for _ in range(BLOCK)], bare)
-    return {"ratio": _ratio(ours, theirs), "ms": 1e3 * statistics.median(ours) / BLOCK}
+    ours, theirs = in_turns(lambda: [observe_next(learner, samples) for _ in range(BLOCK)], bare)
+    return {"ratio": ratio(ours, theirs), "ms": 1e3 * statistics.median(ours) / BLOCK}
 
 
-def _start(experiment: Experiment, data: Dataset) -> tuple[Learner, Iterator[Any]]:
+def bare_network(network: str, data: Dataset) -> torch.nn.Module:
+    """The modules of a network alone: nothing is masked or counted."""
+    net = build(network, data.shape, len(data.classes), rng=Rng(1))
+    for row in range(len(data.classes)):
+        net.expose(row, *fresh_row(Rng(1), row, net.features))
+    return torch.nn.Sequential(net.body.layers, net.head).train()
+
+
+def start(experiment: Experiment, data: Dataset) -> tuple[Learner, Iterator[Any]]:
     return experiment.learner(data), iter(StreamIterator(data, experiment.order(data)))
 
 
-def _observe_next(learner: Learner, samples: Iterator[Any]) -> None:
+def observe_next(learner: Learner, samples: Iterator[Any]) -> None:
     sample = next(samples)
     learner.observe(sample.image, sample.label)
 
 
-def _in_turns(one: Callable[[], Any], other: Callable[[], Any]) -> tuple[list[float], list[float]]:
+def in_turns(one: Callable[[], Any], other: Callable[[], Any]) -> tuple[list[float], list[float]]:
     """Seconds of each call, taking turns."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(BLOCKS):
@@ -123,7 +128,7 @@ def _in_turns(one: Callable[[], Any], other: Callable[[], Any]) -> tuple[list[fl
     return times
 
 
-def _ratio(one: list[float], other: list[float]) -> float:
+def ratio(one: list[float], other: list[float]) -> float:
     """The median of the ratios of neighbouring turns, which saw the same load."""
     return statistics.median(a / b for a, b in zip(one, other, strict=True))
 
