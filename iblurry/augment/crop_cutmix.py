@@ -22,6 +22,7 @@ class CropFlip:
         self.pad, self.flip = pad, flip
         self._choices = np.array([[2 * pad + 1], [2 * pad + 1], [2]])
         self._stride = width + 2 * pad
+        self._height = height
         rows = torch.arange(height)[:, None] * self._stride
         columns = torch.arange(width)
         paths = torch.stack((rows + (columns.flip(0) if flip else columns), rows + columns))
@@ -37,11 +38,27 @@ class CropFlip:
         offsets[..., 1, :] += offsets[..., 0, :] * self._stride
         return offsets[..., 1:, :]
 
-    def __call__(self, images: Tensor, offsets: Tensor) -> Tensor:
-        """(B, C, H, W) uint8 and (2, B) offsets -> (B, C, H, W) uint8."""
+    def rows(self, offsets: Tensor, channels: int) -> Tensor:
+        """(steps, 2, n) offsets -> (steps, n, C * H): where each row of a crop begins in the padded images."""
+        starts, upright = offsets.unbind(1)
+        y, x = starts // self._stride, starts % self._stride
+        wide = self._stride * (1 + self.flip)  # with the mirrored row behind each
+        if self.flip:
+            x = torch.where(upright == 0, self._stride + 2 * self.pad - x, x)
+        plane = wide * (self._height + 2 * self.pad)
+        first = y * wide + x + torch.arange(y.shape[1]) * (channels * plane)
+        rows = torch.arange(channels)[:, None] * plane + torch.arange(self._height) * wide
+        return first[:, :, None] + rows.flatten()
+
+    def __call__(self, images: Tensor, offsets: Tensor, rows: Tensor | None = None) -> Tensor:
+        """(B, C, H, W) uint8 and (2, B) offsets -> (B, C, H, W) uint8; with `rows` of them in half of a CPU's time."""
         if not (self.pad or self.flip):
             return images
         n, channels, height, width = images.shape
+        if rows is not None:
+            padded = torch.constant_pad_nd(images, (self.pad,) * 4)
+            padded = torch.cat((padded, padded.flip(3)), 3) if self.flip else padded
+            return padded.flatten().unfold(0, width, 1).index_select(0, rows.flatten()).view_as(images)
         starts, paths = offsets.unbind()
         index = self.paths.index_select(0, paths).add_(starts.view(n, 1, 1))  # (B, 1, H*W)
         padded = torch.constant_pad_nd(images, (self.pad,) * 4).flatten(2)

@@ -109,6 +109,7 @@ class ParamViews(NamedTuple):
     edges: Tensor  # (4,) int64: x1, y1, x2, y2 of the CutMix box; all 0 = no box
     lam: Tensor  # (1,) float32: share of the own image, and of its label in the loss; 1 = not mixed
     inside: Tensor | None = None  # (1, H, W) float32: 1 in the box; None: made of the edges when needed
+    rows: Tensor | None = None  # (n, C * H) int64: what `CropFlip.rows` makes of the offsets; None: not needed
 
 
 def _split_table(table: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -213,10 +214,11 @@ class Pipeline:
         on_device = self._to_device(torch.from_numpy(table))
         views: list[ParamViews | None] = [None] * steps
         if self._device.type == "cpu":  # for all steps at once: a view costs as much as a small operation
-            parts: tuple[Tensor, ...] = _split_table(on_device, n)
-            if self._height * self._width <= SMALL:
-                parts = (*parts, self._cutmix.inside(parts[2].T))
-            views = [ParamViews(*row) for row in zip(*(part.unbind() for part in parts), strict=True)]
+            parts = _split_table(on_device, n)
+            is_small = self._height * self._width <= SMALL
+            inside = self._cutmix.inside(parts[2].T).unbind() if is_small else [None] * steps
+            rows = self._crop_flip.rows(parts[0], self.shape[0]).unbind()
+            views = [ParamViews(*row) for row in zip(*(part.unbind() for part in parts), inside, rows, strict=True)]
         return [
             AugmentParams(row, n, box.lam < 1, self._no_ops, None, view)
             for row, box, view in zip(on_device.unbind(), boxes, views, strict=True)
@@ -275,7 +277,8 @@ class Pipeline:
         drawn = iter(params.uniforms)
         for transform in self._before:
             images = _apply(transform, images, next(drawn))
-        images = self._crop_flip(images, params.views.offsets[:, :n])
+        views = params.views
+        images = self._crop_flip(images, views.offsets[:, :n], None if views.rows is None else views.rows[:n])
         if self._autoaugment is not None:
             images = self._autoaugment(images, params.image_ops[:, :n], params.groups)
         for transform in self._after:

@@ -30,8 +30,11 @@ def test_equals_a_plain_loop(shape, pad, flip):
     images = rng.integers(1, 256, (40, *shape), dtype=np.uint8)
     uniforms = rng.random((3, 40))
     crop_flip = CropFlip(pad=pad, flip=flip, height=shape[1], width=shape[2])
-    out = crop_flip(torch.from_numpy(images), torch.from_numpy(crop_flip.offsets(uniforms)))
+    offsets = torch.from_numpy(crop_flip.offsets(uniforms))
+    out = crop_flip(torch.from_numpy(images), offsets)
     assert out.dtype is torch.uint8
+    few = crop_flip(torch.from_numpy(images[:7]), offsets, crop_flip.rows(offsets[None], shape[0])[0][:7])
+    assert torch.equal(few, out[:7])
     np.testing.assert_array_equal(out.numpy(), plain(images, pad, *uniforms[:2], uniforms[2] if flip else None))
 
 
