@@ -244,10 +244,10 @@ def test_window_and_axis_are_chosen(fake, visit):
     changed = "old => ![undefined, old].includes(document.querySelector('#curves canvas')?.toDataURL())"
     tab.wait_for_function(changed, arg=before)
     assert tab.locator(".plot").count() == 1
-    wait_for_drawn(tab, "when they were accepted")
+    wait_for_drawn(tab, "time of acceptance")
     tab.evaluate("window.texts = []")
     fake.point(2020, 500 / 2020, 0.5)
-    wait_for_drawn(tab, "when they were accepted")
+    wait_for_drawn(tab, "time of acceptance")
     assert "1,500" not in tab.evaluate("window.texts")
     assert any(re.fullmatch(r"\d\d:\d\d", text) for text in tab.evaluate("window.texts"))
     assert "last 100 0.0 %" in last()
@@ -284,7 +284,7 @@ def test_which_classes_are_confused(fake, visit):
     wait_for_text(tab, "#confusion-key", "8 of 43 recent answers were wrong; cat taken for dog 7×")
     rows = tab.locator("#confusion tr").all_inner_texts()
     assert [row.split() for row in rows] == [
-        ["shown", "cat", "dog", "others"],
+        ["true class", "cat", "dog", "others"],
         ["cat", "30", "7", "·"],
         ["dog", "·", "5", "1"],
     ]
