@@ -22,14 +22,13 @@ if TYPE_CHECKING:
     from torch.nn import functional as F
 else:
 
-    class _Lazy:  # no ModuleType, which takes four times as long for each name
+    class _Lazy:
         def __init__(self, module: str) -> None:
             self.__name__ = module
 
         def __getattr__(self, name: str) -> Any:
-            value = getattr(import_module(self.__name__), name)
-            setattr(self, name, value)  # from now on it is found without this function
-            return value
+            _replace()
+            return getattr(import_module(self.__name__), name)
 
     class _TensorType(type):
         def __instancecheck__(cls, value: object) -> bool:
@@ -39,6 +38,20 @@ else:
         """Stands for torch.Tensor in annotations and isinstance."""
 
     torch, nn, F = map(_Lazy, ("torch", "torch.nn", "torch.nn.functional"))
+    _LAZY = (torch, nn, F, Tensor)
+
+    def _replace() -> None:
+        """Puts torch's own modules and Tensor in the place of these, in all modules: torch.compile needs them there."""
+        if not isinstance(torch, _Lazy):
+            return
+        own = [import_module(one.__name__) for one in _LAZY[:3]]
+        found = dict(zip(map(id, _LAZY), [*own, own[0].Tensor], strict=True))
+        for module in [each for name, each in [*sys.modules.items()] if name.split(".")[0] == "iblurry"]:
+            names = {name: found[id(value)] for name, value in [*vars(module).items()] if id(value) in found}
+            vars(module).update(names)
+
+    if "torch" in sys.modules:
+        _replace()
 
 
 def is_module(value: object) -> TypeGuard[nn.Module]:
