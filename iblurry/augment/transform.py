@@ -62,9 +62,7 @@ def check_transforms(given: Any) -> tuple[Transform, ...]:
     for transform in transforms:
         if not isinstance(transform, Transform):
             remedy = f" Wrap it: TorchTransform({type(transform).__name__}(...))." if callable(transform) else ""
-            raise InputError(
-                f"augment takes a Transform, such as Augment(), or a tuple of them, not {transform!r}.{remedy}"
-            )
+            raise InputError(f"augment takes a Transform, such as Augment(), or a tuple, not {transform!r}.{remedy}")
         if normalised is not None and transform.works_on == "pixels" and not transform.is_missing:
             raise InputError(
                 f"augment has {type(transform).__name__}, which works on pixels, after {type(normalised).__name__}, "

@@ -48,9 +48,7 @@ def begin_from(folder: Path, source: Path, **given: Any) -> Settings:
     if (saved := Settings.load(folder)) is not None:
         if saved.begun_from != place:
             begun = "without --from" if saved.begun_from is None else f"from {saved.begun_from}"
-            raise FolderError(
-                f"{folder} was started {begun}; leave --from out to continue, or choose another --data-dir."
-            )
+            raise FolderError(f"{folder} was started {begun}; leave --from out, or choose another --data-dir.")
         return Settings.of(folder, **given)
     if fixed := sorted(set(given) - CHANGEABLE):
         raise InputError(f"{fixed[0]}={given[fixed[0]]} cannot be chosen: it comes from {source}; leave it out.")

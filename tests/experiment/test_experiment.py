@@ -162,7 +162,7 @@ def test_what_is_no_experiment(broken):
         ({"disjoint": 101}, "IBlurry(disjoint=101): disjoint must lie in [0, 100]."),
         ({"blur": "10"}, "IBlurry(blur='10'): blur must be a finite number."),
         ({"blur": float("nan")}, "IBlurry(blur=nan): blur must be a finite number."),
-        ({"augment": {"pad": 1}}, "augment takes a Transform, such as Augment(), or a tuple of them, not {'pad': 1}."),
+        ({"augment": {"pad": 1}}, "augment takes a Transform, such as Augment(), or a tuple, not {'pad': 1}."),
         ({"method": 3}, "method=3 is not valid; give a Method, or the name of one, such as 'clib'."),
         ({"network": None}, "network=None is neither a name, nor a factory of bodies, nor an nn.Module."),
     ],

@@ -64,10 +64,7 @@ def folder(
     if outside := _links_out(path, files):
         notes.append(f"{len(outside)} pictures are behind links that lead out of the folder, such as {outside[0]!r}.")
     if size is None and (size := _choose_size(path, files)) is not None:
-        notes.append(
-            f"The pictures have different sizes, or are large, and are resized to {size} x {size}; "
-            f"{path},size=N sets another size."
-        )
+        notes.append(f"The pictures are resized to {size} x {size}; {path},size=N sets another size.")
     images = load_images(path, list(train), list(held_out), size=size, channels=channels, lazy=lazy)
     mean, std = mean_and_std(images[0], limit=MEASURED)
     made = labelled_dataset(path.resolve().name, classes, images, train, held_out, mean, std)
