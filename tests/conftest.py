@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,13 +55,14 @@ def _nothing_is_left_in_the_checkout() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _own_components_leave():
-    """Components, networks and methods that a test defines are known in that test only."""
+def _own_components_leave(tmp_path_factory):
+    """Components, networks and methods that a test defines, and modules that it writes, are known in that test only."""
     from iblurry.component import Component
     from iblurry.methods.recipe import _BUILDERS, METHODS
     from iblurry.network.registry import NETWORKS
     from iblurry.sources import is_own
 
+    modules, written = set(sys.modules), tmp_path_factory.getbasetemp()
     before = {id(registry): dict(registry) for registry in (NETWORKS, METHODS, _BUILDERS, *Component._known.values())}
     yield
     for registry in (NETWORKS, METHODS, _BUILDERS, *Component._known.values()):
@@ -68,6 +70,9 @@ def _own_components_leave():
         for name in [name for name, thing in registry.items() if name not in known and not is_own(_code(thing))]:
             del registry[name]  # modules of the package may have been imported meanwhile
         registry.update(known)
+    for name in set(sys.modules) - modules:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(written):
+            del sys.modules[name]
 
 
 def _code(thing):

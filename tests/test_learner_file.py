@@ -150,7 +150,6 @@ def test_code_that_is_not_here_is_refused(path, tmp_path, monkeypatch):
     importlib.import_module("mine")
     with pytest.raises(InputError, match="The readout 'Halved'"):
         Learner.load(path)
-    sys.modules.pop("mine")
 
 
 @pytest.mark.quick("clib", "derpp", "slda")

@@ -61,9 +61,7 @@ def hash_of(tmp_path, monkeypatch):
         importlib.invalidate_caches()
         return code_hash(importlib.import_module("mine").Oldest)
 
-    yield get
-    for name in ("mine", "helpers"):
-        sys.modules.pop(name, None)
+    return get
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,7 @@ def invert(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "invert.py").write_text(INVERT)
-    yield lambda: importlib.import_module("invert").Invert
-    sys.modules.pop("invert", None)
+    return lambda: importlib.import_module("invert").Invert
 
 
 def feed(learner, samples, start=0, stop=40):

@@ -126,9 +126,7 @@ def own(here, monkeypatch):
     )
     (here / "beside.py").write_text("THREE = 3\n")
     monkeypatch.setattr(sys, "path", [*sys.path])
-    yield here / "mine.py"
-    for module in ("mine", "beside"):
-        sys.modules.pop(module, None)
+    return here / "mine.py"
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import textwrap
 
 import pytest
@@ -41,9 +40,8 @@ def module(tmp_path_factory):
 
 
 @pytest.fixture
-def own(module, monkeypatch):
+def own(module):
     """What imports them, anew for each test: what a test registers is forgotten after it."""
-    monkeypatch.delitem(sys.modules, "known_callbacks", raising=False)
     return "--import", module
 
 

@@ -59,11 +59,9 @@ GIVEN = {"network": "service_net:width=6", "method": "patient", "freeze": "1.bia
 def module(tmp_path, monkeypatch):
     (tmp_path / "service_code.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "service_code", raising=False)
     import service_code
 
-    yield service_code
-    monkeypatch.delitem(sys.modules, "service_code", raising=False)
+    return service_code
 
 
 def settings(folder, module):
