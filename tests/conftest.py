@@ -62,7 +62,7 @@ def _own_components_leave(tmp_path_factory):
     from iblurry.network.registry import NETWORKS
     from iblurry.sources import is_own
 
-    modules, written = set(sys.modules), tmp_path_factory.getbasetemp()
+    modules, folders, written = set(sys.modules), [*sys.path], tmp_path_factory.getbasetemp()
     before = {id(registry): dict(registry) for registry in (NETWORKS, METHODS, _BUILDERS, *Component._known.values())}
     yield
     for registry in (NETWORKS, METHODS, _BUILDERS, *Component._known.values()):
@@ -70,6 +70,7 @@ def _own_components_leave(tmp_path_factory):
         for name in [name for name, thing in registry.items() if name not in known and not is_own(_code(thing))]:
             del registry[name]  # modules of the package may have been imported meanwhile
         registry.update(known)
+    sys.path[:] = folders
     for name in set(sys.modules) - modules:
         if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(written):
             del sys.modules[name]

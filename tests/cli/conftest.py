@@ -125,7 +125,6 @@ def own(here, monkeypatch):
         '    return clib(hyperparameters, name="clib-oldest", admission=Oldest())\n'
     )
     (here / "beside.py").write_text("THREE = 3\n")
-    monkeypatch.setattr(sys, "path", [*sys.path])
     return here / "mine.py"
 
 
