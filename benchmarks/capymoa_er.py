@@ -23,11 +23,7 @@ SPEC, HALF, MEMORY = "shapes:classes=10,train=8000,size=16,channels=1", 8, 500
 
 def main() -> None:
     torch.set_num_threads(1)
-    for name in (
-        "",
-        ".transforms",
-        ".transforms.functional",
-    ):  # CapyMOA imports it for data sets that are not used here
+    for name in ("", ".transforms", ".transforms.functional"):  # imported by CapyMOA for data sets not used here
         sys.modules[f"torchvision{name}"] = MagicMock()
     try:
         from capymoa.classifier import Finetune
