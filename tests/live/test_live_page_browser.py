@@ -283,7 +283,7 @@ def test_which_classes_are_confused(fake, visit):
     tab = visit(learning(fake).url, height=3000)
     wait_for_text(tab, "#confusion-key", "8 of 43 recent answers were wrong; cat taken for dog 7×")
     rows = tab.locator("#confusion tr").all_inner_texts()
-    assert [row.split() for row in rows] == [
+    assert [[cell.strip() for cell in row.split("\t")] for row in rows] == [
         ["true class", "cat", "dog", "others"],
         ["cat", "30", "7", "·"],
         ["dog", "·", "5", "1"],
