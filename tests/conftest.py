@@ -14,9 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 os.environ["OMP_NUM_THREADS"] = "1"  # thread count changes last bits; also for the processes tests start
 CHECKOUT = Path(__file__).parent.parent
+settings.register_profile("tests", deadline=None)  # how long an example takes is the machine's load
+settings.load_profile("tests")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for `make test &`; children inherit that
 
 

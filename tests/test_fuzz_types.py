@@ -81,7 +81,7 @@ TARGETS = dict(targets())
 
 
 @pytest.mark.slow
-@settings(max_examples=2000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2000, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(sorted(TARGETS)), VALUES)
 def test_only_errors_of_our_own(name, value):
     if name == "Learner.network" and callable(value):

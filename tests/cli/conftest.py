@@ -185,4 +185,6 @@ def refused(call, here):
 
 
 def contents(folder):
-    return {path: path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+    """Every file, but what Python compiles beside a module."""
+    paths = (path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts)
+    return {path: path.read_bytes() if path.is_file() else None for path in paths}

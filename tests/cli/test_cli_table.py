@@ -191,7 +191,7 @@ def test_refusals(tiny, refused):
         ("runs is a folder", "tiny", "--out", "runs", "--format", "csv"),
         ("file", "tiny", "--out", "file/t.md"),
         ("--format csv", "tiny", "--json", "--format", "csv"),
-        ("latex", "tiny", "--format", "latex", "--pairs"),
+        ("--pairs", "tiny", "--format", "latex", "--pairs"),
         ("'gdumb'", "tiny", "--against", "gdumb"),
         ("--against mir", "tiny", "--runs", "runs", "--against", "mir"),  # it has no run
         ("twice", "tiny", "--seeds", "1,1"),

@@ -71,7 +71,7 @@ CALLS = {
 def test_only_our_own_errors(name):
     call, places, options = CALLS[name]
 
-    @settings(max_examples=300, deadline=None, derandomize=True)
+    @settings(max_examples=300, derandomize=True)
     @given(st.tuples(*[DATA] * places), st.fixed_dictionaries({}, optional=dict.fromkeys(options, ANYTHING)))
     def check(data, chosen):
         with suppress(IblurryError):

@@ -84,7 +84,6 @@ def test_answers_are_as_described():
 
             @settings(
                 max_examples=CASES,
-                deadline=None,
                 database=None,
                 derandomize=True,
                 phases=[Phase.generate],

@@ -69,7 +69,7 @@ def test_a_life(digits, tmp_path, monkeypatch):
         assert (service.status()["state"], service.status()["loss"]) == ("starting", None)
         assert service.status()["sentence"] == "The process that learns is being started."
         await until(lambda: service.status()["state"] == "idle")
-        with pytest.raises(Refusal, match="Nothing"):
+        with pytest.raises(Refusal, match="not learnt any"):
             await service.predict(digits.test.images[:1])
         with pytest.raises(BusyError, match=str(folder)):
             await Service(folder, SMALL).start()

@@ -6,7 +6,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iblurry.errors import DataError, ServiceError
@@ -21,7 +21,6 @@ MANY = np.arange(64 * 64).reshape(64, 1, 8, 8).astype(np.uint8)
 
 
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=60), most=st.integers(1, 9), limit=st.integers(1, 100))
-@settings(deadline=None)
 def test_requests_hold_everything_in_order_within_the_limits(sizes, most, limit):
     sent = []
     with pytest.MonkeyPatch.context() as patch:
@@ -33,7 +32,6 @@ def test_requests_hold_everything_in_order_within_the_limits(sizes, most, limit)
 
 
 @given(first=st.integers(1, 64), second=st.integers(1, 64), stopped=st.integers(0, 64))
-@settings(deadline=None)
 def test_what_was_accepted_in_parts_is_met_again_in_the_same_parts(first, second, stopped):
     """Whatever the service takes at a time then and now, as long as it knows what it has before it counts it."""
     known, learnt = {}, []

@@ -201,7 +201,7 @@ def test_what_wandb_refuses_is_one_sentence(wandb, tmp_path):
         raise RuntimeError("no permission.")
 
     wandb.init = refuse
-    with pytest.raises(InputError, match=r"^WeightsAndBiases refused runs/mine-pets-1: no permission\. "):
+    with pytest.raises(InputError, match=r"^WeightsAndBiases .*runs/mine-pets-1: no permission\. "):
         log_run(run_to(10), WeightsAndBiases(tmp_path, "pets"))
 
 
