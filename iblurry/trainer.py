@@ -198,12 +198,7 @@ class Trainer:
             loss, forward = self.forward_loss(images, batch, rows, params)
             if self.rules_look_ahead and not self.rules_overlap:
                 begun = self.engine.mark()
-            if self.mlp is None:
-                self.optimizer.zero_grad()
-                with context.network.parallel_backward():
-                    loss.backward()
-            else:
-                self.mlp.backward()
+            self.backward(loss)
             if self.rules_look_ahead:  # beside both passes; called earlier, autograd would make the backward one wait
                 with self.engine.parallel_stream(begun):
                     for rule, rows_drawn in rules:
@@ -257,6 +252,15 @@ class Trainer:
             return loss, forward
         losses = [term.loss(forward._replace(ahead=known)) for term, known in zip(terms, ahead, strict=True)]
         return functools.reduce(torch.add, losses), forward
+
+    def backward(self, loss: Tensor) -> None:
+        """Sets the gradients of the loss that `forward_loss` returned."""
+        if self.mlp is not None:
+            self.mlp.backward()
+            return
+        self.optimizer.zero_grad()
+        with self.context.network.parallel_backward():
+            loss.backward()
 
     def tell(self, update: Update) -> None:
         """Tells what parts share, then the parts, of an update."""

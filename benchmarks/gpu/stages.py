@@ -235,9 +235,7 @@ def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
 
     def learning(images: Tensor, batch: Batch, rows: Tensor, params: AugmentParams) -> Tensor:
         loss, _ = trainer.forward_loss(images, batch, rows, params)
-        optimizer.zero_grad()
-        with context.network.parallel_backward():
-            loss.backward()
+        trainer.backward(loss)
         for term in training.terms:
             term.add_gradient()
         return loss.detach()

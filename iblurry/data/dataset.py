@@ -322,7 +322,7 @@ def mean_and_std(images: ImageStore, *, limit: int | None = None) -> tuple[tuple
     means, stds = [], []
     # from counts of the 256 values: exact, and no float copy of the images
     for counts in _count_values(images, min(len(images), limit or len(images))):
-        share = counts / counts.sum()
+        share = counts / max(1, counts.sum())  # Dataset refuses images without pixels
         mean = float(share @ values)
         means.append(mean)
         stds.append(math.sqrt(float(share @ (values - mean) ** 2)) if np.count_nonzero(share) > 1 else 1.0)
