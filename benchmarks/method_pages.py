@@ -9,13 +9,13 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean
 
+from iblurry.analysis.describe import describe_settings, group_runs
+from iblurry.analysis.results import find_runs
 from iblurry.cli.methods import chosen, details
-from iblurry.cli.options import run_folders
 from iblurry.experiment.result import Result
 from iblurry.methods import METHODS
 from iblurry.streams import Published
 from iblurry.studies.collect import read_run
-from iblurry.studies.describe import describe_settings, group_runs
 from iblurry.studies.tables.table import tabulate_runs
 from iblurry.studies.tables.text import runs_to_markdown
 
@@ -112,7 +112,7 @@ def choice() -> str:
 @cache
 def _collected() -> dict[str, list[Result]]:
     """Runs on the paper's orders as methods have them, by their rows; those with changes of their own are left out."""
-    results = [read_run(folder) for folder in run_folders(ROOT / place for place in COLLECTED)]
+    results = [read_run(folder) for folder in find_runs(ROOT / place for place in COLLECTED)]
     groups = group_runs([result for result in results if isinstance(result.experiment.stream, Published)])
     return {row: group for row, group in groups.items() if " " not in row}
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from iblurry.version import __version__ as __version__
 
 if TYPE_CHECKING:  # an alias or a star says to checkers that a name is public
+    from iblurry.analysis.results import curves as curves
+    from iblurry.analysis.results import results as results
     from iblurry.augment import *
     from iblurry.data.dataset import Dataset as Dataset
     from iblurry.data.load import load as load
@@ -51,6 +53,7 @@ if TYPE_CHECKING:  # an alias or a star says to checkers that a name is public
     from iblurry.training import Training as Training
 
 _HOMES = {  # opened at the first use of a name: importing torch takes seconds, and `iblurry --help` should not
+    "iblurry.analysis.results": "curves results",
     "iblurry.augment": "Augment TorchTransform Transform",
     "iblurry.data.dataset": "Dataset",
     "iblurry.data.load": "load register_source",

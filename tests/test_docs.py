@@ -200,9 +200,12 @@ def test_the_page_on_studies_runs_as_printed_and_lists_every_metric(tmp_path, mo
     for block in python(DOCS / "studies.md"):
         assert block.count("\n") <= 15
         exec(compile(block, "studies.md", "exec"), {"__name__": "__main__"})
-    numbers, last = capsys.readouterr().out.splitlines()
+    numbers, last, *table = capsys.readouterr().out.splitlines()
     assert 0 <= float(numbers.split()[0]) <= float(numbers.split()[1]) <= 1
     assert last.startswith("(600, 0.")
+    assert table[0].split() == ["method", "er"]
+    assert table[-1].startswith("600 ")
+    assert r"\toprule" in Path("table.tex").read_text()
     page = (DOCS / "studies.md").read_text()
     assert all(f"`{name}`" in page for name in TABLE_METRICS)
 

@@ -59,6 +59,7 @@ LAYERS = [  # imports only go up this list
     ],
     ["experiment"],
     ["launch"],
+    ["analysis"],
     ["studies", "live", "estimator"],
     ["cli", "__main__"],
 ]

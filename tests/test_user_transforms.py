@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from iblurry import Augment, Experiment, LaunchConfig, TorchTransform, checkpoint, load, run, run_all
+from iblurry.analysis.describe import describe_command, name_rows, run_command
 from iblurry.cli.main import main
 from iblurry.methods import METHODS, Hyperparameters
-from iblurry.studies.describe import describe_command, name_rows, run_command
 from tests.experiment.small import kept, small
 from tests.laws.lawful import assert_same_state, new_learner
 from tests.laws.user_transforms import Brightness, Negative

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from iblurry.cli.options import OutputFolder, import_option, run_folders, runs_argument
+from iblurry.cli.options import OutputFolder, import_option, runs_argument
 from iblurry.errors import InputError
 
 
@@ -22,11 +22,12 @@ def collect(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
     Experiment, environment, summary and journal, packed where it is large; no checkpoints. `iblurry show` reads the
     copies too, and `iblurry reproduction` sets them beside the paper's numbers.
     """
+    from iblurry.analysis.results import find_runs
     from iblurry.experiment.folder import RunFolder
     from iblurry.studies.collect import collect as copy
 
     finished = []
-    for folder in run_folders(runs):
+    for folder in find_runs(runs):
         if RunFolder(folder).summary() is not None:
             finished.append(folder)
         else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from iblurry.cli.options import OutputFolder, run_folders, runs_argument
+from iblurry.cli.options import OutputFolder, runs_argument
 from iblurry.errors import InputError
 
 
@@ -29,7 +29,9 @@ def log(runs: tuple[Path, ...], to: str, out: Path | None, project: str | None, 
     Accuracy, learning rate, updates and new classes by samples seen, the final numbers, hyper-parameters, versions and
     hardware. Log a run again to bring it up to date while it is under way. Runs are only read.
     """
-    folders = run_folders(runs)
+    from iblurry.analysis.results import find_runs
+
+    folders = find_runs(runs)
     _check_names(folders)
 
     from iblurry.studies.loggers.history import read_history

@@ -137,19 +137,6 @@ def runs_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def run_folders(places: Iterable[Path]) -> list[Path]:
-    """The folders of runs that are meant by their names, or by those of folders of them; each once."""
-    first: dict[Path, Path] = {}
-    for place in places:
-        is_run = (place / "experiment.json").exists()
-        found = [place] if is_run else sorted(child.parent for child in place.glob("*/experiment.json"))
-        if not found:
-            raise InputError(f"{place} is not a run and contains none; give a folder that `iblurry run` wrote.")
-        for folder in found:
-            first.setdefault(folder.resolve(), folder)
-    return list(first.values())
-
-
 def bundle_options(name: str, options: dict[str, Decorator]) -> Decorator:
     """A decorator that adds these options to a verb, whose function gets their values as one dict called `name`."""
 

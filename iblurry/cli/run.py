@@ -107,12 +107,12 @@ def run(
 
         start_early(experiment.network for experiment in experiments)
 
+    from iblurry.analysis.describe import name_figure
     from iblurry.cli.main import INTERRUPTED
     from iblurry.cli.show import show_results
     from iblurry.data.load import load
     from iblurry.launch.launch import run_all
     from iblurry.launch.progress import ProgressDisplay
-    from iblurry.studies.describe import name_figure
 
     own, metrics = parse_callbacks(callbacks), split_names(metric)
     _check_metrics(metrics or (), own, [] if machine["again"] else [out / one.name for one in experiments])

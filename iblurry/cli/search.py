@@ -98,8 +98,8 @@ def show_search(
 
     `places` are words for those commands, `more` entries for the JSON.
     """
+    from iblurry.analysis.describe import describe_settings
     from iblurry.files import replacing
-    from iblurry.studies.describe import describe_settings
     from iblurry.studies.search.point import best_points
     from iblurry.studies.search.table import describe_failures, search_to_json, search_to_terminal
 

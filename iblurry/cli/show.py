@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.options import FIGURE, import_option, metric_option, run_folders, runs_argument
+from iblurry.cli.options import FIGURE, import_option, metric_option, runs_argument
 from iblurry.cli.study_options import split_names
 from iblurry.errors import InputError
 
@@ -38,12 +38,12 @@ def show(runs: tuple[Path, ...], figure: Path | None, metric: tuple[str, ...], a
 
     Runs that differ only in their seed make one row. Unfinished ones count as far as they got.
     """
-    folders = run_folders(runs)
+    from iblurry.analysis.results import find_runs
     from iblurry.experiment.folder import RunFolder
     from iblurry.experiment.result import read_result
 
     results = []
-    for place in map(RunFolder, folders):
+    for place in map(RunFolder, find_runs(runs)):
         result = read_result(place) if place.journal.exists() else None
         if result is not None and (result.summary is not None or result.metrics.queries):
             results.append(result)
@@ -59,7 +59,7 @@ def show_results(
     results: Sequence[Result], figures: Sequence[Path], *, metrics: Sequence[str] | None = None, as_json: bool
 ) -> None:
     """The table to standard output; then the figure into its files, their names and those of the runs."""
-    from iblurry.studies.describe import describe_settings, group_runs
+    from iblurry.analysis.describe import describe_settings, group_runs
     from iblurry.studies.tables.data import runs_to_json
     from iblurry.studies.tables.table import ACCURACY_METRICS, own_names, tabulate_runs
     from iblurry.studies.tables.text import runs_to_terminal

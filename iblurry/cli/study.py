@@ -102,8 +102,8 @@ def _show_plan(
     selection: Selection, once: Mapping[str, PlannedRun], config: LaunchConfig, data: Dataset, *, as_json: bool
 ) -> None:
     """Which runs are to do, by row and column, and the operations of their training, on standard output."""
+    from iblurry.analysis.describe import operations
     from iblurry.studies.compute_estimate import size_of, training_flops
-    from iblurry.studies.describe import operations
     from iblurry.studies.tables.text import rich_grid
 
     cells = {(one.row, one.column): {"to_do": 0, "done": 0, "training_flops": 0.0} for one in selection.planned}

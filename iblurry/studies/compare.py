@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from iblurry.analysis.describe import find_departures, group_runs
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.result import Result
 from iblurry.methods import METHODS
-from iblurry.studies.describe import find_departures, group_runs
 from iblurry.studies.paper import (
     PAPER_METRICS,
     PAPER_SEEDS,

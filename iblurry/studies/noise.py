@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from iblurry.analysis.describe import describe_noted
 from iblurry.experiment.environment import LAST_BITS
 from iblurry.experiment.result import Result
-from iblurry.studies.describe import describe_noted
 from iblurry.studies.tables.table import ACCURACY_METRICS
 
 NOTED = ("commit", "python", *LAST_BITS, "threads")  # of an environment: what may change a run's rounding

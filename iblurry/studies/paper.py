@@ -8,12 +8,12 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from iblurry.analysis.describe import describe_held_out
 from iblurry.edit import edit
 from iblurry.errors import UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import plain
 from iblurry.streams.stream import IBlurry, Published
-from iblurry.studies.describe import describe_held_out
 
 PAPER_SEEDS = 3  # wherever it prints a spread
 JOINT = "joint"  # trained on everything at once: neither the order of the stream nor the memory matters

@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from iblurry.analysis.describe import make_file_name, seed_ranges
 from iblurry.edit import component
 from iblurry.errors import InputError
 from iblurry.streams.stream import Stream
 from iblurry.studies.compute import EQUAL, equal_compute
-from iblurry.studies.describe import make_file_name, seed_ranges
 from iblurry.studies.equal_bytes import equal_bytes
 from iblurry.studies.study import SEEDS, PlannedRun, Study
 

@@ -16,13 +16,13 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
+from iblurry.analysis.describe import name_figure, seed_ranges
 from iblurry.cli.options import Seeds
 from iblurry.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal
 from iblurry.launch.progress import ProgressDisplay
 from iblurry.methods import METHODS
-from iblurry.studies.describe import name_figure, seed_ranges
 from tests.cli.conftest import QUICK
 
 USUAL = ("clib", "er"), (1, 2, 3)

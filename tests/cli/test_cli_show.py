@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
+from iblurry.analysis.describe import describe_settings, name_rows
 from iblurry.edit import edit
 from iblurry.experiment.experiment import Experiment
-from iblurry.studies.describe import describe_settings, name_rows
 from tests.cli.conftest import QUICK
 
 
@@ -238,7 +238,7 @@ def test_experiments_are_the_same_without_torch():
     from iblurry.edit import edit
     from iblurry.experiment.experiment import Experiment
     from iblurry.methods import METHODS
-    from iblurry.studies.describe import describe_settings, name_rows
+    from iblurry.analysis.describe import describe_settings, name_rows
     made = [Experiment.of(name, data) for name in (*METHODS, "er-released") for data in ("digits", "imagenet")]
     made += [edit(Experiment.of("er"), change) for change in {VARIED}]
     assert [Experiment.from_json(one.to_json()) for one in made] == made

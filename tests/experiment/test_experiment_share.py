@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from iblurry.analysis.describe import describe_settings, find_departures, name_rows
 from iblurry.data.load import load
 from iblurry.edit import edit
 from iblurry.errors import InputError
@@ -16,7 +17,6 @@ from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start, read
 from iblurry.launch.launch import run
 from iblurry.streams.stream import Published
-from iblurry.studies.describe import describe_settings, find_departures, name_rows
 from tests.experiment.small import DATA, At, CrashError, crash, kept, small
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from iblurry import Dataset, Experiment, LaunchConfig, run, run_all
+from iblurry.analysis.describe import group_runs
 from iblurry.cli.main import main
 from iblurry.errors import FolderError, InputError
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.result import read_result
-from iblurry.studies.describe import group_runs
 from tests.experiment.small import small
 
 OLDEST = """

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from iblurry.analysis.describe import group_runs
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
@@ -19,7 +20,6 @@ from iblurry.learner import Learner
 from iblurry.live.settings import Settings
 from iblurry.network import pretrained
 from iblurry.network.registry import is_pretrained, register_network
-from iblurry.studies.describe import group_runs
 from iblurry.studies.tables.table import ACCURACY_METRICS, tabulate_runs
 from iblurry.studies.tables.text import runs_to_markdown
 from tests.experiment.small import small

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from iblurry.analysis.describe import run_command
 from iblurry.edit import edit
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
 from iblurry.studies.catalogue import get_study
-from iblurry.studies.describe import run_command
 from iblurry.studies.report.charts import CLASSES, POINTS, chart_data, class_maps, final_accuracies, thin
 from iblurry.studies.report.compute import mean_compute
 from iblurry.studies.report.data import report_data, stream_length

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from iblurry.analysis.describe import describe_settings
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd, encode
-from iblurry.studies.describe import describe_settings
 from iblurry.studies.paper import configuration_of, paper_number
 from iblurry.studies.search.grid import expand_grid, grid_results, parse_grid
 from iblurry.studies.search.point import PointResult, SearchPoint, best_points, split_values

@@ -7,9 +7,9 @@ from importlib import resources
 
 import pytest
 
+from iblurry.analysis.describe import run_command
 from iblurry.data.load import load
 from iblurry.studies.catalogue import STUDIES
-from iblurry.studies.describe import run_command
 from iblurry.studies.paper import COUNTERPARTS, JOINT, PAPER_METRICS, Configuration, configuration_of, find_counterpart
 
 NUMBERS = json.loads(resources.files("iblurry.studies").joinpath("paper.json").read_text(encoding="utf-8"))["numbers"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from iblurry.analysis.fields import Value, flatten_fields
 from iblurry.errors import DataError
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Evaluation, Logged, NewClass, Record, Start, Stopped, TaskEnd, read
-from iblurry.studies.fields import Value, flatten_fields
 from iblurry.untrusted import MALFORMED, reason
 
 FINAL = {  # of summary.json

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from iblurry.studies.fields import Value
+from iblurry.analysis.fields import Value
 from iblurry.studies.loggers.history import RunHistory
 
 SUFFIX = ".iblurry"  # of files that may be replaced

@@ -10,8 +10,8 @@ from importlib import resources
 from typing import Any
 
 from iblurry import web
+from iblurry.analysis.describe import run_command
 from iblurry.launch.progress import duration
-from iblurry.studies.describe import run_command
 from iblurry.studies.figures.style import describe_n
 from iblurry.studies.method_style import COLOURS
 from iblurry.studies.paper import PAPER_SEEDS, display_name, load_paper

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from iblurry.analysis.describe import describe_command, experiment_fields, format_setting, run_command
 from iblurry.experiment.result import Result
 from iblurry.studies.compare import NOT_RUN, Comparison, find_warnings
-from iblurry.studies.describe import describe_command, experiment_fields, format_setting, run_command
 from iblurry.studies.paper import COUNTERPARTS, PAPER_METRICS
 from iblurry.studies.report.charts import final_accuracies
 from iblurry.studies.report.data import ReportBlock, stream_length

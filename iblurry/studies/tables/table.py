@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from iblurry.analysis.describe import describe_settings
 from iblurry.data.load import parse_spec
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.metrics import CURVES, REDUCTIONS
 from iblurry.experiment.result import Result
-from iblurry.studies.describe import describe_settings
 from iblurry.studies.paper import (
     PAPER_METRICS,
     PaperNumber,

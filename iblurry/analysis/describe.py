@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from iblurry.analysis.fields import Value, flatten_fields
 from iblurry.component import hyperparameters
 from iblurry.edit import edit
 from iblurry.errors import InputError
@@ -21,7 +22,6 @@ from iblurry.experiment.settings import is_known, setting
 from iblurry.methods import METHODS
 from iblurry.sources import DIGITS
 from iblurry.streams.stream import DRAWN, Stream
-from iblurry.studies.fields import Value, flatten_fields
 
 if TYPE_CHECKING:
     from iblurry.experiment.result import Result
@@ -34,25 +34,26 @@ OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "validate", 
 
 
 def group_runs(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """Put runs that differ only in their seed into one row, by a name that tells the row from the others.
+    """Put runs that differ only in their seed into one row, by the name of `name_runs`; refuse a seed that is twice."""
+    groups: dict[str, list[Result]] = {}
+    for result, row in zip(results, name_runs(results), strict=True):
+        for twin in groups.setdefault(row, []):  # one run counted as two seeds would make the spread too small
+            if twin.experiment.seed == result.experiment.seed:
+                raise InputError(f"{twin.folder} and {result.folder} are the same experiment and seed; give only one.")
+        groups[row].append(result)
+    return groups
+
+
+def name_runs(results: Sequence[Result]) -> list[str]:
+    """The row of each run: a name for all that differ only in their seed, which tells them from the others.
 
     Runs on data that have changed in between are other rows: their numbers are never averaged.
     """
-    alike: dict[tuple[str, str], list[Result]] = {}
-    for result in results:
-        data = str(result.environment.get("data", ""))
-        group = alike.setdefault((replace(result.experiment, seed=0).digest, data), [])
-        for twin in group:  # one run counted as two seeds would make the spread too small
-            if twin.experiment.seed == result.experiment.seed:
-                raise InputError(f"{twin.folder} and {result.folder} are the same experiment and seed; give only one.")
-        group.append(result)
-    rows = {digest: group[0].experiment for (digest, _), group in alike.items()}
+    keys = [(replace(one.experiment, seed=0).digest, str(one.environment.get("data", ""))) for one in results]
+    rows = {digest: one.experiment for (digest, _), one in reversed([*zip(keys, results, strict=True)])}
     names = dict(zip(rows, name_rows(list(rows.values())), strict=True))
-    versions = Counter(digest for digest, _ in alike)
-    return {
-        names[digest] + (f" data={data[:6]}" if versions[digest] > 1 else ""): group
-        for (digest, data), group in alike.items()
-    }
+    versions = Counter(digest for digest, _ in set(keys))
+    return [names[digest] + (f" data={data[:6]}" if versions[digest] > 1 else "") for digest, data in keys]
 
 
 def name_rows(experiments: Sequence[Experiment]) -> list[str]:
