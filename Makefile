@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 export PYTHONDONTWRITEBYTECODE :=  # else every process that the tests start compiles the package anew
 
-.PHONY: demo test test-slow test-all test-wheel check lint dist bench bench-gpu bench-live fuzz reproduction docs clean
+.PHONY: demo test test-slow test-all test-wheel check mutants lint dist bench bench-gpu bench-live fuzz reproduction docs clean
 
 demo: $(READY)  ## BALM, CLIB and ER on the embedded digits, three seeds each: a table and a figure
 	$(BIN)/iblurry run
@@ -22,6 +22,10 @@ test-wheel: $(READY)  ## the wheel in a fresh environment of every Python here, 
 
 check: $(READY) lint  ## lint, types and the tests of what changed since main, in under a minute
 	$(BIN)/python -m tools.check
+
+mutants: $(READY)  ## changes one operator or number of a formula at a time: which changes does no test notice?
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[mutants]'
+	$(BIN)/python -m tools.mutants $(MUTANTS)
 
 dist: $(READY)  ## wheel and sdist, in dist/
 	rm -rf dist
