@@ -6,18 +6,8 @@ import torch
 
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.memory import Batch
-from iblurry.parts import Admission, Clip, CrossEntropy, Nothing, Reservoir, Uniform
-from iblurry.parts.context import Drawn, Forward
-
-
-def test_cross_entropy_of_mixed_labels():
-    rng = np.random.default_rng(0)
-    logits, own, partner, lam = rng.normal(size=(5, 4)), rng.integers(0, 4, 5), rng.integers(0, 4, 5), 0.3
-    log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-    ce = [-log_p[np.arange(5), labels].mean() for labels in (own, partner)]
-    labels = torch.tensor(own), torch.tensor(partner)
-    forward = Forward(None, torch.tensor(logits), *labels, torch.tensor([lam]), 0, torch.zeros(5), None)
-    assert float(CrossEntropy().loss(forward)) == pytest.approx(lam * ce[0] + (1 - lam) * ce[1])
+from iblurry.parts import Admission, Clip, Nothing, Reservoir, Uniform
+from iblurry.parts.context import Drawn
 
 
 def test_clip_shortens_long_gradients_only(make_context):

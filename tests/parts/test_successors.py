@@ -12,7 +12,6 @@ from iblurry.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters
 from iblurry.network import FLOOR
 from iblurry.parts import (
-    AdjustedCrossEntropy,
     AsymmetricCrossEntropy,
     Averaged,
     LeastUsed,
@@ -21,7 +20,6 @@ from iblurry.parts import (
     StoredLogits,
 )
 from iblurry.parts.context import Forward
-from iblurry.parts.terms.teacher import kl_divergence
 
 RNG = np.random.default_rng(3)
 IMAGES = RNG.integers(0, 256, (200, 1, 8, 8), dtype=np.uint8)
@@ -46,15 +44,6 @@ def batch(logits, labels, *, partners=None, lam=1.0, streamed=0, rows=()):
     rows, lam = torch.tensor(rows, dtype=torch.int64), torch.tensor([lam])
     mixed = None if partners is None else torch.tensor(partners)
     return Forward(None, torch.tensor(logits), torch.tensor(labels), mixed, lam, streamed, rows, None)
-
-
-def softmax(logits):
-    powers = np.exp(logits - logits.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
-
-
-def cross_entropy(logits, labels):
-    return -np.log(softmax(logits)[np.arange(len(labels)), labels])
 
 
 # ------------------------------------------------------------------------------------------------ averages
@@ -105,57 +94,11 @@ def test_answers_halfway_between_average_and_network():
 # ------------------------------------------------------------------------------------------------ losses
 
 
-def test_asymmetric_cross_entropy():
-    logits, labels, partners = RNG.normal(size=(6, 5)), [0, 2, 0, 1, 3, 2], [2, 0, 2, 4, 1, 3]
-    for mixed, lam, present in ((None, 1.0, [0, 2]), (partners, 0.3, [0, 2])):
-        masked = np.where(np.isin(np.arange(5), present), logits[:3], FLOOR)
-        own = [cross_entropy(masked, labels[:3]).mean(), cross_entropy(logits[3:], labels[3:]).mean()]
-        others = [cross_entropy(masked, partners[:3]).mean(), cross_entropy(logits[3:], partners[3:]).mean()]
-        wanted = [lam * a + (1 - lam) * b for a, b in zip(own, others, strict=True)]
-        found = AsymmetricCrossEntropy(stream_weight=0.45, memory_weight=0.55).loss(
-            batch(logits, labels, partners=mixed, lam=lam, streamed=3, rows=[0, 1, 2])
-        )
-        assert float(found) == pytest.approx(0.45 * wanted[0] + 0.55 * wanted[1])
-
-
 def test_a_stream_batch_of_one_class_teaches_nothing():
     logits = torch.randn(4, 5, requires_grad=True)
     forward = batch([[0.0] * 5] * 4, [2] * 4, streamed=4)._replace(logits=logits)
     AsymmetricCrossEntropy().loss(forward).backward()
     assert float(logits.grad.abs().max()) == 0
-
-
-def test_adjusted_cross_entropy():
-    term = taught("er", terms=(AdjustedCrossEntropy(decay=0.8, least=0.01),)).method.terms[0]
-    prior = term.prior.double().numpy().copy()
-    assert prior.sum() == pytest.approx(1 - 0.8**term.context.updates, rel=1e-4)
-    logits, labels = RNG.normal(size=(8, 5)), RNG.integers(0, 3, 8)
-    prior = 0.8 * prior + 0.2 * np.bincount(labels, minlength=5) / 8
-    wanted = cross_entropy(logits + np.log(np.maximum(prior, 0.01)), labels).mean()
-    assert float(term.loss(batch(logits, labels.tolist()))) == pytest.approx(wanted)
-
-
-def test_divergence_from_a_teacher():
-    teacher, student = RNG.normal(size=(2, 7, 4)) * 3
-    p, q = softmax(teacher / 4), softmax(student / 4)
-    wanted = 16 * (p * np.log(p / q)).sum(1).mean()
-    assert float(kl_divergence(torch.tensor(teacher), torch.tensor(student), 4.0)) == pytest.approx(wanted)
-
-
-def test_stored_logits():
-    learner = taught("derpp", terms=(StoredLogits(alpha=0.3, beta=0.7),))
-    term, memory = learner.method.terms[0], learner.context.memory
-    rows = [4, 9, 11, 20, 31]
-    stored = term.stored[rows].double().numpy()
-    assert (stored[:, :4] > FLOOR).any()
-    assert (stored[:, 4] == FLOOR).all()  # a class that never came
-    logits = RNG.normal(size=(8, 5))
-    logits[:, 4] = FLOOR
-    labels = [0, 1, 2, *memory.labels[rows].tolist()]
-    squares = np.where(stored[2:] > FLOOR, (logits[5:] - stored[2:]) ** 2, 0).sum() / (3 * 4)
-    wanted = cross_entropy(logits[:3], labels[:3]).mean() + 0.7 * cross_entropy(logits[3:5], labels[3:5]).mean()
-    found = term.loss(batch(logits, labels, streamed=3, rows=rows))
-    assert float(found) == pytest.approx(wanted + 0.3 * squares)
 
 
 @pytest.mark.parametrize("source", ["answer", "update"])
