@@ -15,4 +15,4 @@ EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/readyz', timeout=4)"]
-ENTRYPOINT ["iblurry", "serve", "--data-dir", "/data", "--host", "0.0.0.0", "--log-format", "json"]
+ENTRYPOINT ["iblurry", "live", "serve", "--data-dir", "/data", "--host", "0.0.0.0", "--log-format", "json"]

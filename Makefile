@@ -52,7 +52,7 @@ fuzz: $(READY)  ## 10,000 requests that no honest client sends, to a live servic
 	$(BIN)/python -m benchmarks.live.fuzz --cases 10000
 
 reproduction: $(READY)  ## docs/reproduction.md from the collected journals and the paper's numbers; needs no GPU
-	$(BIN)/iblurry reproduction
+	$(BIN)/iblurry dev reproduction
 
 docs: $(READY)  ## the documentation site, in site/: open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -1,6 +1,6 @@
 """What pages say of methods that is counted or measured: the cost of each, and its rows among the collected runs.
 
-python -m benchmarks.method_pages    # after `iblurry collect`; writes docs/methods/*.md and docs/faq.md again
+python -m benchmarks.method_pages    # after `iblurry dev collect`; writes docs/methods/*.md and docs/faq.md again
 """
 
 from __future__ import annotations

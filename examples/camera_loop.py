@@ -26,7 +26,7 @@ FRAMES = 120
 @contextmanager
 def service(folder: str) -> Iterator[str]:
     """A service that learns 1x8x8 images; its address."""
-    words = ["serve", "--data-dir", folder, "--image", "1x8x8", "--network", "mlp", "--port", "0", "--json"]
+    words = ["live", "serve", "--data-dir", folder, "--image", "1x8x8", "--network", "mlp", "--port", "0", "--json"]
     with subprocess.Popen([sys.executable, "-m", "iblurry", *words], stdout=subprocess.PIPE, text=True) as process:
         try:
             yield json.loads(process.stdout.readline())["url"]

@@ -67,7 +67,7 @@ class Reader:
         if program == "python":
             (file,) = rest
             runpy.run_path(file, run_name="__main__")
-        elif rest[0] == "serve":
+        elif rest[:2] == ["live", "serve"]:
             self._serve(rest)
         else:
             assert program == "iblurry"

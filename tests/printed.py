@@ -10,7 +10,8 @@ from unittest.mock import patch
 
 import click
 
-from iblurry.cli.main import VERBS, Verbs
+from iblurry.cli.main import iblurry
+from iblurry.cli.verbs import Verbs
 
 
 class Block(NamedTuple):
@@ -46,9 +47,10 @@ def links(page: Path) -> list[Path]:
 
 def understood(command: str) -> bool:
     """Whether its verb exists, and every option; what they do is tested elsewhere."""
-    _, verb, *words = shlex.split(command)
-    if verb not in VERBS:
-        return False
-    found = Verbs().get_command(click.Context(Verbs()), verb)
+    words = shlex.split(command)
+    found: click.Command = iblurry
+    while isinstance(found, Verbs):
+        verb, words = words[1], words[1:]
+        found = found.get_command(click.Context(found), verb)  # raises at an unknown verb
     with patch("iblurry.cli.options.import_user_modules"):  # a file of the page's reader
-        return found.make_context(verb, words, resilient_parsing=False).info_name == verb  # raises at an unknown option
+        return found.make_context(verb, words[1:]).info_name == verb  # raises at an unknown option

@@ -164,7 +164,7 @@ def test_the_installed_program_runs_tabulates_and_reports(installed, tmp_path):
 
 @pytest.mark.slow
 def test_the_installed_service_has_its_page_and_learns(installed, tmp_path):
-    words = ("serve", "--data-dir", "live", "--image", "1x8x8", "--network", "mlp", "--port", "0")
+    words = ("live", "serve", "--data-dir", "live", "--image", "1x8x8", "--network", "mlp", "--port", "0")
     said = tmp_path / "said.txt"
     with said.open("w") as output:
         command = [installed / "iblurry", *words]
@@ -177,7 +177,7 @@ def test_the_installed_service_has_its_page_and_learns(installed, tmp_path):
         for asset in assets:
             assert urlopen(f"{url}/{asset.lstrip('/')}", timeout=10).status == 200
         assert b"openapi" in urlopen(f"{url}/openapi.json", timeout=10).read()
-        called(installed, tmp_path, "send", "digits", "--limit", "20", "--url", url)
+        called(installed, tmp_path, "live", "send", "digits", "--limit", "20", "--url", url)
     finally:
         service.terminate()
         assert service.wait(60) == 0

@@ -16,7 +16,7 @@ STARTS = 60.0  # seconds it may take
 
 
 class ServeProcess:
-    """`iblurry serve`, again and again at the same address; nothing of it is left after `with`."""
+    """`iblurry live serve`, again and again at the same address; nothing of it is left after `with`."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder, self.options = folder, options
@@ -26,7 +26,7 @@ class ServeProcess:
 
     def start(self) -> None:
         """Returns when it listens."""
-        words = ["serve", "--data-dir", str(self.folder), "--port", str(self.port), "--json", *self.options]
+        words = ["live", "serve", "--data-dir", str(self.folder), "--port", str(self.port), "--json", *self.options]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "iblurry", *words], stdout=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -76,5 +76,5 @@ def free_port() -> int:
 
 
 def to_options(settings: dict[str, object]) -> Sequence[str]:
-    """As options of `iblurry serve`."""
+    """As options of `iblurry live serve`."""
     return [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]

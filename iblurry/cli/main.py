@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import re
 import sys
@@ -11,82 +10,46 @@ from typing import NoReturn
 
 import click
 
+from iblurry.cli.verbs import FAILED, INTERRUPTED, Verbs
 from iblurry.errors import IblurryError, RunFailedError, UnknownNameError
 from iblurry.version import __version__
 
 VERBS = {
     "run": "Run methods on a stream; print a table, draw a figure.",
     "tune": "Search for the best fields of a method, with Optuna.",
-    "show": "Print the table and the figure of runs again.",
+    "show": "Print the table of runs again, or write them to a logger.",
     "study": "Run every experiment behind a table or figure of the paper.",
-    "table": "The table of a study beside the paper's, also for LaTeX.",
+    "table": "Print the table of a study beside the paper's, also for LaTeX.",
     "figure": "Draw a study: curves, sweeps, bars, memories, forgetting.",
-    "report": "One HTML page of all runs in a folder: tables and curves.",
-    "log": "Write runs to TensorBoard, Weights & Biases or MLflow.",
+    "report": "Write one HTML page of all runs in a folder.",
     "split": "Show, draw and export a stream: which class comes when.",
     "data": "List, fetch, import and look at data sets.",
     "methods": "List the methods: what they are made of, store and cost.",
-    "serve": "A live service: learns what it is sent, answers meanwhile.",
-    "send": "Teach a live service: pictures in folders, or a data set.",
-    "ask": "Ask a live service what pictures show.",
-    "correct": "Correct a live service: remove or relabel, rename or merge.",
-    "export": "The network of a run or service as a file: torch.export, ONNX.",
-    "backup": "A live service as one file, while it runs.",
-    "restore": "The folder of a live service from such a file.",
-    "collect": "Keep finished runs as a few small texts each.",
-    "reproduction": "Compare collected runs with the paper's tables, on a page.",
+    "export": "Write the network of a run or service: torch.export, ONNX.",
+    "live": "A service that learns what it is sent, and answers meanwhile.",
+    "dev": "For maintainers: keep results, compare them with the paper.",
 }
-FAILED = 1  # of the runs, at least one
-INTERRUPTED = 130  # what a shell reports for SIGINT
+MOVED = {  # verbs of earlier versions
+    **{verb: f"live {verb}" for verb in ("serve", "send", "ask", "correct", "backup", "restore")},
+    **{verb: f"dev {verb}" for verb in ("collect", "reproduction")},
+    "log": "show --to",
+}
 OWN = {  # kinds of things that users bring
     *("admission", "rehearsal", "term", "gradient", "schedule", "readout", "optimizer", "transform", "stream"),
     *("network", "method", "callback", "data source"),
 }
 
 
-class Verbs(click.Group):
-    """Finds a verb's module by its name, so that --help imports none of them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            raise UnknownNameError("command", cmd_name, VERBS)
-        verb: click.Command = getattr(importlib.import_module(f"iblurry.cli.{cmd_name}"), cmd_name)
-        return verb
-
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Without an empty line above, as its last line: a screen has 24, and the verbs need them."""
-        formatter.write_text(self.help or "")
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The two of its own stand in the first and the last line."""
-        self.format_commands(ctx, formatter)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Without the empty line before it."""
-        formatter.write_text(self.epilog or "")
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write("Commands:\n")  # a section would begin with an empty line
-        with formatter.indentation():
-            formatter.write_dl(list(VERBS.items()))
-
-
-@click.group(
-    cls=Verbs,
-    invoke_without_command=True,
-    options_metavar="[--version]",
+iblurry = Verbs(
+    "iblurry",
+    package="iblurry.cli",
+    verbs=VERBS,
+    moved=MOVED,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80, "show_default": True},
+    help="Online continual learning on i-Blurry streams. Begin with `iblurry run`.",
     epilog="All have -h and --json. Exit: 0 done, 1 failed, 2 refused, 130 interrupted.",
 )
-@click.version_option(__version__, prog_name="iblurry")
-@click.pass_context
-def iblurry(context: click.Context) -> None:
-    """Online continual learning on i-Blurry streams. Begin with `iblurry run`."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+click.version_option(__version__, prog_name="iblurry")(iblurry)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

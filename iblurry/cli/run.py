@@ -108,8 +108,8 @@ def run(
         start_early(experiment.network for experiment in experiments)
 
     from iblurry.analysis.describe import name_figure
-    from iblurry.cli.main import INTERRUPTED
     from iblurry.cli.show import show_results
+    from iblurry.cli.verbs import INTERRUPTED
     from iblurry.data.load import load
     from iblurry.launch.launch import run_all
     from iblurry.launch.progress import ProgressDisplay

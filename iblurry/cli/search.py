@@ -35,8 +35,8 @@ def run_grid(
     as_json: bool,
 ) -> int:
     """Every point of a grid; a point whose run fails does not stop the others."""
-    from iblurry.cli.main import FAILED, INTERRUPTED
     from iblurry.cli.run import check_all
+    from iblurry.cli.verbs import FAILED, INTERRUPTED
     from iblurry.data.load import load
     from iblurry.launch.launch import run_all
     from iblurry.launch.progress import ProgressDisplay

@@ -1,4 +1,4 @@
-"""`iblurry show`: the table again, and the figure if asked, from journals alone; `iblurry run` ends with the same."""
+"""`iblurry show`: what journals alone say, as a table and a figure or in a logger; `iblurry run` ends with the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.options import FIGURE, import_option, metric_option, runs_argument
+from iblurry.cli.options import FIGURE, OutputFolder, import_option, metric_option, runs_argument
 from iblurry.cli.study_options import split_names
 from iblurry.errors import InputError
 
@@ -32,18 +32,46 @@ FEW = 8  # run folders are named one by one up to so many
 @metric_option(
     "a_auc, min_acc, forgetting:max, or what callbacks log: mine, mine:mean.", "accuracies, all that was logged"
 )
+@click.option(
+    "--to",
+    "logger",
+    metavar="LOGGER",
+    type=click.Choice(("tensorboard", "wandb", "mlflow")),
+    help="Write them to tensorboard, wandb or mlflow instead; each is an extra to install.",
+)
+@click.option("--out", type=OutputFolder(), help="Where --to keeps them on this machine.  [default: logs/LOGGER]")
+@click.option("--project", metavar="NAME", help="W&B's project or MLflow's experiment of --to.  [default: iblurry]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
-def show(runs: tuple[Path, ...], figure: Path | None, metric: tuple[str, ...], as_json: bool) -> None:
+def show(
+    runs: tuple[Path, ...],
+    figure: Path | None,
+    metric: tuple[str, ...],
+    logger: str | None,
+    out: Path | None,
+    project: str | None,
+    as_json: bool,
+) -> None:
     """Print the table of RUNs: run folders, or folders of them (default: runs).
 
-    Runs that differ only in their seed make one row. Unfinished ones count as far as they got.
+    Runs that differ only in their seed make one row. Unfinished ones count as far as they got. With --to, accuracy,
+    learning rate and new classes by samples seen, final numbers, hyper-parameters, versions and hardware go to a
+    logger; write a run again to bring it up to date. Runs are only read.
     """
     from iblurry.analysis.results import find_runs
+
+    folders = find_runs(runs)
+    if logger is not None:
+        if figure is not None or metric:
+            raise InputError(f"--to {logger} writes whole journals; leave --figure and --metric out.")
+        _log(folders, logger, out, project, as_json=as_json)
+        return
+    if out is not None or project is not None:
+        raise InputError(f"{f'--out {out}' if out else f'--project {project}'} is for a logger; name it with --to.")
     from iblurry.experiment.folder import RunFolder
     from iblurry.experiment.result import read_result
 
     results = []
-    for place in map(RunFolder, find_runs(runs)):
+    for place in map(RunFolder, folders):
         result = read_result(place) if place.journal.exists() else None
         if result is not None and (result.summary is not None or result.metrics.queries):
             results.append(result)
@@ -123,3 +151,30 @@ def _name_folders(results: Sequence[Result]) -> None:
         start = result.records[0]
         if result.summary is None and isinstance(start, Start):
             click.echo(f"Not finished: {result.folder}, {result.metrics.samples:,} of {start.samples:,} samples")
+
+
+def _log(folders: Sequence[Path], to: str, out: Path | None, project: str | None, *, as_json: bool) -> None:
+    """Writes journals to a logger; two runs of one name would become one there."""
+    first: dict[str, Path] = {}
+    for folder in folders:
+        twin = first.setdefault(folder.resolve().name, folder)
+        if twin is not folder:
+            raise InputError(f"{twin} and {folder} have the same name and would be written into one; name one of them.")
+
+    from iblurry.studies.loggers.history import read_history
+    from iblurry.studies.loggers.logger import log_run, make_logger
+
+    logger = make_logger(to, out=out, project=project)
+    logged = []
+    for folder in folders:
+        run = read_history(folder)
+        if run is None:
+            click.echo(f"{folder} has not started yet and is skipped.", err=True)
+            continue
+        place, is_finished = log_run(run, logger), run.summary is not None
+        logged.append({"folder": str(folder), "place": place, "finished": is_finished, "events": len(run.events)})
+        if not as_json:
+            state = "finished" if is_finished else "not finished"
+            click.echo(f"{folder}: {len(run.events):,} events, {state}, in {place}")
+    if as_json:
+        click.echo(json.dumps(logged, indent=2))

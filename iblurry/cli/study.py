@@ -158,7 +158,7 @@ def _packed(machine: dict[str, Any], experiments: Sequence[Any]) -> dict[str, An
 def _tell(
     selection: Selection, finished: set[str], failures: dict[str, IblurryError], out: Path, *, as_json: bool
 ) -> int:
-    from iblurry.cli.main import FAILED, INTERRUPTED
+    from iblurry.cli.verbs import FAILED, INTERRUPTED
     from iblurry.studies.tables import FORMATS
     from iblurry.studies.tables.table import tabulate_study
 

@@ -71,7 +71,7 @@ def runs_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_places(runs: Sequence[Path], selection: Selection) -> list[Path]:
-    """Where to look for runs: in the folders, and in their parts for the data set, as `iblurry collect` makes them."""
+    """Where to look for runs: in the folders, and in their parts for the data set that `dev collect` makes."""
     from iblurry.studies.collect import dataset_folder
 
     for folder in runs:

@@ -83,9 +83,9 @@ def tune(
     """
     say_at_once(f"Loading PyTorch, then {about['dataset']}.")
 
-    from iblurry.cli.main import INTERRUPTED
     from iblurry.cli.run import check_all
     from iblurry.cli.search import search_places, show_search, taken_paths, with_validation
+    from iblurry.cli.verbs import INTERRUPTED
     from iblurry.data.load import load
     from iblurry.launch.progress import ProgressDisplay
     from iblurry.studies.figures.search import draw_history

@@ -109,7 +109,7 @@ class LearnerProcess:
             losses = 0 if saved else losses + 1
             if losses >= MAX_LOSSES:
                 times = f"The process that learns was lost {losses} times in a row ({end})"
-                self._tell(Stalled(f"{times}; the errors are in what `iblurry serve` wrote to standard error."))
+                self._tell(Stalled(f"{times}; the errors are in what `iblurry live serve` wrote to standard error."))
                 return
             self.restarts += 1
             self._tell(ProcessLost(f"The process that learns was lost ({end}) and is started again."))

@@ -167,7 +167,7 @@ def restore(file: Path, folder: Path) -> int:
             accepted = _check(new)
         except (tarfile.TarError, OSError, IblurryError, *MALFORMED) as error:
             raise DataError(
-                f"{file} is not a valid backup ({reason(error)}); give a file that `iblurry backup` wrote."
+                f"{file} is not a valid backup ({reason(error)}); give a file that `iblurry live backup` wrote."
             ) from error
         for path in new.iterdir():
             path.chmod(0o600)

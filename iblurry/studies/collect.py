@@ -44,7 +44,7 @@ def dataset_folder(results: Path, dataset: str) -> Path:
 def read_collected(results: Path) -> list[Result]:
     """Every run under results/<data set>/, by the names of their folders."""
     if not results.is_dir():
-        raise InputError(f"There is no folder {results}; name the one that `iblurry collect` wrote to.")
+        raise InputError(f"There is no folder {results}; name the one that `iblurry dev collect` wrote to.")
     return [read_run(path.parent) for path in sorted(results.glob("*/*/experiment.json"))]
 
 

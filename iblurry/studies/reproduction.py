@@ -73,8 +73,8 @@ def figure_name(where: Configuration, stem: str) -> str:
 
 def _head() -> str:
     made = """
-        Made by `iblurry reproduction` from the journals under `results/` and from the numbers of the paper's tables; it
-        needs no GPU. Nothing here is typed by hand but the notes, which come from a file of their own."""
+        Made by `iblurry dev reproduction` from the journals under `results/` and from the numbers of the paper's
+        tables; it needs no GPU. Nothing here is typed by hand but the notes, which come from a file of their own."""
     paper = load_paper()
     numbers = f"""
         The paper: {paper["paper"]}. Its numbers: {paper["units"]}. Ours: percent, mean ± sample standard deviation

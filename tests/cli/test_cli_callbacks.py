@@ -98,7 +98,7 @@ def test_a_stopped_run_is_said_to_be_one(at, own, call):
     if at == 15:  # with a query
         shown = json.loads(call("show", "runs", "--json").out)
         assert shown["table"]["stopped"] == [{"run": "er seed 1", "at": at, "reason": "far enough"}]
-    assert call("collect", "runs", "--out", "results").code == 0
+    assert call("dev", "collect", "runs", "--out", "results").code == 0
     again = call(*command, "--again", "--json")
     assert json.loads(again.out)["table"]["stopped"] == []
 

@@ -1,4 +1,4 @@
-"""`iblurry send` and `ask` with pictures that cannot be read, are too large, or lie where no label can be."""
+"""`iblurry live send` and `ask` with pictures that cannot be read, are too large, or lie where no label can be."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_broken_picture_in_the_middle_can_be_skipped_and_each_other_counts_onc
     broken = many / "b" / "100.png"
     broken.write_bytes(b"nothing")
     service.unreadable = {b"nothing"}
-    words = ("send", "many", "--in-order", "--resume-key", "k")  # b/100.png is in the second 64
+    words = ("live", "send", "many", "--in-order", "--resume-key", "k")  # b/100.png is in the second 64
     said = refused(*words)
     assert said.startswith(f"iblurry: many{os.sep}b{os.sep}100.png")
     assert "--skip-bad" in said
@@ -55,25 +55,25 @@ def test_a_broken_picture_in_the_middle_can_be_replaced(call, refused, service, 
     good = broken.read_bytes()
     broken.write_bytes(b"nothing")
     service.unreadable = {b"nothing"}
-    refused("send", "many", "--in-order", "--resume-key", "k")
+    refused("live", "send", "many", "--in-order", "--resume-key", "k")
     broken.write_bytes(good)
-    done = call("send", "many", "--in-order", "--resume-key", "k")
+    done = call("live", "send", "many", "--in-order", "--resume-key", "k")
     assert done.out.startswith("151 samples accepted, 64 of which were accepted before; 151 learnt")
 
 
 def test_the_order_is_that_of_all(call, service, many):
-    assert call("send", "many", "--limit", 140).code == 0
+    assert call("live", "send", "many", "--limit", 140).code == 0
     order = [content for _, content in service.samples]
     service.samples, service.unreadable = [], {order[3], order[70], order[130]}
-    assert call("send", "many", "--limit", 140, "--skip-bad").code == 0
+    assert call("live", "send", "many", "--limit", 140, "--skip-bad").code == 0
     assert [content for _, content in service.samples] == [one for one in order if one not in service.unreadable]
 
 
 def test_what_to_skip_is_not_read_from_a_sentence(call, refused, service, many):
     (many / "a" / "003.png").write_bytes(b"nothing")
     service.unreadable, service.sentence = {b"nothing"}, "Dieses Bild ist nicht lesbar."
-    assert "003.png" in refused("send", "many", "--in-order")
-    done = call("send", "many", "--in-order", "--skip-bad")
+    assert "003.png" in refused("live", "send", "many", "--in-order")
+    done = call("live", "send", "many", "--in-order", "--skip-bad")
     assert (done.code, len(service.samples)) == (0, 150)
 
 
@@ -81,7 +81,7 @@ def test_only_the_first_few_are_named(call, service, many):
     for row in range(5):
         (many / "abc"[row % 3] / f"{row:03}.png").write_bytes(b"")
     service.unreadable = {b""}
-    told = call("send", "many", "--in-order", "--skip-bad").err
+    told = call("live", "send", "many", "--in-order", "--skip-bad").err
     names = [f"many{os.sep}{name}" for name in (f"a{os.sep}000.png", f"a{os.sep}003.png", f"b{os.sep}001.png")]
     assert f"5 ({', '.join(names)}, and 2 more)" in told
 
@@ -89,14 +89,14 @@ def test_only_the_first_few_are_named(call, service, many):
 def test_nothing_can_be_read(refused, service, here):
     (here / "a.png").write_bytes(b"nothing")
     service.unreadable = {b"nothing"}
-    said = refused("send", "a.png", "--label", "x", "--skip-bad")
+    said = refused("live", "send", "a.png", "--label", "x", "--skip-bad")
     assert "a.png" in said
 
 
 def test_a_picture_that_is_gone(call, refused, service, pets):
     (pets / "dog" / "5.png").symlink_to(pets / "nowhere.png")
     (pets / "dog" / "6.png").mkdir()
-    assert call("send", "pets").out.startswith("4 samples accepted")  # neither is a file
+    assert call("live", "send", "pets").out.startswith("4 samples accepted")  # neither is a file
 
 
 # too large
@@ -128,10 +128,10 @@ def put(path, content):
 def test_pictures_of_a_camera_are_made_smaller_here_as_the_service_would(call, colourful, here, photo):
     put(here / "roll" / "sea" / "1.jpg", photo)
     Image.new("RGB", (9, 7)).save(here / "roll" / "sea" / "2.png")
-    assert call("send", "roll", "--in-order").code == 0
+    assert call("live", "send", "roll", "--in-order").code == 0
     pixels = PictureDecoder((3, 4, 6), Limits(pixels=24_000_000)).decode(photo, "it")
     assert colourful.samples == [("sea", pixels.tobytes()), ("sea", (here / "roll/sea/2.png").read_bytes())]
-    (answer,) = json.loads(call("ask", "roll/sea/1.jpg", "--json").out)
+    (answer,) = json.loads(call("live", "ask", "roll/sea/1.jpg", "--json").out)
     assert answer["image"] == "roll/sea/1.jpg"
 
 
@@ -140,7 +140,7 @@ def test_it_needs_neither_torch_nor_the_extra(colourful, here, photo):
     put(here / "sea.jpg", photo)
     code = (
         "import sys\nfrom iblurry.cli.main import main\n"
-        "try:\n    main(['send', 'sea.jpg', '--label', 'sea'])\n"
+        "try:\n    main(['live', 'send', 'sea.jpg', '--label', 'sea'])\n"
         "finally:\n    print([name for name in ('torch', 'fastapi', 'pydantic_core') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -151,32 +151,32 @@ def test_it_needs_neither_torch_nor_the_extra(colourful, here, photo):
 def test_files_that_are_longer_than_a_request(call, colourful, here):
     noise = np.random.default_rng(1).integers(0, 256, (2000, 2000, 3), np.uint8)
     Image.fromarray(noise).save(here / "noise.bmp")
-    assert call("send", "noise.bmp", "--label", "noise").code == 0
+    assert call("live", "send", "noise.bmp", "--label", "noise").code == 0
     assert [(label, len(pixels)) for label, pixels in colourful.samples] == [("noise", 3 * 4 * 6)]
 
 
 def test_a_large_picture_that_is_cut_off_is_named(call, refused, colourful, here, photo):
     put(here / "roll" / "sea" / "1.jpg", photo[: len(photo) // 2])
     Image.new("RGB", (9, 7)).save(here / "roll" / "sea" / "2.png")
-    said = refused("send", "roll", "--in-order")
+    said = refused("live", "send", "roll", "--in-order")
     assert said.startswith(f"iblurry: roll{os.sep}sea{os.sep}1.jpg")
     assert "0 of 2" in said
     assert colourful.requests == []
-    assert "1.jpg" in refused("ask", "roll/sea/1.jpg")
-    assert call("send", "roll", "--in-order", "--skip-bad").code == 0
+    assert "1.jpg" in refused("live", "ask", "roll/sea/1.jpg")
+    assert call("live", "send", "roll", "--in-order", "--skip-bad").code == 0
     assert len(colourful.samples) == 1
 
 
 def test_a_picture_beyond_all_bounds_is_named(refused, colourful, here):
     Image.new("1", (20_000, 10_000)).save(here / "map.png")
-    assert "map.png has more than 178956970 pixels" in refused("send", "map.png", "--label", "x")
+    assert "map.png has more than 178956970 pixels" in refused("live", "send", "map.png", "--label", "x")
 
 
 def test_a_picture_in_question_that_cannot_be_read_is_named(call, refused, service, pets):
-    assert call("send", "pets").code == 0
+    assert call("live", "send", "pets").code == 0
     (pets / "cat" / "1.png").write_bytes(b"nothing")
     service.unreadable = {b"nothing"}
-    said = refused("ask", "pets/dog/3.jpg", "pets/cat/1.png")
+    said = refused("live", "ask", "pets/dog/3.jpg", "pets/cat/1.png")
     assert said.startswith("iblurry: pets/cat/1.png")
 
 
@@ -189,7 +189,7 @@ def test_a_folder_whose_name_is_not_utf_8(refused, service, pets):
         os.rename(pets / "dog", strange)
     except OSError:
         pytest.skip("names of files are UTF-8 here")
-    said = refused("send", "pets")
+    said = refused("live", "send", "pets")
     assert "caf\\udce9" in said
     assert service.requests == []
-    assert "The label 'caf\\udce9' has U+DCE9" in refused("send", "pets/cat", "--label", "caf\udce9")
+    assert "The label 'caf\\udce9' has U+DCE9" in refused("live", "send", "pets/cat", "--label", "caf\udce9")

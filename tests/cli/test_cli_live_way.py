@@ -1,4 +1,4 @@
-"""`iblurry send` when something comes between: interruptions that are told, a service that is away or restarted."""
+"""`iblurry live send` when something comes between: interruptions, a service that is away or restarted."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def pressed(monkeypatch, *, at, times=1):
 def test_an_interruption_says_what_was_accepted_and_the_same_command_sends_the_rest(call, service, monkeypatch):
     with monkeypatch.context() as patch:
         pressed(patch, at=3)
-        said = call("send", "digits", "--limit", 300, "--resume-key", "today")
+        said = call("live", "send", "digits", "--limit", 300, "--resume-key", "today")
     assert (said.code, said.out) == (130, "")
     assert "192 of 300" in said.err
     assert len(service.samples) == 192
-    again = call("send", "digits", "--limit", 300, "--resume-key", "today")
+    again = call("live", "send", "digits", "--limit", 300, "--resume-key", "today")
     assert again.out.startswith("300 samples accepted, 192 of which were accepted before; 300 learnt")
     digits = load("digits")
     rows = Rng(1).permutation("send", 0, len(digits.train))[:300]
@@ -49,7 +49,7 @@ def test_an_interruption_says_what_was_accepted_and_the_same_command_sends_the_r
 
 def test_an_interruption_without_a_key(call, service, monkeypatch):
     pressed(monkeypatch, at=2)
-    said = call("send", "digits", "--limit", 300)
+    said = call("live", "send", "digits", "--limit", 300)
     assert said.code == 130
     assert "128 of 300" in said.err
     assert len(service.samples) == 128
@@ -57,7 +57,7 @@ def test_an_interruption_without_a_key(call, service, monkeypatch):
 
 def test_two_interruptions_leave_some_in_doubt(call, service, monkeypatch):
     pressed(monkeypatch, at=2, times=2)
-    said = call("send", "digits", "--limit", 300)
+    said = call("live", "send", "digits", "--limit", 300)
     assert said.code == 130
     assert "64 of 300 samples are accepted, and perhaps some of the next 64" in said.err
     assert len(service.samples) == 128
@@ -68,16 +68,15 @@ def test_an_interruption_while_it_learns(call, service, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Client, "wait", wait)
-    said = call("send", "digits", "--limit", 100)
+    said = call("live", "send", "digits", "--limit", 100)
     assert "100 of 100" in said.err
     assert said.code == 130
 
 
 def test_ctrl_c_while_the_queue_is_full(service, program, here):
     service.troubles = ["", *["busy"] * 99]
-    process = subprocess.Popen(
-        [*program, "send", "digits", "--limit", "128"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    command = [*program, "live", "send", "digits", "--limit", "128"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 20
     while len(service.requests) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -89,24 +88,24 @@ def test_ctrl_c_while_the_queue_is_full(service, program, here):
 
 
 def test_other_samples_under_the_same_key(refused, call, service):
-    assert call("send", "digits", "--limit", 100, "--resume-key", "today").code == 0
-    said = refused("send", "digits", "--limit", 100, "--seed", 2, "--resume-key", "today")
+    assert call("live", "send", "digits", "--limit", 100, "--resume-key", "today").code == 0
+    said = refused("live", "send", "digits", "--limit", 100, "--seed", 2, "--resume-key", "today")
     assert "--resume-key today" in said
     assert len(service.samples) == 100
 
 
 def test_a_restart_with_another_queue_in_between(call, service):
     service.queue_limit = 20
-    assert call("send", "digits", "--limit", 60, "--resume-key", "q1").code == 0
+    assert call("live", "send", "digits", "--limit", 60, "--resume-key", "q1").code == 0
     service.queue_limit = 1000
-    said = call("send", "digits", "--limit", 60, "--resume-key", "q1")
+    said = call("live", "send", "digits", "--limit", 60, "--resume-key", "q1")
     assert said.out.startswith("60 samples accepted, 60 of which were accepted before; 60 learnt")
     assert len(service.samples) == 60
 
 
 def test_what_the_service_refuses_otherwise(refused, service):
     service.troubles = ["", "full"]
-    said = refused("send", "digits", "--limit", 100)
+    said = refused("live", "send", "digits", "--limit", 100)
     assert "64 of 100" in said
 
 
@@ -132,16 +131,16 @@ def test_it_waits_for_a_service_that_is_being_started(call, service, pets, clock
         return status(client)
 
     monkeypatch.setattr(Client, "status", later)
-    said = call("send", "pets")
+    said = call("live", "send", "pets")
     assert said.code == 0
     assert "300 s" in said.err
     assert len(service.samples) == 4
     clock.now = 0
-    assert call("ask", pets / "cat/1.png").err == "iblurry: No answer.\n"  # a question waits for nobody
+    assert call("live", "ask", pets / "cat/1.png").err == "iblurry: No answer.\n"  # a question waits for nobody
 
 
 def test_a_service_that_never_comes(call, pets, clock):
-    said = call("send", "pets", "--url", "http://127.0.0.1:1")
+    said = call("live", "send", "pets", "--url", "http://127.0.0.1:1")
     assert said.code == 2
     told, end = said.err.splitlines()
     assert "300 s" in told
@@ -158,7 +157,7 @@ def test_a_service_that_goes_away_for_good_while_it_learns(call, service, pets, 
 
     monkeypatch.setattr(Client, "status", lost)
     monkeypatch.setattr("iblurry.live.client.client.POLL_SECONDS", 5)
-    said = call("send", "pets")
+    said = call("live", "send", "pets")
     assert (said.code, said.out) == (2, "")
     assert re.search(r"29\d s.* 4 of 4 samples are accepted; they will be learnt", said.err)
     assert 1290 < clock.now < 1310

@@ -1,4 +1,4 @@
-"""`iblurry log`: which runs, and where to; the libraries themselves are tried elsewhere."""
+"""`iblurry show --to`: which runs, and where to; the libraries themselves are tried elsewhere."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def runs(here):
 
 
 def test_runs_and_folders_of_runs(runs, call, made):
-    said = call("log", "--to", "tensorboard")
+    said = call("show", "--to", "tensorboard")
     assert (said.code, said.err) == (0, "")
     assert said.out.splitlines() == [
         f"runs/a: {COUNT} events, finished, in kept/a",
@@ -44,12 +44,12 @@ def test_runs_and_folders_of_runs(runs, call, made):
     ]
     assert [run.events for run in made.runs[:2]] == [FINISHED, FINISHED]
     assert made.runs[2].events[:3] == EVENTS[:3]
-    assert call("log", "runs/b", "runs/b", "--to", "tensorboard").out.count("\n") == 1
+    assert call("show", "runs/b", "runs/b", "--to", "tensorboard").out.count("\n") == 1
     assert [run.name for run in made.runs] == ["b"]
 
 
 def test_json(runs, call, made):
-    said = call("log", "runs/c", "runs/a", "--to", "mlflow", "--out", "x", "--project", "pets", "--json")
+    said = call("show", "runs/c", "runs/a", "--to", "mlflow", "--out", "x", "--project", "pets", "--json")
     assert json.loads(said.out) == [
         {"folder": "runs/c", "place": "kept/c", "finished": False, "events": 4},
         {"folder": "runs/a", "place": "kept/a", "finished": True, "events": COUNT},
@@ -60,27 +60,29 @@ def test_json(runs, call, made):
 
 def test_a_run_that_has_not_begun_is_left_out_aloud(runs, call, made):
     begin(runs / "d")
-    said = call("log", "--to", "tensorboard")
+    said = call("show", "--to", "tensorboard")
     assert said.err == "runs/d has not started yet and is skipped.\n"
     assert said.out.count("\n") == 3
 
 
 def test_nothing_of_the_run_changes(runs, call, made):
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in runs.rglob("*") if path.is_file()}
-    assert call("log", "--to", "wandb").code == 0
+    assert call("show", "--to", "wandb").code == 0
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in runs.rglob("*") if path.is_file()} == before
 
 
 def test_two_runs_of_one_name_are_refused(runs, refused, here):
     finish(begin(here / "more" / "a", LINES))
-    sentence = refused("log", "runs", "more", "--to", "tensorboard")
+    sentence = refused("show", "runs", "more", "--to", "tensorboard")
     assert "runs/a and more/a have the same name and would be written into one; name one of them." in sentence
 
 
 @pytest.mark.parametrize(
     "words, sentence",
     [
-        ([], "'--to'"),
+        (["--out", "logs"], "--out logs"),
+        (["--project", "pets"], "--project pets"),
+        (["--to", "wandb", "--metric", "a_auc"], "--to wandb"),
         (["--to", "tensorbord"], "'tensorboard'"),
         (["nowhere", "--to", "tensorboard"], "nowhere"),
         (["--to", "tensorboard", "--out", "runs/a/summary.json"], "summary.json"),
@@ -88,18 +90,18 @@ def test_two_runs_of_one_name_are_refused(runs, refused, here):
     ],
 )
 def test_refusals(runs, refused, words, sentence):
-    assert sentence in refused("log", *words)
+    assert sentence in refused("show", *words)
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])
 def test_an_extra_that_is_not_installed(runs, refused, name, monkeypatch):
     monkeypatch.setattr("iblurry.studies.loggers.logger.find_spec", lambda _: None)
-    assert f"which is not installed; pip install 'iblurry[{name}]'." in refused("log", "--to", name)
+    assert f"which is not installed; pip install 'iblurry[{name}]'." in refused("show", "--to", name)
 
 
 def test_a_damaged_journal_is_refused_in_a_sentence(runs, call, made):
     write(runs / "b", [*LINES[:3], b"noise\n"])
-    said = call("log", "--to", "tensorboard")
+    said = call("show", "--to", "tensorboard")
     assert (said.code, said.out.count("\n")) == (2, 1)
     assert "runs/b/journal.jsonl, line 4 is damaged" in said.err
     assert [run.name for run in made.runs] == ["a"]

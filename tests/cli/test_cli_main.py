@@ -11,7 +11,7 @@ import click
 import pytest
 
 from iblurry.cli import main as main_module
-from iblurry.cli.main import VERBS, iblurry
+from iblurry.cli.main import MOVED, VERBS, iblurry
 from iblurry.network import compile_worker
 from iblurry.version import __version__
 
@@ -46,7 +46,7 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
         *("--out", "--figure", "--data-home", "--device", "--precision", "--jobs", "--pack", "--threads"),
         *("--save-seconds", "--save-samples", "--again", "--json"),
     ],
-    "iblurry show": ["[RUN]...", "--figure", "--import", "--metric", "--json"],
+    "iblurry show": ["[RUN]...", "--figure", "--import", "--metric", "--to", "--out", "--project", "--json"],
     "iblurry study": [
         *(*SELECTING, "--import", "--callback"),
         *("--out", "--on", "--device", "--precision", "--jobs", "--pack", "--threads", "--save-seconds"),
@@ -57,7 +57,6 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
         *("--runs", "--metric", "--paper", "--pairs", "--against", "--format", "--json", "--out", "--page"),
         "--import",
     ],
-    "iblurry log": ["[RUN]...", "--to", "--out", "--project", "--json"],
     "iblurry split": [
         *("--dataset", "--stream", "--tasks", "--disjoint", "--blur", "--seed", "--mode"),
         *("--published", "--import", "--figure", "--export", "--data-home", "--json"),
@@ -68,31 +67,33 @@ FROZEN = {  # taking one away, or giving it another name, breaks somebody's scri
     "iblurry data list": ["--json", "--import", "--home"],
     "iblurry data show": ["SPEC", "--sheet", "--json", "--import", "--home"],
     "iblurry methods": ["[METHOD]...", "--import", "--json"],
-    "iblurry serve": [
+    "iblurry live": [],
+    "iblurry live serve": [
         *("--method", "--network", "--memory", "--image", "--max-classes", "--seed", "--updates-per-sample", "--batch"),
         *("--measure-every", "--initialise", "--freeze", "--augment", "--import"),
         *("--data-dir", "--from", "--host", "--port", "--token", "--token-file", "--json"),
         *("--device", "--threads", "--queue", "--idle-updates", "--unknown-rate", "--log-level", "--log-format"),
     ],
-    "iblurry correct": [],
-    "iblurry correct delete": ["CLASS", *CORRECTING],
-    "iblurry correct label": ["ID", "LABEL", *CORRECTING],
-    "iblurry correct merge": ["CLASS", "OTHER", *CORRECTING],
-    "iblurry correct relabel": ["NUMBER", "LABEL", *CORRECTING],
-    "iblurry correct remove": ["NUMBER...", *CORRECTING],
-    "iblurry correct rename": ["CLASS", "NAME", *CORRECTING],
-    "iblurry send": [
+    "iblurry live correct": [],
+    "iblurry live correct delete": ["CLASS", *CORRECTING],
+    "iblurry live correct label": ["ID", "LABEL", *CORRECTING],
+    "iblurry live correct merge": ["CLASS", "OTHER", *CORRECTING],
+    "iblurry live correct relabel": ["NUMBER", "LABEL", *CORRECTING],
+    "iblurry live correct remove": ["NUMBER...", *CORRECTING],
+    "iblurry live correct rename": ["CLASS", "NAME", *CORRECTING],
+    "iblurry live send": [
         *("PLACE...", "--label", "--shuffle", "--seed", "--limit", "--resume-key", "--skip-bad"),
         *("--held-out", "--wait", "--url", "--token", "--token-file", "--json", "--import"),
     ],
-    "iblurry ask": ["IMAGE...", "--top", "--url", "--token", "--token-file", "--json"],
+    "iblurry live ask": ["IMAGE...", "--top", "--url", "--token", "--token-file", "--json"],
     "iblurry export": ["FOLDER", "FILE", "--import", "--device", "--json"],
-    "iblurry backup": ["FOLDER", "FILE", "--json"],
-    "iblurry restore": ["FILE", "FOLDER", "--json"],
-    "iblurry collect": ["[RUN]...", "--out", "--import", "--json"],
+    "iblurry live backup": ["FOLDER", "FILE", "--json"],
+    "iblurry live restore": ["FILE", "FOLDER", "--json"],
+    "iblurry dev": [],
+    "iblurry dev collect": ["[RUN]...", "--out", "--import", "--json"],
     "iblurry figure": [*SELECTING, "--kind", "--x", "--out", "--runs", "--metric", "--import", "--json"],
     "iblurry report": ["[DIR]", "--out", "--title", "--study", "--import", "--json"],
-    "iblurry reproduction": ["[RESULTS]", "--out", "--notes", "--import", "--json"],
+    "iblurry dev reproduction": ["[RESULTS]", "--out", "--notes", "--import", "--json"],
 }
 
 
@@ -149,10 +150,17 @@ def test_version(call):
 
 
 def test_an_unknown_verb(refused):
-    assert "no command called 'rnu'. Did you mean 'run'?" in refused("rnu")
+    assert "Did you mean 'run'?" in refused("rnu")
+    assert "Did you mean 'serve'?" in refused("live", "srve")
 
 
-@pytest.mark.parametrize("verb", [[], *([verb] for verb in VERBS)], ids=" ".join)
+@pytest.mark.parametrize("verb, now", MOVED.items())
+def test_a_verb_of_an_earlier_version_names_the_one_of_now(refused, verb, now):
+    assert f"Did you mean `iblurry {now}`?" in refused(verb, "digits", "--limit", 3)
+    assert f"iblurry {now.split(' --')[0]}" in FROZEN
+
+
+@pytest.mark.parametrize("verb", [path.split()[1:] for path in FROZEN], ids=" ".join)
 def test_help_opens_neither_torch_nor_numpy(verb):
     code = f"""
 import sys

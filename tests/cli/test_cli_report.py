@@ -28,7 +28,7 @@ def test_from_runs_to_the_page(runs, call, here):
 
 
 def test_collected_runs_and_a_title(runs, call, here):
-    call("collect")
+    call("dev", "collect")
     call("report", "results", "--title", "Ours & <theirs>", "--study", "main")
     text = (here / "report.html").read_text()
     assert "<h1>Ours &amp; &lt;theirs&gt;</h1>" in text

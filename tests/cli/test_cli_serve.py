@@ -1,4 +1,4 @@
-"""`iblurry serve` refuses before it makes anything: no folder, no lock, no log."""
+"""`iblurry live serve` refuses before it makes anything: no folder, no lock, no log."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ from iblurry.live.http.server import listen
 def test_settings_that_cannot_serve_leave_nothing_behind(refused, here, line, named):
     (here / "empty").mkdir()
     for place in ("new", "empty"):
-        assert named in refused("serve", *line.split(), "--data-dir", place, "--port", 0)
+        assert named in refused("live", "serve", *line.split(), "--data-dir", place, "--port", 0)
     assert not (here / "new").exists()
     assert not list((here / "empty").iterdir())
 
 
 @pytest.mark.parametrize("line", ["--host 192.0.2.1 --token t", "--host 0.0.0.0", "--port 65536", "--token ä"])
 def test_places_that_cannot_be_served_leave_nothing_behind(refused, here, line):
-    refused("serve", *line.split(), "--data-dir", "new")
+    refused("live", "serve", *line.split(), "--data-dir", "new")
     assert not (here / "new").exists()
 
 
 def test_a_port_that_another_has(refused, here):
     with listen("127.0.0.1", 0, token=None) as other:
         port = other.getsockname()[1]
-        assert f"Port {port} of 127.0.0.1" in refused("serve", "--port", port, "--data-dir", "new")
+        assert f"Port {port} of 127.0.0.1" in refused("live", "serve", "--port", port, "--data-dir", "new")
     assert not (here / "new").exists()
 
 
@@ -65,7 +65,7 @@ def test_the_folder_of_a_run_is_left_alone(call, refused, here):
     assert call("run", "er", "--seeds", "1", *QUICK).code == 0
     (run,) = (here / "runs").glob("er-*")
     before = {path.name: path.read_bytes() for path in run.iterdir()}
-    assert f"{run} is the folder of a run" in refused("serve", "--data-dir", run, "--port", 0)
+    assert f"{run} is the folder of a run" in refused("live", "serve", "--data-dir", run, "--port", 0)
     with pytest.raises(FolderError, match="is the folder of a run"):
         asyncio.run(Service(run, Settings()).start())
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
@@ -77,7 +77,8 @@ def serving(program, here):
     started = []
 
     def begin(*words):
-        command = [*program, "serve", "--network", "mlp", "--image", "1x8x8", "--port", "0", "--json", *map(str, words)]
+        options = ("--network", "mlp", "--image", "1x8x8", "--port", "0", "--json")
+        command = [*program, "live", "serve", *options, *map(str, words)]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=here))
         return started[-1], json.loads(started[-1].stdout.readline())["url"]
 

@@ -1,4 +1,4 @@
-"""`iblurry collect` and `iblurry reproduction`: from runs to the page."""
+"""`iblurry dev collect` and `iblurry dev reproduction`: from runs to the page."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def runs(here):
 
 
 def test_from_runs_to_the_page(runs, call, here):
-    said = call("collect")
+    said = call("dev", "collect")
     assert (said.code, said.err) == (0, "")
     assert said.out.splitlines() == [f"results/cifar10/{run.name}: new" for run in runs]
-    again = json.loads(call("collect", "runs", runs[0], "--json").out)
+    again = json.loads(call("dev", "collect", "runs", runs[0], "--json").out)
     assert again == [{"folder": f"results/cifar10/{run.name}", "is": "the same"} for run in runs]
-    said = call("reproduction")
+    said = call("dev", "reproduction")
     assert (said.code, said.err) == (0, "")
     assert said.out.splitlines() == [
         "docs/reproduction.md: 2 runs compared with the paper",
@@ -31,47 +31,47 @@ def test_from_runs_to_the_page(runs, call, here):
     page = (here / "docs/reproduction.md").read_bytes()
     assert b"| CLIB | `clib` | 2 | 70.26" in page
     assert (here / "docs/images/reproduction-cifar10.png").is_file()
-    call("reproduction", "results")
+    call("dev", "reproduction", "results")
     assert (here / "docs/reproduction.md").read_bytes() == page
 
 
 def test_show_reads_what_was_collected(runs, call, monkeypatch):
     monkeypatch.setattr("iblurry.studies.collect.LARGEST", 100)
-    call("collect")
+    call("dev", "collect")
     about, copies = (json.loads(call("show", place, "--json").out) for place in ("runs", "results/cifar10"))
     assert copies["table"] == about["table"]
     assert [run["finished"] for run in copies["runs"]] == [True, True]
 
 
 def test_notes_and_json(runs, call, here):
-    call("collect", "--out", "kept")
+    call("dev", "collect", "--out", "kept")
     (here / "page-notes.md").write_text("Beside the page.")
     (here / "other.md").write_text("Named.")
-    said = call("reproduction", "kept", "--out", "page.md", "--json")
+    said = call("dev", "reproduction", "kept", "--out", "page.md", "--json")
     about = json.loads(said.out)
     assert (about["page"], about["figures"]) == ("page.md", ["images/page-cifar10.png"])
     (row,) = [row for row in about["rows"] if row["row"] == "clib" and row["metric"] == "A_AUC"]
     assert row["difference"] == pytest.approx(row["ours"]["mean"] - 70.26)
     assert row["configuration"]["memory"] == 500
     assert "Beside the page." in (here / "page.md").read_text()
-    call("reproduction", "kept", "--out", "page.md", "--notes", "other.md")
+    call("dev", "reproduction", "kept", "--out", "page.md", "--notes", "other.md")
     assert "Named." in (here / "page.md").read_text()
     assert "Beside the page." not in (here / "page.md").read_text()
 
 
 def test_repeats_are_found(runs, call, here):
-    call("collect")
-    call("reproduction")
+    call("dev", "collect")
+    call("dev", "reproduction")
     assert "noise" not in (here / "docs/reproduction.md").read_text()
-    call("collect", "--out", "results/noise")
-    assert call("reproduction").out.startswith("docs/reproduction.md: 2 runs compared with the paper")
+    call("dev", "collect", "--out", "results/noise")
+    assert call("dev", "reproduction").out.startswith("docs/reproduction.md: 2 runs compared with the paper")
     line = "| no recorded setting | `clib` | 2 | 0.00 (0.00) | 0.00 (0.00) | 0.00 (0.00) |"
     assert line in (here / "docs/reproduction.md").read_text().splitlines()
 
 
 def test_unfinished_runs_are_left_out_aloud(runs, call):
     (runs[0] / "summary.json").unlink()
-    said = call("collect")
+    said = call("dev", "collect")
     assert said.code == 0
     assert said.err == f"runs/{runs[0].name} is not finished and is skipped.\n"
     assert said.out == f"results/cifar10/{runs[1].name}: new\n"
@@ -82,17 +82,17 @@ def test_refusals(runs, refused, here):
         (run / "summary.json").rename(run / "no.json")
     (here / "empty").mkdir()
     (here / "file").touch()
-    assert "empty is not a run" in refused("collect", "empty")
-    assert "is a file, not a folder" in refused("collect", "--out", "file/deep")
-    assert "There is no folder results" in refused("reproduction")
-    assert "end its name in .md" in refused("reproduction", "empty", "--out", "page.html")
-    assert "nowhere.md" in refused("reproduction", "empty", "--notes", "nowhere.md")
+    assert "empty is not a run" in refused("dev", "collect", "empty")
+    assert "is a file, not a folder" in refused("dev", "collect", "--out", "file/deep")
+    assert "There is no folder results" in refused("dev", "reproduction")
+    assert "end its name in .md" in refused("dev", "reproduction", "empty", "--out", "page.html")
+    assert "nowhere.md" in refused("dev", "reproduction", "empty", "--notes", "nowhere.md")
 
 
 def test_none_is_finished(runs, call, here):
     for run in runs:
         (run / "summary.json").unlink()
-    said = call("collect")
+    said = call("dev", "collect")
     assert (said.code, said.out) == (2, "")
     assert said.err.endswith("iblurry: None of these runs is finished; finish them with `iblurry run` first.\n")
     assert not (here / "results").exists()

@@ -255,17 +255,17 @@ def test_a_service_of_others(live, call, refused, here, change):
                 out.add(path, path.name)
     if change in SERVICES:
         pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-        said = call("serve", "--data-dir", "copy", "--port", 0) if change in LATER else None
-        last = said.err.splitlines()[-1] if said else refused("serve", "--data-dir", "copy", "--port", 0)
+        said = call("live", "serve", "--data-dir", "copy", "--port", 0) if change in LATER else None
+        last = said.err.splitlines()[-1] if said else refused("live", "serve", "--data-dir", "copy", "--port", 0)
         assert last.startswith("iblurry: copy/service.json")
         assert said is None or (said.code == 2 and "Traceback" not in said.err)
     if change not in LATER:
-        assert "hostile.tar is not a valid backup" in refused("restore", "hostile.tar", "new")
+        assert "hostile.tar is not a valid backup" in refused("live", "restore", "hostile.tar", "new")
 
 
 def test_the_backup_of_the_same_service_is_restored(live, call, here):
     assert backup(live, here / "good.tar") == 6
-    assert call("restore", "good.tar", "new").code == 0
+    assert call("live", "restore", "good.tar", "new").code == 0
 
 
 @pytest.mark.parametrize("change", [*TREES, *STATES], ids=range(len(TREES) + len(STATES)))

@@ -12,7 +12,7 @@ import pytest
 from PIL import EpsImagePlugin, Image, ImageOps, PngImagePlugin
 
 import iblurry
-from iblurry.cli import samples
+from iblurry.cli.live import samples
 from iblurry.data.dataset import Dataset
 from iblurry.data.picture import FORMATS, decode, resize, to_pixels
 from iblurry.data.prefetch import Decoders
@@ -198,7 +198,7 @@ def test_pillow_opens_pictures_in_one_place():
     """And in another one to read the size in a header."""
     root = Path(iblurry.__file__).parent
     found = {str(path.relative_to(root)) for path in root.rglob("*.py") if "Image.open(" in path.read_text()}
-    assert found == {"data/picture.py", "cli/samples.py"}
+    assert found == {"data/picture.py", "cli/live/samples.py"}
 
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"

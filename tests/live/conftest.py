@@ -21,7 +21,7 @@ NEEDS = "the service's HTTP side is an extra: pip install 'iblurry[live]' httpx"
 def _quick_processes():
     """Learner processes are forked from one that has imported torch; as spawned ones they take seconds to start.
 
-    Those of `iblurry serve` are spawned, which the slow tests do.
+    Those of `iblurry live serve` are spawned, which the slow tests do.
     """
     from iblurry.live import process
 

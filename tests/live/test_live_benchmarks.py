@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from benchmarks.live import crowd, idle, kills, latency, load
-from iblurry.cli.serve import LIBRARIES
+from iblurry.cli.live.serve import LIBRARIES
 
 MISSING = [name for name in LIBRARIES if find_spec(name) is None]
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=f"{MISSING} of the extra `live` are missing")]

@@ -74,7 +74,7 @@ def test_it_runs_as_printed(tmp_path, monkeypatch, capsys):
             assert (
                 len(re.findall(r"^(?:mug|keys|lamp)-\d+\.png (?:mug|keys|lamp) [01]\.\d\d$", run(camera), re.M)) == 15
             )
-            call("iblurry send mistakes")
+            call("iblurry live send mistakes")
             call(merge)
             call(relabel)
             call(delete)

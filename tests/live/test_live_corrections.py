@@ -302,7 +302,7 @@ def test_the_command_line(client, digits):
     client.wait()
 
     def call(*words):
-        said = CliRunner().invoke(iblurry, ["correct", *words, "--url", client.url])
+        said = CliRunner().invoke(iblurry, ["live", "correct", *words, "--url", client.url])
         assert said.exit_code == 0, said.output
         return said.output
 
@@ -321,9 +321,9 @@ def test_a_label_that_comes_later_at_the_command_line(client, digits, tmp_path):
     client.learn(digits.train.images[:2], ["cat", "dog"])
     client.wait()
     np.save(tmp_path / "picture.npy", digits.test.images[0])
-    asked = CliRunner().invoke(iblurry, ["ask", str(tmp_path / "picture.npy"), "--url", client.url, "--json"])
+    asked = CliRunner().invoke(iblurry, ["live", "ask", str(tmp_path / "picture.npy"), "--url", client.url, "--json"])
     (answer,) = json.loads(asked.output)
-    words = ["correct", "label", answer["id"], "owl", "--url", client.url, "--json"]
+    words = ["live", "correct", "label", answer["id"], "owl", "--url", client.url, "--json"]
     said = json.loads(CliRunner().invoke(iblurry, words).output)
     assert (said["accepted"], said["sample"]) == (1, 3)
     assert held(client)["owl"] == {3}

@@ -164,7 +164,7 @@ def test_by_client_and_command_line(digits, tmp_path, running):
         assert sum(one["count"] for one in counts) == client.status()["tested"]
         right = sum(one["count"] for one in counts if one["label"] == one["answer"])
         assert right / sum(one["count"] for one in counts) == client.status()["recent_accuracy"]
-        words = ["send", "digits", "--held-out", "--limit", "9", "--url", client.url]
+        words = ["live", "send", "digits", "--held-out", "--limit", "9", "--url", client.url]
         said = CliRunner().invoke(iblurry, words)
         assert said.exit_code == 0, said.output
         assert "9 samples held out; 14 are kept, " in said.output

@@ -19,7 +19,7 @@ from tests.printed import commands, python
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = {"live": ROOT / "docs" / "live.md"}
-LIVE = ("iblurry serve", "iblurry send", "iblurry ask", "curl")
+LIVE = ("iblurry live serve", "iblurry live send", "iblurry live ask", "curl")
 ELSEWHERE = (  # needs what is not here, or writes a file
     *("send pictures", "send new/", "serve --host", "serve --data-dir mine", "--from", "live-again", "-OJ"),
 )
@@ -78,7 +78,7 @@ def started(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     shutil.copytree(ROOT / "docs" / "images", tmp_path / "docs" / "images")
-    (line,) = {line for page in PAGES for line in printed(page) if line.startswith("iblurry serve")}
+    (line,) = {line for page in PAGES for line in printed(page) if line.startswith("iblurry live serve")}
     words = [*shlex.split(line)[1:], "--port", "0", "--json"]
     with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -101,7 +101,7 @@ def test_all_of_it_works_as_printed(started, capsys):
                 assert "error" not in said, line
                 if "predict" in line:
                     assert said["answers"][0]["label"] == "seven"
-            elif program == "iblurry" and words[0] != "serve":
+            elif program == "iblurry" and words[1] != "serve":
                 answered(words, capsys)
     assert re.search(r"500 accepted, \d+ learnt, accuracy 0\.\d\d\n", run_block(started, capsys))
 
@@ -114,7 +114,7 @@ def answered(words, capsys):
     assert ended.value.code == 0, words
     if "--held-out" in words:
         assert re.match(r"200 samples held out; 200 are kept, accuracy \d+\.\d % on known classes\n", out)
-    elif words[0] == "send":
+    elif words[1] == "send":
         assert re.match(
             r"500 samples accepted; [\d,]+ learnt, 10 classes\nPredicted correctly before they were learnt: \d", out
         )

@@ -136,7 +136,9 @@ class HttpClient:
             raise ServiceError(message, code="not_trusted") from error
         except (OSError, HTTPException) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            message = f"No answer from {self.url} ({why}); start the service with `iblurry serve`, or give its address."
+            message = (
+                f"No answer from {self.url} ({why}); start the service with `iblurry live serve`, or give its address."
+            )
             raise ServiceError(message) from error
 
 

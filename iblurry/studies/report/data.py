@@ -116,7 +116,7 @@ def report_data(place: Path, *, title: str | None = None, study: Study | None = 
 def find_runs(place: Path) -> list[Path]:
     """The folders of runs in a folder of them, or of data sets of them; itself if it is one."""
     if not place.is_dir():
-        raise InputError(f"There is no folder {place}; name one that `iblurry run` or `iblurry collect` wrote.")
+        raise InputError(f"There is no folder {place}; name one that `iblurry run` or `iblurry dev collect` wrote.")
     patterns = ("experiment.json", "*/experiment.json", "*/*/experiment.json")
     found = sorted({path.parent for pattern in patterns for path in place.glob(pattern)})
     if not found:
@@ -125,7 +125,7 @@ def find_runs(place: Path) -> list[Path]:
         listed = f"{', '.join(names[:FEW])}{more}" if names else "nothing at all"
         raise InputError(
             f"{place} holds no runs, only {listed}; name the folder that `iblurry run` wrote to (usually runs) or that "
-            "of `iblurry collect` (usually results)."
+            "of `iblurry dev collect` (usually results)."
         )
     return found
 

@@ -25,7 +25,7 @@ function add(files) {
   const fit = [...files].filter((file) => !file.type || file.type.startsWith("image/"));
   const left = MOST - pictures.size;
   note(
-    fit.length > left ? `The page takes ${MOST} pictures at a time; for a folder: iblurry send FOLDER.`
+    fit.length > left ? `The page takes ${MOST} pictures at a time; for a folder: iblurry live send FOLDER.`
       : fit.length < files.length ? "Only pictures can be used, such as PNG or JPEG files." : "",
   );
   const fresh = fit.slice(0, left).map(entry);

@@ -1,4 +1,4 @@
-"""`iblurry ask`: predictions of a live service for pictures."""
+"""`iblurry live ask`: predictions of a live service for pictures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.connect import connect, service_options
+from iblurry.cli.live.connect import connect, service_options
 from iblurry.errors import DataError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def ask(images: tuple[Path, ...], top: int, url: str, token: str | None, as_json
     """Ask a live service what IMAGEs show.
 
     An IMAGE is a picture (.png, .jpg, ...) or an .npy file: bytes (C, H, W), or several as (N, C, H, W). The right
-    label can be sent later by the answer's id: `iblurry correct label ID LABEL`. An answer is `unknown`
+    label can be sent later by the answer's id: `iblurry live correct label ID LABEL`. An answer is `unknown`
     where it is less probable than nearly all answers to samples of known classes were (see `serve --unknown-rate`).
     """
     with connect(url, token) as client:
@@ -41,7 +41,7 @@ def ask(images: tuple[Path, ...], top: int, url: str, token: str | None, as_json
 
 def _read_images(path: Path, shape: tuple[int, ...]) -> list[tuple[str, Any]]:
     """The images of a file, each with a name."""
-    from iblurry.cli.samples import fit
+    from iblurry.cli.live.samples import fit
 
     if path.suffix != ".npy":
         return [(str(path), fit(path, shape))]

@@ -1,4 +1,4 @@
-"""`iblurry send`: sends the pictures of folders, or a data set, to a live service."""
+"""`iblurry live send`: sends the pictures of folders, or a data set, to a live service."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.connect import connect, service_options, wait_for_status
+from iblurry.cli.live.connect import connect, service_options, wait_for_status
 from iblurry.cli.options import import_option
 from iblurry.errors import DataError, IblurryError, InputError, ServiceError, counted
 
 if TYPE_CHECKING:
-    from iblurry.cli.samples import LabelledFile
+    from iblurry.cli.live.samples import LabelledFile
     from iblurry.launch.progress import ProgressDisplay
     from iblurry.live.client import Client, Receipt
 
@@ -58,8 +58,8 @@ def send(
     data set such as digits, of which the training part is sent (the test part with --held-out). Where the service is
     busy or being restarted, it waits.
     """
-    from iblurry.cli.main import INTERRUPTED
-    from iblurry.cli.samples import arrange, find_samples
+    from iblurry.cli.live.samples import arrange, find_samples
+    from iblurry.cli.verbs import INTERRUPTED
 
     found = find_samples(places, label, part="test" if held_out else "train")
     samples = arrange(found, seed=seed if shuffle else None, limit=limit)
@@ -94,7 +94,7 @@ class Sender:
         skip_bad: bool,
         held_out: bool,
     ) -> None:
-        from iblurry.cli.samples import FittedImages
+        from iblurry.cli.live.samples import FittedImages
 
         self.client, self.samples, self.key = client, samples, key
         labels, images = [sample.label for sample in samples], FittedImages(samples, shape)
@@ -200,7 +200,7 @@ def _check_shapes(samples: Sequence[LabelledFile], shape: tuple[int, ...]) -> No
             have, take = ("x".join(map(str, sizes)) for sizes in (images.shape[1:], shape))
             raise InputError(
                 f"These images are {have} and the service takes {take}; start one that takes them, in another folder: "
-                f"`iblurry serve --image {have} --data-dir FOLDER`."
+                f"`iblurry live serve --image {have} --data-dir FOLDER`."
             )
 
 

@@ -1,4 +1,4 @@
-"""`iblurry reproduction`: a page that compares collected runs with the paper's numbers."""
+"""`iblurry dev reproduction`: a page that compares collected runs with the paper's numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTES = click.Path(exists=True, dir_okay=False, path_type=Path)
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print the comparisons as JSON too.")
 def reproduction(results: Path, out: Path, notes: Path | None, as_json: bool) -> None:
-    """Set the runs that `iblurry collect` put into RESULTS (default: results) beside the paper's tables.
+    """Set the runs that `iblurry dev collect` put into RESULTS (default: results) beside the paper's tables.
 
     Paper, ours, the difference, its standard error and a verdict per method, the curves, and the command of every run.
     Runs in RESULTS/noise that repeat others in another place say what rounding alone does. Needs no GPU.

@@ -1,4 +1,4 @@
-"""`iblurry restore`: the folder of a live service from a backup."""
+"""`iblurry live restore`: the folder of a live service from a backup."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from iblurry.errors import counted
 
 EXAMPLES = """\b
 Examples:
-  iblurry restore live-monday.tar live-again
-  iblurry serve --data-dir live-again
+  iblurry live restore live-monday.tar live-again
+  iblurry live serve --data-dir live-again
 """
 
 
@@ -22,7 +22,7 @@ Examples:
 @click.argument("folder", type=OutputFolder())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a line.")
 def restore(file: Path, folder: Path, as_json: bool) -> None:
-    """Make FOLDER, new or empty, the live service that `iblurry backup` wrote to FILE.
+    """Make FOLDER, new or empty, the live service that `iblurry live backup` wrote to FILE.
 
     The checkpoint and the log are checked first; of a file that is damaged nothing is left.
     """
@@ -32,4 +32,6 @@ def restore(file: Path, folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"folder": str(folder), "samples": samples}, indent=2))
         return
-    click.echo(f"{folder}: {counted(samples, 'sample')} accepted; continue with `iblurry serve --data-dir {folder}`")
+    click.echo(
+        f"{folder}: {counted(samples, 'sample')} accepted; continue with `iblurry live serve --data-dir {folder}`"
+    )

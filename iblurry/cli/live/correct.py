@@ -1,4 +1,4 @@
-"""`iblurry correct`: takes back or mends what a live service was taught."""
+"""`iblurry live correct`: takes back or mends what a live service was taught."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from iblurry.cli.connect import connect, service_options
+from iblurry.cli.live.connect import connect, service_options
 from iblurry.errors import counted
 
 EXAMPLES = """\b
 Examples:
-  iblurry correct remove 17 18
-  iblurry correct relabel 17 dog
-  iblurry correct merge cot cat
-  iblurry correct label 5f2a9c01-17 dog
+  iblurry live correct remove 17 18
+  iblurry live correct relabel 17 dog
+  iblurry live correct merge cot cat
+  iblurry live correct label 5f2a9c01-17 dog
 """
 
 

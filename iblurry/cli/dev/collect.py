@@ -1,4 +1,4 @@
-"""`iblurry collect`: finished runs as a few small texts each, to keep beside the code."""
+"""`iblurry dev collect`: finished runs as a few small texts each, to keep beside the code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def collect(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
     """Copy the results of finished RUNs: run folders, or folders of them (default: runs).
 
     Experiment, environment, summary and journal, packed where it is large; no checkpoints. `iblurry show` reads the
-    copies too, and `iblurry reproduction` sets them beside the paper's numbers.
+    copies too, and `iblurry dev reproduction` sets them beside the paper's numbers.
     """
     from iblurry.analysis.results import find_runs
     from iblurry.experiment.folder import RunFolder

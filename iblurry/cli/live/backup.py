@@ -1,4 +1,4 @@
-"""`iblurry backup`: a live service as one file, also while it runs."""
+"""`iblurry live backup`: a live service as one file, also while it runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from iblurry.errors import counted
 
 EXAMPLES = """\b
 Examples:
-  iblurry backup live live-monday.tar
+  iblurry live backup live live-monday.tar
 """
 
 
@@ -24,7 +24,7 @@ def backup(folder: Path, file: Path, as_json: bool) -> None:
     """Write the live service in FOLDER to FILE, NAME.tar, while it runs or not.
 
     All that it has accepted until then is in it: settings, the newest checkpoint, and the log of samples that wait.
-    `iblurry restore` makes a folder of it again, and `iblurry serve` continues there exactly.
+    `iblurry live restore` makes a folder of it again, and `iblurry live serve` continues there exactly.
     """
     from iblurry.live.transfer import backup as write
 

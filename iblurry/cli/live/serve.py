@@ -1,4 +1,4 @@
-"""`iblurry serve`: a service that learns what it is sent and answers meanwhile."""
+"""`iblurry live serve`: a service that learns what it is sent and answers meanwhile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.connect import token_option
+from iblurry.cli.live.connect import token_option
 from iblurry.cli.options import PLACE, GroupedCommand, OutputFolder, Shape, import_option
 from iblurry.errors import InputError
 from iblurry.files import private_files
@@ -32,11 +32,11 @@ POSITIVE = click.IntRange(1)
 IDLE_UPDATES = 5000  # some minutes of a small network on one core
 EXAMPLES = """\b
 Examples:
-  iblurry serve
-  iblurry serve --data-dir pets --network resnet18 --image 3x64x64
-  iblurry serve --data-dir pets
-  iblurry serve --data-dir pets --from runs/clib-pets-1-0123456789ab
-  iblurry serve --data-dir mine --import mine.py --network my_net
+  iblurry live serve
+  iblurry live serve --data-dir pets --network resnet18 --image 3x64x64
+  iblurry live serve --data-dir pets
+  iblurry live serve --data-dir pets --from runs/clib-pets-1-0123456789ab
+  iblurry live serve --data-dir mine --import mine.py --network my_net
 """
 
 
@@ -117,8 +117,9 @@ def serve(
 ) -> None:
     """Start a live service, or continue the one in FOLDER.
 
-    It learns labelled images as they are sent (`iblurry send`, HTTP, its page) and answers at any time (`iblurry ask`).
-    Accepted samples are on the disk before they are acknowledged. Ctrl-C saves and stops; the same command continues.
+    It learns labelled images as they are sent (`iblurry live send`, HTTP, its page) and answers at any time (`iblurry
+    live ask`). Accepted samples are on the disk before they are acknowledged. Ctrl-C saves and stops; the same command
+    continues.
     """
     _check_installed()
 
