@@ -67,9 +67,9 @@ def attacks(target: Target, rng: Random) -> Iterator[tuple[str, Callable[[], Out
 
 
 def slow(target: Target, number: int) -> Outcome:
-    """Begins something and does not end it; waits to be sent away."""
+    """Begins a body and does not end it; waits to be sent away."""
     learn = target.head("POST", "/v1/learn?label=slow", Content_Type="image/png", Content_Length=100)
-    starts = [b"", b"GET", target.head("GET", "/v1/status")[:-4], learn, learn + b"x", b"\r\n"]
+    starts = [learn, learn + b"x"]  # slow heads are for a reverse proxy
     patient = Target(target.url, target.token, patience=120)
     return patient.tell(starts[number % len(starts)])
 

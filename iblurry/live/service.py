@@ -8,7 +8,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from iblurry.live.messages import (
 from iblurry.live.predictor import Predictor
 from iblurry.live.process import LearnerProcess
 from iblurry.live.questions import QuestionStore
-from iblurry.live.quota import Limits, Quota, Refusal
+from iblurry.live.quota import Limits, Refusal
 from iblurry.live.settings import FILE as SETTINGS
 from iblurry.live.settings import Settings
 from iblurry.live.status import ServiceStatus
@@ -82,7 +81,6 @@ class Service:
     ) -> None:
         self.folder, self.settings, self.limits, self.idle_updates = folder, settings, limits or Limits(), idle_updates
         self.unknown_rate = unknown_rate
-        self.quota = Quota(settings, self.limits)
         self._questions = QuestionStore(settings.image, self.limits)
         self._status = ServiceStatus(settings, self.limits, idle_updates=idle_updates)
         self._resources = ExitStack()
@@ -107,10 +105,9 @@ class Service:
             self.settings = Settings.of(self.folder, **self.settings.to_json() | {"image": self.settings.image})
             with named(self.folder / SETTINGS):
                 self.trains = self.settings.build_method().pace.updates_per_sample > 0  # weights; closed forms do not
-            log = SampleLog(self.folder, max_classes=self.settings.max_classes, max_bytes=self.quota.log_bytes)
+            log = SampleLog(self.folder, max_classes=self.settings.max_classes, max_bytes=self._status.log_bytes)
             self._status.start(log)
-            check = partial(self.quota.check, status=self._status)
-            self._writer = LogWriter(log, check=check, on_new_labels=self._on_new_labels)
+            self._writer = LogWriter(log, check=self._status.check_room, on_new_labels=self._on_new_labels)
             with named(self.folder / SETTINGS):
                 self._predictor = Predictor(self.settings, self.unknown_rate)
             self._process = LearnerProcess(self.folder, self.settings, self._receive)
@@ -256,7 +253,7 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         """The JSON of /v1/status."""
-        disk = self.quota.disk_usage(self.folder, self._status)
+        disk = self._status.disk_usage(self.folder)
         return self._status.to_json() | {"restarts": self._process.restarts} | disk
 
     def classes(self) -> list[dict[str, Any]]:
@@ -275,9 +272,22 @@ class Service:
         """Why no requests should be sent, or None."""
         return self._status.not_ready
 
+    @property
+    def listeners(self) -> int:
+        """How many clients listen to events."""
+        return len(self._listeners)
+
+    def end_events(self) -> None:
+        """Let all listeners go, since the service stops."""
+        self._emit("end", {})
+
     @contextmanager
     def subscribe(self) -> Iterator[asyncio.Queue[tuple[str, dict[str, Any]]]]:
         """A queue of (event, data); ("end", {}) is the last one."""
+        self._check_open()
+        if self.listeners >= self.limits.listeners:
+            message = f"{self.limits.listeners} listeners are connected already; close one, or try again later."
+            raise Refusal(429, "too_many_listeners", message, retry_after=10)
         listener: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(EVENTS)
         listener.put_nowait(("status", self.status()))
         self._listeners.add(listener)
@@ -292,7 +302,7 @@ class Service:
             return
         self._status.stopping = True
         self._ticking.cancel()
-        self._emit("end", {})
+        self.end_events()
         await asyncio.to_thread(self._resources.close)
         LOGGER.info("%s was closed; learnt: %s.", self.folder, self._status.learnt)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,12 @@ from numpy.typing import NDArray
 from iblurry.errors import counted
 from iblurry.live.log import SampleLog
 from iblurry.live.messages import CheckpointSaved, LearnerReport, Message, ProcessLost, Snapshot, Stalled, Warned
-from iblurry.live.quota import Limits
+from iblurry.live.quota import WAL, Limits, Refusal, max_log_bytes, max_log_operations
 from iblurry.live.settings import Settings
 from iblurry.version import __version__
 
+CHECKPOINTS = 3  # the newest, the one before it, and one that is being written
+MIN_RETRY, MAX_RETRY = 2.0, 60.0  # seconds: Retry-After while the learning rate is unknown, and the longest
 WINDOW = 1000  # samples that count as recent; drift compares them with as many before them
 POINTS = 400  # of the curve, at most: then every other one is dropped
 FIRST_EVERY = 10  # samples between two points, at first
@@ -35,6 +39,10 @@ class ServiceStatus:
 
     def __init__(self, settings: Settings, limits: Limits, *, idle_updates: int = 0) -> None:
         self.settings, self.limits, self.idle_updates = settings, limits, idle_updates
+        self.most_operations = max_log_operations(limits)
+        self.log_bytes = max_log_bytes(
+            math.prod(settings.image), kept=self.most_operations, classes=settings.max_classes
+        )
         self.report = LearnerReport()
         self.stopping = False
         self.stalled: str | None = None  # why nothing is learnt any more
@@ -67,6 +75,34 @@ class ServiceStatus:
                 self._lost = sentence
             case Stalled(sentence):
                 self.stalled = sentence
+
+    def check_room(self, count: int) -> None:
+        """Raise a Refusal where `count` more samples are too many."""
+        queue = self.limits.queue
+        if count > queue:
+            raise Refusal(413, "too_many", f"{count} samples are more than the queue can hold ({queue}); send fewer.")
+        waiting = self.log.accepted - self.learnt
+        if waiting + count > queue:
+            wait, these = "waits" if waiting == 1 else "wait", "this one" if count == 1 else f"these {count}"
+            message = f"{counted(waiting, 'sample')} {wait} to be learnt, of at most {queue}; send {these} again later."
+            rate = self.samples_per_second  # 0 right after a start
+            seconds = min(MAX_RETRY, (waiting + count - queue) / rate) if rate else MIN_RETRY
+            retry_after = seconds if self.stalled is None else MAX_RETRY
+            raise Refusal(429, "queue_full", message, retry_after=retry_after)
+        if self.log.kept + count > self.most_operations:
+            verb = "is" if self.log.kept == 1 else "are"
+            why = f"because none could be written: {self.sentence}"
+            message = f"{counted(self.log.kept, 'sample')} {verb} in no checkpoint yet, {why}"
+            raise Refusal(507, "not_saved", message, retry_after=30)
+
+    def disk_usage(self, folder: Path) -> dict[str, int | None]:
+        """Return bytes used now, None where the folder is gone or cannot be read, and the upper bound."""
+        try:
+            used = sum(_size(path) for path in folder.iterdir())
+        except OSError:
+            used = None
+        most = self.log_bytes + 2 * WAL + CHECKPOINTS * self.report.checkpoint_most + 2**20
+        return {"disk_bytes": used, "disk_most": most}
 
     @property
     def learnt(self) -> int:
@@ -301,3 +337,10 @@ def _accuracy(rows: NDArray[np.int64], answers: NDArray[np.int64]) -> float | No
     """Share of right answers among the tested samples."""
     tested = answers != UNTESTED
     return int((rows == answers)[tested].sum()) / int(tested.sum()) if tested.any() else None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # checkpoints come and go meanwhile
+        return 0

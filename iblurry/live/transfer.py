@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from iblurry.errors import CheckpointError, DataError, FolderError, IblurryError
 from iblurry.files import replacing, sync_folder
 from iblurry.labels import normalize_label
 from iblurry.live.log import SampleLog, check_log, copy_log
-from iblurry.live.quota import Limits, Quota
+from iblurry.live.quota import Limits, max_log_bytes, max_log_operations
 from iblurry.live.settings import FILE as SETTINGS
 from iblurry.live.settings import Settings
 from iblurry.untrusted import MALFORMED, reason
@@ -91,7 +92,8 @@ def _write(folder: Path, settings: Settings, learner: Learner) -> None:
     live.at = live.learnt = learner.context.seen
     live.quality = Quality(settings.max_classes, first=live.at)
     live.save()
-    log = SampleLog(folder, max_classes=settings.max_classes, max_bytes=Quota(settings, Limits()).log_bytes)
+    kept, size, classes = max_log_operations(Limits()), math.prod(settings.image), settings.max_classes
+    log = SampleLog(folder, max_classes=classes, max_bytes=max_log_bytes(size, kept=kept, classes=classes))
     log.begin_at(live.at, _labels(learner))
     log.close()
     settings.save(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import json
 import logging
 import re
@@ -15,11 +14,12 @@ import pytest
 from iblurry import Client
 from iblurry.errors import InputError, ServiceError
 from iblurry.live.messages import IncomingSample, MemorySample, Predictions
-from iblurry.live.quota import Limits, Refusal
+from iblurry.live.quota import BATCH, Refusal
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-from iblurry.live.http import openapi, pictures
+from iblurry.live.http import answers, pictures
 from iblurry.live.http.answers import format_memory, format_predictions
+from iblurry.live.http.bodies import ONE_PIXEL
 
 DARK, LIGHT = bytes(48), bytes([200]) * 48  # of 3 x 4 x 4
 RAW = {"Content-Type": "application/octet-stream"}
@@ -49,7 +49,7 @@ def test_learn(call, toy):
     first = call("POST", "/v1/learn?label=night", content=DARK, headers=RAW)
     assert (first.status_code, first.json()) == (202, {"accepted": 1, "first": 1, "last": 1, "repeated": False})
     day = base64.b64encode(LIGHT).decode()
-    entries = [{"label": "day", "pixels": day}, {"label": "day", "image": openapi.ONE_PIXEL}]
+    entries = [{"label": "day", "pixels": day}, {"label": "day", "image": ONE_PIXEL}]
     more = call("POST", "/v1/learn", json={"samples": entries})
     assert more.json() == {"accepted": 2, "first": 2, "last": 3, "repeated": False}
     assert [sample.label for sample in toy.samples] == ["night", "day", "day"]
@@ -63,24 +63,24 @@ def test_learn(call, toy):
         ({"label": "b", "image": base64.b64encode(b"no picture").decode()}, 1, "image"),
         ({"label": "b", "pixels": "AAAA"}, 1, "pixels"),
         ({"label": "b", "array": [1]}, 1, "array"),
-        ({"label": "", "image": openapi.ONE_PIXEL}, 1, "label"),
+        ({"label": "", "image": ONE_PIXEL}, 1, "label"),
         ({"label": "b"}, 1, None),
     ],
 )
 def test_the_entry_at_fault_is_named_by_fields(entry, index, field, call, toy):
-    good = {"label": "a", "image": openapi.ONE_PIXEL}
+    good = {"label": "a", "image": ONE_PIXEL}
     body = call("POST", "/v1/learn", json={"samples": [good, entry, good]}).json()
     assert (body["index"], body.get("field")) == (index, field)
     if field in ("image", "pixels", "array"):
         del entry["label"]
-        body = call("POST", "/v1/predict", json={"images": [{"image": openapi.ONE_PIXEL}, entry]}).json()
+        body = call("POST", "/v1/predict", json={"images": [{"image": ONE_PIXEL}, entry]}).json()
         assert (body["index"], body["field"]) == (index, field)
     assert not toy.samples
 
 
 def test_too_many_pixels_together_are_the_fault_of_no_entry(call, monkeypatch):
     monkeypatch.setattr(pictures, "REQUEST_PICTURES", 0)
-    answer = call("POST", "/v1/learn", json={"samples": [{"label": "a", "image": openapi.ONE_PIXEL}]})
+    answer = call("POST", "/v1/learn", json={"samples": [{"label": "a", "image": ONE_PIXEL}]})
     said(answer, 413, "too_many_pixels")
 
 
@@ -90,7 +90,6 @@ def test_a_label_in_the_address_is_decoded(call, toy):
     assert [sample.label for sample in toy.samples] == ["café", "a b", "a+b", "a", "a"]
     said(call("POST", "/v1/learn?label=%ff", content=DARK, headers=RAW), 400, "bad_address")
     said(call("POST", "/v1/learn?label=%ED%A0%80", content=DARK, headers=RAW), 400, "bad_address")
-    said(call("POST", "/v1/learn?label=a&label=b", content=DARK, headers=RAW), 422, "bad_label")
     said(call("POST", "/v1/learn?label=", content=DARK, headers=RAW), 422, "bad_label")
     said(call("POST", "/v1/learn?label=a%0Ab", content=DARK, headers=RAW), 422, "bad_label")
 
@@ -105,8 +104,6 @@ def test_a_request_sent_again_counts_once(call, toy):
     said(send(DARK, "two words"), 422, "bad_key")
     said(send(DARK, ""), 422, "bad_key")
     said(send(DARK, "x" * 201), 422, "bad_key")
-    twice = [*RAW.items(), ("Idempotency-Key", "one"), ("Idempotency-Key", "two")]
-    said(call("POST", "/v1/learn?label=a", content=DARK, headers=twice), 422, "bad_key")
     assert len(toy.samples) == 1
 
 
@@ -126,7 +123,7 @@ def test_predict(call, taught):
     assert [guess["label"] for guess in one["top"]] == ["night", "day"]
     assert one["probability"] == one["top"][0]["probability"]
     assert sum(guess["probability"] for guess in one["top"]) == pytest.approx(1)
-    openapi.PredictResponse.model_validate(both)
+    answers.PredictResponse.model_validate(both)
 
 
 def test_predict_is_the_same_with_and_without_a_query(call, taught):
@@ -173,7 +170,7 @@ def test_what_can_be_watched_is_as_described(call, taught, path, model):
     answer = call("GET", f"/v1/{path}")
     assert answer.status_code == 200
     assert answer.headers["cache-control"] == "no-store"
-    described = getattr(openapi, model).model_validate(answer.json(), strict=True)
+    described = getattr(answers, model).model_validate(answer.json(), strict=True)
     assert described.model_dump() == answer.json()  # nothing that is not described
 
 
@@ -258,7 +255,7 @@ def test_what_there_is_not(call):
         answer = call(method, path)
         assert allowed in said(answer, 405, "wrong_method")
         assert answer.headers["allow"] == allowed
-    assert set(call("POST", "/readyz").headers["allow"].split(", ")) == {"GET", "HEAD"}
+    assert call("HEAD", "/readyz").status_code == 200
     assert call("HEAD", "/v1/status").status_code == 405
     assert call("OPTIONS", "/v1/learn").status_code == 405
     assert call("BREW", "/v1/learn").status_code == 405
@@ -282,35 +279,30 @@ def test_the_description_says_what_is_there(call):
                 if status >= "400":
                     assert answer["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorResponse")
     body = spec["paths"]["/v1/learn"]["post"]["requestBody"]
-    assert body["content"]["application/json"]["schema"]["properties"]["samples"]["maxItems"] == Limits().batch
+    assert spec["components"]["schemas"]["LearnRequest"]["properties"]["samples"]["maxItems"] == BATCH
     assert call("POST", "/v1/learn", json=body["content"]["application/json"]["example"]).status_code == 202
 
 
-def test_the_description_knows_the_limits_and_the_token(call):
-    limits = Limits(batch=3, label=7, key=9)
-    spec = call(
-        "GET", "/openapi.json", limits=limits, token="sesame", headers={"Authorization": "Bearer sesame"}
-    ).json()
+def test_the_description_knows_the_sizes_and_the_token(call):
+    spec = call("GET", "/openapi.json", token="sesame", headers={"Authorization": "Bearer sesame"}).json()
+    assert "3 x 4 x 4 = 48 bytes" in spec["info"]["description"]
     assert spec["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
     learn = spec["paths"]["/v1/learn"]["post"]
     assert learn["security"] == [{"token": []}]
     assert "401" in learn["responses"]
-    assert [one["schema"]["maxLength"] for one in learn["parameters"]] == [7, 9]
+    assert {one["name"] for one in learn["parameters"]} == {"label", "Idempotency-Key"}
     assert spec["paths"]["/healthz"]["get"].get("security") is None
 
 
 def test_the_page_of_the_api_needs_nothing_from_elsewhere(call):
     page = call("GET", "/docs")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
-    assert "/*" not in re.sub(r"/\*\*.*?\*/|image/\*", "", page.text), "a file was not put in"
-    assert not re.findall(r"(?:src|href)=[\"']?(?:https?:)?//", page.text)
-    assert not re.findall(r"@import|url\(|innerHTML|eval\(", page.text)
-    policy = page.headers["content-security-policy"]
-    assert "unsafe" not in policy
-    for kind in ("script", "style"):
-        (inside,) = re.findall(rf"<{kind}>(.*?)</{kind}>", page.text, flags=re.DOTALL)
-        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
-        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert "unsafe" not in page.headers["content-security-policy"]
+    found = re.findall(r"(?:src|href)=\"([^\"]+)\"", page.text)
+    assert {"assets/docs.js", "assets/docs.css"} <= set(found)
+    for name in found:
+        text = call("GET", name).text
+        assert not re.findall(r"@import|url\(|innerHTML|eval\(|(?:src|href)=[\"']?(?:https?:)?//", text), name
     again = call("GET", "/docs", headers={"If-None-Match": page.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
 

@@ -212,7 +212,9 @@ KIND = (b"content-type", b"application/octet-stream")
 def test_a_body_that_says_it_is_too_large_is_not_received(toy):
     app = limited(toy, Limits(body=100))
     for length in (b"101", b"9" * 30):
-        status, _, body = ask(app, **LEARN, headers=[HOST, KIND, (b"content-length", length)], messages=[None])
+        status, _, body = ask(
+            app, **LEARN, headers=[HOST, KIND, (b"content-length", length)], messages=[{"type": "http.disconnect"}]
+        )
         assert (status, body["error"]) == (413, "too_large")
     for length in (b"-1", b"x", b"", b"\xff"):  # the server refuses those; they must not hurt here
         assert ask(app, **LEARN, headers=[HOST, KIND, (b"content-length", length)], messages=body_of(DARK))[0] == 202
@@ -286,7 +288,7 @@ def test_half_an_answer_is_not_made_to_look_whole():
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise RuntimeError("in the middle")
 
-    guard = GuardMiddleware(broken, token=None, limits=Limits(), metrics=ServiceMetrics(Toy(), lambda: 0))
+    guard = GuardMiddleware(broken, token=None, limits=Limits(), metrics=ServiceMetrics(Toy()))
     with pytest.raises(RuntimeError, match="in the middle"):
         ask(guard, headers=[HOST])
 

@@ -12,9 +12,10 @@ import pytest
 from iblurry.errors import BusyError, DataError, DiskFullError, FolderError
 from iblurry.live import log as logs
 from iblurry.live.log import DropRequest, LogEntry, LogReader, LogWriter, SampleLog, WriteRequest, digest_of
-from iblurry.live.messages import Acceptance, IncomingSample, Operation
-from iblurry.live.quota import KEYS, MAX_RETRY, MIN_RETRY, PER_KEY, Limits, Quota, Refusal, max_log_bytes
+from iblurry.live.messages import Acceptance, IncomingSample, LearnerReport, Operation
+from iblurry.live.quota import KEYS, PER_KEY, Limits, Refusal, max_log_bytes
 from iblurry.live.settings import Settings
+from iblurry.live.status import MAX_RETRY, MIN_RETRY, ServiceStatus
 
 ROOMY = 64 * 2**20
 
@@ -126,7 +127,7 @@ def test_dropped_samples_are_a_gap_for_who_needs_them(log, tmp_path):
 
 def test_the_file_is_bounded_and_reuses_its_room(tmp_path):
     shape = (1, 32, 32)
-    most = max_log_bytes(1024, kept=300, classes=3, label=1) - KEYS * PER_KEY
+    most = max_log_bytes(1024, kept=300, classes=3) - KEYS * PER_KEY
     log = SampleLog(tmp_path, max_classes=3, max_bytes=most)
     large = [IncomingSample("a", picture(7, shape)) for _ in range(100)]
 
@@ -292,11 +293,12 @@ def test_dropping_comes_after_what_waits(writer, tmp_path):
 
 def later(*, rate: float, stalled: str | None = None) -> float | None:
     """Retry-After for 10 samples where 995 wait and 1,000 may."""
-    quota = Quota(Settings(image=(1, 8, 8)), Limits(queue=1000))
-    log = SimpleNamespace(accepted=1000, kept=1000)
-    status = SimpleNamespace(log=log, learnt=5, samples_per_second=rate, stalled=stalled, sentence="")
+    status = ServiceStatus(Settings(image=(1, 8, 8)), Limits(queue=1000))
+    status.start(SimpleNamespace(accepted=1000, kept=1000, operations=1000))
+    status.update(LearnerReport(learnt=5, samples_per_second=rate))
+    status.stalled = stalled
     with pytest.raises(Refusal) as refused:
-        quota.check(10, status=status)
+        status.check_room(10)
     assert (refused.value.status, refused.value.code) == (429, "queue_full")
     return refused.value.retry_after
 

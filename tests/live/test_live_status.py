@@ -10,7 +10,7 @@ import pytest
 
 from iblurry.live import status as module
 from iblurry.live.messages import LearnerReport
-from iblurry.live.quota import Limits, Quota, Refusal
+from iblurry.live.quota import Limits, Refusal
 from iblurry.live.settings import Settings
 from iblurry.live.status import NO_CLASS, UNTESTED, Quality, ServiceStatus
 
@@ -122,7 +122,7 @@ def test_one_sample_is_not_called_samples():
     status.update(LearnerReport(learnt=5, applied=5))
     assert status.sentence == "1 sample from before the last start is being learnt."
     with pytest.raises(Refusal, match=r"^1 sample waits to be learnt, of at most 1; send this one again later\.$"):
-        Quota(SMALL, status.limits).check(1, status=status)
+        status.check_room(1)
     status.log.accepted = 7
     assert status.sentence == "2 samples from before the last start are being learnt."
     status.update(LearnerReport(learnt=6, applied=6))

@@ -199,7 +199,7 @@ def test_a_status_while_files_come_and_go(digits, tmp_path, monkeypatch):
                     raise error
                 return {"disk_bytes": 1, "disk_most": 2}
 
-            monkeypatch.setattr(service.quota, "disk_usage", used)
+            monkeypatch.setattr(service._status, "disk_usage", used)
             for at in range(3):
                 await service.learn(some(digits, at, at + 1))
                 await asyncio.sleep(0.1)
@@ -391,9 +391,7 @@ def test_a_full_disk_at_the_start_is_said_as_such(tmp_path, monkeypatch):
 @pytest.mark.parametrize("size", [64, 900, 2304, 3072, 5000, 30000])
 def test_the_log_takes_as_many_samples_as_it_says(tmp_path, size):
     kept = 600
-    held = SampleLog(
-        tmp_path, max_classes=3, max_bytes=max_log_bytes(size, kept=kept, classes=3, label=1) - KEYS * PER_KEY
-    )
+    held = SampleLog(tmp_path, max_classes=3, max_bytes=max_log_bytes(size, kept=kept, classes=3) - KEYS * PER_KEY)
     pixels = np.random.default_rng(1).integers(0, 256, (1, 1, size), dtype=np.uint8)
     for begin in range(0, 3 * kept, 100):  # round and round, as checkpoints free what was learnt
         with held.transaction():

@@ -174,8 +174,17 @@ class Toy:
     def not_ready(self) -> str | None:
         return self.reason
 
+    @property
+    def listeners(self) -> int:
+        return len(self.queues)
+
+    def end_events(self) -> None:
+        self.tell("end", {})
+
     @contextmanager
     def subscribe(self) -> Iterator[asyncio.Queue[tuple[str, dict[str, Any]]]]:
+        if self.listeners >= self.limits.listeners:
+            raise Refusal(429, "too_many_listeners", "Too many listen; come back.", retry_after=10)
         queue: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(16)
         queue.put_nowait(("status", self.status()))
         self.queues.add(queue)
@@ -192,7 +201,7 @@ class Toy:
 
     async def close(self) -> None:
         self.closed = True
-        self.tell("end", {})
+        self.end_events()
 
     def _fail(self) -> None:
         failure, self.failure = self.failure, None

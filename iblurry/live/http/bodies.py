@@ -1,45 +1,235 @@
-"""The body of a request, in any of its forms, is read into labels and images."""
+"""Request bodies: models of their JSON, and how pictures, raw bytes and JSON become samples, images and corrections."""
 
 from __future__ import annotations
 
+import binascii
+import json
 import math
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic_core import from_json
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    FailFast,
+    Field,
+    PlainValidator,
+    Tag,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from iblurry.data.images import Shape
 from iblurry.errors import InputError
 from iblurry.labels import HIDDEN, normalize_label
-from iblurry.live.http.pictures import PictureDecoder, decode_base64, parse_array, unpack_pixels
-from iblurry.live.messages import IncomingSample, Kind, Operation
-from iblurry.live.quota import Limits, Refusal
-from iblurry.untrusted import parse_json
+from iblurry.live.http.pictures import PictureDecoder, parse_array, unpack_pixels
+from iblurry.live.messages import IncomingSample, Operation
+from iblurry.live.quota import BATCH, KEY, LABEL, Limits, Refusal
 
 JSON, RAW = "application/json", "application/octet-stream"
 FORMS = ("image", "pixels", "array")
 QUICK = 2**15  # bytes
-ACTIONS: dict[str, tuple[str, ...]] = {  # corrections, and what each of them names
-    "remove": ("sample",),
-    "relabel": ("sample", "label"),
-    "rename": ("label", "to"),
-    "merge": ("label", "to"),
-    "delete": ("label",),
-}
-LABEL = rf"[^{HIDDEN}]+"  # for the description: labels also have one form, see `labels`
-KEY = r"[!-~]+"  # visible ASCII
-NAME_END = re.compile(rb'"[ \t\r\n]*:')  # of every name in an object; a text that begins with a colon has it, too
+KEY_PATTERN = r"^[!-~]+$"  # visible ASCII
+ONE_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mM4UaEBAAN0AWn1BwN7AAAAAElFTkSuQmCC"  # a PNG
+CODES = {"label": "bad_label", "to": "bad_label", "id": "bad_id", "sample": "bad_number", "Idempotency-Key": "bad_key"}
+FIELDS = (*FORMS, "label", "to", "id")  # that a refusal names
+SHOWN = 40  # characters of a wrong value in a refusal
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+def known_label(label: object) -> str:
+    """Return a label in its one form, see `normalize_label`; a Refusal says what is wrong with it."""
+    if not isinstance(label, str):
+        raise Refusal(422, "bad_label", f"is {_shown(label)}, not a string; give a label in quotes.")
+    try:
+        label = normalize_label(label)
+    except InputError as error:
+        raise Refusal(422, "bad_label", str(error)) from error
+    if not 1 <= len(label) <= LABEL:
+        raise Refusal(422, "bad_label", f"has {len(label)} characters; a label has from 1 to {LABEL}.")
+    return label
+
+
+def decode_base64(text: object) -> bytes:
+    """Return the bytes of a text that is exactly as an encoder writes it, without spaces or a `data:` in front."""
+    try:
+        raw = binascii.a2b_base64(text) if isinstance(text, str) else b""
+    except ValueError:  # too few characters, or not ASCII
+        raw = b""
+    if binascii.b2a_base64(raw, newline=False).decode("ascii") != text:  # decoders ignore invalid characters
+        message = "is not base64; send the standard alphabet with its padding and nothing else."
+        raise Refusal(422, "bad_base64", message)
+    return raw
+
+
+# The pattern names most of the characters that `normalize_label` refuses.
+_LABEL_SCHEMA = {"type": "string", "minLength": 1, "maxLength": LABEL, "pattern": f"^[^{HIDDEN}]+$"}
+Label = Annotated[str, PlainValidator(known_label), WithJsonSchema(_LABEL_SCHEMA | {"examples": ["cat"]})]
+Base64 = Annotated[
+    bytes, PlainValidator(decode_base64), WithJsonSchema({"type": "string", "contentEncoding": "base64"})
+]
+_PLANE = {"type": "array", "items": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}}}
+Planes = Annotated[Any, WithJsonSchema({"type": "array", "items": _PLANE, "description": "Channels of rows."})]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class Picture(_Entry):
+    """An encoded picture of any size."""
+
+    form: ClassVar[str] = "image"
+    image: Base64 = Field(description="A PNG, JPEG, WebP, GIF or BMP.")
+
+    def decode(self, decoder: PictureDecoder, where: str) -> NDArray[np.uint8]:
+        return decoder.decode(self.image, where)
+
+
+class Pixels(_Entry):
+    """The raw bytes of an image."""
+
+    form: ClassVar[str] = "pixels"
+    pixels: Base64 = Field(description="Of the service's size: channel by channel, row by row.")
+
+    def decode(self, decoder: PictureDecoder, where: str) -> NDArray[np.uint8]:
+        images = unpack_pixels(self.pixels, decoder.shape, where)
+        if len(images) > 1:
+            raise Refusal(422, "wrong_size", f"{where} holds {len(images)} images; give each image its own entry.")
+        image: NDArray[np.uint8] = images[0]
+        return image
+
+
+class PixelArray(_Entry):
+    """An image as lists of numbers."""
+
+    form: ClassVar[str] = "array"
+    array: Planes
+
+    def decode(self, decoder: PictureDecoder, where: str) -> NDArray[np.uint8]:
+        return parse_array(self.array, decoder.shape, where)
+
+
+class LabelledPicture(Picture):
+    """An encoded picture of any size, and what it shows."""
+
+    label: Label
+
+
+class LabelledPixels(Pixels):
+    """The raw bytes of an image, and what it shows."""
+
+    label: Label
+
+
+class LabelledPixelArray(PixelArray):
+    """An image as lists of numbers, and what it shows."""
+
+    label: Label
+
+
+def _form(entry: Any) -> str | None:
+    """Which of the three forms an entry has; None for several or none."""
+    found = [form for form in FORMS if isinstance(entry, dict) and form in entry]
+    return found[0] if len(found) == 1 else None
+
+
+_BY_FORM = Discriminator(
+    _form,
+    custom_error_type="bad_body",
+    custom_error_message="give exactly one of image, pixels and array, with a label if it is to be learnt",
+)
+Image = Annotated[
+    Annotated[Picture, Tag("image")] | Annotated[Pixels, Tag("pixels")] | Annotated[PixelArray, Tag("array")], _BY_FORM
+]
+Sample = Annotated[
+    Annotated[LabelledPicture, Tag("image")]
+    | Annotated[LabelledPixels, Tag("pixels")]
+    | Annotated[LabelledPixelArray, Tag("array")],
+    _BY_FORM,
+]
+
+
+class Remove(_Entry):
+    """Take a sample out of the memory."""
+
+    action: Literal["remove"]
+    sample: int = Field(ge=1, examples=[17])
+
+
+class Relabel(_Entry):
+    """Give a sample of the memory another label."""
+
+    action: Literal["relabel"]
+    sample: int = Field(ge=1, examples=[18])
+    label: Label
+
+
+class Rename(_Entry):
+    """Give a class another name."""
+
+    action: Literal["rename"]
+    label: Label
+    to: Label
+
+
+class Merge(_Entry):
+    """Make a class a part of another."""
+
+    action: Literal["merge"]
+    label: Label
+    to: Label
+
+
+class Delete(_Entry):
+    """Delete a class with its samples in the memory."""
+
+    action: Literal["delete"]
+    label: Label
+
+
+Correction = Annotated[Remove | Relabel | Rename | Merge | Delete, Field(discriminator="action")]
+
+
+class LateLabel(_Entry):
+    """What an image that was predicted before shows."""
+
+    id: str = Field(max_length=KEY, examples=["5f2a9c01-17"])
+    label: Label
+
+
+# A list is refused at its first mistake: all mistakes of 16 MB of JSON filled 1.7 GB.
+class LearnRequest(_Entry):
+    """Labelled images."""
+
+    samples: Annotated[list[Sample], FailFast()] = Field(min_length=1, max_length=BATCH)
+
+
+class PredictRequest(_Entry):
+    """Images to classify."""
+
+    images: Annotated[list[Image], FailFast()] = Field(min_length=1, max_length=BATCH)
+
+
+class LabelRequest(_Entry):
+    """Labels of images that were predicted before."""
+
+    labels: Annotated[list[LateLabel], FailFast()] = Field(min_length=1, max_length=BATCH)
+
+
+class CorrectRequest(_Entry):
+    """Corrections of samples and classes, in order."""
+
+    corrections: Annotated[list[Correction], FailFast()] = Field(min_length=1, max_length=BATCH)
 
 
 class BodyReader:
-    """Reads bodies; a large one takes a while, so it should be called in a thread.
-
-    It stops at the first mistake: a library that collects all of them filled 1.7 GB over 16 MB of JSON.
-    """
+    """Reads bodies; a large one takes a while, so it should be called in a thread."""
 
     def __init__(self, shape: Shape, limits: Limits) -> None:
         self.shape, self.limits = shape, limits
@@ -49,163 +239,95 @@ class BodyReader:
 
         A name with an escape in it might be `image`.
         """
-        plain = media_type(content_type) == RAW or (
-            media_type(content_type) == JSON and b'"image"' not in raw and b"\\" not in raw
-        )
-        return plain and len(raw) <= QUICK
+        is_json = media_type(content_type) == JSON and b'"image"' not in raw and b"\\" not in raw
+        return len(raw) <= QUICK and (is_json or media_type(content_type) == RAW)
 
     def read_samples(self, content_type: str, raw: bytes, label: str | None) -> list[IncomingSample]:
-        """Labelled images; `label` is that of the address, for a body that has none."""
-        if media_type(content_type) == JSON:
-            if label is not None:
-                raise Refusal(422, "bad_label", "In JSON each sample has a label; remove the label from the URL.")
-            given = self._parse_images(raw, "samples", {"label", *FORMS})
-            labels = []
-            for place, entry in enumerate(given):
-                with _entry(place, "label"):
-                    labels.append(self.check_label(entry.get("label"), f"samples.{place}.label"))
-            return [IncomingSample(*pair) for pair in zip(labels, self._images(given, "samples"), strict=True)]
-        images = self._read_bare(content_type, raw)
-        name = self.check_label(label, "The label in the URL (?label=...)")
-        return [IncomingSample(name, image) for image in images]
+        """Return labelled images; `label` is that of the address, for a body that has none."""
+        if media_type(content_type) != JSON:
+            images = self._read_bare(content_type, raw)
+            if label is None:
+                raise Refusal(422, "bad_label", "The label is missing in the URL; add ?label=... to it.")
+            return [IncomingSample(label, image) for image in images]
+        if label is not None:
+            raise Refusal(422, "bad_label", "In JSON each sample has a label; remove the label from the URL.")
+        samples = self._parse(LearnRequest, raw).samples
+        images = self._decode("samples", samples)
+        return [IncomingSample(sample.label, image) for sample, image in zip(samples, images, strict=True)]
 
     def read_images(self, content_type: str, raw: bytes) -> NDArray[np.uint8]:
-        """Images to classify, (B, C, H, W)."""
-        if media_type(content_type) == JSON:
-            images = self._images(self._parse_images(raw, "images", set(FORMS)), "images")
-        else:
-            images = self._read_bare(content_type, raw)
-        return np.stack(images)
+        """Return images to classify, (B, C, H, W)."""
+        if media_type(content_type) != JSON:
+            return np.stack(self._read_bare(content_type, raw))
+        return np.stack(self._decode("images", self._parse(PredictRequest, raw).images))
 
     def read_corrections(self, content_type: str, raw: bytes) -> list[Operation]:
-        """Corrections of samples and classes, in order."""
-        self._check_json(content_type)
-        corrections = []
-        for place, entry in enumerate(self._parse(raw, "corrections")):
-            with _entry(place):
-                action = entry.get("action") if isinstance(entry, dict) else None
-                names = ACTIONS.get(action, ()) if isinstance(action, str) else ()
-                if not names or set(entry) != {"action", *names}:
-                    shape = f"have its action and {', '.join(names)}" if names else f"have an action: {_ACTIONS}"
-                    raise Refusal(422, "bad_body", f"corrections.{place} must {shape}, and nothing else.")
-                number = entry.get("sample", 1)
-                if type(number) is not int or number < 1:
-                    message = f"corrections.{place}.sample is not a positive whole number; give the number of a sample."
-                    raise Refusal(422, "bad_number", message)
-            texts = dict.fromkeys(("label", "to"), "")
-            for name in texts.keys() & set(names):
-                with _entry(place, name):
-                    texts[name] = self.check_label(entry[name], f"corrections.{place}.{name}")
-            number = number if "sample" in names else 0
-            corrections.append(Operation(cast(Kind, action), number, texts["label"], texts["to"]))
-        return corrections
+        """Return corrections of samples and classes, in order."""
+        _check_json(content_type)
+        given = (one.model_dump() for one in self._parse(CorrectRequest, raw).corrections)
+        return [Operation(o["action"], o.get("sample", 0), o.get("label", ""), o.get("to", "")) for o in given]
 
     def read_labels(self, content_type: str, raw: bytes) -> list[tuple[str, str]]:
-        """Ids of predictions, and labels."""
-        self._check_json(content_type)
-        labels = []
-        for place, entry in enumerate(self._parse(raw, "labels")):
-            with _entry(place):
-                if not isinstance(entry, dict) or set(entry) != {"id", "label"}:
-                    raise Refusal(422, "bad_body", f"labels.{place} must have an id and a label, and nothing else.")
-            with _entry(place, "id"):
-                if not isinstance(entry["id"], str) or len(entry["id"]) > self.limits.key:
-                    raise Refusal(422, "bad_id", f"labels.{place}.id is not an id from a response of /v1/predict.")
-            with _entry(place, "label"):
-                labels.append((entry["id"], self.check_label(entry["label"], f"labels.{place}.label")))
-        return labels
+        """Return ids of predictions, and labels."""
+        _check_json(content_type)
+        return [(one.id, one.label) for one in self._parse(LabelRequest, raw).labels]
 
-    def check_label(self, label: object, where: str) -> str:
-        """The label in its one form: see `normalize_label`."""
-        if not isinstance(label, str):
-            raise Refusal(422, "bad_label", f"{where} is missing or not a string; give one.")
-        try:
-            label = normalize_label(label)
-        except InputError as error:
-            raise Refusal(422, "bad_label", f"{where} {error}") from error
-        if not 1 <= len(label) <= self.limits.label:
-            message = f"{where} has {len(label)} characters; a label has from 1 to {self.limits.label}."
-            raise Refusal(422, "bad_label", message)
-        return label
-
-    def check_key(self, key: str | None) -> str | None:
-        """An idempotency key, exactly as it is given."""
-        if key is not None and not (len(key) <= self.limits.key and re.fullmatch(KEY, key)):
-            message = f"An Idempotency-Key has from 1 to {self.limits.key} visible ASCII characters; change it."
-            raise Refusal(422, "bad_key", message)
-        return key
-
-    def _check_json(self, content_type: str) -> None:
-        if media_type(content_type) != JSON:
-            raise Refusal(415, "unknown_kind", f"This Content-Type is not supported; send {JSON}.")
-
-    def _parse(self, raw: bytes, name: str) -> list[Any]:
-        """The list under this one name of a JSON object."""
-        most = self.limits.batch * (math.prod(self.shape) + 2 * self.limits.label + 8)
+    def _parse(self, model: type[Body], raw: bytes) -> Body:
+        most = BATCH * (math.prod(self.shape) + 2 * LABEL + 8)
         if raw.count(b",") > most:  # two million empty lists took 3 s to parse
             raise Refusal(413, "too_many", f"The body has more than {most} values; send fewer images at once.")
         try:
-            body = from_json(raw, allow_inf_nan=False)
-        except ValueError as error:
-            raise Refusal(400, "bad_json", f"The body is not JSON ({error}); correct it.") from error
-        if not isinstance(body, dict) or set(body) != {name} or not isinstance(body[name], list) or not body[name]:
-            raise Refusal(422, "bad_body", f'The body must be {{"{name}": [...]}} with at least one entry.')
-        given: list[Any] = body[name]
-        if len(NAME_END.findall(raw)) != 1 + sum(len(entry) for entry in given if isinstance(entry, dict)):
-            try:
-                parse_json(raw)  # ten times slower; it refuses a name that is given twice
-            except InputError as error:
-                raise Refusal(400, "bad_json", f"The body cannot be used ({error}); correct it.") from error
-        if len(given) > self.limits.batch:
-            message = f"There are {len(given)} {name}, a request may have {self.limits.batch}; send several requests."
-            raise Refusal(413, "too_many", message)
-        return given
+            return model.model_validate_json(raw)
+        except ValidationError as error:
+            raise refusal_of(error.errors(include_url=False)[0]) from None
 
-    def _parse_images(self, raw: bytes, name: str, allowed: set[str]) -> list[dict[str, Any]]:
-        given = self._parse(raw, name)
-        for place, entry in enumerate(given):
-            if not isinstance(entry, dict) or not entry.keys() <= allowed or sum(form in entry for form in FORMS) != 1:
-                extra = "a label and " if "label" in allowed else ""
-                message = f"{name}.{place} must have {extra}exactly one of image, pixels and array."
-                with _entry(place):
-                    raise Refusal(422, "bad_body", message)
-        return given
-
-    def _images(self, given: list[dict[str, Any]], name: str) -> list[NDArray[np.uint8]]:
-        decoder = PictureDecoder(self.shape, self.limits)
-        images = []
-        for place, entry in enumerate(given):
-            form = next(form for form in FORMS if form in entry)
-            with _entry(place, form):
-                images.append(self._image(entry, form, f"{name}.{place}.{form}", decoder))
+    def _decode(self, name: str, entries: Sequence[Any]) -> list[NDArray[np.uint8]]:
+        decoder, images = PictureDecoder(self.shape, self.limits), []
+        for place, entry in enumerate(entries):
+            with _naming(place, entry.form):
+                images.append(entry.decode(decoder, f"{name}.{place}.{entry.form}"))
         return images
-
-    def _image(self, given: dict[str, Any], form: str, where: str, decoder: PictureDecoder) -> NDArray[np.uint8]:
-        if form == "array":
-            return parse_array(given[form], self.shape, where)
-        if form == "image":
-            return decoder.decode(decode_base64(given[form], where), where)
-        images = unpack_pixels(decode_base64(given[form], where), self.shape, self.limits, where)
-        if len(images) > 1:
-            raise Refusal(422, "wrong_size", f"{where} holds {len(images)} images; give each image its own entry.")
-        image: NDArray[np.uint8] = images[0]
-        return image
 
     def _read_bare(self, content_type: str, raw: bytes) -> list[NDArray[np.uint8]]:
         if media_type(content_type).startswith("image/"):
             return [PictureDecoder(self.shape, self.limits).decode(raw, "The body")]
         if media_type(content_type) == RAW:
-            return list(unpack_pixels(raw, self.shape, self.limits, "The body"))
-        message = f"The Content-Type is none this service reads; send {JSON}, image/png or {RAW}."
-        raise Refusal(415, "unknown_kind", message)
+            return list(unpack_pixels(raw, self.shape, "The body"))
+        raise _not_read(content_type, f"{JSON}, image/png or {RAW}")
 
 
-_ACTIONS = ", ".join(ACTIONS)
+def refusal_of(error: Any) -> Refusal:
+    """Return one of pydantic's mistakes as a refusal, whose sentence begins with the place and shows the value."""
+    place, ctx = list(error["loc"]), error.get("ctx", {})
+    if error["type"] == "json_invalid":
+        return Refusal(400, "bad_json", f"The body is not JSON ({ctx['error']}); correct it.")
+    if place[:1] in (["query"], ["header"], ["path"]):
+        place, default = place[1:], "bad_parameter"
+    else:
+        default = "bad_body"
+        if place[:1] != ["labels"]:
+            del place[2:3]  # the name of one of several forms, which the body does not have
+    where = ".".join(map(str, place)) or "The body"
+    last = str(place[-1]) if place else ""
+    if error["type"] == "too_long" and len(place) == 1:
+        return Refusal(
+            413, "too_many", f"{where}: {ctx['actual_length']} are more than {BATCH}; send several requests."
+        )
+    if isinstance(cause := ctx.get("error"), Refusal):
+        refusal = Refusal(cause.status, cause.code, f"{where} {cause.message}")
+    else:
+        code = CODES.get(last, default) if error["type"] != "extra_forbidden" else default
+        given = "" if error["type"] == "missing" else f", not {_shown(error['input'])}"
+        refusal = Refusal(422, code, f"{where}: {error['msg']}{given}.")
+    if len(place) > 1:
+        refusal.index = place[1]
+        refusal.field = last if last in FIELDS and error["type"] != "extra_forbidden" else None
+    return refusal
 
 
 @contextmanager
-def _entry(index: int, field: str | None = None) -> Iterator[None]:
-    """Refusals inside are about this field of this entry."""
+def _naming(index: int, field: str) -> Iterator[None]:
+    """Let refusals inside name this field of this entry."""
     try:
         yield
     except Refusal as refusal:
@@ -214,8 +336,23 @@ def _entry(index: int, field: str | None = None) -> Iterator[None]:
         raise
 
 
+def _shown(value: object) -> str:
+    """Return the beginning of a wrong value as JSON."""
+    text = json.dumps(value, ensure_ascii=True, default=repr)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def _check_json(content_type: str) -> None:
+    if media_type(content_type) != JSON:
+        raise _not_read(content_type, JSON)
+
+
+def _not_read(content_type: str, known: str) -> Refusal:
+    return Refusal(415, "unknown_kind", f"The Content-Type {content_type[:SHOWN]!a} is not supported; send {known}.")
+
+
 def media_type(content_type: str) -> str:
-    """The media type without its parameters.
+    """Return the media type without its parameters.
 
     >>> media_type("Application/JSON; charset=utf-8")
     'application/json'

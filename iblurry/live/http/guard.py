@@ -1,4 +1,4 @@
-"""The middleware before every endpoint: token or loopback, size and time of a body; every refusal is JSON."""
+"""The middleware before every endpoint: token or loopback, size and time of a body; refusals are JSON."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import logging
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from urllib.parse import unquote_to_bytes
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from iblurry.live.http.answers import refusal_response
 from iblurry.live.http.metrics import ServiceMetrics
-from iblurry.live.http.responses import refusal_response
 from iblurry.live.quota import Limits, Refusal
 
 PROBES = ("/healthz", "/readyz")
@@ -24,6 +25,14 @@ WITHOUT_TOKEN = ("/", "/docs", *PROBES)  # pages without data, and health checks
 ASSETS = "/assets/"
 BODIES = 16  # so many of the largest bodies may be received at the same time
 FAILURE_SECONDS = 1.0  # before a wrong token is refused
+LEFTOVER = 64 * 2**20  # bytes read of a refused body: a client that sends all of it first still gets its answer
+SECURITY_HEADERS = {  # a response is data: not to be sniffed, cached, framed or read by another site
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 LOGGER = logging.getLogger(__name__)
 
 
@@ -52,10 +61,23 @@ class GuardMiddleware:
             if message["type"] == "http.response.start":
                 is_answered = True
                 self.metrics.record_request(scope["path"], message["status"], time.perf_counter() - started)
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
+
+        async def reply_to_refused(message: Message) -> None:
+            """Read what is left of the body before the answer ends, since that may close the connection."""
+            if message["type"] == "http.response.body":
+                await reply({**message, "more_body": True})
+                await body.discard()
+                message = {**message, "body": b""}
+            await reply(message)
 
         try:
             await self._check(scope)
+            if scope["method"] == "HEAD" and scope["path"] in PROBES:
+                scope = {**scope, "method": "GET"}  # of load balancers; the server sends no body
             await self.app(scope, body.receive, reply)
         except ClientDisconnect:
             LOGGER.debug("A client went away before its request was complete.")
@@ -68,7 +90,7 @@ class GuardMiddleware:
                 refusal = Refusal(
                     500, "mistake", "An internal error, now in the service's log; try again, or report it."
                 )
-            await refusal_response(refusal)(scope, receive, reply)
+            await refusal_response(refusal)(scope, receive, reply_to_refused)
         finally:
             self.held_bytes -= body.size
 
@@ -124,7 +146,7 @@ class _Body:
             return await self._receive()  # reports that the client has gone
         guard, limits = self._guard, self._guard.limits
         if self._deadline is None:
-            self._deadline = asyncio.get_running_loop().time() + limits.seconds
+            self._deadline = self._start()
         try:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
@@ -140,6 +162,19 @@ class _Body:
         if guard.held_bytes > BODIES * limits.body:
             raise Refusal(429, "busy", "Too many large requests at the same time; try again soon.", retry_after=1)
         return message
+
+    async def discard(self) -> None:
+        """Read the rest, within the limit of time; a client that sends too much is not waited for."""
+        left = LEFTOVER
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._deadline or self._start()):
+                while not self._is_complete and left > 0:
+                    message = await self._receive()
+                    left -= len(message.get("body", b""))
+                    self._is_complete = not message.get("more_body", False)
+
+    def _start(self) -> float:
+        return asyncio.get_running_loop().time() + self._guard.limits.seconds
 
 
 def is_loopback(host: str) -> bool:

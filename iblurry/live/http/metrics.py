@@ -1,18 +1,18 @@
 """The service's numbers for Prometheus: each scrape reads /v1/status and /v1/classes; requests are counted here.
 
-Which numbers, and under which names, is said once, in the schemas of those two endpoints (`openapi.measured`).
+Which numbers, and under which names, is said once, in the schemas of those two endpoints (`answers.measured`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from pydantic import BaseModel
 
-from iblurry.live.http.openapi import METRIC, ClassStatus, StatusResponse
+from iblurry.live.http.answers import METRIC, ClassStatus, StatusResponse
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -30,8 +30,8 @@ class ServiceMetrics:
     Requests are counted by the paths in `endpoints`; all others are "other", so that clients cannot add series.
     """
 
-    def __init__(self, service: Service, count_listeners: Callable[[], int]) -> None:
-        self.service, self._count_listeners = service, count_listeners
+    def __init__(self, service: Service) -> None:
+        self.service = service
         self.endpoints: set[str] = set()
         labels = ("endpoint", "status")
         self._requests = Histogram(
@@ -65,7 +65,7 @@ class ServiceMetrics:
                     family.add_metric([row["label"]], row[key])
             if family.samples:
                 yield family
-        yield GaugeMetricFamily("iblurry_listeners", "Listeners to events.", value=self._count_listeners())
+        yield GaugeMetricFamily("iblurry_listeners", "Listeners to events.", value=self.service.listeners)
         for metric in self._requests.collect():  # without the creation times that the client library adds
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric

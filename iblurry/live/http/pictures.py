@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 import json
 import logging
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from iblurry.data.images import Shape
 from iblurry.data.picture import JPEG, MODES, open_upright, to_pixels
-from iblurry.live.quota import Limits, Refusal
+from iblurry.live.quota import BATCH, Limits, Refusal
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -84,15 +83,15 @@ class PictureDecoder:
         return Refusal(413, "too_many_pixels", f"{where} has more than {self.limits.pixels} pixels; make it smaller.")
 
 
-def unpack_pixels(raw: bytes, shape: Shape, limits: Limits, where: str) -> NDArray[np.uint8]:
+def unpack_pixels(raw: bytes, shape: Shape, where: str) -> NDArray[np.uint8]:
     """(n, C, H, W) of raw bytes, as many images as they make."""
     count, rest = divmod(len(raw), math.prod(shape))
     if rest or not count:
         size = f"{'x'.join(map(str, shape))} = {math.prod(shape)}"
         message = f"{where} has {len(raw)} bytes, and an image has {size}; send so many for each image."
         raise Refusal(422, "wrong_size", message)
-    if count > limits.batch:
-        message = f"{where} holds {count} images, a request may hold {limits.batch}; send several requests."
+    if count > BATCH:
+        message = f"{where} holds {count} images, a request may hold {BATCH}; send several requests."
         raise Refusal(413, "too_many", message)
     return np.frombuffer(raw, dtype=np.uint8).reshape(count, *shape)
 
@@ -118,18 +117,6 @@ def parse_array(planes: object, shape: Shape, where: str) -> NDArray[np.uint8]:
 def _list(given: object, length: int) -> list[Any]:
     """`given` if it is a list of this length, else an empty one."""
     return given if isinstance(given, list) and len(given) == length else []
-
-
-def decode_base64(text: object, where: str) -> bytes:
-    """The bytes; only as an encoder writes them, without spaces or a `data:` in front."""
-    try:
-        raw = binascii.a2b_base64(text) if isinstance(text, str) else b""
-    except ValueError:  # too few characters, or not ASCII
-        raw = b""
-    if binascii.b2a_base64(raw, newline=False).decode("ascii") != text:  # decoders ignore invalid characters
-        message = f"{where} is not base64; send the standard alphabet with its padding and nothing else."
-        raise Refusal(422, "bad_base64", message)
-    return raw
 
 
 def thumbnail(pixels: NDArray[np.uint8] | None) -> str | None:

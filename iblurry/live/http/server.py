@@ -12,7 +12,7 @@ import signal
 import socket
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -20,8 +20,7 @@ from fastapi import FastAPI
 
 from iblurry.errors import InputError
 from iblurry.live.http.app import create_app
-from iblurry.live.http.bodies import KEY
-from iblurry.live.http.connection import GuardedConnection
+from iblurry.live.http.bodies import KEY_PATTERN
 from iblurry.live.http.guard import is_loopback
 from iblurry.live.quota import Limits
 
@@ -82,17 +81,20 @@ async def run(
     """The same on a listening socket, in a running event loop, until `stop` is set."""
     if threading.current_thread() is threading.main_thread():  # no other may handle signals
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)  # until the loop is closed
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)  # beside uvicorn's handlers
     await service.start()
     app = create_app(service, token=token)  # now that it has the settings its folder began with
-    server = _Server(_config(app, service.limits), lambda: on_ready(url_of(listener)))
+    server = uvicorn.Server(_config(app, service.limits))
     try:
         serving = asyncio.create_task(server.serve([listener]))
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.01)
+        on_ready(url_of(listener))
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         server.should_exit = True  # accept no more connections, answer what was received
-        app.state.listeners.stopping.set()
+        service.end_events()
         await serving
     finally:
         await service.close()
@@ -131,7 +133,7 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
 
 def check_token(token: str | None) -> None:
     """Refuses a token that no header can carry."""
-    if token is not None and not re.fullmatch(KEY, token):
+    if token is not None and not re.fullmatch(KEY_PATTERN, token):
         raise InputError("A token is made of visible ASCII characters, without spaces; choose another.")
 
 
@@ -142,38 +144,18 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers, which would end the process before the service is closed."""
-
-    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
-        super().__init__(config)
-        self.on_started = on_started
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.on_started()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _config(app: FastAPI, given: Limits) -> uvicorn.Config:
-    class Connection(GuardedConnection):
-        limits = given
-        metrics = app.state.metrics
-
+def _config(app: FastAPI, limits: Limits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=Connection,
+        http="httptools",
         ws="none",
-        lifespan="on",
         interface="asgi3",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         backlog=BACKLOG,
-        timeout_keep_alive=max(1, math.ceil(given.seconds)),
+        limit_concurrency=limits.connections,
+        timeout_keep_alive=max(1, math.ceil(limits.seconds)),
         timeout_graceful_shutdown=math.ceil(SHUTDOWN_SECONDS),
     )

@@ -15,7 +15,19 @@ SHARED: dict[str, Callable[[], str]] = {
     "uplot.css": partial(web.text, "uplot/uPlot.min.css"),
 }
 OWN = (
-    *("index.html", "live.css", "icon.svg", "main.js", "api.js", "asking.js", "classes.js", "confusion.js"),
+    *(
+        "index.html",
+        "docs.html",
+        "docs.css",
+        "docs.js",
+        "live.css",
+        "icon.svg",
+        "main.js",
+        "api.js",
+        "asking.js",
+        "classes.js",
+        "confusion.js",
+    ),
     *("curves.js", "dom.js", "downloads.js"),
     *("events.js", "lazily.js", "memory.js", "status.js", "teaching.js", "thumbnails.js", "token.js", "tray.js"),
 )
