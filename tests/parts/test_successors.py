@@ -14,7 +14,6 @@ from iblurry.network import FLOOR
 from iblurry.parts import (
     AsymmetricCrossEntropy,
     Averaged,
-    LeastUsed,
     NearestMean,
     ScheduledPrior,
     StoredLogits,
@@ -163,60 +162,6 @@ def test_the_teacher_is_the_mixture_and_the_head_stays():
 
 
 # ------------------------------------------------------------------------------------------------ SAR and NCM
-
-
-@pytest.mark.parametrize("normalise", [False, True])
-def test_the_least_used_rows_are_drawn(normalise):
-    learner = taught("sar", rehearsal=LeastUsed(count=8, temperature=0.01, similarity="none", normalise=normalise))
-    part, memory = learner.method.rehearsal, learner.context.memory
-    part.uses[:] = 100.0
-    part.uses[5:13] = 0.0
-    drawn = learner.trainer._nothing._replace(
-        rows=torch.tensor(RNG.integers(0, 2**53, memory.capacity), dtype=torch.int64)
-    )
-    rows = part.choose(learner._together([]), drawn)
-    assert sorted(rows.tolist()) == list(range(5, 13))
-    discount = 1 - 8 / (memory.capacity * 4)
-    assert part.uses[5:13].tolist() == [1.0] * 8
-    assert part.uses[:5].tolist() == pytest.approx([100 * discount] * 5)
-
-
-def test_effective_uses_of_similar_classes():
-    part = taught("sar").method.rehearsal
-    part.class_uses[:] = torch.tensor([9.0, 1.0, 0.0, 0.0, 0.0])
-    similar = part.similarities()
-    torch.testing.assert_close(similar, similar.T)
-    assert bool((similar.diagonal()[:4] > 0).all())
-    assert float(similar[4].abs().max()) == 0  # a class that never came
-    effective = similar @ part.class_uses
-    wanted = similar.double().numpy() @ part.class_uses.double().numpy()
-    np.testing.assert_allclose(effective.numpy(), wanted, rtol=1e-5)
-
-
-def test_a_draw_follows_its_law():
-    """Without uses every row is as likely as another."""
-    learner = taught("sar", rehearsal=LeastUsed(count=8, similarity="none"))
-    part, memory, counts = learner.method.rehearsal, learner.context.memory, np.zeros(40)
-    for step in range(400):
-        part.uses.zero_()
-        numbers = part.draw_rows("law", step, memory.size)
-        rows = part.choose(learner._together([]), learner.trainer._nothing._replace(rows=torch.tensor(numbers)))
-        counts[rows.numpy()] += 1
-        assert len(set(rows.tolist())) == 8
-    assert np.abs(counts / 400 - 8 / 40).max() < 5 * np.sqrt(0.2 * 0.8 / 400)
-
-
-def test_draws_keep_their_shape_while_the_memory_fills():
-    learner = taught("sar", samples=12, rehearsal=LeastUsed(count=8))
-    part, memory = learner.method.rehearsal, learner.context.memory
-    assert (memory.size, memory.capacity) == (12, 40)
-    assert [len(part.draw_rows("rehearsal draws", 0, size)) for size in (1, 7, 8, 39)] == [1, 7, 40, 40]
-    used = set()
-    for step in range(50):
-        drawn = learner.trainer._nothing._replace(rows=torch.tensor(part.draw_rows("law", step, memory.size)))
-        used |= set(part.choose(learner._together([]), drawn).tolist())
-    assert used == set(range(12))  # never an empty row
-    assert not part.uses[12:].any()
 
 
 def test_nearest_mean():
