@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from iblurry.errors import InputError
-from iblurry.parts import Constant, Cosine, Exponential, MultiStep
+from iblurry.parts import ByConfidence, Constant, Cosine, Exponential, MultiStep
 from iblurry.parts.context import Update
 
 UPDATE = Update(torch.zeros(0, dtype=torch.int64), None, last_of_round=False)
@@ -46,6 +46,29 @@ def test_exponential_without_restart_and_per_round(make_context):
     assert rounds.lr == 3e-4
     rounds.step(UPDATE._replace(last_of_round=True))
     assert rounds.lr == 1.5e-4
+
+
+def test_exponential_per_sample(make_context):
+    schedule = Exponential(initial_lr=1.0, gamma=0.5, per="sample").attach(make_context(2))
+    for seen, expected in ((3, 1 / 8), (3, 1 / 8), (5, 1 / 32)):
+        schedule.context.counters.seen = seen
+        schedule.step(UPDATE)
+        assert schedule.lr == expected
+    schedule.context.counters.seen = 7
+    schedule.on_class(0)  # of the samples so far none counts any more
+    assert schedule.lr == 1
+    schedule.context.counters.seen = 8
+    schedule.step(UPDATE)
+    assert schedule.lr == 0.5
+
+
+@pytest.mark.parametrize("trust, factor", [(0.0, 1.0), (0.25, 0.75), (1.0, 0.0)])
+def test_the_more_a_teacher_is_trusted_the_slower(make_context, trust, factor):
+    schedule = ByConfidence(initial_lr=0.1).attach(make_context(2))
+    schedule.trust.value.fill_(trust)
+    assert float(schedule.lr_scale) == factor
+    assert schedule.lr == 0.1
+    assert Constant().attach(make_context(2)).lr_scale is None
 
 
 def test_constant_stays(make_context):

@@ -106,6 +106,18 @@ def test_gaussian_without_width_is_the_published_disjoint_stream():
     assert 10 < (np.diff(pair) != 0).sum() < 50  # mixed within a group
 
 
+@pytest.mark.parametrize("periods", [1, 3])
+def test_gaussian_without_width_recomputed(periods):
+    data, rng = equal(7, 12), Rng(2)
+    order = Gaussian(sigma=0, periods=periods).order(data, 2)
+    places = rng.permutation("gaussian.classes", 0, 7).tolist()
+    period = (rng.uniforms("gaussian.periods", 0, 84) * periods).astype(int)
+    time = [(5 * places.index(k % 7) // 7 / 5 + period[k]) for k in range(84)]
+    ties = np.argsort(rng.permutation("gaussian.ties", 0, 84))
+    assert order.indices.tolist() == sorted(range(84), key=lambda k: (time[k], ties[k]))
+    assert order.ends == tuple(sum(t < end for t in time) for end in range(1, periods + 1))
+
+
 def test_gaussian_classes_enter_with_the_periods():
     data = equal(10, 300)
     whole = Gaussian(sigma=0.001, periods=4).order(data, 1)
