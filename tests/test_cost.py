@@ -18,7 +18,19 @@ from iblurry.methods import METHODS, Hyperparameters, bic, clib, er, mir
 from iblurry.network.mlp_passes import MLPPasses
 from iblurry.network.network import Network
 from iblurry.network.shadow import ShadowNetwork
-from iblurry.parts import BiasCorrected, Diverse, Importance, Interfered, Uniform
+from iblurry.parts import (
+    BiasCorrected,
+    Distil,
+    Diverse,
+    Importance,
+    Interfered,
+    NearestMean,
+    Project,
+    Refit,
+    Ridge,
+    ScheduledPrior,
+    Uniform,
+)
 from tests.laws.lawful import HYPERPARAMETERS, LAWFUL, new_learner
 
 BUDGET = 54  # 4 wait outside ER's memory; a tenth of the other 50 is one validation sample for each of 5 classes
@@ -41,6 +53,37 @@ METERED = {
     "clib-all-rows": clib(HYPERPARAMETERS, rehearsal=Uniform(count=BUDGET)),
     "bic-more-aside": bic(HYPERPARAMETERS, readout=BiasCorrected(share=0.3)),
 }
+FULL = Workload(streamed=8, batch=16, capacity=100, budget=54, classes=4, tasks=1)
+BY_HAND = [  # 8 new and 8 remembered images in a batch
+    (Diverse(), FULL, Cost(sample=Passes(101, 101))),  # the new sample, and ten batches of ten
+    (Diverse(batches=3, size=4), dataclasses.replace(FULL, capacity=2), Cost(sample=Passes(7, 7))),
+    (Diverse(), dataclasses.replace(FULL, capacity=0), Cost(sample=Passes(0, 0))),
+    (Importance(), FULL, Cost()),
+    (Importance(decrease="running"), FULL, Cost(sample=Passes(1, 0))),
+    (Project(), FULL, Cost(update=Passes(100, 100))),
+    (Project(count=30), FULL, Cost(update=Passes(30, 30))),
+    (Interfered(), FULL, Cost(update=Passes(108, 8))),  # a step on the new, and 50 candidates before and after it
+    (Interfered(), dataclasses.replace(FULL, capacity=20), Cost(update=Passes(48, 8))),
+    (Interfered(), dataclasses.replace(FULL, streamed=0), Cost()),
+    (Distil(), FULL, Cost(update=Passes(16, 0))),
+    (Distil(), dataclasses.replace(FULL, tasks=0), Cost()),
+    (ScheduledPrior(), FULL, Cost(update=Passes(16, 0), sample=Passes(1, 0))),
+    (NearestMean(), FULL, Cost(query=Passes(100, 0))),
+    (Ridge(), FULL, Cost(sample=Passes(1, 0))),
+    (Ridge(mirror=True), FULL, Cost(sample=Passes(2, 0))),
+    (Ridge(of="pixels"), FULL, Cost()),
+    (Refit(at="query", epochs=3), FULL, Cost(query=Passes(300, 300))),
+    (Refit(at="boundary", epochs=3), FULL, Cost(task=Passes(300, 300))),
+    (BiasCorrected(), FULL, Cost(query=Passes(4, 0), task=Passes(4, 0))),  # 5 aside, one for each class
+    (BiasCorrected(), dataclasses.replace(FULL, tasks=0), Cost()),
+]
+
+
+@pytest.mark.parametrize("part, workload, expected", BY_HAND, ids=repr)
+def test_a_part_costs_what_its_formula_says(part, workload, expected):
+    assert part.cost(workload) == expected
+
+
 PERIOD = 24  # samples: whole rounds and whole spans between two measures for all of the above
 
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 
+from iblurry import Gaussian, IBlurry, SiBlurry, Sigmoid, parts
 from iblurry.experiment.settings import setting
 from iblurry.methods import METHODS
 
@@ -21,6 +22,7 @@ ADAPTIVE = {  # CLIB's Algorithm 3; length of a trial and warm-up are the releas
 }  # fmt: skip
 IMPORTANCE = {"Importance": {"step": 0.1, "rule": "paper", "decrease": "untouched"}}
 TEMPORAL = {"Averaged": {"decay": 0.99, "warm_up": False, "of": "average", "mirror": False}}
+BALM_TEACHER = {"weight": 1.0, "temperature": 2.0, "decay": 0.9995, "warm_up": True, "batch_statistics": False}
 FEATURES = {"of": "features", "width": 1000, "gamma": 1.0, "mirror": False}
 
 
@@ -88,9 +90,7 @@ PUBLISHED = {
         "admission": {"Balanced": {}},
         "terms": [
             {"AdjustedCrossEntropy": {"decay": 0.99, "least": 1e-4}},
-            {"AverageTeacher": {
-                "weight": 1.0, "temperature": 2.0, "decay": 0.9995, "warm_up": True, "batch_statistics": False,
-            }},
+            {"AverageTeacher": BALM_TEACHER},
         ],
         "schedule": CONSTANT,
         "readout": {"Averaged": {"decay": 0.9995, "warm_up": True, "of": "average", "mirror": False}},
@@ -154,6 +154,26 @@ PUBLISHED = {
     },
     "slda": UNTRAINED | {"readout": {"Discriminant": FEATURES | {"expand": "none", "shrinkage": None}}},
 }  # fmt: skip
+
+
+OTHERS = [  # defaults that no recipe uses; RM's rates on ImageNet at first
+    (parts.MultiStep(), {"initial_lr": 0.05, "warm": 0.1, "milestones": (30, 60, 80, 90), "factor": 0.1}),
+    (parts.Cosine(), {"initial_lr": 0.05, "warm": 0.1, "floor": 5e-4, "cycle": 1, "growth": 2}),
+    (parts.Averaged(), TEMPORAL["Averaged"]),
+    (parts.AverageTeacher(), BALM_TEACHER | {"decay": 0.999}),
+    (parts.Refit(), {"at": "query", "epochs": 256, "frozen_norm": False}),
+    (parts.Exponential(), EXPONENTIAL["Exponential"]),
+    (parts.Clip(), {"norm": 10.0}),
+    (IBlurry(), {"tasks": 5, "disjoint": 50.0, "blur": 10.0, "mode": "strict"}),  # i-Blurry-50-10
+    (SiBlurry(), {"tasks": 5, "disjoint": 50.0, "blur": 10.0}),
+    (Gaussian(), {"sigma": 0.1, "periods": 1, "initial": 1.0}),  # SDP's periodic setting
+    (Sigmoid(), {"tasks": 5, "width": 0.5}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("component, fields", OTHERS, ids=lambda value: type(value).__name__)
+def test_a_component_is_as_published(component, fields):
+    assert component.to_json() == {type(component).__name__: fields}
 
 
 @pytest.mark.parametrize("name", METHODS)

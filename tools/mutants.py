@@ -50,7 +50,8 @@ PATHS = (  # folders and files of iblurry/ whose formulas and defaults the tests
 SPARED = ("streams/order_figure.py",)  # figures
 TESTS = (  # the closest to a formula first; doctests of PATHS are added
     "tests/parts", "tests/streams", "tests/test_memory.py", "tests/test_method.py",
-    "tests/test_published_defaults.py", "tests/laws", "tests/engine",
+    "tests/test_published_defaults.py", "tests/test_cost.py", "tests/test_refit.py", "tests/test_amendments.py",
+    "tests/laws", "tests/engine",
     "tests/experiment",
 )  # fmt: skip
 OPERATORS = (

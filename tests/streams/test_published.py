@@ -194,6 +194,19 @@ def test_files_look_like_the_published_ones(toy, tmp_path):
     assert [one["file_name"] for one in test] == [f"test/{k}/{i:04d}.png" for i in (1, 2) for k in toy.classes]
 
 
+def test_tiny_images_keep_their_original_names_but_the_test_list_counts(tmp_path):
+    tiny = dataset("tinyimagenet", ("n01", "n02"), [0, 1, 0], [1, 1, 0])
+    order = Order((np.array([2, 0]), np.array([1])), (0, 1), 2)
+    published.export(order, tiny, tmp_path / "not" / "there", seed=1, n=100, m=0)
+    names = {path.name: [one["file_name"] for one in json.loads(path.read_text())] for path in tmp_path.rglob("*.json")}
+    assert names == {
+        "tinyimagenet_split2_n100_m0_rand1_task0.json": ["train/n01/n01_1.JPEG", "train/n01/n01_0.JPEG"],
+        "tinyimagenet_split2_n100_m0_rand1_task1.json": ["train/n02/n02_0.JPEG"],
+        "tinyimagenet_val.json": ["test/n02/0001.png", "test/n02/0002.png", "test/n01/0001.png"],
+    }
+    assert published.read(tmp_path / "not" / "there", tiny, tasks=2, n=100, m=0, seed=1) == order
+
+
 def test_the_one_set_published_unshuffled_is_shuffled(tmp_path):
     own = dataset("cifar100", [str(c) for c in range(10)], np.repeat(np.arange(10), 20), [0])
     listing = Order(tuple(np.arange(200).reshape(5, 40)), tuple(range(10)), 10)
