@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from iblurry.cli.options import PERCENT, PLACE, Decorator, NumberRange, Seeds, b
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
+    from iblurry.data.dataset import Dataset
     from iblurry.experiment.experiment import Experiment
 
 STREAM = (
@@ -80,3 +82,33 @@ def make_experiments(rows: Sequence[str], about: Mapping[str, Any]) -> dict[tupl
     if len({experiment.digest for experiment in experiments.values()}) < len(experiments):
         raise InputError(f"With these changes, {' and '.join(rows)} become the same experiment; name one of them.")
     return experiments
+
+
+def check_all(experiments: Sequence[Experiment], data: Dataset) -> None:
+    """Raises now what would otherwise come up in the middle of the work; says what was chosen for the user's data."""
+    for experiment in {replace(one, seed=0): one for one in experiments}.values():
+        experiment.check(data)
+    for experiment in {replace(one, method=experiments[0].method): one for one in experiments}.values():
+        samples = len(experiment.order(data))
+        if experiment.query_every > samples:
+            raise InputError(
+                f"query_every={experiment.query_every} is more than the stream's {samples} samples, so the curve would "
+                f"have no point; give --query-every a number up to {samples}."
+            )
+    _say_choices(experiments, data)
+
+
+def _say_choices(experiments: Sequence[Experiment], data: Dataset) -> None:
+    """On standard error; nothing for the data sets that have a setting."""
+    from iblurry.cli.data import print_notes
+    from iblurry.experiment.settings import is_known
+
+    first = experiments[0]
+    if is_known(first.dataset):
+        return
+    print_notes(data)
+    fields = {"tasks": {getattr(one.stream, "tasks", None) for one in experiments}}
+    fields |= {name: {getattr(one, name) for one in experiments} for name in ("memory", "query_every", "network")}
+    same = [f"--{name.replace('_', '-')} {one}" for name, (one, *more) in fields.items() if one and not more]
+    counts = f"{len(data.classes)} classes, {len(data.train):,} training and {len(data.test):,} test images"
+    click.echo(f"{data.name}: {counts}, so {' '.join(same)}; give these options to change them.", err=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.experiment_options import LEARNING, STREAM, experiment_options, make_experiments
+from iblurry.cli.experiment_options import LEARNING, STREAM, check_all, experiment_options, make_experiments
 from iblurry.cli.options import (
     FIGURE,
     MACHINE,
@@ -28,9 +27,7 @@ from iblurry.cli.study_options import split_names
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
-    from iblurry.data.dataset import Dataset
     from iblurry.experiment.callback import Callback
-    from iblurry.experiment.experiment import Experiment
 
 DEFAULT_METHODS = ("balm", "clib", "er")
 DEFAULT_SEEDS = (1, 2, 3)
@@ -102,22 +99,18 @@ def run(
         return run_grid(rows, about, grids, machine, out=out, figure=figure, data_home=data_home, as_json=as_json)
     named = make_experiments(rows, about)
     experiments = list(named.values())
-    if machine["device"] != "cpu" and machine["jobs"] in (None, 1):  # else runs are in other processes
-        from iblurry.network.compile_worker import start_early
-
-        start_early(experiment.network for experiment in experiments)
-
     from iblurry.analysis.describe import name_figure
     from iblurry.cli.show import show_results
     from iblurry.cli.verbs import INTERRUPTED
     from iblurry.data.load import load
-    from iblurry.launch.launch import run_all
+    from iblurry.launch.launch import prepare, run_all
     from iblurry.launch.progress import ProgressDisplay
 
+    config = launch_config(machine, out, data_home)
+    prepare(experiments, config)
     own, metrics = parse_callbacks(callbacks), split_names(metric)
     _check_metrics(metrics or (), own, [] if machine["again"] else [out / one.name for one in experiments])
     check_all(experiments, load(about["dataset"], data_home))
-    config = launch_config(machine, out, data_home)
     with ProgressDisplay("all runs", runs=len(experiments)) as display:
         watching = [
             display.callback(f"{row} seed {seed}", row, is_done=config.is_done(one))
@@ -148,33 +141,3 @@ def _check_metrics(names: Sequence[str], callbacks: Sequence[Callback], folders:
     if words - own:
         own.update(own_names(read_result(place) for place in map(RunFolder, folders) if place.journal.exists()))
     find_metrics(names, own)
-
-
-def check_all(experiments: Sequence[Experiment], data: Dataset) -> None:
-    """Raises now what would otherwise come up in the middle of the work; says what was chosen for the user's data."""
-    for experiment in {replace(one, seed=0): one for one in experiments}.values():
-        experiment.check(data)
-    for experiment in {replace(one, method=experiments[0].method): one for one in experiments}.values():
-        samples = len(experiment.order(data))
-        if experiment.query_every > samples:
-            raise InputError(
-                f"query_every={experiment.query_every} is more than the stream's {samples} samples, so the curve would "
-                f"have no point; give --query-every a number up to {samples}."
-            )
-    _say_choices(experiments, data)
-
-
-def _say_choices(experiments: Sequence[Experiment], data: Dataset) -> None:
-    """On standard error; nothing for the data sets that have a setting."""
-    from iblurry.cli.data import print_notes
-    from iblurry.experiment.settings import is_known
-
-    first = experiments[0]
-    if is_known(first.dataset):
-        return
-    print_notes(data)
-    fields = {"tasks": {getattr(one.stream, "tasks", None) for one in experiments}}
-    fields |= {name: {getattr(one, name) for one in experiments} for name in ("memory", "query_every", "network")}
-    same = [f"--{name.replace('_', '-')} {one}" for name, (one, *more) in fields.items() if one and not more]
-    counts = f"{len(data.classes)} classes, {len(data.train):,} training and {len(data.test):,} test images"
-    click.echo(f"{data.name}: {counts}, so {' '.join(same)}; give these options to change them.", err=True)

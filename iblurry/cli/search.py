@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.experiment_options import make_experiments
+from iblurry.cli.experiment_options import check_all, make_experiments
 from iblurry.cli.options import launch_config
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ def run_grid(
     as_json: bool,
 ) -> int:
     """Every point of a grid; a point whose run fails does not stop the others."""
-    from iblurry.cli.run import check_all
     from iblurry.cli.verbs import FAILED, INTERRUPTED
     from iblurry.data.load import load
     from iblurry.launch.launch import run_all

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iblurry.cli.experiment_options import check_all
 from iblurry.cli.options import (
     MACHINE,
     GroupedCommand,
@@ -79,7 +80,6 @@ def study(
         return 0
     say_at_once(f"Loading PyTorch, then {selected['dataset']}.")
 
-    from iblurry.cli.run import check_all
     from iblurry.data.load import load
 
     chosen = selection_of(selected, None if out == USUAL else out)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.experiment_options import LEARNING, STREAM, experiment_options, make_experiments
+from iblurry.cli.experiment_options import LEARNING, STREAM, check_all, experiment_options, make_experiments
 from iblurry.cli.options import (
     FIGURE,
     MACHINE,
@@ -83,7 +83,6 @@ def tune(
     """
     say_at_once(f"Loading PyTorch, then {about['dataset']}.")
 
-    from iblurry.cli.run import check_all
     from iblurry.cli.search import search_places, show_search, taken_paths, with_validation
     from iblurry.cli.verbs import INTERRUPTED
     from iblurry.data.load import load

@@ -32,6 +32,7 @@ from iblurry.launch.ray import RayWorkers
 from iblurry.launch.stop import StopRequest, stop_on_signals
 from iblurry.launch.workers import LocalWorkers
 from iblurry.method import Method
+from iblurry.network.compile_worker import start_early
 from iblurry.sources import IMPORTING
 
 
@@ -161,6 +162,12 @@ def run_all(
     elif queue.failures:
         raise next(iter(queue.failures.values()))
     return [read_result(folder, experiment) for folder, experiment in zip(folders, chosen, strict=True)]
+
+
+def prepare(experiments: Iterable[Experiment], config: LaunchConfig) -> None:
+    """Start what takes seconds to start, such as compilers, before data are read for runs in this process."""
+    if config.device != "cpu" and config.jobs in (None, 1):
+        start_early(experiment.network for experiment in experiments)
 
 
 def _run_queue(queue: JobQueue, config: LaunchConfig, workers: int, stop: StopRequest) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from iblurry.cli import main as main_module
 from iblurry.cli.main import MOVED, VERBS, iblurry
-from iblurry.network import compile_worker
 from iblurry.version import __version__
 
 SELECTING = (
@@ -230,7 +229,7 @@ def test_a_defect_of_ours_is_not_hidden(monkeypatch):
 @pytest.mark.parametrize("words, asks", [((), True), (("--device", "cpu"), False), (("--jobs", "2"), False)])
 def test_what_compiles_is_started_before_data_are_read(words, asks, monkeypatch, call):
     asked = []
-    monkeypatch.setattr(compile_worker, "start_early", lambda networks: asked.append([*networks]))
+    monkeypatch.setattr("iblurry.launch.launch.start_early", lambda networks: asked.append([*networks]))
     said = call("run", "er", "--network", "resnet18", "--seeds", "1", "--dataset", "nowhere.npz", *words)
     assert said.code == 2
     assert asked == [["resnet18"]] * asks

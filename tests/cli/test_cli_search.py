@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry.cli.experiment_options import LEARNING, STREAM, make_experiments
-from iblurry.cli.run import check_all, run
+from iblurry.cli.experiment_options import LEARNING, STREAM, check_all, make_experiments
+from iblurry.cli.run import run
 from iblurry.cli.search import with_validation
 from iblurry.cli.tune import PRUNERS as OFFERED
 from iblurry.cli.tune import tune
