@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # an alias or a star says to checkers that a name is public
     from iblurry.experiment.checkpointer import CheckpointPolicy as CheckpointPolicy
     from iblurry.experiment.environment import Hardware as Hardware
     from iblurry.experiment.experiment import Experiment as Experiment
+    from iblurry.experiment.replay import replay as replay
     from iblurry.experiment.result import Result as Result
     from iblurry.experiment.run_callbacks import RunState as RunState
     from iblurry.exported import ExportedModel as ExportedModel
@@ -61,10 +62,11 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.errors": "CheckpointError DataError IblurryError InputError",
     "iblurry.estimator": "ContinualClassifier",
     "iblurry.experiment.callback": "Callback",
-    "iblurry.experiment.callbacks": "KnowledgeRatios OnlineAccuracy",
+    "iblurry.experiment.callbacks": "KnowledgeRatios MLflow OnlineAccuracy TensorBoard WandB",
     "iblurry.experiment.checkpointer": "CheckpointPolicy",
     "iblurry.experiment.environment": "Hardware",
     "iblurry.experiment.experiment": "Experiment",
+    "iblurry.experiment.replay": "replay",
     "iblurry.experiment.result": "Result",
     "iblurry.experiment.run_callbacks": "RunState",
     "iblurry.exported": "ExportedModel load_exported",

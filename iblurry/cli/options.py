@@ -216,7 +216,7 @@ def callback_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "callbacks",
         multiple=True,
         metavar="NAME",
-        help="KnowledgeRatios, OnlineAccuracy or your own, of --import, as NAME:field=value. Repeatable.",
+        help="OnlineAccuracy, KnowledgeRatios, TensorBoard, WandB, MLflow or yours, as NAME:field=value. Repeatable.",
     )(command)
 
 

@@ -15,6 +15,7 @@ from iblurry.cli.study_options import split_names
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
+    from iblurry.experiment.callbacks.logger import Logger
     from iblurry.experiment.result import Result
 
 WIDE = 70  # letters of the figures' names that have room on a line
@@ -155,26 +156,34 @@ def _name_folders(results: Sequence[Result]) -> None:
 
 def _log(folders: Sequence[Path], to: str, out: Path | None, project: str | None, *, as_json: bool) -> None:
     """Writes journals to a logger; two runs of one name would become one there."""
+    if to == "tensorboard" and project is not None:
+        raise InputError(f"--project {project}: TensorBoard has folders and no projects; give --out instead.")
     first: dict[str, Path] = {}
     for folder in folders:
         twin = first.setdefault(folder.resolve().name, folder)
         if twin is not folder:
             raise InputError(f"{twin} and {folder} have the same name and would be written into one; name one of them.")
 
-    from iblurry.studies.loggers.history import read_history
-    from iblurry.studies.loggers.logger import log_run, make_logger
+    from iblurry.experiment import callbacks
+    from iblurry.experiment.replay import replay
 
-    logger = make_logger(to, out=out, project=project)
+    kinds: dict[str, type[Logger]] = {
+        "tensorboard": callbacks.TensorBoard,
+        "wandb": callbacks.WandB,
+        "mlflow": callbacks.MLflow,
+    }
+    given = {"out": None if out is None else str(out), "project": project}
+    logger = kinds[to](**{name: value for name, value in given.items() if value is not None})
     logged = []
     for folder in folders:
-        run = read_history(folder)
-        if run is None:
+        run = replay(folder, logger)
+        if not run.journal:
             click.echo(f"{folder} has not started yet and is skipped.", err=True)
             continue
-        place, is_finished = log_run(run, logger), run.summary is not None
-        logged.append({"folder": str(folder), "place": place, "finished": is_finished, "events": len(run.events)})
+        if not run.is_finished:
+            logger.close(finished=False)
+        logged.append({"folder": str(folder), "place": logger.place, "finished": run.is_finished})
         if not as_json:
-            state = "finished" if is_finished else "not finished"
-            click.echo(f"{folder}: {len(run.events):,} events, {state}, in {place}")
+            click.echo(f"{folder}: {'finished' if run.is_finished else 'not finished'}, in {logger.place}")
     if as_json:
         click.echo(json.dumps(logged, indent=2))

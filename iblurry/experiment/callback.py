@@ -42,6 +42,7 @@ class Callback(Component):
     is_frozen: ClassVar[bool] = False
     logs: ClassVar[tuple[str, ...] | None] = None  # what it logs; where it says so, other names are refused before runs
     counts_answers: ClassVar[bool] = False  # whether answers that it asks for are counted as queries of the run
+    is_stored: ClassVar[bool] = True  # whether it is stored with the run, which then continues with the same only
     has_init: ClassVar[bool] = False  # whether it, or a class it builds on, has an __init__ of its own
 
     def __init_subclass__(cls, *, is_known: bool = True) -> None:

@@ -94,7 +94,7 @@ class Checkpointer:
                 return "the journal has changed since it was saved"
             self.learner.load_state_dict(state["learner"])
             self.learner.context.queries.load_state_dict(state["queries"])
-            if self.callbacks:
+            if self.callbacks is not None and "callbacks" in state:
                 self.callbacks.load_state_dict(state["callbacks"])
             return None
 

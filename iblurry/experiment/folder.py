@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from iblurry.errors import DataError, FolderError, InputError
 from iblurry.experiment.callback import Callback
+from iblurry.experiment.fields import Value, flatten_experiment
 from iblurry.files import locked, write_file
 from iblurry.untrusted import MALFORMED, read_json, reason
 from iblurry.version import __version__
@@ -57,6 +58,14 @@ class RunFolder:
         self._check_format(about)
         return about
 
+    def hyperparameters(self) -> dict[str, Value]:
+        """Every field of the experiment by the path that --set takes; needs no torch and no code of the user's."""
+        about = self.about()
+        try:
+            return flatten_experiment(about["experiment"])
+        except MALFORMED as error:
+            raise self._bad_experiment(error) from error
+
     def experiment(self) -> Experiment:
         """The experiment that is run here."""
         from iblurry.experiment.experiment import Experiment
@@ -65,7 +74,7 @@ class RunFolder:
         try:
             return Experiment.from_json(about["experiment"])
         except MALFORMED as error:
-            raise DataError(f"{self.path / 'experiment.json'} is not a valid experiment: {reason(error)}.") from error
+            raise self._bad_experiment(error) from error
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON file atomically."""
@@ -142,6 +151,9 @@ class RunFolder:
         with locked(self.path / "lock", timeout=usual, remedy="choose another --out"):
             yield
 
+    def _bad_experiment(self, error: Exception) -> DataError:
+        return DataError(f"{self.path / 'experiment.json'} is not a valid experiment: {reason(error)}.")
+
     def _check_format(self, about: dict[str, Any]) -> None:
         if about.get("format") != FORMAT:
             raise FolderError(
@@ -158,9 +170,9 @@ class RunFolder:
 
 
 def describe_callbacks(callbacks: Sequence[Callback]) -> list[dict[str, Any]]:
-    """Name, hash of the code and settings of each, as environment.json keeps them."""
+    """Name, hash of the code and settings of each that is stored with the run, as environment.json keeps them."""
     described: list[dict[str, Any]] = []
-    for callback in callbacks:
+    for callback in (one for one in callbacks if one.is_stored):
         try:
             described.append(json.loads(json.dumps(callback.to_json(), allow_nan=False)))
         except (TypeError, ValueError) as error:

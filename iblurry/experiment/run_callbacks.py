@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,15 +46,33 @@ class RunState:
         The stream, with the position of the run.
     writer : JournalWriter
         Keeps the records.
+    spent : callable
+        Seconds spent on the run so far.
     """
 
     def __init__(
-        self, experiment: Experiment, dataset: Dataset, learner: Learner, stream: StreamIterator, writer: JournalWriter
+        self,
+        experiment: Experiment,
+        dataset: Dataset,
+        learner: Learner,
+        stream: StreamIterator,
+        writer: JournalWriter,
+        spent: Callable[[], float],
     ) -> None:
         self.experiment, self.dataset, self.learner = experiment, dataset, learner
-        self._stream, self._writer = stream, writer
-        self._stop_reason: str | None = None
+        self._stream, self._writer, self._spent = stream, writer, spent
+        self.stop_reason: str | None = None  # why the run ends before its stream, once a callback has stopped it
         self._may_act = False
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return self._writer.journal.path.parent
+
+    @property
+    def seconds(self) -> float:
+        """Spent on the run so far, those before an interruption included."""
+        return self._spent()
 
     @property
     def position(self) -> int:
@@ -135,7 +154,7 @@ class RunState:
         if not isinstance(reason, str) or not reason:
             raise InputError(f"run.stop({reason!r}): say why in a few words, such as run.stop('no progress').")
         self._check_may_act("stop")
-        self._stop_reason = self._stop_reason or reason
+        self.stop_reason = self.stop_reason or reason
 
     def _check_may_act(self, verb: str) -> None:
         if not self._may_act:
@@ -167,7 +186,7 @@ class RunCallbacks:
     @property
     def stop_reason(self) -> str | None:
         """Why a callback wants the run to end; None: it goes on."""
-        return self.run._stop_reason
+        return self.run.stop_reason
 
     def has(self, hook: str) -> bool:
         """Whether one of them overrides this method."""
@@ -194,15 +213,16 @@ class RunCallbacks:
             raise InputError(f"The state of a callback cannot be saved. {error} Or define its state_dict.") from error
 
     def state_dict(self) -> dict[str, Any]:
-        states = [callback.state_dict() for callback in self.callbacks]
+        states = [callback.state_dict() for callback in self.callbacks if callback.is_stored]
         loss = self.run.learner.trainer.loss  # which the learner itself does not need
-        return {"callbacks": states, "loss": loss, "stop": self.run._stop_reason, "ended": self.has_ended}
+        return {"callbacks": states, "loss": loss, "stop": self.run.stop_reason, "ended": self.has_ended}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for callback, one in zip(self.callbacks, state["callbacks"], strict=True):
+        stored = [callback for callback in self.callbacks if callback.is_stored]
+        for callback, one in zip(stored, state["callbacks"], strict=True):
             callback.load_state_dict(one)
         self.run.learner.trainer.loss.copy_(state["loss"])
-        self.run._stop_reason, self.has_ended = state["stop"], state["ended"]
+        self.run.stop_reason, self.has_ended = state["stop"], state["ended"]
 
     @contextmanager
     def _calling(self, hook: str) -> Iterator[None]:

@@ -191,7 +191,7 @@ class RunLoop:
         self.folder.write("environment.json", self.environment | {"seconds": self.earlier_seconds})
 
     def _build_callbacks(self) -> None:
-        run = RunState(self.experiment, self.dataset, self.learner, self.stream, self.writer)
+        run = RunState(self.experiment, self.dataset, self.learner, self.stream, self.writer, self._seconds)
         self.callbacks = RunCallbacks(self.given, run)
         asks = self.callbacks.has("on_query") or self.callbacks.has("on_task_end")  # and wants the answer at once
         self.deferred = None if asks else DeferredQueries(self.learner, self.evaluator, self._on_stack_update)

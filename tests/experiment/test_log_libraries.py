@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from iblurry.studies.loggers.history import read_history
-from iblurry.studies.loggers.logger import log_run, make_logger
-from tests.studies.told import ENVIRONMENT, FINISHED, LINES, PARAMETERS, begin, finish, write
+from iblurry import MLflow, TensorBoard, WandB, replay
+from tests.experiment.told import ENVIRONMENT, FINISHED, LINES, PARAMETERS, begin, finish, write
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # theirs are not ours to correct
 
@@ -35,14 +34,15 @@ def curves(kind):
 
 def log_once(folder, logger):
     finish(folder)
-    log_run(read_history(folder), logger)
+    replay(folder, logger)
 
 
 def log_again(folder, logger):
     """Logged at line 5, cut back to line 3 as by a resume, logged while it grows, at its end and once more."""
     for lines in (5, 3, 6, 8, len(LINES)):
         write(folder, LINES[:lines])
-        log_run(read_history(folder), logger)
+        replay(folder, logger)
+        logger.close(finished=False)
     log_once(folder, logger)
     log_once(folder, logger)
 
@@ -60,7 +60,7 @@ def test_tensorboard(folder, write_it, tmp_path):
 
     (tmp_path / "logs/tensorboard/mine-pets-1").mkdir(parents=True)
     (tmp_path / "logs/tensorboard/mine-pets-1/notes.txt").write_text("precious")
-    write_it(folder, make_logger("tensorboard"))
+    write_it(folder, TensorBoard())
     place = tmp_path / "logs/tensorboard/mine-pets-1"
     assert len(list(place.glob("events.*"))) == 1
     assert (place / "notes.txt").read_text() == "precious"
@@ -101,7 +101,7 @@ def test_wandb_offline(folder, write_it, tmp_path, monkeypatch):
     pytest.importorskip("wandb", reason="needs wandb: pip install 'iblurry[wandb]'")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
-    write_it(folder, make_logger("wandb", out=tmp_path / "kept", project="pets"))
+    write_it(folder, WandB(out=str(tmp_path / "kept"), project="pets"))
     (file,) = (tmp_path / "kept").glob("wandb/offline-run-*-mine-pets-1/run-mine-pets-1.wandb")  # one, however often
     for _ in range(200):  # W&B's own process writes behind our back, until this one ends
         records = list(wandb_records(file))
@@ -133,7 +133,7 @@ def test_mlflow(folder, write_it, tmp_path, monkeypatch):
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
-    write_it(folder, make_logger("mlflow"))
+    write_it(folder, MLflow())
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/logs/mlflow/mlflow.db")
     experiment = client.get_experiment_by_name("iblurry")
     (run,) = client.search_runs([experiment.experiment_id])

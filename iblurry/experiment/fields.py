@@ -34,6 +34,18 @@ def flatten_fields(fields: dict[str, Any], prefix: str = "") -> dict[str, Value]
     return flat
 
 
+def flatten_experiment(experiment: dict[str, Any]) -> dict[str, Value]:
+    """The method's name, then every field of the experiment and of its method, from experiment.json.
+
+    >>> method = {"name": "mine", "schedule": {"Constant": {"initial_lr": 0.1}}}
+    >>> flatten_experiment({"memory": 20, "method": method})
+    {'method': 'mine', 'memory': 20, 'schedule': 'Constant', 'schedule.initial_lr': 0.1}
+    """
+    method = dict(experiment["method"])
+    settings = {name: value for name, value in experiment.items() if name != "method"}
+    return {"method": method.pop("name")} | flatten_fields(settings) | flatten_fields(method)
+
+
 def _split_part(value: Any) -> tuple[Any, dict[str, Any]]:
     """A part's name and its fields, of {"Uniform": {"count": 16}}; anything else is itself."""
     if isinstance(value, dict) and len(value) == 1:

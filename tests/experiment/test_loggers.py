@@ -10,24 +10,25 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from iblurry import MLflow, TensorBoard, WandB, replay
 from iblurry.edit import edit
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.errors import InputError
+from iblurry.experiment.callbacks.logger import safe_name
 from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.fields import flatten_experiment
+from iblurry.experiment.journal import Query, encode
 from iblurry.methods import METHODS
-from iblurry.studies.loggers.history import flatten_hyperparameters
-from iblurry.studies.loggers.logger import LOGGERS, log_run, make_logger, require_library, safe_name
-from iblurry.studies.loggers.mlflow import MLflow
-from iblurry.studies.loggers.wandb import WeightsAndBiases
-from tests.studies.told import ENVIRONMENT, PARAMETERS, SUMMARY, history
+from tests.experiment.told import ENVIRONMENT, LINES, PARAMETERS, begin, finish, write
 
 SPEC = SimpleNamespace(origin="somewhere/__init__.py")
+LOGGERS = {"tensorboard": TensorBoard, "wandb": WandB, "mlflow": MLflow}
 
 
 @pytest.mark.parametrize("name", list(METHODS))
 def test_set_makes_the_same_experiment_of_another(name):
     """Every path is one that --set takes, and none is missing."""
     experiment = Experiment.of(name, "cifar10", seed=3, samples=700, memory=77, blur=30)
-    flat = flatten_hyperparameters(json.loads(json.dumps(experiment.to_json())))
+    flat = flatten_experiment(json.loads(json.dumps(experiment.to_json())))
     other = Experiment.of(name, "digits")
     assert flat.pop("method") == name
     for path, value in flat.items():
@@ -36,28 +37,12 @@ def test_set_makes_the_same_experiment_of_another(name):
     assert other == experiment
 
 
-def test_every_field_is_there():
-    experiment = Experiment.of("clib", "cifar10", memory=77)
-    flat = flatten_hyperparameters(experiment.to_json())
-    expected = {"memory": 77, "augment.pad": 4, "admission": "Importance", "terms": "CrossEntropy", "gradient": "none"}
-    expected |= {
-        "schedule.initial_lr": experiment.method.schedule.initial_lr,
-        "optimizer": "Adam",
-        "pace.stream_batch": 1,
-    }
-    assert {path: flat[path] for path in expected} == expected
-    assert flat.keys() >= {f"admission.{field}" for field in ("step", "rule", "decrease")}
-
-
-def test_several_parts_in_a_slot_have_places():
-    flat = flatten_hyperparameters(Experiment.of("ewc", "cifar10").to_json())
+def test_several_parts_in_a_slot_have_places_and_lists_are_joined():
+    flat = flatten_experiment(Experiment.of("ewc", "cifar10").to_json())
     assert flat["terms"] == "CrossEntropy,Elastic"
     assert [path for path in flat if path.startswith("terms.1.")]
     assert not [path for path in flat if path.startswith("terms.0.")]
-
-
-def test_lists_of_numbers():
-    assert flatten_hyperparameters({"method": {"name": "m", "at": [3, 6]}}) == {"method": "m", "at": "3,6"}
+    assert flatten_experiment({"method": {"name": "m", "at": [3, 6]}}) == {"method": "m", "at": "3,6"}
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "a/b", "ä", "x" * 200, "it's"])
@@ -67,26 +52,22 @@ def test_names_that_are_not_allowed_become_ones_that_are(name):
     assert safe_name("clib-digits-1-0123456789ab") == "clib-digits-1-0123456789ab"
 
 
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return begin(tmp_path / "runs/mine-pets-1", LINES)
+
+
 @pytest.mark.parametrize("name, module", [*zip(LOGGERS, LOGGERS, strict=True), ("mlflow", "sqlalchemy")])
-def test_a_library_that_is_not_installed(name, module, monkeypatch, tmp_path):
-    """A folder of its name, such as a logger leaves in the working folder, is no library."""
-    monkeypatch.setattr("iblurry.studies.loggers.logger.find_spec", lambda asked: None if asked == module else SPEC)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+@pytest.mark.parametrize("there", [None, SimpleNamespace(origin=None)], ids=["missing", "a folder of its name"])
+def test_a_library_that_is_not_installed(name, module, there, monkeypatch, folder):
+    monkeypatch.setattr(
+        "iblurry.experiment.callbacks.logger.find_spec", lambda asked: there if asked == module else SPEC
+    )
     with pytest.raises(InputError, match=rf"{module}.*iblurry\[{name}\]"):
-        make_logger(name)
-
-
-def test_a_folder_of_its_name_is_no_library(monkeypatch, tmp_path):
-    (tmp_path / "nolibrary").mkdir()
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(InputError, match="nolibrary"):
-        require_library("nolibrary", "wandb")
-    require_library("numpy", "wandb")
-
-
-def test_an_unknown_logger():
-    with pytest.raises(UnknownNameError, match="'wandb'"):
-        make_logger("wandbb")
+        replay(folder, LOGGERS[name]())
 
 
 def test_extras_are_declared():
@@ -98,7 +79,7 @@ def test_extras_are_declared():
 @pytest.fixture
 def installed(monkeypatch):
     """Every library seems to be installed."""
-    monkeypatch.setattr("iblurry.studies.loggers.logger.find_spec", lambda _: SPEC)
+    monkeypatch.setattr("iblurry.experiment.callbacks.logger.find_spec", lambda _: SPEC)
 
 
 def module(monkeypatch, name, **members):
@@ -118,21 +99,18 @@ class Rows:
         self.step = max(rows, default=-1) + 1
         self.summary, self.finished = {}, 0
 
-    def log(self, row, step):
+    def log(self, row, step, commit):
         assert step >= self.step
-        self.rows[step], self.step = row, step
+        assert commit
+        self.rows[step], self.step = row, step + 1
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def finish(self):
         self.finished += 1
 
 
 @pytest.fixture
 def wandb(monkeypatch, installed):
     """The library, its server's rows by run, and whether someone is logged in."""
-    monkeypatch.delenv("WANDB_MODE", raising=False)
     server: dict[str, dict] = {}
     runs: list[Rows] = []
 
@@ -147,27 +125,22 @@ def wandb(monkeypatch, installed):
     return made
 
 
-def run_to(*steps, summary=None):
-    return history([(step, {"accuracy": step / 100, "new_class": f"c{step}"}) for step in steps], summary)
-
-
-def test_wandb_sends_a_row_when_it_is_complete_and_never_again(wandb, tmp_path):
-    logger = WeightsAndBiases(tmp_path, "pets")
-    assert logger.write(run_to(10, 20)) == "https://there"  # the row at 20 may still get the end of a task
+def test_wandb_sends_a_row_when_it_is_complete_and_never_again(folder, wandb):
+    logger = WandB(project="pets")
+    write(folder, LINES[:5])  # the row at 20 gets the end of a task
+    replay(folder, logger)
+    logger.close(finished=False)
+    assert logger.place == "https://there"
     rows = wandb.server["mine-pets-1"]
-    assert rows == {10: {"accuracy": 0.1, "new_class": "c10"}}
-    grown = run_to(10, 20, 30, summary=SUMMARY)
-    grown.events[1][1]["task_end/accuracy"] = 0.9
+    assert list(rows) == [1, 3, 10]
+    write(folder, LINES)
+    finish(folder)
     for _ in range(2):
-        logger.write(grown)
-        assert list(rows) == [10, 20, 30]
-        assert rows[20] == {"accuracy": 0.2, "new_class": "c20", "task_end/accuracy": 0.9}
+        replay(folder, logger)
+        assert list(rows) == [1, 3, 10, 20, 22, 30, 40]
+        assert rows[20]["task_end/accuracy"] == 0.875
     assert [run.finished for run in wandb.runs] == [1, 1, 1]
     assert [run.summary["finished"] for run in wandb.runs] == [False, True, True]
-
-
-def test_wandb_knows_the_run_again(wandb, tmp_path):
-    WeightsAndBiases(tmp_path / "new", "pets").write(run_to())
     given = wandb.runs[0].given
     assert (given["project"], given["id"], given["name"]) == ("pets", "mine-pets-1", "mine-pets-1")
     assert (given["mode"], given["resume"], given["reinit"]) == (None, "allow", "create_new")
@@ -175,34 +148,34 @@ def test_wandb_knows_the_run_again(wandb, tmp_path):
     assert given["dir"].is_dir()
 
 
-def test_wandb_is_offline_where_nobody_is_logged_in(wandb, tmp_path):
+def test_wandb_is_offline_where_nobody_is_logged_in(folder, wandb):
     wandb.logged_in = False
     for name in ("offline-run-1-mine-pets-1", "offline-run-1-mine-pets-10", "run-1-mine-pets-1"):
-        (tmp_path / "wandb" / name).mkdir(parents=True)
-    assert WeightsAndBiases(tmp_path, "pets").write(run_to(10)) == "here"
+        (Path("logs/wandb") / name).mkdir(parents=True)
+    logger = WandB()
+    replay(folder, logger)
     given = wandb.runs[0].given
-    assert (given["mode"], given["resume"]) == ("offline", None)
-    left = sorted(path.name for path in (tmp_path / "wandb").iterdir())
+    assert (logger.place, given["mode"], given["resume"], given["project"]) == ("here", "offline", None, "iblurry")
+    left = sorted(path.name for path in Path("logs/wandb").iterdir())
     assert left == ["offline-run-1-mine-pets-10", "run-1-mine-pets-1"]  # written anew, and nobody else's
-    assert list(wandb.runs[0].rows) == [10]  # all of it: another time it is written anew
+    assert list(wandb.runs[0].rows) == [1, 3, 10, 20, 22, 30]
 
 
 @pytest.mark.parametrize("mode", ["offline", "online", "disabled"])
-def test_wandb_mode_is_respected(wandb, tmp_path, mode, monkeypatch):
+def test_wandb_mode_is_respected(folder, wandb, mode, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", mode)
     del wandb.login  # nobody asks
-    place = WeightsAndBiases(tmp_path, "pets").write(run_to(10))
+    replay(folder, WandB())
     assert wandb.runs[0].given["mode"] == mode
-    assert place == {"offline": "here", "online": "https://there"}.get(mode, "no place: WANDB_MODE is disabled")
 
 
-def test_what_wandb_refuses_is_one_sentence(wandb, tmp_path):
+def test_what_wandb_refuses_is_one_sentence(folder, wandb):
     def refuse(**_):
         raise RuntimeError("no permission.")
 
     wandb.init = refuse
-    with pytest.raises(InputError, match=r"^WeightsAndBiases .*runs/mine-pets-1: no permission\. "):
-        log_run(run_to(10), WeightsAndBiases(tmp_path, "pets"))
+    with pytest.raises(InputError, match=r"WandB .*runs/mine-pets-1: no permission\. "):
+        replay(folder, WandB())
 
 
 class Client:
@@ -270,53 +243,41 @@ def server(monkeypatch, installed):
     return made
 
 
-def points(run):
-    return [(metric.key, metric.step, metric.value) for metric in run.metrics]
-
-
-def test_mlflow_replaces_the_run(server, tmp_path):
-    logger = MLflow(tmp_path, "pets")
-    MLflow(tmp_path, "cars").write(run_to(10))  # another experiment's stays
-    runs = [run_to(10, 20), run_to(10, 20, 30, summary=SUMMARY), run_to(15, 30, summary=SUMMARY)]
-    for number, run in enumerate(runs, start=1):
-        assert logger.write(run) == f"sqlite:///{tmp_path}/mlflow.db, run id{number} of pets"
+def test_mlflow_replaces_the_run(folder, server):
+    logger = MLflow(project="pets")
+    replay(folder, MLflow(project="cars"))  # another experiment's stays
+    for number, lines in enumerate((5, 7, len(LINES)), start=1):
+        write(folder, LINES[:lines])
+        if lines == len(LINES):
+            finish(folder)
+        if not replay(folder, logger).is_finished:
+            logger.close(finished=False)
         other, made = server.runs
         assert other.experiment == "cars"
-        assert points(made) == [("accuracy", step, step / 100) for step, _ in run.events]
-        assert made.status == ("FINISHED" if run.summary else "RUNNING")
-    assert made.texts == {"events.tsv": "15\tnew_class\tc15\n30\tnew_class\tc30\n"}
+        assert logger.place == f"sqlite:///{Path.cwd()}/logs/mlflow/mlflow.db, run id{number} of pets"
+        assert made.status == ("FINISHED" if lines == len(LINES) else "RUNNING")
+    points = [(one.step, one.value) for one in made.metrics if one.key == "accuracy"]
+    assert points == [(10, 0.5), (20, 0.75), (30, 0.5), (40, 0.25)]
+    assert made.texts == {"events.tsv": "1\tnew_class\tcat\n3\tnew_class\tdog\n22\tnew_class\ta/b c\n"}
     assert made.params == {name: str(value) for name, value in PARAMETERS.items()}
     assert made.tags["environment.threads"] == "1"
-    assert server.experiments["pets"] == (tmp_path / "artifacts").as_uri()
+    assert server.experiments["pets"] == (Path.cwd() / "logs/mlflow/artifacts").as_uri()
+    assert any(one.key.startswith("class_accuracy/a-b-c") or one.key == "class_accuracy/cat" for one in made.metrics)
 
 
-def test_mlflow_takes_no_more_than_a_thousand_at_once_and_no_odd_names(server, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_mlflow_takes_no_more_than_a_thousand_at_once_and_no_odd_names(folder, server, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
-    values = {"accuracy": 0.5, "class_accuracy/a b": 0.5, "class_accuracy/..": 0.5}
-    MLflow(None, "pets").write(history([(step, values) for step in range(1, 800)]))
+    queries = [Query(at, 1, (1, 1, 1), (4, 4, 4), 0.1, at) for at in range(50, 400)]
+    write(folder, [*LINES, *map(encode, queries)])
+    finish(folder)
+    replay(folder, MLflow(project="pets"))
     (run,) = server.runs
-    assert len(run.metrics) == 3 * 799
-    first, second, third = dict.fromkeys(metric.key for metric in run.metrics)
-    assert first == "accuracy"
-    assert second.startswith("class_accuracy/a-b-")
-    assert third.startswith("class_accuracy/---")
+    accuracies = [one for one in run.metrics if one.key == "accuracy"]
+    assert len(accuracies) == 4 + len(queries)
+    assert [key for key in {one.key for one in run.metrics} if re.fullmatch(r"class_accuracy/a-\w+", key) is None]
+    assert all(re.fullmatch(r"[\w/-]+", one.key) for one in run.metrics)
     assert server.uris == ["http://somewhere"]
     assert server.experiments == {"pets": None}
-    assert not (tmp_path / "logs").exists()
-
-
-def test_where_things_go_unless_told(monkeypatch, wandb, server, tmp_path):
-    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    assert str(make_logger("tensorboard").out) == "logs/tensorboard"
-    ours = make_logger("wandb")
-    assert (str(ours.out), ours.project) == ("logs", "iblurry")  # W&B makes a folder wandb there
-    kept = make_logger("mlflow")
-    assert (kept.project, kept.uri, kept.out) == ("iblurry", None, tmp_path / "logs/mlflow")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
-    assert make_logger("mlflow").uri == "http://somewhere"
-    assert make_logger("mlflow", out=tmp_path, project="x").uri is None  # --out is nearer
-    with pytest.raises(InputError, match="--project pets"):
-        make_logger("tensorboard", project="pets")
+    assert not Path("logs").exists()
+    replay(folder, MLflow(out="near"))  # `out` is nearer than the environment
+    assert server.uris[1] == f"sqlite:///{Path.cwd()}/near/mlflow.db"

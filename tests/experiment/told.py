@@ -1,12 +1,14 @@
-"""Runs to log that nobody ran: journals of our choice, written as a run writes them."""
+"""Runs to log that nobody ran: journals of our choice, written as a run writes them; and a logger that remembers."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import ClassVar
 
+from iblurry.experiment.callbacks.logger import Logger, run_name
+from iblurry.experiment.folder import FORMAT
 from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd, encode
-from iblurry.studies.loggers.history import RunHistory
 
 RECORDS = [
     Start("0123456789ab", 40, (20, 40), 10),
@@ -21,7 +23,15 @@ RECORDS = [
     TaskEnd(40, 1, (1, 3, 0), (4, 4, 0), 0.1, 40),
 ]
 LINES = [encode(record) for record in RECORDS]
-SUMMARY = {"method": "mine", "a_auc": 0.5, "a_avg": 0.6, "a_last": 0.5, "f_last": None, "samples": 40, "seconds": 2.0}
+SUMMARY = {
+    "method": "mine",
+    "a_auc": 0.5,
+    "a_avg": 0.6875,
+    "a_last": 0.5,
+    "f_last": 0.375,
+    "samples": 40,
+    "seconds": 2.0,
+}
 EVENTS = [  # what the lines above amount to, by hand
     (1, {"classes": 1.0, "new_class": "cat"}),
     (3, {"classes": 2.0, "new_class": "dog"}),
@@ -39,7 +49,8 @@ EVENTS = [  # what the lines above amount to, by hand
      | {"task_end/accuracy": 0.5, "task_end/learning_rate": 0.1, "task_end/updates": 40.0}
      | {"task_end/class_accuracy/cat": 0.25, "task_end/class_accuracy/dog": 0.75}),
 ]  # fmt: skip
-FINAL = {"final/A_AUC": 0.5, "final/A_avg": 0.6, "final/A_last": 0.5, "final/seconds": 2.0}
+FINAL = {"final/A_AUC": 0.5, "final/A_avg": 0.6875, "final/A_last": 0.5, "final/F_last": 0.375}
+FINAL |= {"final/seconds": 2.0, "final/samples_per_second": 20.0}
 FINISHED = [*EVENTS[:-1], (40, EVENTS[-1][1] | FINAL)]  # of a finished run
 EXPERIMENT = {
     "method": {"name": "mine", "schedule": {"Constant": {"initial_lr": 0.1}}, "terms": [{"CrossEntropy": {}}]},
@@ -62,7 +73,7 @@ ENVIRONMENT = {"torch": "2.13.0", "machine": "Linux x86_64, 2 cores", "threads":
 def begin(folder: Path, lines: list[bytes] | None = None) -> Path:
     """A folder with these lines in its journal; without lines, of a run that has not begun."""
     folder.mkdir(parents=True)
-    (folder / "experiment.json").write_text(json.dumps({"format": 2, "experiment": EXPERIMENT}))
+    (folder / "experiment.json").write_text(json.dumps({"format": FORMAT, "experiment": EXPERIMENT}))
     if lines is not None:
         (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
         write(folder, lines)
@@ -77,19 +88,23 @@ def finish(folder: Path) -> None:
     (folder / "summary.json").write_text(json.dumps(SUMMARY))
 
 
-def history(events: list, summary: dict | None = None) -> RunHistory:
-    """A run with these events, of no folder."""
-    return RunHistory("mine-pets-1", Path("runs/mine-pets-1"), PARAMETERS, ENVIRONMENT, events, summary)
+class Recorder(Logger):
+    """A logger that keeps the rows it was given, by the name of the run."""
 
+    extra, libraries = "none", ()
+    runs: ClassVar[dict[str, list]] = {}
+    closed: ClassVar[dict[str, bool]] = {}
 
-class Recorder:
-    """A logger that keeps the runs it was given."""
+    def open(self, run):
+        self.name = run_name(run)
+        self.place, self.runs[self.name] = f"kept/{self.name}", []
+        self.closed.pop(self.name, None)
 
-    errors: tuple[type[Exception], ...] = (KeyError,)
+    def write(self, step, row):
+        self.runs[self.name].append((step, row))
 
-    def __init__(self) -> None:
-        self.runs = []
+    def close(self, *, finished):
+        self.closed[self.name] = finished
 
-    def write(self, run):
-        self.runs.append(run)
-        return f"kept/{run.name}"
+    def errors(self):
+        return (KeyError,)

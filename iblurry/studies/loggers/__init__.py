@@ -1,1 +1,0 @@
-"""Loggers: runs in TensorBoard, Weights & Biases or MLflow, from their journals."""
