@@ -15,7 +15,7 @@ from iblurry.methods import Hyperparameters, bic, method
 from iblurry.network import FLOOR
 from iblurry.parts import BiasCorrected, Distil
 from iblurry.parts.context import Forward
-from iblurry.parts.readout.bias_corrected import corrected, fit
+from iblurry.parts.readout.bias_corrected import corrected
 from iblurry.parts.terms.distil import distillation
 from tests.laws.lawful import new_learner
 
@@ -116,35 +116,6 @@ def test_without_new_classes_after_the_first_task_nothing_is_ever_fitted(samples
         assert learner.method.readout.task == task
         learner.end_task()
     assert teaches == [task != golden["bic"]["distillation_excluded_in_task"] for task in range(3)]
-
-
-def test_the_fit_against_plain_numpy():
-    """Adam's first steps on (alpha, beta) move by the rate, against the gradient's sign."""
-    logits = torch.tensor([[1.0, 2.0, 0.5], [0.2, 1.5, 1.0]])
-    labels = torch.tensor([0, 2])
-    pairs = fit(logits, labels, newest=torch.tensor([0.0, 1.0, 0.0]), epochs=1, batch=100, lr=1e-3)
-    p = np.exp(logits.numpy())
-    p /= p.sum(1, keepdims=True)
-    slope_beta, slope_alpha = p[:, 1].mean(), (p[:, 1] * logits.numpy()[:, 1]).mean()  # no label is class 1
-    expected = [1 - 1e-3 * np.sign(slope_alpha), -1e-3 * np.sign(slope_beta)]
-    np.testing.assert_allclose(pairs[1], expected, atol=1e-6)
-    assert pairs[[0, 2]].tolist() == [[1, 0], [1, 0]]
-
-
-def test_the_fit_is_that_of_autograd_and_torchs_adam():
-    rng = torch.Generator().manual_seed(1)
-    logits, labels = torch.randn(50, 6, generator=rng) * 3, torch.randint(6, (50,), generator=rng)
-    newest = torch.tensor([0.0, 0.0, 1.0, 0.0, 1.0, 0.0])
-    still, pair = torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0], requires_grad=True)
-    optimizer = torch.optim.Adam([pair], 1e-3)
-    for _ in range(256):
-        for some, answers in zip(logits.split(20), labels.split(20), strict=True):
-            optimizer.zero_grad()
-            F.cross_entropy(corrected(some, torch.lerp(still, pair, newest[:, None])), answers).backward()
-            optimizer.step()
-    wanted = torch.lerp(still, pair.detach(), newest[:, None])
-    assert float((wanted[2] - still).abs().min()) > 0.1
-    torch.testing.assert_close(fit(logits, labels, newest, 256, 20, 1e-3), wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_the_teacher_is_the_network_of_the_last_new_class_or_task_end(samples):

@@ -17,7 +17,6 @@ from iblurry.methods import clib, er, gdumb, ncm, randumb, ranpac, slda
 from iblurry.network import FLOOR
 from iblurry.parts import Discard, Discriminant, Everything, NearestMean, Ridge, RunningMean
 from iblurry.parts.readout.closed_form import BLOCK
-from iblurry.parts.readout.discriminant import shrink
 
 RNG = np.random.default_rng(5)
 LABELS = RNG.integers(0, 4, 150)
@@ -153,15 +152,6 @@ def test_mirrored_samples_count_twice():
         twice.observe(IMAGES[at][:, :, ::-1].copy(), int(LABELS[at]))
     torch.testing.assert_close(learner.logits(IMAGES[TEST]), twice.logits(IMAGES[TEST]), atol=1e-4, rtol=1e-4)
     assert learner.context.spent.forward["parts"] == 2 * 90
-
-
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_shrinkage_does_not_depend_on_the_scale_of_features(scale):
-    spread = torch.tensor(RNG.normal(size=(30, 40)))
-    covariance = spread.T @ spread / 30
-    seen = torch.tensor(30.0, dtype=torch.float64)
-    for amount in (None, 0.1):
-        torch.testing.assert_close(shrink(covariance * scale, seen, amount), shrink(covariance, seen, amount) * scale)
 
 
 def test_no_hole_where_samples_are_as_many_as_features():

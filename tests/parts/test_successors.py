@@ -10,11 +10,9 @@ from iblurry.augment import Augment
 from iblurry.errors import InputError
 from iblurry.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters
-from iblurry.network import FLOOR
 from iblurry.parts import (
     AsymmetricCrossEntropy,
     Averaged,
-    NearestMean,
     ScheduledPrior,
     StoredLogits,
 )
@@ -79,15 +77,6 @@ def test_the_average_of_body_statistics_and_head_rows(warm_up):
     assert {count for _, count in rows.values()} == {12, 8, 4}
     for row, (value, _) in rows.items():
         torch.testing.assert_close(average.head.weight[row].double(), value, atol=1e-6, rtol=1e-5)
-
-
-def test_answers_halfway_between_average_and_network():
-    learner = taught("er", readout=Averaged(decay=0.9, of="both"))
-    asked = learner.logits(IMAGES[:3])
-    network, average = learner.context.network, learner.context.average(0.9).network
-    for own, averaged in zip(network.parameters(), average.parameters(), strict=True):
-        own.data.copy_((own.data + averaged.data) / 2)
-    torch.testing.assert_close(asked, learner.context.logits(torch.tensor(IMAGES[:3])))
 
 
 # ------------------------------------------------------------------------------------------------ losses
@@ -162,18 +151,3 @@ def test_the_teacher_is_the_mixture_and_the_head_stays():
 
 
 # ------------------------------------------------------------------------------------------------ SAR and NCM
-
-
-def test_nearest_mean():
-    learner = taught("er", readout=NearestMean())
-    memory, context = learner.context.memory, learner.context
-    features = context.features(memory.images[: memory.size]).double().numpy()
-    features /= np.linalg.norm(features, axis=1, keepdims=True)
-    labels = memory.labels[: memory.size].numpy()
-    means = np.stack([features[labels == label].mean(0) for label in range(4)])
-    means /= np.linalg.norm(means, axis=1, keepdims=True)
-    asked = context.features(torch.tensor(IMAGES[:6])).double().numpy()
-    asked /= np.linalg.norm(asked, axis=1, keepdims=True)
-    found = learner.logits(IMAGES[:6]).numpy()
-    np.testing.assert_allclose(found[:, :4], -((asked[:, None] - means) ** 2).sum(2), atol=1e-5)
-    assert (found[:, 4] == FLOOR).all()

@@ -1,0 +1,243 @@
+"""Readouts: their answers worked out again in NumPy, sample by sample, and what a correction takes back."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from iblurry.memory import Sample
+from iblurry.network import FLOOR
+from iblurry.parts import Averaged, BiasCorrected, Discriminant, NearestMean, Plain, Ridge, RunningMean
+from iblurry.parts.readout.bias_corrected import fit
+from iblurry.parts.readout.discriminant import shrink
+from iblurry.parts.readout.ridge import cross_validated
+
+IMAGES = torch.tensor(np.random.default_rng(6).integers(0, 256, (30, 1, 1, 8, 8), dtype=np.uint8))
+LABELS = [0, 2, 0, 1, 2, 0, 1, 1, 2, 0, 0, 2]
+ASKED = IMAGES[20:, 0]
+
+
+def moved(network, seed=7):
+    with torch.no_grad():
+        for k, value in enumerate(network.state_dict().values()):
+            if value.is_floating_point():
+                value += torch.tensor(np.abs(np.random.default_rng(seed + k).normal(size=value.shape)) / 5).to(value)
+
+
+def sample(at, label):
+    return Sample(IMAGES[at], torch.tensor([label]), label)
+
+
+def learn(part, labels=LABELS):
+    for at, label in enumerate(labels):
+        part.on_stored(torch.tensor([0]), sample(at, label))
+    return part
+
+
+def answers(part):
+    part.prepare()
+    return part.logits(ASKED)
+
+
+# ------------------------------------------------------------------------------------------------ of the network
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+@pytest.mark.parametrize("of", ["average", "both"])
+def test_averaged(make_context, of, mirror):
+    context = make_context(2, body="convnet:width=2")
+    part = Averaged(decay=0.7, of=of, mirror=mirror).attach(context)
+    wanted = copy.deepcopy(context.network)
+    moved(context.network)
+    part.average.on_update()
+    own = context.network.state_dict()
+    for name, value in wanted.state_dict().items():
+        if value.is_floating_point():
+            value.lerp_(own[name], 0.3)
+            if of == "both":
+                value.lerp_(own[name], 1.0 if "running" in name else 0.5)
+    views = [ASKED, ASKED.flip(3)] if mirror else [ASKED]
+    with torch.no_grad():
+        logits = [wanted.eval()(context.pipeline.test(view)) for view in views]
+    torch.testing.assert_close(answers(part), sum(logits) / len(logits), rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(answers(part), answers(Plain().attach(context)), atol=1e-2)
+
+
+def test_nearest_mean(make_context):
+    context = make_context(40, 4, body="mlp:width=5")
+    for at, label in enumerate(LABELS):
+        context.memory.write(context.memory.next_row(), sample(at, label))
+    part, unit = NearestMean().attach(context), lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True)
+    h, asked = (unit(context.features(images).double().numpy()) for images in (IMAGES[:12, 0], ASKED))
+    means = unit(np.stack([h[np.array(LABELS) == label].mean(0) for label in range(3)]))
+    found = answers(part)
+    np.testing.assert_allclose(found[:, :3], -((asked[:, None] - means) ** 2).sum(2), atol=1e-5)
+    assert (found[:, 3] == FLOOR).all()  # a class without a row
+    assert part.prepare_every == 40 // 8
+
+
+# ------------------------------------------------------------------------------------------------ closed forms
+
+FORMS = {
+    "mean": RunningMean(),
+    "plain mean": RunningMean(normalise=False),
+    "mirrored": RunningMean(mirror=True),
+    "discriminant": Discriminant(shrinkage=0.2),
+    "ridge": Ridge(expand="none", penalty=0.7),
+    "mirrored ridge": Ridge(expand="none", penalty=0.7, mirror=True),
+}
+
+
+@pytest.fixture(params=FORMS)
+def form(request, make_context):
+    """Makes the form on a network that answers for four classes."""
+    return lambda: FORMS[request.param].attach(make_context(2, 4, body="mlp:width=5"))
+
+
+def test_another_label_is_as_if_it_had_been_the_first(form):
+    part = learn(form())
+    part.on_corrected(IMAGES[3], 1, 2)
+    torch.testing.assert_close(answers(part), answers(learn(form(), [*LABELS[:3], 2, *LABELS[4:]])))
+
+
+def test_a_sample_that_is_removed_was_never_learnt(form):
+    part = learn(form())
+    part.on_corrected(IMAGES[11], 2, None)
+    torch.testing.assert_close(answers(part), answers(learn(form(), LABELS[:11])))
+
+
+def test_a_class_that_is_merged_into_another(form):
+    part = learn(form())
+    part.on_class_closed(0, 2)
+    torch.testing.assert_close(answers(part), answers(learn(form(), [2 if label == 0 else label for label in LABELS])))
+
+
+def test_a_class_that_is_deleted(form):
+    """Of its products those of the mean leave, which are all where it had one sample, learnt once."""
+    part = learn(form(), [*LABELS, 3])
+    part.on_class_closed(3, None)
+    if not (part.mirror and isinstance(part, Ridge)):
+        torch.testing.assert_close(answers(part), answers(learn(form())))
+    part.on_class_closed(0, None)
+    assert (answers(part)[:, [0, 3]] == FLOOR).all()
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_what_a_deleted_class_leaves_in_the_products(make_context, mirror):
+    part = learn(Ridge(expand="none", mirror=mirror).attach(make_context(2, 4, body="mlp:width=5")))
+    h = torch.cat([part.learnt_features(IMAGES[at]) for at in range(12)])
+    own = h[np.repeat(LABELS, 1 + mirror) == 0]
+    part.on_class_closed(0, None)
+    left = h.T @ h - len(own) * torch.outer(own.mean(0), own.mean(0))
+    torch.testing.assert_close(part.products(), left)
+
+
+def test_ridge_and_its_random_features(make_context):
+    """Of relu(x R) with R ~ N(0, 1), from more samples than are added at once."""
+    part = Ridge(width=400, penalty=0.7).attach(make_context(2, 4, body="mlp:width=5"))
+    matrix = part.drawn[0].double().numpy()
+    assert (matrix.shape, matrix.mean(), matrix.std()) == (
+        (5, 400),
+        pytest.approx(0, abs=0.1),
+        pytest.approx(1, abs=0.05),
+    )
+    learn(learn(part, [0] * 30), [at % 3 for at in range(30)])
+    learn(part, [2] * 9)
+    x = part.context.features(IMAGES[:, 0]).double().numpy()
+    h = np.maximum(x @ matrix, 0)
+    h, asked = np.concatenate([h, h, h[:9]]), h[20:]
+    y = np.eye(4)[[0] * 30 + [at % 3 for at in range(30)] + [2] * 9]
+    scores = asked @ np.linalg.solve(h.T @ h + 0.7 * np.eye(400), h.T @ y)[:, :3]
+    np.testing.assert_allclose(answers(part)[:, :3], scores - scores.max(1, keepdims=True), rtol=1e-3, atol=1e-4)
+    assert part.prepare_every == 50
+
+
+def test_fourier_features_approximate_the_kernel(make_context):
+    part = Ridge(of="pixels", expand="fourier", gamma=0.05, width=8000).attach(make_context(2, 4))
+    h, x = part.features(ASKED), part.context.pixels(ASKED).double()
+    kernel = torch.exp(-0.05 * torch.cdist(x, x).square() / 64)
+    assert 0.1 < kernel.min() < kernel.max()
+    assert (h @ h.T - kernel).abs().max() < 0.05
+    phase = part.drawn[1]
+    assert 0 <= phase.min() < 0.01 < 2 * np.pi - 0.01 < phase.max() <= 2 * np.pi
+
+
+@pytest.mark.parametrize("seen, amount", [(3, None), (40, None), (40, 0.3)])
+def test_shrinkage(seen, amount):
+    """Oracle approximating (Chen et al., 2010, without its terms in 1 / d) unless given."""
+    h = np.random.default_rng(seen).normal(size=(seen, 6)) * [1, 2, 3, 0.5, 1, 4]
+    s, d = h.T @ h / seen, 6
+    square, trace = np.trace(s @ s), np.trace(s)
+    rho = amount or min(1, (square + trace**2) / ((seen + 1) * (square - trace**2 / d)))
+    found = shrink(torch.tensor(s), torch.tensor(float(seen), dtype=torch.float64), amount)
+    np.testing.assert_allclose(found, (1 - rho) * s + rho * trace / d * np.eye(d), rtol=1e-9)
+    assert (rho == 1) == (seen == 3)
+
+
+def test_generalised_cross_validation():
+    rng = np.random.default_rng(2)
+    h = rng.normal(size=(25, 6)) * [1, 2, 3, 0.5, 1, 4]
+    y = np.eye(3)[(h @ rng.normal(size=(6, 3)) + 3 * rng.normal(size=(25, 3))).argmax(1)]
+    values, vectors = np.linalg.eigh(h.T @ h)
+    tried, errors = values.mean() * 10.0 ** np.linspace(2, -6, 17), []
+    for penalty in tried:
+        hat = h @ np.linalg.inv(h.T @ h + penalty * np.eye(6)) @ h.T
+        errors.append(((y - hat @ y) ** 2).sum() / (25 - np.trace(hat)) ** 2)
+    powers = ((vectors.T @ h.T @ y) ** 2).sum(1)
+    found = cross_validated(torch.tensor(values), torch.tensor(powers), torch.tensor(25.0, dtype=torch.float64))
+    assert 0 < np.argmin(errors) < 16
+    assert float(found) == pytest.approx(tried[np.argmin(errors)])
+
+
+# ------------------------------------------------------------------------------------------------ BiC
+
+
+def test_the_validation_set(make_context):
+    """Equal quotas of a share of the budget, cut at random when a class comes; a sample it takes is kept as it is."""
+    context = dataclasses.replace(make_context(2, 6), budget=23)
+    part, rng = BiasCorrected(share=0.3).attach(context), np.random.default_rng(1)
+    context.network.close()
+    assert part.samples_outside_memory(23) == part.size == 7
+    assert [part.quota(classes) for classes in range(4)] == [7, 7, 3, 2]
+    held = {}
+    for at in range(30):
+        label = int(rng.integers(0, 1 + at // 10))
+        if label not in held:
+            part.on_class(label)
+            held[label] = 0
+            context.network.expose(label, torch.ones(context.network.features), torch.ones(1))
+            for other in held:
+                held[other] = min(held[other], 7 // len(held))
+            assert [part.owners.count(c) for c in held] == [*held.values()]
+        room = held[label] < 7 // len(held) and sum(held.values()) < 7 // len(held) * len(held)
+        free = part.owners.index(-1) if room else None
+        assert part.takes(sample(at, label)) == room
+        if room:
+            held[label] += 1
+            assert (part.owners[free], int(part.labels[free])) == (label, label)
+            assert torch.equal(part.images[free], IMAGES[at][0])
+        assert part.is_full() == (sum(held.values()) == 7 // len(held) * len(held))
+    assert held == {0: 2, 1: 2, 2: 2}
+
+
+def test_the_fit_of_the_bias_correction():
+    """Adam with torch's constants, over batches of which the last is smaller."""
+    rng = np.random.default_rng(3)
+    logits, labels = torch.tensor(rng.normal(size=(11, 4)) * 2), torch.tensor(rng.integers(0, 4, 11))
+    newest, pair = torch.tensor([0.0, 1.0, 0.0, 1.0]).double(), torch.tensor([1.0, 0.0]).double().requires_grad_(True)
+    optimizer = torch.optim.Adam([pair], lr=0.03, betas=(0.9, 0.999), eps=1e-8)
+    for _ in range(7):
+        for some, wanted in zip(logits.split(4), labels.split(4), strict=True):
+            optimizer.zero_grad()
+            alpha, beta = 1 + newest * (pair[0] - 1), newest * pair[1]
+            F.cross_entropy(alpha * some + beta, wanted).backward()
+            optimizer.step()
+    found = fit(logits, labels, newest, epochs=7, batch=4, lr=0.03)
+    still = torch.tensor([1.0, 0.0]).double()
+    wanted = torch.stack([pair.detach() if new else still for new in newest])
+    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-8)
