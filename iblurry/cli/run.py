@@ -113,8 +113,7 @@ def run(
     check_all(experiments, load(about["dataset"], data_home))
     with ProgressDisplay("all runs", runs=len(experiments)) as display:
         watching = [
-            display.callback(f"{row} seed {seed}", row, is_done=config.is_done(one))
-            for (row, seed), one in named.items()
+            display.callback(f"{row} seed {seed}", is_done=config.is_done(one)) for (row, seed), one in named.items()
         ]
         results = run_all(experiments, config, [[bar, *own] for bar in watching])
     if len(results) < len(experiments) or any(result.summary is None for result in results):

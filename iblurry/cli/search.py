@@ -53,7 +53,7 @@ def run_grid(
         for point in points:
             for experiment in point.experiments:
                 name, is_done = f"{point.row} {point} seed {experiment.seed}", config.is_done(experiment)
-                callbacks.append(display.callback(name, point.row, is_done=is_done))
+                callbacks.append(display.callback(name, is_done=is_done))
         results = run_all(experiments, config, callbacks, failures=failures)
     if any(run.summary is None and run.experiment.name not in failures for run in results):
         click.echo(f"iblurry: Stopped, and saved in {out}. The same command continues.", err=True)

@@ -139,7 +139,7 @@ def _run(
         bars = []
         for one in once.values():
             words = filter(None, [one.row, one.column, f"seed {one.experiment.seed}"])
-            bars.append(display.callback(" ".join(words), one.row, is_done=config.is_done(one.experiment)))
+            bars.append(display.callback(" ".join(words), is_done=config.is_done(one.experiment)))
         results = run_all(experiments, config, [[bar, *own] for bar in bars], failures=failures)
     return {one.experiment.name for one in results if one.summary is not None}, failures
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from importlib.util import find_spec
-from statistics import fmean
 from typing import TYPE_CHECKING, Self
 
 import click
@@ -43,9 +42,9 @@ class ProgressDisplay:
             disable=not self.console.is_terminal,
             transient=True,  # a run that is done leaves a line
         )
-        self.title, self.runs, self.spoke = title, runs, time.monotonic() if runs else 0.0
+        self.title, self.runs = title, runs
+        self.began = self.spoke = time.monotonic() if runs else 0.0
         self.watched: list[RunBar] = []
-        self.at_a_time = 1  # as many runs as were seen to go on beside each other
         about = f"{self._so_far()}, starting"
         self.whole = self.bars.add_task(title, total=runs, about=about, is_whole=True) if runs else None
 
@@ -56,18 +55,18 @@ class ProgressDisplay:
     def __exit__(self, *_: object) -> None:
         self.bars.stop()
 
-    def callback(self, name: str, row: str = "", *, is_done: bool = False) -> RunBar:
-        """The callback of a run that is shown by this name; runs of one `row` are taken to go equally fast."""
-        self.watched.append(RunBar(self, name, row))
+    def callback(self, name: str, *, is_done: bool = False) -> RunBar:
+        """The callback of a run that is shown by this name."""
+        self.watched.append(RunBar(self, name))
         if is_done:
-            self.watched[-1].is_done()
+            self.watched[-1].first = 1.0
+            self.watched[-1].on_run_end()
         return self.watched[-1]
 
     def count(self, now: float | None = None) -> None:
         """Counts what is done; `now`, where a run has ended: without a terminal a line says so now and then."""
         if self.whole is None:
             return
-        self.at_a_time = max(self.at_a_time, sum(run.bar is not None for run in self.watched))
         completed = sum(run.share for run in self.watched)
         self.bars.update(self.whole, completed=completed, about=self._so_far(), visible=self.runs > 1)
         if now is not None and now - self.spoke > PAUSE and not self.console.is_terminal:
@@ -75,18 +74,10 @@ class ProgressDisplay:
             self.say(f"{self.title}: {self._so_far()}.")
 
     def seconds_left(self) -> float | None:
-        """Each run goes on as it went; one that has not begun, as those of its row, or else as all; None: none has."""
-        paces: dict[str, list[float]] = {}
-        for run in self.watched:
-            if run.pace is not None:
-                paces.setdefault(run.row, []).append(run.pace)
-        if not paces:
-            return None
-        usual = fmean(pace for row in paces.values() for pace in row)
-        left = [
-            (1 - run.share) * (run.pace or fmean(paces.get(run.row, [usual]))) for run in self.watched if run.share < 1
-        ]
-        return max([sum(left) / self.at_a_time, *left]) if left else 0.0
+        """By the rate so far of all runs together; None: none has got on."""
+        gained = sum(run.share - run.first for run in self.watched)
+        left = self.runs - sum(run.share for run in self.watched)
+        return left * (time.monotonic() - self.began) / gained if gained else None
 
     def _so_far(self) -> str:
         counted, left = f"{sum(run.share >= 1 for run in self.watched)} of {self.runs} runs", self.seconds_left()
@@ -115,20 +106,10 @@ def _remaining_column() -> ProgressColumn:
 class RunBar(Callback):
     """Accuracy at the last query, learning rate, samples per second, and when it is done, a line that says so."""
 
-    def __init__(self, display: ProgressDisplay, name: str, row: str) -> None:
-        self.display, self.name, self.row = display, name, row
+    def __init__(self, display: ProgressDisplay, name: str) -> None:
+        self.display, self.name = display, name
         self.bar: TaskID | None = None
-        self.share = self.first = self.took = 0.0  # done of the run, now and when it began here, and seconds since
-
-    @property
-    def pace(self) -> float | None:
-        """Seconds that the whole run would take as it goes; None: it has not got on."""
-        return self.took / (self.share - self.first) if self.share > self.first and self.took else None
-
-    def is_done(self) -> None:
-        """It was before, or will not be."""
-        self.share = 1.0
-        self.display.count()
+        self.share = self.first = 0.0  # done of the run, now and when it began here
 
     def remove(self) -> None:
         """Take its bar away, of a run that will not go on."""
@@ -139,7 +120,7 @@ class RunBar(Callback):
     def on_run_start(self, name: str, position: int, samples: int) -> None:
         self.start, self.position, self.samples, self.accuracy = position, position, samples, ""
         self.began = self.spoke = time.monotonic()
-        self.share, self.first, self.took = position / samples, position / samples, 0.0
+        self.share = self.first = position / samples
         self.remove()  # its worker was lost
         self.bar = self.display.bars.add_task(self.name, total=samples, completed=position, about="")
         self.display.count()
@@ -158,7 +139,7 @@ class RunBar(Callback):
         speed = (position - self.start) / max(now - self.began, 1e-9)
         assert self.bar is not None
         self.display.bars.update(self.bar, completed=position, about=f"{percent} lr {lr:.0e}  {speed:,.0f}/s")
-        self.share, self.took = position / self.samples, now - self.began
+        self.share = position / self.samples
         self.display.count(now if position >= self.samples else None)
         if position >= self.samples:
             self.remove()
@@ -169,11 +150,11 @@ class RunBar(Callback):
 
     def on_run_end(self) -> None:
         self.remove()  # a callback stopped it early
-        self.is_done()
+        self.share = 1.0
+        self.display.count()
 
     def on_refit_progress(self, done: int, total: int) -> None:
         now, share = time.monotonic(), 100 * done / total
-        self.took = now - self.began
         assert self.bar is not None
         self.display.bars.update(self.bar, about=f"{self.accuracy} refit {share:.0f} % of {total:,}")
         if now - self.spoke > PAUSE and not self.display.console.is_terminal:

@@ -338,34 +338,26 @@ def test_bars_fit_80_columns(screen, name):
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_all_runs_are_counted_and_the_time_left_is_told(screen, capsys, monkeypatch, is_terminal):
-    """A run that has not begun is taken to go as those of its row did; those that go on share the time."""
+    """By the rate so far of all runs together, of which a done one and what was done before are no part."""
     monkeypatch.setattr("iblurry.launch.progress.PAUSE", -1.0)
     monkeypatch.setattr(Console, "is_terminal", is_terminal)
-    with ProgressDisplay("main", runs=5) as display:
-        first, second, _, other, _ = (
-            display.callback(f"{row} seed {seed}", row, is_done=(row, seed) == ("mir", 1))
-            for row, seed in (("er", 1), ("er", 2), ("er", 3), ("clib", 1), ("mir", 1))
-        )
+    with ProgressDisplay("main", runs=4) as display:
+        first, second, *_ = (display.callback(f"er seed {seed}", is_done=seed == 3) for seed in range(4))
         assert display.seconds_left() is None
         first.on_run_start("ignored", 150, 300)
         second.on_run_start("ignored", 0, 300)
-        first.began -= 100  # for half of the run: 200 for a whole one
+        display.began -= 100
         first.on_progress(225, 0.5, 0.1)
-        first.began -= 50
-        first.on_progress(300, 0.5, 0.1)
-        assert display.seconds_left() == pytest.approx((300 + 300 + 300) / 2, rel=0.01)
-        other.on_run_start("ignored", 0, 100)
-        other.began -= 20
-        other.on_progress(50, 0.5, 0.1)
-        assert display.seconds_left() == pytest.approx((300 + 300 + 20) / 2, rel=0.01)
-        shown = click.unstyle(picture(display.bars).splitlines()[0])
+        assert display.seconds_left() == pytest.approx(2.25 * 100 / 0.25, rel=0.01)
         second.on_run_end()  # a callback stopped it
-        assert display.seconds_left() == pytest.approx(300, rel=0.01)  # no sooner than the longest
+        assert display.seconds_left() == pytest.approx(1.25 * 100 / 1.25, rel=0.01)
+        shown = click.unstyle(picture(display.bars).splitlines()[0])
+        first.on_progress(300, 0.5, 0.1)
     if is_terminal:
-        assert "2 of 5 runs, about 5.2 min to go" in shown
+        assert "2 of 4 runs, about 1.7 min to go" in shown
         assert len(shown) <= 80
     else:
-        assert "main: 2 of 5 runs, about 7.5 min to go." in capsys.readouterr().err.splitlines()
+        assert "main: 3 of 4 runs, about 67 s to go." in capsys.readouterr().err.splitlines()
 
 
 def test_a_stage_shows_on_its_bar_until_samples_pass(screen):
