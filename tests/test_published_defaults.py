@@ -159,11 +159,7 @@ PUBLISHED = {
 OTHERS = [  # defaults that no recipe uses; RM's rates on ImageNet at first
     (parts.MultiStep(), {"initial_lr": 0.05, "warm": 0.1, "milestones": (30, 60, 80, 90), "factor": 0.1}),
     (parts.Cosine(), {"initial_lr": 0.05, "warm": 0.1, "floor": 5e-4, "cycle": 1, "growth": 2}),
-    (parts.Averaged(), TEMPORAL["Averaged"]),
-    (parts.AverageTeacher(), BALM_TEACHER | {"decay": 0.999}),
-    (parts.Refit(), {"at": "query", "epochs": 256, "frozen_norm": False}),
     (parts.Exponential(), EXPONENTIAL["Exponential"]),
-    (parts.Clip(), {"norm": 10.0}),
     (IBlurry(), {"tasks": 5, "disjoint": 50.0, "blur": 10.0, "mode": "strict"}),  # i-Blurry-50-10
     (SiBlurry(), {"tasks": 5, "disjoint": 50.0, "blur": 10.0}),
     (Gaussian(), {"sigma": 0.1, "periods": 1, "initial": 1.0}),  # SDP's periodic setting

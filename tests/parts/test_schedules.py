@@ -120,6 +120,8 @@ def test_multistep(make_context):
     for epochs, rate in ((range(1, 31), 0.05), (range(31, 61), 5e-3), (range(61, 81), 5e-4), (range(81, 91), 5e-5)):
         assert [rates[epoch] for epoch in epochs] == pytest.approx([rate] * len(epochs))
     assert rates[91:] == pytest.approx([5e-6] * 9)
+    soon = MultiStep(initial_lr=8.0, warm=0.5, milestones=(1, 3), factor=0.5).attach(make_context(2))
+    assert by_epoch(soon, 6) == [4, 8, 4, 4, 2, 2]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iblurry.errors import InputError, UnknownNameError
+from iblurry.rng import Rng
 from iblurry.streams.order import Order, i_blurry
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())["split_counts"]
@@ -61,6 +62,39 @@ def test_worked_numbers(fact, seed):
     spread = given_by_class * ((1 - 1 / T) ** 2 * (1 - 1 / per_task) * (1 - share) + (1 / T) * (1 - 1 / T))
     assert (np.abs(own - fact["expected_major_count_per_class"]) <= 5 * np.sqrt(spread)).all()
     assert len(set(own.tolist())) > 1, "counts are drawn, not fixed"
+
+
+@pytest.mark.parametrize(
+    "mode, disjoint, alone, majors",  # classes of each task
+    [
+        ("strict", 25, [1, 1], [3, 3]),
+        ("uneven", 45, [2, 1], [2, 3]),  # floor(3.6) = 3; the fifth blurry one goes to the first with the fewest
+        ("compatible", 45, [1, 1], [3, 3]),
+    ],
+)
+def test_i_blurry_recomputed(mode, disjoint, alone, majors):
+    """Sample by sample from the permutations; a third of 24 or 25 blurry samples and more are pooled."""
+    labels, rng = np.repeat(np.arange(8), [5, 8, 9, 4, 11, 6, 7, 10]), Rng(6)
+    order = i_blurry(labels, tasks=2, disjoint=disjoint, blur=35, seed=6, mode=mode)
+
+    def shuffled(values, purpose):
+        return [values[i] for i in rng.permutation(purpose, 0, len(values))]
+
+    classes = shuffled(list(range(8)), "split.classes")
+    assert (order.classes, order.disjoint) == (tuple(classes), sum(alone))
+    own = {c: np.flatnonzero(labels == c).tolist() for c in classes}
+    left = iter(classes)
+    kept = [[k for _ in range(count) for k in own[next(left)]] for count in alone]
+    majored = [[k for _ in range(count) for k in own[next(left)]] for count in majors]
+    blurry = [shuffled(samples, f"split.major.{t}") for t, samples in enumerate(majored)]
+    given = [samples[: 35 * len(samples) // 100] for samples in blurry]
+    pool = given[0] + given[1]
+    pool = shuffled(pool, f"split.pool.{len(pool)}")
+    half = len(pool) // 2 if mode == "compatible" else len(given[0])
+    returned = [pool[:half], pool[half : 2 * half] if mode == "compatible" else pool[half:]]
+    for t, task in enumerate(order.tasks):
+        mine = blurry[t][len(given[t]) :] + returned[t] + kept[t]
+        assert task.tolist() == shuffled(mine, f"split.task.{t}")
 
 
 def test_five_of_ten_classes_are_met_in_every_task():

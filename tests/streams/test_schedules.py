@@ -116,6 +116,7 @@ def test_gaussian_without_width_recomputed(periods):
     ties = np.argsort(rng.permutation("gaussian.ties", 0, 84))
     assert order.indices.tolist() == sorted(range(84), key=lambda k: (time[k], ties[k]))
     assert order.ends == tuple(sum(t < end for t in time) for end in range(1, periods + 1))
+    assert (order.classes, order.disjoint) == (tuple(places), 0)
 
 
 def test_gaussian_classes_enter_with_the_periods():
