@@ -19,9 +19,11 @@ from fastapi.routing import APIRoute
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from iblurry.live import page
 from iblurry.live.http import answers, bodies
@@ -205,7 +207,8 @@ async def predict(
         pixels = of.reader.read_images(content_type, raw)
     else:
         pixels = await _run(of.predicting, lambda: of.reader.read_images(content_type, raw))
-    return format_predictions(await of.service.predict(pixels), top)
+    answer = to_json(format_predictions(await of.service.predict(pixels), top))
+    return Response(answer, media_type=JSON)
 
 
 @api.post(
@@ -377,6 +380,21 @@ async def asset(request: Request, name: Annotated[str, Path()]) -> Response:
     return _file(request, name)
 
 
+class QuickPath:
+    """ASGI middleware: a POST to /v1/predict without a query goes straight to its handler, all else to the app.
+
+    FastAPI's layers and its reading of parameters take 0.3 ms, more than the rest of a small answer's way here.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = scope["type"] == "http" and (scope["path"], scope["method"], scope["query_string"])
+        respond = self.app if asked != ("/v1/predict", "POST", b"") else await predict(Request(scope, receive))
+        await respond(scope, receive, send)
+
+
 def create_app(service: Service, *, token: str | None = None) -> FastAPI:
     """Make an ASGI application.
 
@@ -402,6 +420,7 @@ def create_app(service: Service, *, token: str | None = None) -> FastAPI:
     app.include_router(pages)
     app.openapi = partial(describe, app, service, needs_token=token is not None)  # type: ignore[method-assign]
     of.metrics.endpoints |= {route.path for route in (*api.routes, *pages.routes) if isinstance(route, APIRoute)}
+    app.add_middleware(QuickPath)
     app.add_middleware(GuardMiddleware, token=token, limits=service.limits, metrics=of.metrics)
     app.add_exception_handler(HTTPException, _no_route)
     app.add_exception_handler(RequestValidationError, _bad_parameter)

@@ -10,9 +10,10 @@ import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,13 +27,13 @@ ASSETS = "/assets/"
 BODIES = 16  # so many of the largest bodies may be received at the same time
 FAILURE_SECONDS = 1.0  # before a wrong token is refused
 LEFTOVER = 64 * 2**20  # bytes read of a refused body: a client that sends all of it first still gets its answer
-SECURITY_HEADERS = {  # a response is data: not to be sniffed, cached, framed or read by another site
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
+SECURITY_HEADERS = (  # a response is data: not to be sniffed, cached, framed or read by another site
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
 LOGGER = logging.getLogger(__name__)
 
 
@@ -61,9 +62,9 @@ class GuardMiddleware:
             if message["type"] == "http.response.start":
                 is_answered = True
                 self.metrics.record_request(scope["path"], message["status"], time.perf_counter() - started)
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                given = {name for name, _ in message["headers"]}
+                more = [pair for pair in SECURITY_HEADERS if pair[0] not in given]
+                message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
         async def reply_to_refused(message: Message) -> None:
@@ -177,6 +178,7 @@ class _Body:
         return asyncio.get_running_loop().time() + self._guard.limits.seconds
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Whether a host name or address can only be this machine.
 
