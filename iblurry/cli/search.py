@@ -18,7 +18,7 @@ from iblurry.cli.options import launch_config
 
 if TYPE_CHECKING:
     from iblurry.errors import IblurryError
-    from iblurry.studies.search.point import PointResult
+    from iblurry.studies.search.point import PointResult, SearchPoint
 
 USUAL = Path("runs")
 
@@ -64,7 +64,9 @@ def run_grid(
         grid_results(points, results, failures),
         [figure] if figure else [out / f"{stem}.png", out / f"{stem}.svg"],
         draw_search,
-        places=search_places(out, data_home),
+        about=about,
+        out=out,
+        data_home=data_home,
         as_json=as_json,
     )
     return FAILED if failures else 0
@@ -89,13 +91,15 @@ def show_search(
     figures: Sequence[Path],
     draw: Callable[..., None],
     *,
-    places: Sequence[str],
+    about: Mapping[str, Any],
+    out: Path,
+    data_home: Path | None,
     as_json: bool,
     more: Mapping[str, Any] | None = None,
 ) -> None:
     """The figure into its files; the table and the commands of the best points to standard output.
 
-    `places` are words for those commands, `more` entries for the JSON.
+    The commands are for the same experiments and folders, and on the test images; `more` are entries for the JSON.
     """
     from iblurry.analysis.describe import describe_settings
     from iblurry.files import replacing
@@ -108,7 +112,8 @@ def show_search(
     for path in drawn:
         with replacing(path) as part:
             draw(results, part, title=title)
-    commands = {row: _with_places(one.point.test_command(), places) for row, one in best.items()}
+    places = [*(["--out", out] if out != USUAL else []), *(["--data-home", data_home] if data_home else [])]
+    commands = {row: shlex.join(map(str, [*_test_words(one.point, about), *places])) for row, one in best.items()}
     for name, note in describe_failures(results).items():
         click.echo(f"iblurry: {name}: {note}", err=True)
     if as_json:
@@ -127,10 +132,15 @@ def show_search(
         click.echo(f"  {commands[row]}")
 
 
-def search_places(out: Path, data_home: Path | None) -> list[str]:
-    """Words for a command that works on the same folders."""
-    return [*(["--out", str(out)] if out != USUAL else []), *(["--data-home", str(data_home)] if data_home else [])]
-
-
-def _with_places(command: str, places: Sequence[str]) -> str:
-    return command if command.startswith("#") or not places else f"{command} {shlex.join(places)}"
+def _test_words(point: SearchPoint, about: Mapping[str, Any]) -> list[str]:
+    """The command line of a point without --validate: what was told about the experiments, and its values."""
+    method, *own = point.row.split()
+    words = ["iblurry", "run", method]
+    for name, value in about.items():
+        if value is not None and name not in ("changes", "validate"):
+            text = (
+                ",".join(map(str, value)) if name == "seeds" else f"{value:g}" if type(value) is float else str(value)
+            )
+            words += [f"--{name.replace('_', '-')}", text]
+    changes = [*about["changes"], *own, *(f"{path}={value}" for path, value in point.changes.items())]
+    return words + [word for change in changes for word in ("--set", change)]

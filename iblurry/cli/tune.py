@@ -83,7 +83,7 @@ def tune(
     """
     say_at_once(f"Loading PyTorch, then {about['dataset']}.")
 
-    from iblurry.cli.search import search_places, show_search, taken_paths, with_validation
+    from iblurry.cli.search import show_search, taken_paths, with_validation
     from iblurry.cli.verbs import INTERRUPTED
     from iblurry.data.load import load
     from iblurry.launch.progress import ProgressDisplay
@@ -117,7 +117,9 @@ def tune(
         results,
         [figure] if figure else [out / f"{search.name}.png", out / f"{search.name}.svg"],
         draw_history,
-        places=search_places(out, data_home),
+        about=about,
+        out=out,
+        data_home=data_home,
         as_json=as_json,
         more={"storage": str(search.journal)},
     )

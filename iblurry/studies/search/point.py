@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from iblurry.analysis.describe import describe_command
 from iblurry.edit import edit
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
@@ -43,10 +42,6 @@ class SearchPoint:
 
     def __str__(self) -> str:
         return " ".join(f"{path}={value}" for path, value in self.changes.items())
-
-    def test_command(self) -> str:
-        """The command that runs it with the test images asked about, and nothing held out."""
-        return describe_command(f"{self.row} {self}", [replace(one, validate=0.0) for one in self.experiments])
 
 
 @dataclass(frozen=True)
