@@ -54,7 +54,9 @@ def test_the_member_that_leaves_is_drawn_uniformly(make_context, offer):
         offer(part, 0, i)
     for step in range(runs):
         part.context.memory.offered = 10 + step
-        counts[int(part.pick(0))] += 1
+        row = int(part.pick(0))
+        assert row == part.context.rng.integer("balanced", step=10 + step, high=5)  # the member of that number
+        counts[row] += 1
     assert (abs(counts - runs / 5) < 5 * np.sqrt(runs * 0.16)).all()
 
 

@@ -53,8 +53,11 @@ def test_only_a_newcomer_unlike_the_memory_may_replace(make_context, offer):
     outcomes = []
     for step in range(400):
         part.context.memory.offered = 10 + step
-        part.new_score.fill_(1.2 if step % 2 else 0.5)
+        part.new_score.fill_(new := 1.2 if step % 2 else 0.5)
         outcomes.append(int(part.choose_row(None)))
+        first, second = part.context.rng.uniforms("diverse", 10 + step, 2).tolist()
+        row, score = next((row, s) for row, s in enumerate([0.5, 1.5, 1.0]) if 3 * first < [0.5, 2.0, 3.0][row])
+        assert outcomes[-1] == (row if new < 1 and second < score / (score + new) else 3)
     assert set(outcomes[1::2]) == {3}  # similarity of 1.2: turned away, each time
     taken = np.bincount(outcomes[::2], minlength=4) / 200
     chance = np.array([0.5, 1.5, 1.0]) / 3 * np.array([0.5 / 1.0, 1.5 / 2.0, 1.0 / 1.5])

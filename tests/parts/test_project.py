@@ -10,7 +10,7 @@ from torch import nn
 from iblurry.errors import InputError
 from iblurry.methods import Hyperparameters, agem
 from iblurry.network.network import Network
-from iblurry.parts import Clip, Project
+from iblurry.parts import Project
 from iblurry.parts.context import Drawn
 from iblurry.parts.gradient.gradient import project
 from tests.laws.lawful import new_learner
@@ -26,18 +26,6 @@ def test_golden(golden):
         np.testing.assert_allclose(torch.cat(halves), case["projected"], atol=1e-12)
         after = float(torch.cat(halves) @ reference)
         assert after == pytest.approx(case.get("check_dot_after", case["dot"]), abs=1e-12)
-
-
-@pytest.mark.parametrize("length, factor", [(50.0, 0.2), (9.9, 1.0)])
-def test_clipping_keeps_the_direction_of_all_gradients_together(make_context, length, factor):
-    rule = Clip().attach(make_context(2))  # to 10
-    parameters = list(rule.context.network.parameters())
-    entries = sum(p.numel() for p in parameters)
-    for p in parameters:
-        p.grad = torch.full_like(p, length / entries**0.5)
-    rule.adjust(None)
-    for p in parameters:
-        np.testing.assert_allclose(p.grad, factor * length / entries**0.5, rtol=1e-4)
 
 
 def test_the_step_never_raises_the_loss_of_the_reference_rows_to_first_order(samples):
