@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from iblurry import Learner, load
-from iblurry.memory import Encoded
+from iblurry.parts.memory import Encoded
 
 CLASSES = 6
 LEAST_SHARE, LEAST_RATE = 0.9, 500  # of the accuracy with many pictures; samples a second from stored features

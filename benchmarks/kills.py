@@ -17,8 +17,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from iblurry.checkpoint import NAME, load_latest
 from iblurry.experiment.experiment import Experiment
+from iblurry.storage.checkpoint import NAME, load_latest
 
 
 def main() -> int:

@@ -31,18 +31,19 @@ if TYPE_CHECKING:  # an alias or a star says to checkers that a name is public
     from iblurry.experiment.replay import replay as replay
     from iblurry.experiment.result import Result as Result
     from iblurry.experiment.run_callbacks import RunState as RunState
-    from iblurry.exported import ExportedModel as ExportedModel
-    from iblurry.exported import load_exported as load_exported
     from iblurry.launch.config import LaunchConfig as LaunchConfig
     from iblurry.launch.launch import run as run
     from iblurry.launch.launch import run_all as run_all
-    from iblurry.learner import Learner as Learner
+    from iblurry.learner.exported import ExportedModel as ExportedModel
+    from iblurry.learner.exported import load_exported as load_exported
+    from iblurry.learner.learner import Learner as Learner
     from iblurry.live.client import Client as Client
-    from iblurry.method import Head as Head
-    from iblurry.method import Method as Method
-    from iblurry.method import Pace as Pace
     from iblurry.methods import *
     from iblurry.methods import methods as methods
+    from iblurry.methods.method import Head as Head
+    from iblurry.methods.method import Method as Method
+    from iblurry.methods.method import Pace as Pace
+    from iblurry.methods.training import Training as Training
     from iblurry.network.registry import register_network as register_network
     from iblurry.parts import *
     from iblurry.rng import Rng as Rng
@@ -51,7 +52,6 @@ if TYPE_CHECKING:  # an alias or a star says to checkers that a name is public
     from iblurry.streams.iterator import StreamIterator as StreamIterator
     from iblurry.streams.order import Order as Order
     from iblurry.streams.order import i_blurry as i_blurry
-    from iblurry.training import Training as Training
 
 _HOMES = {  # opened at the first use of a name: importing torch takes seconds, and `iblurry --help` should not
     "iblurry.analysis.results": "curves results",
@@ -69,16 +69,16 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.experiment.replay": "replay",
     "iblurry.experiment.result": "Result",
     "iblurry.experiment.run_callbacks": "RunState",
-    "iblurry.exported": "ExportedModel load_exported",
+    "iblurry.learner.exported": "ExportedModel load_exported",
     "iblurry.launch.config": "LaunchConfig",
     "iblurry.launch.launch": "run run_all",
-    "iblurry.learner": "Learner",
+    "iblurry.learner.learner": "Learner",
     "iblurry.live.client": "Client",
-    "iblurry.method": "Head Method Pace",
+    "iblurry.methods.method": "Head Method Pace",
     "iblurry.methods": (
         "agem balm bic clib clib_averaged clib_balanced clib_exponential clib_reservoir clib_stream derpp er er_ace "
-        "er_averaged er_constant ewc gdumb gss Hyperparameters joint METHODS methods mir mkd ncm randumb ranpac Recipe "
-        "recipe released rm sar sdp slda"
+        "er_averaged er_constant ewc gdumb gss Hyperparameters joint METHODS method methods mir mkd ncm randumb ranpac "
+        "Recipe recipe released rm sar sdp slda"
     ),
     "iblurry.network.registry": "register_network",
     "iblurry.parts": (
@@ -92,7 +92,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.streams": "Domains Gaussian IBlurry Listed Published SiBlurry Sigmoid Stream",
     "iblurry.streams.iterator": "StreamItem StreamIterator",
     "iblurry.streams.order": "i_blurry Order",
-    "iblurry.training": "Training",
+    "iblurry.methods.training": "Training",
 }
 _EXTRA = {"ContinualClassifier"}  # a star import must not need an extra
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

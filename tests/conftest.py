@@ -60,10 +60,10 @@ def _nothing_is_left_in_the_checkout() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _own_components_leave(tmp_path_factory):
     """Components, networks and methods that a test defines, and modules that it writes, are known in that test only."""
-    from iblurry.component import Component
+    from iblurry.components.code_hash import is_own
+    from iblurry.components.component import Component
     from iblurry.methods.recipe import _BUILDERS, METHODS
     from iblurry.network.registry import NETWORKS
-    from iblurry.sources import is_own
 
     modules, folders, written = set(sys.modules), [*sys.path], tmp_path_factory.getbasetemp()
     before = {id(registry): dict(registry) for registry in (NETWORKS, METHODS, _BUILDERS, *Component._known.values())}
@@ -94,9 +94,9 @@ def make_context():
     """A workbench with a memory of `capacity` 1x8x8 images and a small network of `rows` classes."""
     from iblurry.augment.pipeline import Augment, Pipeline
     from iblurry.engine.eager import Eager
-    from iblurry.memory import Memory
     from iblurry.network.build import build, fresh_row
     from iblurry.parts.context import Context
+    from iblurry.parts.memory import Memory
     from iblurry.rng import Rng
 
     def make(capacity: int, rows: int = 4, seed: int = 1, *, body: str = "mlp") -> Context:
@@ -116,7 +116,7 @@ def offer():
     """Offers a sample of this class to a part's memory, the way the learner does; returns its row."""
     import torch
 
-    from iblurry.memory import Sample
+    from iblurry.parts.memory import Sample
 
     def give(admission: Any, label: int, value: int = 0) -> int:
         memory = admission.context.memory

@@ -11,14 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iblurry import CheckpointError, DataError, IblurryError, Learner, checkpoint, learner_file, load
+from iblurry import CheckpointError, DataError, IblurryError, Learner, load
 from iblurry.experiment import folder as folders
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start
 from iblurry.experiment.result import read_result
+from iblurry.learner import file as learner_file
 from iblurry.live import log, settings
 from iblurry.live.log import SampleLog
 from iblurry.live.settings import Settings
+from iblurry.storage import checkpoint
 
 ROOT = Path(__file__).parent.parent
 WRITTEN = ROOT / "tests" / "formats" / "0.2.0"  # by that version

@@ -11,18 +11,18 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from iblurry.component import Component
+from iblurry.components.code_hash import is_own
+from iblurry.components.component import Component
 from iblurry.errors import IblurryError
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
-from iblurry.exported import load_exported
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run, run_all
-from iblurry.learner import Learner
-from iblurry.method import Head, Method, Pace
+from iblurry.learner.exported import load_exported
+from iblurry.learner.learner import Learner
 from iblurry.methods import Hyperparameters, er
-from iblurry.sources import is_own
+from iblurry.methods.method import Head, Method, Pace
 
 LEARNER = {"method": er(), "image": (1, 8, 8), "classes": 3, "memory": 20, "network": "mlp", "augment": None}
 LEARNER |= {"mean": None, "std": None, "seed": 1, "boundaries": True, "engine": None, "initialise": None}

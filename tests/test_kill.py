@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 from iblurry.launch.launch import run

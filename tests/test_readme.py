@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from iblurry.method import KINDS
+from iblurry.methods.method import KINDS
 from tests.printed import commands, links, python, understood
 
 ROOT = Path(__file__).parent.parent

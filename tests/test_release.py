@@ -97,8 +97,15 @@ def test_the_tests_run_from_the_sdist(dist, tmp_path):
         [*command, "--collect-only"], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert collected.returncode == 0, collected.stdout[-2000:]
-    some = ["tests/test_structure.py", "tests/test_method.py", "tests/cli/test_cli_table.py", "tests/test_release.py"]
-    done = subprocess.run([*command, *some], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    some = ["test_structure.py", "methods/test_method.py", "cli/test_cli_table.py", "test_release.py"]
+    done = subprocess.run(
+        [*command, *(f"tests/{one}" for one in some)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-2000:]
 
 

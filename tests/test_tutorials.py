@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry.method import KINDS
+from iblurry.methods.method import KINDS
 from tests.following import Reader
 from tests.printed import blocks, links, understood
 

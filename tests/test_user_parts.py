@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from iblurry import checkpoint
 from iblurry.augment.pipeline import Augment
-from iblurry.component import Component
-from iblurry.cost import bytes_held
+from iblurry.components.component import Component
+from iblurry.learner.cost import bytes_held
 from iblurry.methods import Hyperparameters, clib, er
 from iblurry.parts import BiasCorrected, CrossEntropy, Distil
 from iblurry.parts.context import Forward
+from iblurry.storage import checkpoint
 from tests.laws.lawful import assert_same_state, new_learner
 from tests.printed import python
 

@@ -12,10 +12,11 @@ import pytest
 import torch
 from torch import nn
 
-from iblurry import Augment, Experiment, LaunchConfig, TorchTransform, checkpoint, load, run, run_all
+from iblurry import Augment, Experiment, LaunchConfig, TorchTransform, load, run, run_all
 from iblurry.analysis.describe import describe_command, name_rows, run_command
 from iblurry.cli.main import main
 from iblurry.methods import METHODS, Hyperparameters
+from iblurry.storage import checkpoint
 from tests.experiment.small import kept, small
 from tests.laws.lawful import assert_same_state, new_learner
 from tests.laws.user_transforms import Brightness, Negative

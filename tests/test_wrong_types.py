@@ -14,9 +14,9 @@ from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run, run_all
-from iblurry.learner import Learner
-from iblurry.method import Method
+from iblurry.learner.learner import Learner
 from iblurry.methods import er
+from iblurry.methods.method import Method
 from iblurry.parts import Constant, CrossEntropy, Distil, Project, Reservoir
 from tests.experiment.small import small
 

@@ -44,13 +44,13 @@ from mutmut.mutation import mutators
 
 ROOT = Path(__file__).parent.parent
 PATHS = (  # folders and files of iblurry/ whose formulas and defaults the tests must hold
-    "parts", "streams", "methods", "memory.py",
+    "parts", "streams", "methods",
     "experiment/metrics.py", "experiment/class_metrics.py", "experiment/knowledge.py",
 )  # fmt: skip
 SPARED = ("streams/order_figure.py",)  # figures
 TESTS = (  # the closest to a formula first; doctests of PATHS are added
-    "tests/parts", "tests/streams", "tests/test_memory.py", "tests/test_method.py",
-    "tests/test_published_defaults.py", "tests/test_cost.py", "tests/test_refit.py", "tests/test_amendments.py",
+    "tests/parts", "tests/streams", "tests/methods",
+    "tests/test_published_defaults.py", "tests/learner",
     "tests/laws", "tests/engine",
     "tests/experiment",
 )  # fmt: skip

@@ -21,7 +21,7 @@ from iblurry.data.dataset import Dataset
 from iblurry.engine.eager import Eager, Precision
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
 from iblurry.parts import Diverse, Importance
 from iblurry.streams.iterator import StreamIterator
 from iblurry.streams.order import Order

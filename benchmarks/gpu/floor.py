@@ -7,9 +7,9 @@ import torch
 from benchmarks.gpu.setup import BenchmarkSetup
 from benchmarks.gpu.timing import timed
 from iblurry.compute import Passes
-from iblurry.cost import cost
 from iblurry.data.dataset import Dataset
 from iblurry.engine.eager import Precision
+from iblurry.learner.cost import cost
 from iblurry.network.flops import BACKWARD, flops
 
 SIDE, SMALL = 8192, 256  # of the matrices multiplied to know the rate, on a GPU and on a CPU

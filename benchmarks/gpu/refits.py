@@ -13,9 +13,9 @@ from benchmarks.gpu.setup import BenchmarkSetup
 from benchmarks.gpu.timing import QUERIES, peak_memory_gb, timed, wait_for_device
 from iblurry.engine.graph import STEADY
 from iblurry.experiment.evaluator import Evaluator
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
+from iblurry.learner.refit_stack import MODELS, MemorySnapshot, RefitStack
 from iblurry.parts import Refit
-from iblurry.refit_stack import MODELS, MemorySnapshot, RefitStack
 from iblurry.streams.iterator import StreamIterator
 
 WARM = STEADY + 2  # epochs before the updates timed: both sizes of a batch are captured then

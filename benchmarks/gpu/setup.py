@@ -14,9 +14,9 @@ from typing import Any, Literal, Self, TypeVar
 
 import torch
 
+from iblurry.components.edit import edit
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
-from iblurry.edit import edit
 from iblurry.engine.eager import Eager, Precision
 from iblurry.engine.graph import Graph
 from iblurry.experiment.environment import Hardware

@@ -27,12 +27,12 @@ from iblurry.engine.graph import STEADY
 from iblurry.engine.optimizer_state import set_lr
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
-from iblurry.learner import Learner
-from iblurry.memory import Batch
+from iblurry.learner.learner import Learner
+from iblurry.learner.trainer import Trainer, _join
 from iblurry.parts.context import Drawn, Update
+from iblurry.parts.memory import Batch
 from iblurry.parts.part import Part
 from iblurry.streams.iterator import StreamItem, StreamIterator
-from iblurry.trainer import Trainer, _join
 
 STORED = 64  # samples that are stored in turn when insertion is timed
 SPARE = 300  # samples left for the stages after those timed, the stored ones included

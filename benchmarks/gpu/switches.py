@@ -20,12 +20,12 @@ from iblurry.augment.pipeline import Pipeline
 from iblurry.engine import devices
 from iblurry.engine.eager import Eager
 from iblurry.engine.graph import Graph
+from iblurry.learner.refit_stack import RefitStack
 from iblurry.network import compile_worker, fused
 from iblurry.network.fused import FoldedBody
 from iblurry.network.network import Network
 from iblurry.network.weight_stream import WeightStream
 from iblurry.parts.gradient import gradient
-from iblurry.refit_stack import RefitStack
 
 ALL = ("er", "clib", "gdumb")
 ONLINE = ("er", "clib")

@@ -12,7 +12,7 @@ from iblurry.data.dataset import Dataset
 from iblurry.engine.eager import HIGH
 from iblurry.engine.graph import STEADY
 from iblurry.experiment.evaluator import Evaluator
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
 
 QUERIES = 5  # timed
 

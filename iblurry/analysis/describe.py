@@ -13,14 +13,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iblurry.component import hyperparameters
-from iblurry.edit import edit
+from iblurry.components.code_hash import DIGITS
+from iblurry.components.component import hyperparameters
+from iblurry.components.edit import edit
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.fields import Value, flatten_fields
 from iblurry.experiment.settings import is_known, setting
 from iblurry.methods import METHODS
-from iblurry.sources import DIGITS
 from iblurry.streams.stream import DRAWN, Stream
 
 if TYPE_CHECKING:

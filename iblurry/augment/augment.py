@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from iblurry.augment.transform import Transform
-from iblurry.lazy_torch import Tensor, torch
+from iblurry.components.lazy_torch import Tensor, torch
 
 UNIFORMS = 5  # of a policy, per image: the sub-policy, whether each of its steps is applied, and their signs
 

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from iblurry import objects
 from iblurry.augment.transform import Transform
+from iblurry.components import objects
+from iblurry.components.code_hash import object_hash
+from iblurry.components.lazy_torch import Tensor, nn, no_grad, torch
 from iblurry.errors import InputError
-from iblurry.lazy_torch import Tensor, nn, no_grad, torch
-from iblurry.sources import object_hash
 
 BITS = 24  # of a uniform in float32
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
-from iblurry.component import Component
+from iblurry.components.component import Component
+from iblurry.components.lazy_torch import Tensor
 from iblurry.errors import InputError
-from iblurry.lazy_torch import Tensor
 
 
 class Transform(Component):

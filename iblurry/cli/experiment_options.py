@@ -58,7 +58,7 @@ def experiment_options(*, validate: str = "") -> Decorator:
 
 def make_experiments(rows: Sequence[str], about: Mapping[str, Any]) -> dict[tuple[str, int], Experiment]:
     """By row and seed; a row is a method, or a method and changes of its own, which come after those of --set."""
-    from iblurry.edit import edit
+    from iblurry.components.edit import edit
     from iblurry.experiment.experiment import Experiment
 
     elsewhere = ("dataset", "seeds", "changes", "stream", "published")

@@ -31,8 +31,8 @@ def export(folder: Path, file: Path, device: str, as_json: bool) -> None:
     need no iblurry. NAME.safetensors holds the whole learner, for Learner.load.
     """
     from iblurry.engine.devices import make_engine
-    from iblurry.export import check_ending
-    from iblurry.learner import Learner
+    from iblurry.learner.export import check_ending
+    from iblurry.learner.learner import Learner
     from iblurry.live.log import accepted_in
 
     if file.suffix != ".safetensors":

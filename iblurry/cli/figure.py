@@ -53,7 +53,7 @@ def figure(
     per method, every seed on it. flops: a metric against training FLOPs, a point per method. rates: learning rates.
     forgetting: classes one by one. composition: what the memory holds.
     """
-    from iblurry.files import replacing
+    from iblurry.storage.files import replacing
     from iblurry.studies.figures.draw import WITH_METRIC, WITH_X, check_kind, default_kind, draw_study
     from iblurry.studies.tables.layout import describe_missing, describe_orders
     from iblurry.studies.tables.table import tabulate_study

@@ -110,7 +110,7 @@ def _trouble(error: OSError) -> str:
 
 
 def _refuse(sentence: str) -> NoReturn:
-    from iblurry.labels import printable  # a file's name may hold what moves the cursor
+    from iblurry.data.labels import printable  # a file's name may hold what moves the cursor
 
     click.echo(f"iblurry: {printable(sentence)}", err=True)
     sys.exit(2)

@@ -14,9 +14,9 @@ import click
 from iblurry.cli.options import import_option
 
 if TYPE_CHECKING:
-    from iblurry.cost import MethodCost
-    from iblurry.method import Method
+    from iblurry.learner.cost import MethodCost
     from iblurry.methods import Recipe
+    from iblurry.methods.method import Method
 
 USUAL = "cifar10"  # whose settings the figures are of
 CLASSES, SAMPLES = 10, 50_000  # of that data set
@@ -64,7 +64,7 @@ def chosen(names: Iterable[str]) -> dict[str, tuple[Recipe, Method]]:
 
 
 def details(recipe: Recipe, method: Method, *, fields: bool) -> dict[str, str]:
-    from iblurry.cost import stores
+    from iblurry.learner.cost import stores
 
     parts = {"parts": ", ".join(type(part).__name__ for _, part in method.parts())}
     if method.refit:
@@ -102,8 +102,8 @@ def _settable(values: Mapping[str, object]) -> list[str]:
 
 
 def _cost(method: Method) -> MethodCost:
-    from iblurry.cost import cost
     from iblurry.experiment.settings import setting
+    from iblurry.learner.cost import cost
 
     memory = SAMPLES if method.admission.keeps_all else setting(USUAL).memory
     return cost(method, memory, classes=CLASSES)
@@ -127,7 +127,7 @@ def _wrapped(text: str, label: str) -> str:
 def _everything(names: Sequence[str]) -> dict[str, Any]:
     from iblurry.augment import TorchTransform, Transform
     from iblurry.experiment.experiment import Experiment
-    from iblurry.method import KINDS
+    from iblurry.methods.method import KINDS
 
     usual = Experiment.of("er").to_json()
     transforms = {name: kind for name, kind in Transform.known().items() if kind is not TorchTransform}
@@ -140,7 +140,7 @@ def _everything(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _about(recipe: Recipe, method: Method) -> dict[str, Any]:
-    from iblurry.cost import stores
+    from iblurry.learner.cost import stores
 
     return {
         "idea": recipe.idea,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iblurry.components.code_hash import IMPORTING
 from iblurry.errors import InputError
-from iblurry.sources import IMPORTING
 
 if TYPE_CHECKING:
     from iblurry.experiment.callback import Callback
@@ -227,7 +227,7 @@ def metric_option(words: str, default: str) -> Decorator:
 
 def parse_callbacks(texts: Sequence[str]) -> list[Callback]:
     """What --callback says: `NAME` or `NAME:field=value,field=value`."""
-    from iblurry.edit import component
+    from iblurry.components.edit import component
     from iblurry.experiment.callback import Callback
 
     importlib.import_module("iblurry.experiment.callbacks")  # the package's own are known by their names from now on
@@ -236,7 +236,7 @@ def parse_callbacks(texts: Sequence[str]) -> list[Callback]:
 
 def parse_stream(text: str) -> Stream:
     """What --stream says: `NAME` or `NAME:field=value,field=value`."""
-    from iblurry.edit import component
+    from iblurry.components.edit import component
     from iblurry.streams.stream import Stream
 
     kind: Any = Stream

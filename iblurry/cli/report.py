@@ -25,7 +25,7 @@ def report(runs: Path, out: Path, title: str | None, name: str | None, as_json: 
     Tables, curves to zoom into, maps of the classes, the paper's numbers, settings, versions, commands; finished runs
     and unfinished ones. The file holds everything it shows and asks no network.
     """
-    from iblurry.files import replacing
+    from iblurry.storage.files import replacing
     from iblurry.studies.catalogue import get_study
     from iblurry.studies.report.data import report_data
     from iblurry.studies.report.page import render_page

@@ -102,7 +102,7 @@ def show_search(
     The commands are for the same experiments and folders, and on the test images; `more` are entries for the JSON.
     """
     from iblurry.analysis.describe import describe_settings
-    from iblurry.files import replacing
+    from iblurry.storage.files import replacing
     from iblurry.studies.search.point import best_points
     from iblurry.studies.search.table import describe_failures, search_to_json, search_to_terminal
 

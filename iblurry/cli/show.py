@@ -130,7 +130,7 @@ def _draw(groups: Mapping[str, Sequence[Result]], figures: Sequence[Path], title
     lines = {name: runs for name, runs in asked.items() if runs}
     if not lines or not figures:
         return ()
-    from iblurry.files import replacing
+    from iblurry.storage.files import replacing
     from iblurry.studies.figures.curves import draw_curves
 
     for path in figures:

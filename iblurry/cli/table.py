@@ -74,7 +74,7 @@ def table(
             f"--out {out}: its ending is not a known format; use one of {', '.join(ENDINGS)}, or add --format."
         )
 
-    from iblurry.files import replacing
+    from iblurry.storage.files import replacing
     from iblurry.studies.significance import compare_rows
     from iblurry.studies.tables import FORMATS as WRITERS
     from iblurry.studies.tables.table import tabulate_study

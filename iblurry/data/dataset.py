@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from iblurry.data.convert import label_positions, to_floats, to_images, to_labels
 from iblurry.data.images import ImageStore, PictureFiles
+from iblurry.data.labels import class_labels
 from iblurry.errors import InputError
-from iblurry.labels import class_labels
 
 
 @dataclass(frozen=True, eq=False)

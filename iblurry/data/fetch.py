@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from iblurry.data.load import SOURCES, data_home, find_source, import_local, stored_path
 from iblurry.errors import DataError, InputError
-from iblurry.files import write_errors
+from iblurry.storage.files import write_errors
 
 CHUNK = 1 << 16
 PATIENCE = 30  # seconds without a byte

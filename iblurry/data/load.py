@@ -12,8 +12,9 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TypeVar
 
-from iblurry import objects
-from iblurry.component import register
+from iblurry.components import objects
+from iblurry.components.code_hash import SCRIPTS, is_own
+from iblurry.components.component import register
 from iblurry.data.dataset import Dataset
 from iblurry.data.sources.arrays import arrays, save
 from iblurry.data.sources.cifar import cifar10, cifar100
@@ -25,7 +26,6 @@ from iblurry.data.sources.mnist import fashion_mnist, mnist
 from iblurry.data.sources.shapes import shapes
 from iblurry.data.sources.svhn import svhn
 from iblurry.errors import DataError, InputError, UnknownNameError
-from iblurry.sources import SCRIPTS, is_own
 
 Option = int | float | str
 R = TypeVar("R", bound=Callable[..., Dataset])

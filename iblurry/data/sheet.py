@@ -9,7 +9,7 @@ import numpy as np
 
 from iblurry.data.dataset import Dataset
 from iblurry.errors import InputError
-from iblurry.files import replacing
+from iblurry.storage.files import replacing
 
 if TYPE_CHECKING:
     from PIL.Image import Image

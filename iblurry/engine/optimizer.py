@@ -14,10 +14,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self, cast
 
-from iblurry.component import Component, hyperparameters, register
+from iblurry.components.code_hash import is_users
+from iblurry.components.component import Component, hyperparameters, register
+from iblurry.components.lazy_torch import Tensor, torch
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.lazy_torch import Tensor, torch
-from iblurry.sources import is_users
 
 Groups = Sequence[Sequence[Tensor]]
 BY_THE_PROGRAM = ("params", "lr", "foreach", "fused", "capturable", "differentiable", "maximize")  # no fields

@@ -19,9 +19,9 @@ from iblurry.engine.threads import default_threads, torch_threads
 from iblurry.errors import InputError
 from iblurry.estimator.spec import LearnerSpec, Shape, check_shape, positive_int
 from iblurry.estimator.validation import as_images, as_table, check_targets, from_images, merge_classes, to_label
-from iblurry.export import export
-from iblurry.learner import Learner
-from iblurry.method import Method
+from iblurry.learner.export import export
+from iblurry.learner.learner import Learner
+from iblurry.methods.method import Method
 from iblurry.network.registry import AnyNetwork, Initialise, network_key, split_frozen
 from iblurry.network.table_mlp import TableMLP
 from iblurry.rng import Rng

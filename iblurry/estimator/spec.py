@@ -13,10 +13,10 @@ from iblurry.augment.transform import Transforms, as_field, check_transforms
 from iblurry.engine.devices import make_engine
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError
-from iblurry.learner import Learner
-from iblurry.method import Method, check_updates
+from iblurry.learner.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters
 from iblurry.methods import method as method_named
+from iblurry.methods.method import Method, check_updates
 from iblurry.network.registry import Initialise, network_key, split_frozen
 from iblurry.network.table_mlp import BYTES, TableMLP
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from iblurry.compute import PURPOSES, ComputeCounter
-from iblurry.cost import bytes_held
 from iblurry.engine.eager import AsyncRead
 from iblurry.experiment.journal import Held, Spent
-from iblurry.learner import Learner
+from iblurry.learner.cost import bytes_held
+from iblurry.learner.learner import Learner
 from iblurry.network.flops import BACKWARD
 
 

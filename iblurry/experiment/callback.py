@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from iblurry.component import Component
+from iblurry.components.component import Component
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:

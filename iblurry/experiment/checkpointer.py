@@ -7,14 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from iblurry import checkpoint, learner_file
 from iblurry.errors import check_fields
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start
 from iblurry.experiment.journal_writer import JournalWriter
 from iblurry.experiment.periodic import TIME_SHARE, Periodic
 from iblurry.experiment.run_callbacks import RunCallbacks
-from iblurry.learner import Learner
+from iblurry.learner import file as learner_file
+from iblurry.learner.learner import Learner
+from iblurry.storage import checkpoint
 from iblurry.streams.iterator import StreamIterator
 
 Progress = tuple[int, int, int]  # samples seen, bytes of the journal, updates of the refit under way

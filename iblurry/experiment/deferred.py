@@ -7,9 +7,9 @@ from functools import partial
 
 from iblurry.compute import ComputeCounter
 from iblurry.experiment.evaluator import Counts, Evaluator, PendingAnswer
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
+from iblurry.learner.refit_stack import MemorySnapshot, RefitStack
 from iblurry.parts import Refit
-from iblurry.refit_stack import MemorySnapshot, RefitStack
 
 
 class DeferredQueries:

@@ -16,9 +16,9 @@ from iblurry.data.images import eager_bytes
 from iblurry.data.prefetch import Decoders, batches
 from iblurry.engine.eager import AsyncRead
 from iblurry.errors import DivergedError
-from iblurry.learner import Learner
-from iblurry.memory import Encoded
+from iblurry.learner.learner import Learner
 from iblurry.parts.context import Context
+from iblurry.parts.memory import Encoded
 
 CHUNK = 512  # images that go to the device together
 Counts = tuple[tuple[int, ...], tuple[int, ...]]  # right answers and test images, class by class

@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iblurry import objects
 from iblurry.augment import Augment, Transform
 from iblurry.augment.transform import Transforms, as_field, check_transforms
-from iblurry.component import Component
+from iblurry.components import objects
+from iblurry.components.code_hash import DIGITS, Origin, is_own, origin
+from iblurry.components.component import Component
 from iblurry.data.dataset import Dataset
 from iblurry.data.subset import with_train, with_validation
 from iblurry.errors import InputError, UnknownNameError, whole_number
 from iblurry.experiment.settings import fit_setting
-from iblurry.method import Method
 from iblurry.methods import method as method_named
+from iblurry.methods.method import Method
 from iblurry.methods.recipe import Slots
 from iblurry.network.registry import NETWORKS, Initialise, is_pretrained, network_key, split_frozen
-from iblurry.sources import DIGITS, Origin, is_own, origin
 from iblurry.streams.order import Order, held_out, stratified_subset
 from iblurry.streams.stream import DRAWN, IBlurry, Stream, make_stream
 
 if TYPE_CHECKING:
     from iblurry.engine.eager import Eager
-    from iblurry.learner import Learner
+    from iblurry.learner.learner import Learner
 
 TYPES = {
     "method": (Method, "a Method, or its name to Experiment.of"),
@@ -220,7 +220,7 @@ class Experiment:
 
     def learner(self, dataset: Dataset, engine: Eager | None = None) -> Learner:
         """A learner that has seen nothing yet."""
-        from iblurry.learner import Learner
+        from iblurry.learner.learner import Learner
 
         classes, budget = len(dataset.classes), self.budget(dataset)
         if self.method.capacity(budget) < classes and not self.method.admission.keeps_none:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from iblurry.errors import DataError, FolderError, InputError
 from iblurry.experiment.callback import Callback
 from iblurry.experiment.fields import Value, flatten_experiment
-from iblurry.files import locked, write_file
-from iblurry.untrusted import MALFORMED, read_json, reason
+from iblurry.storage.files import locked, write_file
+from iblurry.storage.untrusted import MALFORMED, read_json, reason
 from iblurry.version import __version__
 
 if TYPE_CHECKING:

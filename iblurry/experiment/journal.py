@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.errors import CheckpointError, DataError, InputError
-from iblurry.files import full_disk_error, sync_folder, write_all
-from iblurry.untrusted import parse_json
+from iblurry.storage.files import full_disk_error, sync_folder, write_all
+from iblurry.storage.untrusted import parse_json
 
 
 def _is_count(value: object) -> bool:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from iblurry import archive
-from iblurry.component import hyperparameters
+from iblurry.components.component import hyperparameters
 from iblurry.compute import ComputeCounter
 from iblurry.data.dataset import Dataset
 from iblurry.data.prefetch import batches
@@ -23,7 +22,8 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Answers, Logged, Record
 from iblurry.experiment.journal_writer import JournalWriter
 from iblurry.experiment.metrics import RESERVED, Metrics, metrics
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
+from iblurry.storage import tensor_file as archive
 from iblurry.streams.iterator import StreamIterator
 
 NAME = re.compile(r"[A-Za-z][\w./-]*")  # of a metric: no comma or colon, which the command line uses itself

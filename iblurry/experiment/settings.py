@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from iblurry import objects
 from iblurry.augment import Augment
+from iblurry.components import objects
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load, parse_spec
 from iblurry.errors import InputError

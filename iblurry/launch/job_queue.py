@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Hashable
 from typing import Any
 
-from iblurry import objects
+from iblurry.components import objects
 from iblurry.errors import IblurryError, InputError, StoppedError
 from iblurry.experiment.callback import Callback, Callbacks, as_list
 from iblurry.experiment.environment import Hardware

@@ -12,6 +12,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from iblurry.components.code_hash import IMPORTING
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.engine.devices import visible_gpus
@@ -31,9 +32,8 @@ from iblurry.launch.progress import ProgressDisplay
 from iblurry.launch.ray import RayWorkers
 from iblurry.launch.stop import StopRequest, stop_on_signals
 from iblurry.launch.workers import LocalWorkers
-from iblurry.method import Method
+from iblurry.methods.method import Method
 from iblurry.network.compile_worker import start_early
-from iblurry.sources import IMPORTING
 
 
 def run(

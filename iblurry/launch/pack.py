@@ -18,7 +18,6 @@ from iblurry.data.load import load
 from iblurry.data.prefetch import default_workers
 from iblurry.errors import BusyError, IblurryError, RunFailedError
 from iblurry.experiment.run_loop import open_run
-from iblurry.files import write_file
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.messages import (
     Job,
@@ -31,6 +30,7 @@ from iblurry.launch.messages import (
     ReportingCallback,
 )
 from iblurry.launch.stop import StopRequest
+from iblurry.storage.files import write_file
 
 ASK_AGAIN = 0.5  # seconds after the queue had no job
 PAUSE = 0.1  # seconds between two looks for a job while no run is open

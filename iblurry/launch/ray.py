@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from iblurry import objects
+from iblurry.components import objects
 from iblurry.errors import BusyError, FolderError, IblurryError, InputError
 from iblurry.experiment.folder import RunFolder
-from iblurry.files import locked, write_errors, write_file
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.job_queue import JobQueue
 from iblurry.launch.messages import Job, JobBusy, JobEnded, JobMessage, JobRequest, NoJob, RunProgress
 from iblurry.launch.stop import StopRequest
 from iblurry.launch.workers import QueueClient, Workers, run_pack
+from iblurry.storage.files import locked, write_errors, write_file
 
 MISSING = "Ray is not installed here. Install it with `pip install 'iblurry[ray]'`, or leave out `--on ray`."
 TEMPORARY = "iblurry-ray-"  # prefix of folders with copies of run folders
@@ -196,7 +196,7 @@ class RayWorker:
     token : str
         Name of a file in the parent's folder; if this worker sees it, the folder is shared.
     brought : dict
-        Objects of the program that its experiments name; see `iblurry.objects`.
+        Objects of the program that its experiments name; see `iblurry.components.objects`.
     """
 
     def __init__(self, config: LaunchConfig, token: str, brought: dict[str, Any]) -> None:

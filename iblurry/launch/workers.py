@@ -13,15 +13,15 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from iblurry import objects
+from iblurry.components import objects
 from iblurry.data.prefetch import default_workers
 from iblurry.errors import IblurryError
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.job_queue import JobQueue
 from iblurry.launch.messages import Job, JobMessage, JobRequest, NoJob
 from iblurry.launch.pack import Pack
+from iblurry.launch.processes import end_with_parent
 from iblurry.launch.stop import StopRequest, stop_on_signals
-from iblurry.processes import end_with_parent
 
 GPUS = "CUDA_VISIBLE_DEVICES"
 

@@ -12,13 +12,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from iblurry import objects
+from iblurry.components import objects
 from iblurry.errors import IblurryError
-from iblurry.files import write_errors
+from iblurry.launch.processes import end_with_parent
 from iblurry.live import process
 from iblurry.live.quota import Refusal
 from iblurry.live.settings import Settings
-from iblurry.processes import end_with_parent
+from iblurry.storage.files import write_errors
 
 FOLDER = "models"  # in the service's own: what a killed server left there, the next one removes
 FORMATS = ("pt2", "onnx", "safetensors")
@@ -81,7 +81,7 @@ def export_checkpoint(
     end_with_parent()
     import torch
 
-    from iblurry.learner import Learner
+    from iblurry.learner.learner import Learner
 
     torch.set_num_threads(1)
     for module in modules:

@@ -10,18 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from iblurry import amendments, checkpoint, learner_file
-from iblurry.archive import bytes_of
 from iblurry.errors import CheckpointError
+from iblurry.learner import amendments
+from iblurry.learner import file as learner_file
 from iblurry.live.calibration import Calibrator
 from iblurry.live.held_out import HeldOut, HeldOutSample, ask
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import LearnerReport, MemorySample, Operation
 from iblurry.live.settings import Settings
 from iblurry.live.status import UNTESTED, Quality
-from iblurry.memory import Encoded
 from iblurry.network import FLOOR
 from iblurry.parts import Importance
+from iblurry.parts.memory import Encoded
+from iblurry.storage import checkpoint
+from iblurry.storage.tensor_file import bytes_of
 
 STEP_SECONDS = 0.05  # of rehearsal, about: what a sample may have to wait for
 STEP_UPDATES = 64  # of one step, at most

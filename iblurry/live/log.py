@@ -16,11 +16,11 @@ from shutil import disk_usage
 from typing import NamedTuple, TypeAlias
 
 from iblurry.errors import BusyError, DataError, DiskFullError, FolderError, IblurryError
-from iblurry.files import file_id, sync_folder
 from iblurry.live.messages import Acceptance, IncomingSample, Operation
 from iblurry.live.quota import KEYS, PAGE, SAVE_SAMPLES, WAL, Refusal
 from iblurry.live.worker import BatchWorker
-from iblurry.untrusted import MALFORMED, reason
+from iblurry.storage.files import file_id, sync_folder
+from iblurry.storage.untrusted import MALFORMED, reason
 
 LOGGER = logging.getLogger(__name__)
 Entry: TypeAlias = IncomingSample | Operation

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
 from iblurry.live.calibration import to_probabilities
 from iblurry.live.messages import Predictions, Snapshot
 from iblurry.live.settings import Settings

@@ -19,10 +19,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from iblurry import objects
+from iblurry.components import objects
 from iblurry.errors import DiskFullError, FolderError, IblurryError
 from iblurry.experiment.periodic import Periodic
-from iblurry.files import file_id, locked
+from iblurry.launch.processes import end_with_parent
 from iblurry.live.log import LogEntry, LogReader, moved
 from iblurry.live.messages import (
     CaughtUp,
@@ -38,8 +38,8 @@ from iblurry.live.messages import (
 from iblurry.live.quota import SAVE_SAMPLES
 from iblurry.live.settings import FILE as SETTINGS
 from iblurry.live.settings import Settings
-from iblurry.processes import end_with_parent
-from iblurry.untrusted import named
+from iblurry.storage.files import file_id, locked
+from iblurry.storage.untrusted import named
 
 LOGGER = logging.getLogger(__name__)
 START_METHOD = "spawn"  # a fork would inherit threads, and CUDA would not survive it

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.errors import StoppedError
-from iblurry.files import locked, make_private
 from iblurry.live.exporter import ModelExporter, ModelFile
 from iblurry.live.log import DropRequest, LogWriter, RehearseRequest, SampleLog, WriteRequest
 from iblurry.live.messages import (
@@ -40,7 +39,8 @@ from iblurry.live.quota import Limits, Refusal
 from iblurry.live.settings import FILE as SETTINGS
 from iblurry.live.settings import Settings
 from iblurry.live.status import ServiceStatus
-from iblurry.untrusted import named
+from iblurry.storage.files import locked, make_private
+from iblurry.storage.untrusted import named
 
 LOGGER = logging.getLogger(__name__)
 LOCK = "service.lock"

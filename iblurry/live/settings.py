@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from iblurry.components.code_hash import SCRIPTS, code_hash, is_own
 from iblurry.errors import DataError, FolderError, InputError, check_fields
-from iblurry.files import write_file
-from iblurry.sources import SCRIPTS, code_hash, is_own
-from iblurry.untrusted import MALFORMED, read_json, reason
+from iblurry.storage.files import write_file
+from iblurry.storage.untrusted import MALFORMED, read_json, reason
 
 if TYPE_CHECKING:  # importing torch takes two seconds, which a command that refuses its options need not wait
     from iblurry.augment.transform import Transform
-    from iblurry.learner import Learner
-    from iblurry.method import Method
+    from iblurry.learner.learner import Learner
+    from iblurry.methods.method import Method
     from iblurry.network.registry import Initialise
     from iblurry.parts.context import Context
 
@@ -143,7 +143,7 @@ class Settings:
     @classmethod
     def from_learner(cls, learner: Learner, **given: Any) -> Self:
         """Those of a service that goes on with a learner; `given` are threads and where it came from."""
-        from iblurry import learner_file
+        from iblurry.learner import file as learner_file
 
         about = json.loads(json.dumps(learner_file.to_json(learner.arguments)))  # tuples as lists, as they are read
         same = ("network", "memory", "seed", "device", "initialise", "freeze", "augment", "mean", "std")
@@ -177,7 +177,7 @@ class Settings:
 
     def user_modules(self) -> list[str]:
         """Modules with a method or transforms of the user's own, which a process of its own imports first."""
-        from iblurry.method import Method
+        from iblurry.methods.method import Method
         from iblurry.methods.recipe import METHODS
 
         name = self.method.partition("@")[0].removesuffix("-released")
@@ -204,7 +204,7 @@ class Settings:
 
         Builds everything but the optimizer and the memory, whose size is compared with the machine's.
         """
-        from iblurry.memory import check_room
+        from iblurry.parts.memory import check_room
 
         try:
             row = self.build_context().memory.images[0].numel()
@@ -217,8 +217,8 @@ class Settings:
 
     def build_method(self) -> Method:
         """InputError where it cannot serve: it needs task boundaries, or trains anew before it answers."""
-        from iblurry.method import Method, check_updates
         from iblurry.methods import Hyperparameters, method
+        from iblurry.methods.method import Method, check_updates
         from iblurry.parts import RingBuffer
 
         check_updates(self.updates_per_sample)
@@ -243,7 +243,7 @@ class Settings:
     def build_context(self) -> Context:
         """What predictions need of a learner: no optimizer, whose first import takes longer than all of this."""
         from iblurry.engine.devices import make_engine
-        from iblurry.learner_context import make_context
+        from iblurry.learner.context import make_context
         from iblurry.rng import Rng
 
         self.build_method()
@@ -264,7 +264,7 @@ class Settings:
     def build_learner(self) -> Learner:
         """A learner that has learnt nothing yet."""
         from iblurry.engine.devices import make_engine
-        from iblurry.learner import Learner
+        from iblurry.learner.learner import Learner
 
         return Learner(
             self.build_method(),

@@ -13,18 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iblurry import checkpoint
+from iblurry.data.labels import normalize_label
 from iblurry.errors import CheckpointError, DataError, FolderError, IblurryError, InputError
-from iblurry.files import replacing, sync_folder
-from iblurry.labels import normalize_label
 from iblurry.live.log import SampleLog, check_log, copy_log
 from iblurry.live.quota import Limits, max_log_bytes, max_log_operations
 from iblurry.live.settings import FILE as SETTINGS
 from iblurry.live.settings import Settings
-from iblurry.untrusted import MALFORMED, reason
+from iblurry.storage import checkpoint
+from iblurry.storage.files import replacing, sync_folder
+from iblurry.storage.untrusted import MALFORMED, reason
 
 if TYPE_CHECKING:
-    from iblurry.learner import Learner
+    from iblurry.learner.learner import Learner
 
 ATTEMPTS = 10  # to copy a service between two checkpoints that are not too close
 MEMBER = re.compile(r"service\.json|samples\.sqlite|checkpoint-\d{12,}\.safetensors")
@@ -63,7 +63,7 @@ def begin_from(folder: Path, source: Path, **given: Any) -> Settings:
 
 def _load(source: Path, *, classes: int | None, device: str) -> Learner:
     from iblurry.engine.devices import default_device, make_engine
-    from iblurry.learner import Learner
+    from iblurry.learner.learner import Learner
 
     device = default_device(heavy=True) if device == "auto" else device
     learner = Learner.load(source, classes=classes, device=device, precision=make_engine(device).precision)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from iblurry.method import Method
 from iblurry.methods.er import er
+from iblurry.methods.method import Method
 from iblurry.methods.recipe import Hyperparameters, recipe
 from iblurry.parts import BiasCorrected, Clip, CrossEntropy, Distil
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from iblurry.method import Head, Method, Pace
 from iblurry.methods.er import er
+from iblurry.methods.method import Head, Method, Pace
 from iblurry.methods.recipe import Hyperparameters, recipe
 from iblurry.parts import Adaptive, Averaged, Balanced, Exponential, Importance, Reservoir, Uniform
-from iblurry.untrusted import exact
+from iblurry.storage.untrusted import exact
 
 PAPER = (
     "Koh et al., Online Continual Learning on Class Incremental Blurry Task Configuration with Anytime Inference, "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from iblurry.method import Method
 from iblurry.methods.er import er
+from iblurry.methods.method import Method
 from iblurry.methods.recipe import Hyperparameters, recipe
 from iblurry.parts import StoredLogits, Uniform
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from iblurry.method import Method, Pace
+from iblurry.methods.method import Method, Pace
 from iblurry.methods.recipe import Hyperparameters, recipe
 from iblurry.parts import Averaged, Constant, Exponential, Reservoir, Uniform
-from iblurry.untrusted import exact
+from iblurry.storage.untrusted import exact
 
 PAPER = "Rolnick et al., Experience replay for continual learning, NeurIPS 2019; Baseline-ER of Koh et al., ICLR 2022"
 

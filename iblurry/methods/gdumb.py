@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from iblurry.engine.optimizer import SGD
-from iblurry.method import Method, Pace
+from iblurry.methods.method import Method, Pace
 from iblurry.methods.recipe import Hyperparameters, recipe
+from iblurry.methods.training import Training
 from iblurry.parts import Balanced, Constant, Cosine, Nothing, Refit, Shuffled
-from iblurry.training import Training
 
 WHOLE_CYCLES = 255  # the released program ends one epoch before the last cosine cycle does
 

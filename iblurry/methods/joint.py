@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from iblurry.method import Method
 from iblurry.methods.gdumb import gdumb
+from iblurry.methods.method import Method
 from iblurry.methods.recipe import Hyperparameters, recipe
 from iblurry.methods.rm import rm
 from iblurry.parts import Everything, Refit

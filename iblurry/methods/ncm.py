@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from iblurry.method import Method, Pace
+from iblurry.methods.method import Method, Pace
 from iblurry.methods.recipe import Hyperparameters, recipe
 from iblurry.parts import Constant, Discard, Nothing, RunningMean
 

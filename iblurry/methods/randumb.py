@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iblurry.method import Method
+from iblurry.methods.method import Method
 from iblurry.methods.ncm import ncm
 from iblurry.methods.recipe import Hyperparameters, recipe
 from iblurry.parts import Discriminant

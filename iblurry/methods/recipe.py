@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypedDict, Unpack
 
-from iblurry.component import register
-from iblurry.edit import read_slot
+from iblurry.components.component import register
+from iblurry.components.edit import read_slot
 from iblurry.engine.optimizer import Optimizer
 from iblurry.errors import UnknownNameError
-from iblurry.method import Head, Method, Pace
+from iblurry.methods.method import Head, Method, Pace
+from iblurry.methods.training import Training
 from iblurry.parts import Admission, GradientRule, Readout, Rehearsal, Schedule, Term
-from iblurry.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,14 @@ def methods() -> dict[str, str]:
 
 
 def method(name: str, hyperparameters: Hyperparameters | None = None) -> Method:
-    """The method of this name; `-released` after any name gives it as the authors' released program runs it.
+    """The method of this name.
+
+    Parameters
+    ----------
+    name : str
+        One of METHODS; `-released` after any gives it as the authors' released program runs it.
+    hyperparameters : Hyperparameters, optional
+        What the paper chooses per data set; default: CIFAR-10's.
 
     >>> method("clib-released").schedule.test
     'welch'

@@ -6,10 +6,10 @@ import dataclasses
 from fractions import Fraction
 
 from iblurry.engine.optimizer import SGD
-from iblurry.method import Head, Method, Pace
+from iblurry.methods.method import Head, Method, Pace
 from iblurry.methods.recipe import Hyperparameters, recipe
+from iblurry.methods.training import Training
 from iblurry.parts import Balanced, Clip, Constant, Cosine, MultiStep, Nothing, Refit, Shuffled
-from iblurry.training import Training
 
 
 def _trains_norm_on_imagenet(method: Method) -> Method:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from iblurry.method import Head, Method
 from iblurry.methods.clib import clib
+from iblurry.methods.method import Head, Method
 from iblurry.methods.recipe import Hyperparameters, recipe
 from iblurry.parts import Balanced, ByConfidence, ScheduledPrior
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from iblurry.components.code_hash import is_own
 from iblurry.errors import InputError
 from iblurry.network.network import Network
 from iblurry.network.registry import (
@@ -25,7 +26,6 @@ from iblurry.network.registry import (
 )
 from iblurry.network.weights import redraw, seeded
 from iblurry.rng import Rng
-from iblurry.sources import is_own
 
 
 def build(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 
-from iblurry.lazy_torch import torch
+from iblurry.components.code_hash import is_own
+from iblurry.components.lazy_torch import torch
 from iblurry.network.registry import NETWORKS, AnyNetwork, Image, network_key
 from iblurry.rng import Rng
-from iblurry.sources import is_own
 
 BACKWARD = 2  # forward passes that a backward pass is worth: one product for the input, one for the weight
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from iblurry.components.lazy_torch import nn
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.lazy_torch import nn
 
 
 def check_freeze(names: Any) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
+from iblurry.components.code_hash import is_own
 from iblurry.compute import ComputeMeter
 from iblurry.errors import InputError, UnknownLabelError
 from iblurry.network import FLOOR
@@ -23,7 +24,6 @@ from iblurry.network.table_mlp import TableMLP
 from iblurry.network.weight_stream import LinearFunction
 from iblurry.network.weights import redraw
 from iblurry.rng import Rng
-from iblurry.sources import is_own
 
 FEW = 2**15  # values: of 10 images of 3x32x32, folding costs a CPU as much as it saves
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
+from iblurry.components.lazy_torch import nn, torch
 from iblurry.errors import InputError
-from iblurry.lazy_torch import nn, torch
 
 PACKAGES = {
     "efficientnet_lite_pytorch": "efficientnet-lite-pytorch",

@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
-from iblurry import objects
-from iblurry.component import register
+from iblurry.components import objects
+from iblurry.components.code_hash import hashed_name, object_hash
+from iblurry.components.component import register
+from iblurry.components.lazy_torch import is_module, nn
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.lazy_torch import is_module, nn
 from iblurry.network.freeze import check_freeze
 from iblurry.network.pretrained import efficientnet_lite0
-from iblurry.sources import hashed_name, object_hash
 
 if TYPE_CHECKING:
     from iblurry.network.bodies import Stem

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from iblurry.lazy_torch import Tensor, nn, no_grad, torch
+from iblurry.components.lazy_torch import Tensor, nn, no_grad, torch
 
 if TYPE_CHECKING:
     from iblurry.network.network import Network

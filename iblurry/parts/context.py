@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
+from iblurry.components.lazy_torch import F, Tensor, no_grad, torch
 from iblurry.compute import ComputeCounter, QueryCounter
-from iblurry.lazy_torch import F, Tensor, no_grad, torch
-from iblurry.memory import Memory
 from iblurry.network import EXPORTING
 from iblurry.network.shadow import AveragedNetwork, ShadowNetwork
+from iblurry.parts.memory import Memory
 from iblurry.rng import Rng
 
 if TYPE_CHECKING:

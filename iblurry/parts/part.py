@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
-from iblurry.component import Component
+from iblurry.components.component import Component
+from iblurry.components.lazy_torch import Tensor, torch
 from iblurry.compute import Cost, Workload
-from iblurry.lazy_torch import Tensor, torch
-from iblurry.memory import Sample
 from iblurry.parts.context import Context, Update
+from iblurry.parts.memory import Sample
 
 T = TypeVar("T")
 

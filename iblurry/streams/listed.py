@@ -12,9 +12,9 @@ import numpy as np
 from iblurry.data.dataset import Dataset
 from iblurry.errors import DataError, InputError, check_type
 from iblurry.rng import Rng
+from iblurry.storage.untrusted import read_json
 from iblurry.streams.order import Order
 from iblurry.streams.stream import Stream
-from iblurry.untrusted import read_json
 
 
 class _Given(Stream):

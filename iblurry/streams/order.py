@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.rng import Rng
-from iblurry.untrusted import exact
+from iblurry.storage.untrusted import exact
 
 MODES = ("strict", "uneven", "compatible")
 

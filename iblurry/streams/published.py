@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.components.code_hash import content_hash
 from iblurry.data.dataset import Dataset
 from iblurry.data.images import PictureFiles
 from iblurry.errors import DataError, InputError
 from iblurry.rng import Rng
-from iblurry.sources import content_hash
+from iblurry.storage.untrusted import exact, read_json
 from iblurry.streams.order import Order, is_disjoint
-from iblurry.untrusted import exact, read_json
 
 TASK_FILE = re.compile(r"(?P<set>.+_n(?P<n>\d+(\.\d+)?)_m\d+(\.\d+)?_rand(?P<seed>-?\d+))_task(?P<task>\d+)\.json")
 UNSHUFFLED = "cifar100_split5_n100_m0_rand1"  # published as a raw listing, class by class

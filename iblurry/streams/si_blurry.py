@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from iblurry.data.dataset import Dataset
 from iblurry.errors import InputError
 from iblurry.rng import Rng
+from iblurry.storage.untrusted import exact
 from iblurry.streams.order import Order
 from iblurry.streams.stream import Stream
-from iblurry.untrusted import exact
 
 
 class SiBlurry(Stream):

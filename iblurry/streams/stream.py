@@ -7,7 +7,7 @@ import os
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
-from iblurry.component import Component, hyperparameters
+from iblurry.components.component import Component, hyperparameters
 from iblurry.data.dataset import Dataset
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.streams import published

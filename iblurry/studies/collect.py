@@ -10,8 +10,8 @@ from iblurry.experiment.experiment import dataset_stem
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start, TaskEnd
 from iblurry.experiment.result import Result, read_result
-from iblurry.files import write_file
-from iblurry.untrusted import read_json
+from iblurry.storage.files import write_file
+from iblurry.storage.untrusted import read_json
 
 TEXTS = ("experiment.json", "environment.json", "summary.json")
 REPEATS = "noise"  # folder of runs that repeat collected ones in other places, to see what rounding alone does

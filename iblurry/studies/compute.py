@@ -10,12 +10,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import setting
-from iblurry.method import Method
 from iblurry.methods import method as method_named
+from iblurry.methods.method import Method
 from iblurry.network.flops import flops
 from iblurry.studies.compute_estimate import (
     EPOCHS,

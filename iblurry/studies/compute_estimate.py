@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.cost import measured_rows, workload
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.experiment.experiment import Experiment
-from iblurry.method import Method
+from iblurry.learner.cost import measured_rows, workload
+from iblurry.methods.method import Method
 from iblurry.network.flops import BACKWARD, feature_flops, flops
 from iblurry.network.registry import Image
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from iblurry.cost import bytes_held
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
+from iblurry.learner.cost import bytes_held
 from iblurry.studies.compute import equal_run, in_place
 from iblurry.studies.compute_estimate import DatasetSize, memory_budget
 from iblurry.studies.study import PlannedRun, least_budget
@@ -81,7 +81,7 @@ def _held_bytes(experiment: Experiment, of: DatasetSize) -> HeldBytes:
 
 
 def _measure(experiment: Experiment, of: DatasetSize, memory: int) -> int:
-    from iblurry.learner import Learner
+    from iblurry.learner.learner import Learner
 
     learner = Learner(
         experiment.method,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from iblurry.analysis.describe import describe_command
-from iblurry.files import replacing
+from iblurry.storage.files import replacing
 from iblurry.studies.figures.draw import draw_study
 from iblurry.studies.significance import PairedComparison
 from iblurry.studies.tables.layout import has_paper

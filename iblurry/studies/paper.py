@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from iblurry.analysis.describe import describe_held_out
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.errors import UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import plain

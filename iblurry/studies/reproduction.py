@@ -8,7 +8,7 @@ from pathlib import Path
 
 from iblurry.analysis.describe import describe_command, describe_noted, make_slug
 from iblurry.experiment.result import Result
-from iblurry.files import replacing
+from iblurry.storage.files import replacing
 from iblurry.studies.compare import NOT_RUN, PROVISIONAL, Comparison, ComparisonBlock, find_warnings
 from iblurry.studies.figures.curves import draw_curves
 from iblurry.studies.noise import METRICS, RunNoise

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.analysis.describe import make_file_name, seed_ranges
-from iblurry.edit import component
+from iblurry.components.edit import component
 from iblurry.errors import InputError
 from iblurry.streams.stream import Stream
 from iblurry.studies.compute import EQUAL, equal_compute

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from iblurry.components.edit import edit
 from iblurry.data.load import load
-from iblurry.edit import edit
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.result import Result, read_result
 from iblurry.experiment.settings import setting
-from iblurry.method import Method
+from iblurry.methods.method import Method
 from iblurry.studies.paper import COUNTERPARTS
 
 METHODS = ("ewc", "bic", "mir", "gdumb", "rm", "er", "clib")  # in the order of the paper's tables

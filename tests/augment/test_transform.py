@@ -16,12 +16,13 @@ import pytest
 import torch
 from torch import nn
 
-from iblurry import Experiment, objects
+from iblurry import Experiment
 from iblurry.augment import Augment, TorchTransform, Transform
 from iblurry.augment.pipeline import Pipeline
+from iblurry.components import objects
+from iblurry.components.code_hash import object_hash
 from iblurry.errors import InputError
 from iblurry.rng import Rng
-from iblurry.sources import object_hash
 from tests.no_sync import NoSync
 
 SHAPE = (3, 12, 10)
@@ -344,7 +345,7 @@ def known():
 
 
 def test_a_users_transform_as_data(known):
-    from iblurry.edit import edit
+    from iblurry.components.edit import edit
 
     one = Experiment.of("er", augment=(Augment(pad=1), known(p=0.25)))
     (written,) = one.to_json()["augment"][1]

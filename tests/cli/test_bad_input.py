@@ -185,7 +185,7 @@ def test_a_place_the_system_refuses(call, here, monkeypatch):
     def refuse(path, *_, **__):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr("iblurry.files.os.open", refuse)
+    monkeypatch.setattr("iblurry.storage.files.os.open", refuse)
     said = call("run", "er", *QUICK, "--seeds", "1")
     assert (said.code, said.out) == (2, "")
     assert "Permission denied" in said.err

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from iblurry import checkpoint
 from iblurry.data.load import load
-from iblurry.exported import load_exported
-from iblurry.learner import Learner
+from iblurry.learner.exported import load_exported
+from iblurry.learner.learner import Learner
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry, SampleLog
 from iblurry.live.messages import Operation
+from iblurry.storage import checkpoint
 from tests.cli.conftest import QUICK
 from tests.laws.lawful import assert_same_state
 from tests.live.test_live_service import SMALL, some

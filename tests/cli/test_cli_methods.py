@@ -9,13 +9,13 @@ import re
 import pytest
 
 from iblurry.cli.methods import _in_words
+from iblurry.components.edit import edit
 from iblurry.compute import Passes
-from iblurry.cost import MethodCost, stores
-from iblurry.cost import cost as price
-from iblurry.edit import edit
 from iblurry.experiment.experiment import Experiment
-from iblurry.method import KINDS
+from iblurry.learner.cost import MethodCost, stores
+from iblurry.learner.cost import cost as price
 from iblurry.methods import METHODS
+from iblurry.methods.method import KINDS
 
 PLACES = [*KINDS, "terms.0", "terms.1", "gradient.0", "optimizer"]
 LABELS = ["cost", "stores", "parts", "paper", "pace", "head", "refit", *PLACES, *(f"refit.{place}" for place in PLACES)]

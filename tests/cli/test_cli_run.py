@@ -18,7 +18,7 @@ from rich.console import Console
 
 from iblurry.analysis.describe import name_figure, seed_ranges
 from iblurry.cli.options import Seeds
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal
 from iblurry.launch.progress import ProgressDisplay

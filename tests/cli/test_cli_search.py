@@ -284,7 +284,7 @@ def test_ctrl_c_saves_the_trial_and_the_same_command_goes_on(here, program):
 
 def test_two_programs_do_not_search_in_one_folder(call, here):
     pytest.importorskip("optuna", reason="needs optuna: pip install 'iblurry[tune]'")
-    from iblurry.files import locked
+    from iblurry.storage.files import locked
 
     words = ("tune", "er", *SMALL, "--space", "memory=16..20", "--trials", 1, "--seeds", "1")
     assert call(*words).code == 0

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from iblurry.analysis.describe import describe_settings, name_rows
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.experiment.experiment import Experiment
 from tests.cli.conftest import QUICK
 
@@ -235,7 +235,7 @@ VARIED = ["admission=Balanced", "optimizer=SGD", "network=mlp:width=64", "terms=
 
 def test_experiments_are_the_same_without_torch():
     code = f"""
-    from iblurry.edit import edit
+    from iblurry.components.edit import edit
     from iblurry.experiment.experiment import Experiment
     from iblurry.methods import METHODS
     from iblurry.analysis.describe import describe_settings, name_rows

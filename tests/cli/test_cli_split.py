@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from iblurry.cli.split import split
+from iblurry.components.edit import component
 from iblurry.data.load import load
 from iblurry.data.sources.arrays import save
-from iblurry.edit import component
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.streams import Stream
 from iblurry.streams.order import i_blurry

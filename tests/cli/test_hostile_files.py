@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 import torch
 
-from iblurry import archive, checkpoint
 from iblurry.errors import CheckpointError, IblurryError
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry, SampleLog
 from iblurry.live.messages import IncomingSample, Operation
 from iblurry.live.settings import Settings
 from iblurry.live.transfer import backup
+from iblurry.storage import checkpoint
+from iblurry.storage import tensor_file as archive
 from tests.cli.conftest import RUN
 
 DEEP = "[" * 200_000 + "]" * 200_000

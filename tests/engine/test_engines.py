@@ -17,11 +17,11 @@ from iblurry.errors import InputError
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
 from iblurry.launch.launch import run
-from iblurry.memory import Batch
 from iblurry.methods import Hyperparameters, bic, er
 from iblurry.network.bodies import ConvUnit
 from iblurry.network.build import build, fresh_row
 from iblurry.network.fused import FoldedBody
+from iblurry.parts.memory import Batch
 from iblurry.rng import Rng
 from tests.laws.lawful import new_learner
 

@@ -13,13 +13,13 @@ import pytest
 import torch
 from torch import nn
 
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.engine.optimizer import REFUSED, SGD, Adam, AdamW, Optimizer, as_optimizer, component_of
 from iblurry.engine.optimizer_state import reset_state, restore, set_lr, state_bytes, state_of
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
-from iblurry.method import Method
 from iblurry.methods import er, method
+from iblurry.methods.method import Method
 from tests.laws.lawful import HYPERPARAMETERS, new_learner
 from tests.laws.user_module import Lion, Nesterov
 

@@ -15,7 +15,7 @@ from iblurry import Experiment, Hardware, Learner, run
 from iblurry.data.prefetch import usable_cores
 from iblurry.engine import threads
 from iblurry.engine.eager import Eager
-from iblurry.trainer import Trainer
+from iblurry.learner.trainer import Trainer
 
 OWN = max(2, usable_cores())  # what torch takes by itself, as if there were two cores at least
 IMAGES = np.zeros((2, 1, 8, 8), dtype=np.uint8)

@@ -8,10 +8,10 @@ import torch
 
 from iblurry.engine.eager import Eager
 from iblurry.engine.graph import _raise_recompile_limit
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
+from iblurry.learner.refit_stack import MemorySnapshot, RefitStack
 from iblurry.methods import Hyperparameters, method
 from iblurry.network.bodies import ResNet
-from iblurry.refit_stack import MemorySnapshot, RefitStack
 
 METHODS = ("ewc", "agem", "mir", "clib", "balm", "mkd", "sdp", "derpp", "bic")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from iblurry.checkpoint import LoadedCheckpoint, load_latest
+from iblurry.storage.checkpoint import LoadedCheckpoint, load_latest
 
 
 def state(seed: int = 0) -> dict[str, Any]:

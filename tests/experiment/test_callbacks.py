@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from iblurry import Callback, CheckpointPolicy, LaunchConfig, checkpoint, run, run_all
+from iblurry import Callback, CheckpointPolicy, LaunchConfig, run, run_all
 from iblurry.errors import FolderError, InputError
 from iblurry.experiment.journal import Logged, Spent, Stopped, decode, encode, read
 from iblurry.experiment.run_callbacks import RunState
+from iblurry.storage import checkpoint
 from iblurry.studies.collect import read_run
 from tests.experiment.small import At, CrashError, crash, kept, small
 from tests.experiment.user_callbacks import Mine, ReadEverything, StopAt, Watching

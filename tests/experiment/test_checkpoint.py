@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from iblurry.checkpoint import save
+from iblurry.storage.checkpoint import save
 from tests.experiment.states import held, latest, same, state
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from iblurry.checkpoint import load_latest, save
 from iblurry.errors import CheckpointError, DiskFullError
+from iblurry.storage.checkpoint import load_latest, save
 from tests.experiment.states import held, latest, same, state
 
 

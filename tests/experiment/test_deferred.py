@@ -6,11 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from iblurry import refit_stack
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.journal import Query, Spent, TaskEnd, read
 from iblurry.launch.launch import run
-from iblurry.refit_stack import RefitStack
+from iblurry.learner import refit_stack
+from iblurry.learner.refit_stack import RefitStack
 from tests.experiment.small import CrashError, kept, small
 from tests.experiment.test_refit_runs import InRefit, _looks_at_every_update, crash, stop  # noqa: F401  a fixture
 

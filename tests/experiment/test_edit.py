@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.methods import clib, er

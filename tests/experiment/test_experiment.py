@@ -19,8 +19,8 @@ from iblurry.data.subset import take
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import SETTINGS
-from iblurry.method import Head, Method, Pace
 from iblurry.methods import METHODS, Hyperparameters, clib, er
+from iblurry.methods.method import Head, Method, Pace
 from iblurry.parts import Balanced, Clip, Constant, Cosine, Importance, Uniform
 from iblurry.streams import published
 from iblurry.streams.order import i_blurry

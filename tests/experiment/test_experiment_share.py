@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from iblurry.analysis.describe import describe_settings, find_departures, name_rows
+from iblurry.components.edit import edit
 from iblurry.data.load import load
-from iblurry.edit import edit
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder

@@ -9,7 +9,6 @@ import signal
 import pytest
 import torch
 
-from iblurry import checkpoint
 from iblurry.errors import DivergedError
 from iblurry.experiment import run_loop
 from iblurry.experiment.checkpointer import CheckpointPolicy
@@ -17,7 +16,8 @@ from iblurry.experiment.evaluator import Evaluator, PendingAnswer
 from iblurry.experiment.journal import Journal, NewClass, Query, TaskEnd, read
 from iblurry.experiment.journal_writer import JournalWriter, PendingQuery
 from iblurry.launch.launch import run
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
+from iblurry.storage import checkpoint
 from tests.experiment.small import At, Recorder, checkpoints, kept, small
 
 NEVER = 10**9

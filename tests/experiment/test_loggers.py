@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from iblurry import MLflow, TensorBoard, WandB, replay
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.errors import InputError
 from iblurry.experiment.callbacks.logger import safe_name
 from iblurry.experiment.experiment import Experiment

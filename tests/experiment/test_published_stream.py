@@ -12,7 +12,7 @@ import torch
 from iblurry.augment.pipeline import Augment
 from iblurry.data.dataset import Dataset, LabelledImages
 from iblurry.experiment.evaluator import Evaluator
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
 from iblurry.methods import er
 from iblurry.streams import published
 from iblurry.streams.iterator import StreamIterator

@@ -7,13 +7,13 @@ import signal
 
 import pytest
 
-from iblurry.checkpoint import load_latest
 from iblurry.errors import InputError
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Held, Query, Spent, TaskEnd, read
 from iblurry.launch.launch import run
 from iblurry.methods import Hyperparameters, method
+from iblurry.storage.checkpoint import load_latest
 from iblurry.studies.figures.curves import draw_curves
 from iblurry.studies.tables.table import tabulate_runs
 from iblurry.studies.tables.text import runs_to_markdown

@@ -11,12 +11,12 @@ import signal
 
 import pytest
 
-from iblurry.checkpoint import load_latest
 from iblurry.errors import CheckpointError, DiskFullError
 from iblurry.experiment import run_loop as run_loop
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.folder import RunFolder
 from iblurry.launch.launch import run
+from iblurry.storage.checkpoint import load_latest
 from tests.experiment.small import METHODS, At, CrashError, Recorder, checkpoints, crash, kept, small
 
 

@@ -15,9 +15,6 @@ import numpy as np
 import pytest
 import torch
 
-from iblurry import checkpoint
-from iblurry.checkpoint import load_latest
-from iblurry.cost import bytes_held
 from iblurry.data.load import load
 from iblurry.errors import DivergedError, FolderError, InputError
 from iblurry.experiment import run_loop
@@ -28,8 +25,11 @@ from iblurry.experiment.journal import Held, NewClass, Query, Spent, Start, Task
 from iblurry.experiment.metrics import curve
 from iblurry.experiment.result import read_result
 from iblurry.launch.launch import run
-from iblurry.learner import Learner
+from iblurry.learner.cost import bytes_held
+from iblurry.learner.learner import Learner
 from iblurry.parts import Constant
+from iblurry.storage import checkpoint
+from iblurry.storage.checkpoint import load_latest
 from tests.experiment.small import DATA, At, CrashError, Recorder, checkpoints, crash, kept, small
 
 FLOPS = 2 * (64 * 16 + 16 * 16 + 16 * 4)  # of the mlp for 1x8x8 and four classes

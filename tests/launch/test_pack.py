@@ -11,7 +11,6 @@ from contextlib import closing, contextmanager
 import pytest
 import torch
 
-from iblurry import checkpoint
 from iblurry.data.load import load
 from iblurry.engine.eager import Eager
 from iblurry.errors import DivergedError, FolderError, RunFailedError
@@ -26,8 +25,9 @@ from iblurry.launch import pack
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run, run_all
 from iblurry.launch.workers import LocalWorkers
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
 from iblurry.parts import Constant
+from iblurry.storage import checkpoint
 from tests.experiment.small import DATA, At, Recorder, checkpoints, crash, kept, small
 
 SHORT = {"dataset": DATA.replace("train=20", "train=10"), "memory": 12}  # forty samples in two tasks

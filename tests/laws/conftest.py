@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from iblurry.method import Method
+from iblurry.methods.method import Method
 from iblurry.parts import Adaptive, Diverse, Refit
 from iblurry.parts.readout.closed_form import ClosedForm
 from tests.laws.lawful import LAWFUL

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from iblurry.augment.pipeline import Augment
-from iblurry.learner import Learner
-from iblurry.method import Method, Pace
+from iblurry.learner.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters, clib, er, method
+from iblurry.methods.method import Method, Pace
 from iblurry.parts import Clip, Constant, Importance
 from tests.laws import user_module  # noqa: F401  registers bias_free, which has batch norm
 from tests.laws.user_transforms import Brightness, Negative

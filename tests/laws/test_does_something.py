@@ -10,8 +10,8 @@ import torch
 
 from iblurry.augment.pipeline import Augment
 from iblurry.engine.optimizer import SGD, Adam
-from iblurry.method import Head
 from iblurry.methods import Hyperparameters, clib, er, gdumb, joint, method, rm
+from iblurry.methods.method import Head
 from iblurry.parts import (
     Adaptive,
     Balanced,

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from iblurry import checkpoint
 from iblurry.engine.eager import Eager
-from iblurry.learner import Learner
-from iblurry.method import Method
+from iblurry.learner.learner import Learner
+from iblurry.methods.method import Method
+from iblurry.storage import checkpoint
 from tests.laws.lawful import BUDGET, SAMPLES, assert_same_state, leaves, new_learner
 from tests.no_sync import NoSync
 
@@ -158,7 +158,7 @@ def test_what_a_step_returns_is_good_until_the_next(lawful, samples, questions):
 def test_nothing_depends_on_when_numbers_arrive(lawful, whole, samples, monkeypatch):
     """Rows drawn one update at a time and values read as late as can be: the course of a device that is far behind."""
     late = new_learner(lawful)
-    monkeypatch.setattr("iblurry.trainer.AHEAD", 1)
+    monkeypatch.setattr("iblurry.learner.trainer.AHEAD", 1)
     monkeypatch.setattr("iblurry.engine.eager.AsyncRead.ready", lambda self: False)
     feed(late, samples)
     assert_same_state(late.state_dict(), whole.state_dict())

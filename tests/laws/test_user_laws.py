@@ -10,18 +10,18 @@ import json
 import pytest
 import torch
 
-from iblurry import checkpoint
-from iblurry.cost import bytes_held
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run, run_all
-from iblurry.learner import Learner
-from iblurry.method import Method
+from iblurry.learner.cost import bytes_held
+from iblurry.learner.learner import Learner
 from iblurry.methods import METHODS
+from iblurry.methods.method import Method
+from iblurry.storage import checkpoint
 from tests.experiment.small import kept, small
 from tests.laws import user_module
 from tests.laws.lawful import SAMPLES, assert_same_state, new_learner
 from tests.laws.test_laws import TASK_ENDS, feed, storages
-from tests.test_spent import COUNTED, meter, totals
+from tests.learner.test_spent import COUNTED, meter, totals
 
 __all__ = ["meter"]  # a fixture
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from benchmarks.live.calibration import ece
-from iblurry import checkpoint
 from iblurry.data.load import load
 from iblurry.live.calibration import LEAST, PAIRS, Calibrator, fit_temperature, to_probabilities
 from iblurry.live.learning import LiveLearner
@@ -18,6 +17,7 @@ from iblurry.live.messages import Calibration, Operation
 from iblurry.live.predictor import SnapshotModel, take_snapshot
 from iblurry.live.settings import Settings
 from iblurry.network import FLOOR
+from iblurry.storage import checkpoint
 
 RATE = 0.05
 KNOWN = 7  # of the ten digits

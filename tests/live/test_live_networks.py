@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from iblurry import objects
+from iblurry.components import objects
 from iblurry.data.load import load
 from iblurry.errors import FolderError, InputError
 from iblurry.live.service import Service

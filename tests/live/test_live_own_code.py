@@ -10,9 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from iblurry import objects
+from iblurry.components import objects
+from iblurry.components.edit import component
 from iblurry.data.load import load
-from iblurry.edit import component
 from iblurry.errors import FolderError, InputError
 from iblurry.live.messages import IncomingSample
 from iblurry.live.service import Service

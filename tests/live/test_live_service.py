@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from iblurry import checkpoint
 from iblurry.data.load import load
 from iblurry.errors import BusyError, InputError, StoppedError
 from iblurry.live.learning import LiveLearner
@@ -19,6 +18,7 @@ from iblurry.live.messages import IncomingSample, Operation
 from iblurry.live.quota import Limits, Refusal
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
+from iblurry.storage import checkpoint
 
 SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4)
 PATIENCE = 60.0

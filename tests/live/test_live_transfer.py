@@ -14,7 +14,7 @@ import torch
 from iblurry import Experiment, Learner, run
 from iblurry.data.load import load
 from iblurry.errors import DataError, FolderError, InputError
-from iblurry.exported import load_exported
+from iblurry.learner.exported import load_exported
 from iblurry.live import transfer
 from iblurry.live.exporter import FOLDER
 from iblurry.live.learning import LiveLearner

@@ -16,7 +16,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.result import read_result
 from iblurry.launch.launch import run
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
 from iblurry.live.settings import Settings
 from iblurry.network import pretrained
 from iblurry.network.registry import is_pretrained, register_network

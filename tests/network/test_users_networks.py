@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from iblurry import objects, refitter
+from iblurry.components import objects
 from iblurry.errors import InputError, UnknownNameError
+from iblurry.learner.learner import refitter
 from iblurry.methods import gdumb
 from iblurry.network.build import build, restart
 from iblurry.network.flops import flops

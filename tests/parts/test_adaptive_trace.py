@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
-from iblurry.memory import Sample
 from iblurry.parts import Adaptive
 from iblurry.parts.context import Update
+from iblurry.parts.memory import Sample
 from iblurry.parts.schedule import adaptive
 from iblurry.parts.schedule.adaptive import p_lower_is_better
 

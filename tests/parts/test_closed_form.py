@@ -8,12 +8,12 @@ import torch
 from sklearn.covariance import oas
 from sklearn.linear_model import Ridge as SkRidge
 
-from iblurry.cost import bytes_held
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
-from iblurry.learner import Learner
-from iblurry.method import Pace
+from iblurry.learner.cost import bytes_held
+from iblurry.learner.learner import Learner
 from iblurry.methods import clib, er, gdumb, ncm, randumb, ranpac, slda
+from iblurry.methods.method import Pace
 from iblurry.network import FLOOR
 from iblurry.parts import Discard, Discriminant, Everything, NearestMean, Ridge, RunningMean
 from iblurry.parts.readout.closed_form import BLOCK

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from iblurry.augment.pipeline import Augment
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
 from iblurry.methods import Hyperparameters, clib, method
 
 RNG = np.random.default_rng(2)

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from iblurry.errors import InputError
-from iblurry.learner import Learner
-from iblurry.memory import Memory
-from iblurry.method import Pace
+from iblurry.learner.learner import Learner
 from iblurry.methods import Hyperparameters, clib
+from iblurry.methods.method import Pace
 from iblurry.parts import Constant, Importance
 from iblurry.parts.context import Context, Update
+from iblurry.parts.memory import Memory
 
 PROFILES = {"paper": "H_paper", "released": "H_official"}
 

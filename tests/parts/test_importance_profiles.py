@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from iblurry.augment.pipeline import Augment
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
 from iblurry.methods import Hyperparameters, clib
 from iblurry.parts import Balanced, Constant, Importance
 from iblurry.parts.context import Update

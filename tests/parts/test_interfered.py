@@ -8,10 +8,10 @@ import torch
 from torch.nn import functional as F
 
 from iblurry.errors import InputError
-from iblurry.memory import Batch
 from iblurry.methods import Hyperparameters, mir
 from iblurry.parts import Interfered
 from iblurry.parts.context import Drawn
+from iblurry.parts.memory import Batch
 from iblurry.parts.rehearsal.interfered import most_interfered
 from iblurry.rng import Rng
 from tests.laws.lawful import new_learner

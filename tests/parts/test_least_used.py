@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from iblurry.memory import Batch, Sample
 from iblurry.parts import LeastUsed
 from iblurry.parts.context import Drawn, Forward, Update
+from iblurry.parts.memory import Batch, Sample
 
 LABELS = [0, 2, 0, 1, 2, 2, 3, 0, 1]  # of the rows; head row 4 is of no class yet
 NOTHING = Batch(torch.zeros(0, 1, 8, 8, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))

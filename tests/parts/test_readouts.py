@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from iblurry.memory import Sample
 from iblurry.network import FLOOR
 from iblurry.parts import Averaged, BiasCorrected, Discriminant, NearestMean, Plain, Ridge, RunningMean
+from iblurry.parts.memory import Sample
 from iblurry.parts.readout.bias_corrected import fit
 from iblurry.parts.readout.discriminant import shrink
 from iblurry.parts.readout.ridge import cross_validated

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iblurry.engine.eager import Eager
-from iblurry.memory import Memory
 from iblurry.parts import Reservoir
 from iblurry.parts.context import Context
+from iblurry.parts.memory import Memory
 from iblurry.rng import Rng
 
 

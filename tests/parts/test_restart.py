@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from iblurry.method import KINDS
+from iblurry.methods.method import KINDS
 from iblurry.parts import Distil, Elastic
 from iblurry.parts.part import Part, declared
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.memory import Batch
 from iblurry.parts import Admission, Clip, Nothing, Reservoir, Uniform
 from iblurry.parts.context import Drawn
+from iblurry.parts.memory import Batch
 
 
 def test_clip_shortens_long_gradients_only(make_context):

@@ -8,7 +8,7 @@ import torch
 
 from iblurry.augment import Augment
 from iblurry.errors import InputError
-from iblurry.learner import Learner
+from iblurry.learner.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters
 from iblurry.parts import (
     AsymmetricCrossEntropy,

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from iblurry.errors import InputError
-from iblurry.memory import Sample
 from iblurry.network import FLOOR
 from iblurry.parts import (
     AdjustedCrossEntropy,
@@ -24,6 +23,7 @@ from iblurry.parts import (
     StoredLogits,
 )
 from iblurry.parts.context import TRUST, Forward, Update
+from iblurry.parts.memory import Sample
 from iblurry.parts.terms.term import cross_entropy_by_hand
 
 ROWS, CLOSED = 5, 4  # head rows, the last of them closed

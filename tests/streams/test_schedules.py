@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iblurry import Domains, Experiment, Gaussian, IBlurry, Rng, SiBlurry, Sigmoid, Stream, load, run
+from iblurry.components.edit import component
 from iblurry.data.dataset import Dataset, LabelledImages
-from iblurry.edit import component
 from iblurry.errors import DataError, InputError
 from tests.experiment.small import DATA, small
 

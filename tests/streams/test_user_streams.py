@@ -22,7 +22,7 @@ from iblurry import (
     run,
     run_all,
 )
-from iblurry.edit import component
+from iblurry.components.edit import component
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.metrics import NO_BOUNDARIES
 from iblurry.streams.order import held_out

@@ -11,7 +11,7 @@ import pytest
 from iblurry.analysis.describe import name_rows, run_command
 from iblurry.cli.experiment_options import LEARNING, STREAM, make_experiments
 from iblurry.cli.run import run
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.parts import Elastic
 from iblurry.streams import Gaussian, Listed

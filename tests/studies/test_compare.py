@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.streams.stream import Published
 from iblurry.studies.collect import read_run
 from iblurry.studies.compare import MAIN, compare_with_paper, configuration_of, describe_verdict, find_counterpart

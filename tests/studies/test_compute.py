@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
+from iblurry.components.edit import edit
 from iblurry.data.load import load
 from iblurry.data.sources.arrays import save
-from iblurry.edit import edit
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Spent

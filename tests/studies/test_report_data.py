@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from iblurry.analysis.describe import run_command
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
 from iblurry.studies.catalogue import get_study

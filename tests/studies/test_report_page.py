@@ -12,9 +12,10 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from iblurry import compute, cost
+from iblurry import compute
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
+from iblurry.learner.learner import cost
 from iblurry.studies.report.compute import HOLDING_TEXTS, PURPOSE_TEXTS, _amount, _unit
 from iblurry.studies.report.data import report_data
 from iblurry.studies.report.html import Html, tag

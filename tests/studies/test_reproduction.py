@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.streams.stream import Published
 from iblurry.studies.collect import read_collected, read_repeats, read_run

@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
+from iblurry.components.edit import edit
 from iblurry.data.load import load
-from iblurry.edit import edit
 from iblurry.launch.launch import run
 from iblurry.studies.catalogue import STUDIES
 from iblurry.studies.tables.table import TABLE_METRICS

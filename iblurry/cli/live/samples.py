@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from iblurry.data.labels import class_labels, known_label
 from iblurry.errors import DataError, InputError
-from iblurry.labels import class_labels, known_label
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,8 +13,8 @@ import click
 from iblurry.cli.live.connect import token_option
 from iblurry.cli.options import PLACE, GroupedCommand, OutputFolder, Shape, import_option
 from iblurry.errors import InputError
-from iblurry.files import private_files
 from iblurry.live import log_lines
+from iblurry.storage.files import private_files
 
 if TYPE_CHECKING:
     from iblurry.live.settings import Settings
@@ -149,7 +149,7 @@ def serve(
 
 def _transform(text: str) -> dict[str, Any]:
     from iblurry.augment import Transform
-    from iblurry.edit import component
+    from iblurry.components.edit import component
 
     kind: Any = Transform
     made: dict[str, Any] = json.loads(json.dumps(component(kind, text).to_json()))  # tuples as lists, as they are read

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from iblurry.data.dataset import Dataset
 from iblurry.data.images import eager_bytes
 from iblurry.errors import DataError, InputError
-from iblurry.files import replacing
+from iblurry.storage.files import replacing
 
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
 IMAGES = ("x_train", "x_test")

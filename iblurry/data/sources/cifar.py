@@ -16,7 +16,7 @@ from iblurry.data.picture import decode
 from iblurry.data.sources.archive import Archive, open_archive
 from iblurry.data.sources.pickles import read_pickle
 from iblurry.errors import DataError
-from iblurry.untrusted import parse_json
+from iblurry.storage.untrusted import parse_json
 
 TRAIN, TEST = 50_000, 10_000
 PIXELS = 3 * 32 * 32

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from iblurry.errors import InputError, ServiceError, counted
-from iblurry.files import replacing
 from iblurry.live.client.http_client import HttpClient, is_temporary, parse_events, retry
 from iblurry.live.client.records import CorrectionReceipt, Prediction, Receipt, TopLabel
 from iblurry.live.client.upload import (
@@ -30,6 +29,7 @@ from iblurry.live.client.upload import (
     name_faulty,
     send_in_halves,
 )
+from iblurry.storage.files import replacing
 
 if TYPE_CHECKING:
     from iblurry.live.client.upload import ImageLike, ImageSequence

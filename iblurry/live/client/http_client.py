@@ -12,7 +12,7 @@ from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
 from iblurry.errors import InputError, ServiceError
-from iblurry.untrusted import parse_json
+from iblurry.storage.untrusted import parse_json
 
 TEMPORARY = (429, 502, 503, 504)  # the queue is full, or the service (behind a proxy) is being restarted
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds before another try, doubled each time

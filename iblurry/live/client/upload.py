@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
+from iblurry.data.labels import known_label
 from iblurry.errors import DataError, InputError, ServiceError
-from iblurry.labels import known_label
 from iblurry.live.client.http_client import HttpClient, retry
 from iblurry.live.client.records import Receipt
 

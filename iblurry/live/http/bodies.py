@@ -24,8 +24,8 @@ from pydantic import (
 )
 
 from iblurry.data.images import Shape
+from iblurry.data.labels import HIDDEN, normalize_label
 from iblurry.errors import InputError
-from iblurry.labels import HIDDEN, normalize_label
 from iblurry.live.http.pictures import PictureDecoder, parse_array, unpack_pixels
 from iblurry.live.messages import IncomingSample, Operation
 from iblurry.live.quota import BATCH, KEY, LABEL, Limits, Refusal

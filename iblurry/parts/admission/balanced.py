@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from iblurry.lazy_torch import Tensor, torch
-from iblurry.memory import Sample
+from iblurry.components.lazy_torch import Tensor, torch
 from iblurry.parts.admission.admission import Admission
+from iblurry.parts.memory import Sample
 from iblurry.parts.part import state
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
+from iblurry.components.lazy_torch import F, Tensor, torch
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.lazy_torch import F, Tensor, torch
-from iblurry.memory import Sample
 from iblurry.parts.admission.admission import Admission
+from iblurry.parts.memory import Sample
 from iblurry.parts.part import column, scratch, state
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import ClassVar, Literal, Self
 
+from iblurry.components.lazy_torch import Tensor, torch
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.lazy_torch import Tensor, torch
-from iblurry.memory import Sample
 from iblurry.parts.admission.balanced import LargestClass
 from iblurry.parts.context import Update
+from iblurry.parts.memory import Sample
 from iblurry.parts.part import column, scratch, state
 
 UNKNOWN_LABEL = -1  # the head row, in a step that is the same for all of them

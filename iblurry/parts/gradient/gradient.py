@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from iblurry.components.lazy_torch import Tensor, nn, torch
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.lazy_torch import Tensor, nn, torch
 from iblurry.parts.context import Drawn
 from iblurry.parts.part import Part, scratch
 

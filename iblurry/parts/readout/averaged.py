@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from iblurry.lazy_torch import Tensor, no_grad
+from iblurry.components.lazy_torch import Tensor, no_grad
 from iblurry.network.shadow import AveragedNetwork, ShadowNetwork
 from iblurry.parts.part import scratch
 from iblurry.parts.readout.readout import Readout

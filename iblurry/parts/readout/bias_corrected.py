@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from iblurry.components.lazy_torch import F, Tensor, no_grad, torch
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.lazy_torch import F, Tensor, no_grad, torch
-from iblurry.memory import Sample
 from iblurry.parts.context import LogitCorrection
+from iblurry.parts.memory import Sample
 from iblurry.parts.part import scratch, state
 from iblurry.parts.readout.readout import Readout
 

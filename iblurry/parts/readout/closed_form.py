@@ -6,10 +6,10 @@ import math
 from abc import abstractmethod
 from typing import ClassVar, Literal
 
+from iblurry.components.lazy_torch import Tensor, no_grad, torch
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.lazy_torch import Tensor, no_grad, torch
-from iblurry.memory import Sample
 from iblurry.network import FLOOR
+from iblurry.parts.memory import Sample
 from iblurry.parts.part import scratch, state
 from iblurry.parts.readout.readout import Readout
 

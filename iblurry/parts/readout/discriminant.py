@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from iblurry.lazy_torch import Tensor, torch
+from iblurry.components.lazy_torch import Tensor, torch
 from iblurry.parts.readout.closed_form import SecondMoments
 
 LEAST = 1e-6  # shrinkage; less would leave the smallest directions to rounding

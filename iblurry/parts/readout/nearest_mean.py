@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from iblurry.components.lazy_torch import F, Tensor, no_grad, torch
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.lazy_torch import F, Tensor, no_grad, torch
 from iblurry.network import FLOOR
 from iblurry.parts.part import scratch
 from iblurry.parts.readout.readout import Readout

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from iblurry.lazy_torch import Tensor
-from iblurry.memory import Sample
+from iblurry.components.lazy_torch import Tensor
 from iblurry.network.shadow import ShadowNetwork
+from iblurry.parts.memory import Sample
 from iblurry.parts.part import Part, declared
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Literal, Self
 
+from iblurry.components.lazy_torch import Tensor
 from iblurry.compute import Cost, Passes, Workload
 from iblurry.errors import InputError
-from iblurry.lazy_torch import Tensor
 from iblurry.parts.context import Context
 from iblurry.parts.part import scratch, state
 from iblurry.parts.readout.readout import Readout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from iblurry.lazy_torch import Tensor, torch
+from iblurry.components.lazy_torch import Tensor, torch
 from iblurry.parts.readout.closed_form import SecondMoments
 
 POWERS = (2.0, -6.0, 17)  # penalties tried, as powers of ten of the mean eigenvalue: from, to, how many

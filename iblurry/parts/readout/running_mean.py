@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from iblurry.lazy_torch import F, Tensor
+from iblurry.components.lazy_torch import F, Tensor
 from iblurry.parts.readout.closed_form import ClosedForm
 
 

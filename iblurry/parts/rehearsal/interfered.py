@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from iblurry.components.lazy_torch import F, Tensor, torch
 from iblurry.compute import Cost, Passes, Workload
 from iblurry.engine.optimizer import SGD
 from iblurry.errors import check_fields
-from iblurry.lazy_torch import F, Tensor, torch
-from iblurry.memory import Batch
 from iblurry.parts.context import Drawn
+from iblurry.parts.memory import Batch
 from iblurry.parts.part import scratch
 from iblurry.parts.rehearsal.rehearsal import Rehearsal
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from iblurry.lazy_torch import F, Tensor, torch
-from iblurry.memory import Batch
+from iblurry.components.lazy_torch import F, Tensor, torch
 from iblurry.parts.context import Drawn, Update
+from iblurry.parts.memory import Batch
 from iblurry.parts.part import Part, column, state
 from iblurry.parts.rehearsal.rehearsal import Rehearsal
 

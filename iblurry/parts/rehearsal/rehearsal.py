@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.lazy_torch import Tensor
-from iblurry.memory import Batch
+from iblurry.components.lazy_torch import Tensor
 from iblurry.parts.context import Drawn
+from iblurry.parts.memory import Batch
 from iblurry.parts.part import Part, scratch
 
 

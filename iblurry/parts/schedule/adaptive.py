@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from iblurry.lazy_torch import Tensor, torch
+from iblurry.components.lazy_torch import Tensor, torch
 from iblurry.parts.context import Update
 from iblurry.parts.part import column, scratch, state
 from iblurry.parts.schedule.schedule import Schedule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iblurry.lazy_torch import Tensor
+from iblurry.components.lazy_torch import Tensor
 from iblurry.parts.context import TRUST, SharedScalar
 from iblurry.parts.part import scratch
 from iblurry.parts.schedule.schedule import Constant

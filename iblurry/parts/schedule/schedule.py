@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, Literal
 
-from iblurry.lazy_torch import Tensor
+from iblurry.components.lazy_torch import Tensor
 from iblurry.parts.context import Update
 from iblurry.parts.part import Part, state
 

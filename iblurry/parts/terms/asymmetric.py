@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from iblurry.lazy_torch import Tensor, torch
+from iblurry.components.lazy_torch import Tensor, torch
 from iblurry.network import FLOOR
 from iblurry.parts.context import Forward
 from iblurry.parts.terms.term import Term, cross_entropy

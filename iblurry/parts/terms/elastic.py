@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from iblurry.lazy_torch import Tensor, nn, no_grad, torch
+from iblurry.components.lazy_torch import Tensor, nn, no_grad, torch
 from iblurry.parts.context import Forward, Update
 from iblurry.parts.part import Part, scratch, state
 from iblurry.parts.terms.term import Term

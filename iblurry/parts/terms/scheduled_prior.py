@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from iblurry.components.lazy_torch import Tensor, no_grad, torch
 from iblurry.compute import Cost, Passes, Workload
 from iblurry.errors import InputError
-from iblurry.lazy_torch import Tensor, no_grad, torch
-from iblurry.memory import Sample
 from iblurry.network.shadow import AveragedNetwork, ShadowNetwork
 from iblurry.parts.context import TRUST, Forward, SharedScalar, Update
+from iblurry.parts.memory import Sample
 from iblurry.parts.part import scratch, state
 from iblurry.parts.terms.term import Term, cross_entropy
 

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import ClassVar, Literal, Self
 
+from iblurry.components.lazy_torch import Tensor, torch
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.lazy_torch import Tensor, torch
-from iblurry.memory import Sample
 from iblurry.network import FLOOR
 from iblurry.parts.context import Forward, Update
+from iblurry.parts.memory import Sample
 from iblurry.parts.part import column, scratch
 from iblurry.parts.terms.term import Term, cross_entropy
 

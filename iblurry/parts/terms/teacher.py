@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Literal, Self
 
+from iblurry.components.lazy_torch import F, Tensor
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.lazy_torch import F, Tensor
 from iblurry.network.shadow import AveragedNetwork
 from iblurry.parts.context import Forward
 from iblurry.parts.part import scratch

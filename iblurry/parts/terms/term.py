@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar
 
-from iblurry.lazy_torch import F, Tensor, torch
+from iblurry.components.lazy_torch import F, Tensor, torch
 from iblurry.parts.context import Forward
 from iblurry.parts.part import Part
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.result import Result

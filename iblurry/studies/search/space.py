@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from iblurry.edit import edit
+from iblurry.components.edit import edit
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.studies.search.point import apply_changes, check_paths, check_selectable, split_assignment, split_values

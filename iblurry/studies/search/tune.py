@@ -19,9 +19,9 @@ from iblurry.experiment.experiment import Experiment, canonical
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Query, decode_lines, read_bytes
 from iblurry.experiment.result import Result
-from iblurry.files import locked
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run_all
+from iblurry.storage.files import locked
 from iblurry.studies.search.point import (
     FAILED,
     FINISHED,

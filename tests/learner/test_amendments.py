@@ -1,0 +1,313 @@
+"""Amendments: rehearsal beside the stream, and corrections of samples and classes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from iblurry.errors import InputError, UnknownLabelError
+from iblurry.learner import amendments
+from iblurry.learner.learner import Learner
+from iblurry.methods import METHODS as RECIPES
+from iblurry.methods import Hyperparameters, method
+from iblurry.parts import RingBuffer
+from iblurry.parts.memory import Memory, Sample
+
+METHODS = ["clib", "er", "mir", "sar", "derpp", "clib-reservoir", "balm", "gss"]
+
+
+def picture(number):
+    """A picture that says which sample it is."""
+    pixels = np.random.default_rng(number).integers(0, 256, (1, 8, 8), dtype=np.uint8)
+    pixels[0, 0, :2] = divmod(number, 256)
+    return pixels
+
+
+def number_in(image):
+    high, low = image[0, 0, :2].tolist()
+    return 256 * high + low
+
+
+def taught(name, samples=30, classes="abc", memory=24, begin=1, learner=None):
+    learner = learner or Learner(
+        method(name, Hyperparameters(batch=8)), image=(1, 8, 8), classes=6, memory=memory, network="mlp"
+    )
+    for number in range(begin, begin + samples):
+        learner.observe(picture(number), classes[number % len(classes)])
+    return learner
+
+
+def held(learner):
+    """Number and label of every sample in the memory."""
+    memory = learner.context.memory
+    return {number_in(memory.images[row]): learner.labels[memory.labels[row]] for row in range(memory.size)}
+
+
+def weights(learner):
+    return torch.cat([p.detach().flatten() for p in learner.context.network.parameters()])
+
+
+@pytest.mark.quick("clib", "er", "derpp")
+@pytest.mark.parametrize("name", METHODS)
+def test_the_memory_knows_the_numbers_of_its_samples(name):
+    learner = taught(name, samples=45)
+    memory = learner.context.memory
+    numbers = memory.written_at[: memory.size].tolist()
+    assert numbers == [number_in(image) for image in memory.images[: memory.size]]
+    waiting = len(learner.stream_batch)
+    assert len(set(numbers)) == memory.size
+    assert max(numbers) <= 45 - waiting * (learner.method.pace.store_when == "after")
+
+
+@pytest.mark.quick("clib", "er", "derpp")
+@pytest.mark.parametrize("name", METHODS)
+def test_a_removed_sample_is_gone_and_the_numbers_stay_right(name):
+    learner = taught(name, samples=45)
+    gone = [*list(held(learner))[:3], 45]  # the last one waits for its round, where there are rounds
+    waiting, stored = range(46 - len(learner.stream_batch), 46), held(learner)
+    for number in gone:
+        assert amendments.remove(learner, number) == (number in waiting or number in stored)
+        assert amendments.remove(learner, number) == (number in waiting)  # it waits to be left out
+    size = learner.context.memory.size
+    taught(name, samples=20, begin=46, learner=learner)
+    memory = learner.context.memory
+    assert memory.size > size
+    numbers = memory.written_at[: memory.size].tolist()
+    assert numbers == [number_in(image) for image in memory.images[: memory.size]]
+    assert not set(gone) & set(numbers)
+    assert weights(learner).isfinite().all()
+
+
+def test_what_waits_for_its_round_is_not_trained_on_once_it_is_removed():
+    learner = taught("er", samples=3)
+    before = weights(learner)
+    for number in (1, 2, 3):
+        assert amendments.remove(learner, number)
+    taught("er", samples=1, begin=4, learner=learner)  # the round begins, and has one sample
+    assert list(held(learner)) == [4]
+    assert not torch.equal(weights(learner), before)
+
+
+def test_a_round_of_removed_samples_changes_nothing():
+    learner = taught("er", samples=3)
+    learner.observe(picture(4), "a")
+    fresh = taught("er", samples=3)
+    for number in (1, 2, 3):
+        amendments.remove(fresh, number)
+    before = weights(fresh)
+    fresh.observe(picture(4), "a")
+    again = taught("er", samples=3)
+    for number in (1, 2, 3):
+        amendments.remove(again, number)
+    again.context.counters.seen += 1
+    again.stream_batch.append(again.stream_batch[0])  # a fourth that is removed, too
+    again.credit += 1
+    again._round()
+    assert torch.equal(weights(again), before)
+    assert again.context.memory.size == 0
+    assert not torch.equal(weights(fresh), before)
+
+
+@pytest.mark.parametrize("name", ["clib", "er"])
+def test_a_relabelled_sample_has_its_new_label_and_counts_there(name):
+    learner = taught(name)
+    number = next(number for number, label in held(learner).items() if label == "a")
+    assert amendments.relabel(learner, number, "b")
+    assert held(learner)[number] == "b"
+    assert amendments.relabel(learner, number, "new")
+    assert held(learner)[number] == "new"
+    assert "new" in learner.predict(np.stack([picture(number)] * 2)) or "new" in learner.labels
+    if name == "clib":
+        assert learner.method.admission.counts[:4] == [
+            list(held(learner).values()).count(each) for each in learner.labels
+        ]
+    assert not amendments.relabel(learner, 1000, "b")
+
+
+def test_a_sample_that_waits_is_relabelled():
+    learner = taught("er", samples=3)
+    assert amendments.relabel(learner, 3, "c")
+    learner.observe(picture(4), "b")
+    assert held(learner)[3] == "c"
+
+
+def test_a_class_by_another_name():
+    learner = taught("clib")
+    before, answers = weights(learner), learner.logits(picture(3)[None])
+    amendments.rename_class(learner, "a", "z")
+    assert [*learner.labels] == ["b", "c", "z"]
+    assert torch.equal(weights(learner), before)
+    assert torch.equal(learner.logits(picture(3)[None]), answers)
+    with pytest.raises(InputError, match="merge 'z' into it"):
+        amendments.rename_class(learner, "z", "b")
+    with pytest.raises(UnknownLabelError, match=r"no class 'a'. Known: 'b', 'c', 'z'"):
+        amendments.rename_class(learner, "a", "q")
+
+
+@pytest.mark.quick("clib", "er", "derpp")
+@pytest.mark.parametrize("name", METHODS)
+def test_a_deleted_class_never_answers_and_makes_room(name):
+    learner = taught(name)
+    amendments.delete_class(learner, "b")
+    assert learner.labels == [None, "c", "a"]
+    assert set(held(learner).values()) == {"a", "c"}
+    questions = np.stack([picture(number) for number in range(50)])
+    assert set(learner.predict(questions)) <= {"a", "c"}
+    assert learner.probabilities(questions)[:, 0].max() == 0
+    taught(name, samples=20, classes="ac", begin=31, learner=learner)
+    assert set(learner.predict(questions)) <= {"a", "c"}
+    taught(name, samples=40, classes="acx", begin=51, learner=learner)
+    assert learner.labels == ["x", "c", "a"]
+    assert "x" in held(learner).values()
+    assert weights(learner).isfinite().all()
+    if hasattr(learner.method.admission, "counts"):
+        assert sum(learner.method.admission.counts) == learner.context.memory.size
+
+
+def test_without_any_class_there_is_no_answer():
+    learner = taught("clib", classes="a")
+    amendments.delete_class(learner, "a")
+    with pytest.raises(InputError, match="observe"):
+        learner.predict(picture(1)[None])
+    assert learner.context.memory.size == 0
+    amendments.rehearse(learner, 3)
+    taught("clib", classes="b", begin=31, learner=learner)
+    assert learner.predict(picture(1)[None]) == ["b"]
+
+
+def test_a_merged_class_is_the_other_one():
+    learner = taught("clib")
+    amendments.merge_class(learner, "a", "c")
+    assert learner.labels == ["b", "c", None]
+    assert {number: label for number, label in held(learner).items() if label != "b"} == {
+        number: "c" for number in held(learner) if number % 3 != 1
+    }
+    assert set(learner.predict(np.stack([picture(number) for number in range(50)]))) <= {"b", "c"}
+    with pytest.raises(InputError, match="into itself"):
+        amendments.merge_class(learner, "b", "b")
+
+
+@pytest.mark.quick("clib", "er", "derpp")
+@pytest.mark.parametrize("name", METHODS)
+def test_rehearsal_learns_what_is_there(name):
+    learner = taught(name, samples=24)
+    loss, rate = float(learner.context.memory_losses().sum()), learner.method.schedule.lr
+    amendments.rehearse(learner, 150)
+    assert learner.context.updates >= 150
+    assert float(learner.context.memory_losses().sum()) < 0.95 * loss
+    assert learner.method.schedule.lr == rate
+    assert learner.context.seen == 24
+
+
+def test_rehearsal_of_a_method_that_never_reads_its_memory_is_nothing():
+    learner = taught("agem")
+    assert not amendments.can_rehearse(learner)
+    before = weights(learner)
+    amendments.rehearse(learner, 5)
+    assert torch.equal(weights(learner), before)
+
+
+@pytest.mark.quick("clib", "er", "derpp")
+@pytest.mark.parametrize("name", METHODS)
+def test_interrupted_among_amendments_it_comes_to_the_same_bits(name):
+    def begin():
+        return taught(name, samples=29)
+
+    def finish(learner):
+        amendments.remove(learner, 29)
+        amendments.relabel(learner, 28, "a")
+        amendments.rehearse(learner, 4)
+        amendments.merge_class(learner, "a", "b")
+        taught(name, samples=11, begin=30, learner=learner)
+        amendments.delete_class(learner, "c")
+        amendments.rehearse(learner, 4)
+        return weights(taught(name, samples=11, begin=41, learner=learner))
+
+    peace = finish(begin())
+    saved = taught(name, samples=0)
+    learner = begin()
+    amendments.remove(learner, 29)
+    amendments.relabel(learner, 28, "a")
+    amendments.rehearse(learner, 4)
+    amendments.merge_class(learner, "a", "b")
+    taught(name, samples=11, begin=30, learner=learner)
+    amendments.delete_class(learner, "c")
+    saved.load_state_dict(learner.state_dict())
+    amendments.rehearse(saved, 4)
+    assert torch.equal(weights(taught(name, samples=11, begin=41, learner=saved)), peace)
+
+
+def test_what_is_kept_beside_the_memory_cannot_be_corrected():
+    for name in ("bic", "gdumb"):
+        with pytest.raises(InputError, match=f"{name} keeps samples or a network outside the memory"):
+            amendments.remove(taught(name, memory=60), 1)
+
+
+def test_sums_of_a_closed_form_are_merged_and_forgotten():
+    def slda(classes):
+        learner = Learner(method("randumb"), image=(1, 8, 8), classes=6, memory=24)
+        for number in range(1, 31):
+            learner.observe(picture(number), classes[number % 3])
+        return learner
+
+    merged, at_once = slda("abc"), slda("bbc")
+    amendments.merge_class(merged, "a", "b")
+    questions = np.stack([picture(number) for number in range(50)])
+    assert merged.predict(questions) == at_once.predict(questions)
+    amendments.delete_class(merged, "b")
+    assert set(merged.predict(questions)) == {"c"}
+
+
+@pytest.mark.quick("slda", "ncm")
+@pytest.mark.parametrize("name", ["ncm", "slda", "ranpac", "randumb"])
+def test_a_closed_form_is_corrected_exactly_while_it_holds_the_sample(name):
+    def made(labels):
+        learner = Learner(
+            RECIPES[name](admission=RingBuffer()), image=(1, 8, 8), classes=6, memory=24, network="frozen:mlp"
+        )
+        for number, label in labels:
+            learner.observe(picture(number), label)
+        return learner
+
+    right = [(number, "abc"[number % 3]) for number in range(1, 31)]
+    wrong = made([*right[:20], (99, "c"), (21, "a"), *right[21:]])  # sample 21 is too much, and 22 of "a" is no "a"
+    assert amendments.remove(wrong, 21)
+    assert amendments.relabel(wrong, 22, right[20][1])
+    assert not amendments.remove(wrong, 3)  # it has left the memory
+    expected, questions = made(right), np.stack([picture(number) for number in range(50)])
+    for readout in (wrong.parts["readout"], expected.parts["readout"]):
+        readout.prepare()
+    torch.testing.assert_close(wrong.parts["readout"].counts, expected.parts["readout"].counts)
+    torch.testing.assert_close(wrong.parts["readout"].weights, expected.parts["readout"].weights, rtol=1e-6, atol=1e-8)
+    assert wrong.predict(questions) == expected.predict(questions)
+
+
+def test_products_of_a_deleted_class_lose_its_mean():
+    learner = Learner(method("slda"), image=(1, 8, 8), classes=6, memory=24, network="frozen:mlp")
+    for number in range(1, 31):
+        learner.observe(picture(number), "abc"[number % 3])
+    readout = learner.parts["readout"]
+    before, row = readout.products(), learner.labels.index("b")
+    mean, count = readout.means()[row].clone(), readout.counts[row].clone()
+    amendments.delete_class(learner, "b")
+    torch.testing.assert_close(before - readout.products(), count * torch.outer(mean, mean))
+    assert set(learner.predict(np.stack([picture(number) for number in range(50)]))) == {"a", "c"}
+
+
+def test_rows_move_up_with_their_columns():
+    memory = Memory(4, (1, 2, 2))
+    column = memory.column("importance", fill=0.5)
+    for label in range(4):
+        sample = Sample(torch.full((1, 1, 2, 2), label, dtype=torch.uint8), torch.tensor([label]), label)
+        memory.write(memory.next_row(), sample)
+        column[label] = label
+    images = memory.images
+    memory.remove(torch.tensor([True, False, True, False]))
+    assert (memory.size, memory.full) == (2, False)
+    assert memory.labels.tolist() == [1, 3, -1, -1, -1]
+    assert memory.written_at.tolist() == [2, 4, 0, 0, 0]
+    assert memory.images[:, 0, 0, 0].tolist() == [1, 3, 0, 0, 0]
+    assert column.tolist() == [1.0, 3.0, 0.5, 0.5, 0.5]
+    assert memory.images is images
+    assert memory.next_row().tolist() == [2]

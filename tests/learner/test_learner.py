@@ -1,0 +1,380 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from iblurry.augment.pipeline import Augment
+from iblurry.errors import DivergedError, InputError, UnknownLabelError
+from iblurry.experiment.settings import setting
+from iblurry.learner.learner import Learner
+from iblurry.methods import Hyperparameters, clib, er
+from iblurry.methods.method import Head
+from iblurry.parts import Constant, Exponential
+from iblurry.parts.memory import Encoded
+from iblurry.storage.untrusted import exact
+
+RNG = np.random.default_rng(0)
+
+
+def picture():
+    return RNG.integers(0, 256, (1, 8, 8), dtype=np.uint8)
+
+
+def learner_of(method, **changes):
+    return Learner(method, **{"image": (1, 8, 8), "classes": 6, "memory": 40, "network": "mlp"} | changes)
+
+
+def feed(learner, labels):
+    for label in labels:
+        learner.observe(picture(), label)
+
+
+class Counting(Learner):
+    """Counts the updates of each round instead of taking them."""
+
+    def __init__(self, method, **options):
+        self.rounds = []
+        super().__init__(method, **options)
+        self.trainer.update = self._count
+
+    def _round(self):
+        self.rounds.append(0)
+        super()._round()
+
+    def _count(self, stream, *, last_of_round):
+        self.rounds[-1] += 1
+        self.context.counters.updates += 1
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "tinyimagenet", "imagenet"])
+def test_updates_golden(golden, dataset):
+    """Updates per stream batch and in all, counted on a stream of 1/100 and scaled."""
+    row = next(r for r in golden["updates"]["rows"] if r[0] == dataset)
+    _, stream, per_sample, batch, half, total, evaluations = row
+    usual = setting(dataset)
+    assert (usual.hyperparameters.batch, exact(usual.hyperparameters.updates_per_sample)) == (batch, per_sample)
+    assert stream // usual.query_every == evaluations
+    hyperparameters = usual.hyperparameters
+    pixel = np.zeros((1, 1, 1), dtype=np.uint8)
+    options = {"image": (1, 1, 1), "classes": 1, "memory": 2 * batch, "network": "mlp", "augment": Augment(pad=0)}
+    counting = Counting(er(hyperparameters), **options)
+    for _ in range(4 * half):
+        counting.observe(pixel, 0)
+    assert counting.rounds == [golden["updates"]["er_iterations_per_stream_batch"][dataset]] * 4
+    counting = Counting(clib(hyperparameters), **options)
+    short = 1000 + stream % 1000
+    for _ in range(short):
+        counting.observe(pixel, 0)
+    assert counting.context.updates == int(short * per_sample)
+    assert int(stream * per_sample) == total
+
+
+def test_a_fraction_is_counted_exactly():
+    counting = Counting(
+        clib(Hyperparameters(updates_per_sample=0.1)),
+        image=(1, 1, 1),
+        classes=1,
+        memory=20,
+        network="mlp",
+        augment=Augment(pad=0),
+    )
+    fired = []
+    for n in range(1, 41):
+        before = counting.context.updates
+        counting.observe(np.zeros((1, 1, 1), dtype=np.uint8), 0)
+        if counting.context.updates > before:
+            fired.append(n)
+    assert fired == [10, 20, 30, 40]  # binary tenths would fire after 11
+
+
+def test_er_trains_on_a_sample_before_it_can_be_in_memory_and_clib_after():
+    seen = {}
+
+    def watch(learner, name):
+        step = learner.trainer._step
+
+        def watched(stream, *others):
+            seen.setdefault(name, []).append((len(stream.labels), learner.context.memory.size, learner.context.seen))
+            return step(stream, *others)
+
+        learner.trainer._step = watched
+        return learner
+
+    feed(watch(learner_of(er(Hyperparameters(batch=8))), "er"), [0] * 8)
+    feed(watch(learner_of(clib(Hyperparameters(batch=8))), "clib"), [0] * 3)
+    assert seen["er"] == [(4, 0, 4)] * 4 + [(4, 4, 8)] * 4
+    assert seen["clib"] == [(0, 1, 1), (0, 2, 2), (0, 3, 3)]
+
+
+@pytest.mark.parametrize(
+    "name", ["cifar10 K=500 B=16", "cifar100 K=2000 B=16", "tinyimagenet K=4000 B=32", "imagenet K=20000 B=256"]
+)
+def test_capacities_golden(golden, name):
+    budget, batch = (int(word.split("=")[1]) for word in name.split()[1:])
+    assert er(Hyperparameters(batch=batch)).capacity(budget) == golden["reservoir"]["effective_sizes"][name]
+    assert clib(Hyperparameters(batch=batch)).capacity(budget) == budget
+
+
+def test_a_new_class_leaves_old_rows_alone_and_starts_the_head_again_for_er():
+    learner = learner_of(er(Hyperparameters(batch=8), schedule=Exponential(gamma=0.9)))
+    feed(learner, [0, 1] * 4)
+    net = learner.context.network
+    before = net.head.weight.detach().clone(), net.head.bias.detach().clone()
+    state = learner.trainer.optimizer.state
+    body = next(iter(net.body_parameters()))
+    steps = float(state[body]["step"])
+    assert steps == 8
+    assert learner.method.schedule.lr < 3e-4
+    learner.observe(picture(), 2)
+    assert torch.equal(net.head.weight[:2], before[0][:2])
+    assert torch.equal(net.head.bias[:2], before[1][:2])
+    assert net.head.weight[2].abs().max() > 0
+    for parameter in (net.head.weight, net.head.bias):
+        assert all(not values.any() for values in state[parameter].values())
+    assert float(state[body]["step"]) == steps
+    assert learner.method.schedule.lr == 3e-4
+
+
+def test_clib_carries_the_head_state_over():
+    learner = learner_of(clib(Hyperparameters(batch=8)))
+    feed(learner, [0, 1] * 4)
+    state = learner.trainer.optimizer.state[learner.context.network.head.weight]
+    moments, steps = state["exp_avg"].clone(), float(state["step"])
+    learner.meet(2)
+    assert float(state["step"]) == steps == 8
+    assert torch.equal(state["exp_avg"], moments)
+    assert moments[:2].any()
+    assert not moments[2:].any()
+
+
+@pytest.mark.parametrize(
+    "moments, ratio", [("forget", 1.0), ("keep", 0.1 / (1 - 0.9**9) * np.sqrt((1 - 0.999**9) / 0.001))]
+)
+def test_first_adam_step_of_a_new_row(moments, ratio):
+    """A fresh state moves by the rate; a carried step counter t by rate * (1-b1)/(1-b1^t) * sqrt((1-b2^t)/(1-b2))."""
+    learner = learner_of(clib(Hyperparameters(batch=8), head=Head(moments=moments), schedule=Constant(initial_lr=1e-3)))
+    feed(learner, [0, 1] * 4)
+    net = learner.context.network
+    row = learner.meet(2)
+    before = net.head.weight[row].detach().clone()
+    feed(learner, [2])
+    moved = (net.head.weight[row] - before).detach().abs()
+    t = 1 if moments == "forget" else 9
+    expected = 1e-3 * (1 - 0.9) / (1 - 0.9**t) * np.sqrt((1 - 0.999**t) / (1 - 0.999))
+    assert expected / 1e-3 == pytest.approx(ratio)
+    assert float(moved.max()) == pytest.approx(expected, rel=1e-3)
+
+
+def test_released_head_draws_the_whole_bias_again():
+    learner = learner_of(er(Hyperparameters(batch=8), head=Head(redraw="bias")), network="mlp")
+    feed(learner, [0, 1] * 4)
+    net = learner.context.network
+    weight, bias = net.head.weight.detach().clone(), net.head.bias.detach().clone()
+    learner.meet(2)
+    assert torch.equal(net.head.weight[:2], weight[:2])
+    assert (net.head.bias[:3] != bias[:3]).all()
+    assert (net.head.bias.abs() <= 1 / np.sqrt(net.features)).all()
+
+
+def test_leftover_samples_wait():
+    learner = learner_of(er(Hyperparameters(batch=8)))
+    feed(learner, [0] * 11)
+    assert (learner.context.updates, len(learner.stream_batch), learner.context.memory.offered) == (8, 3, 8)
+
+
+def test_any_label_that_can_be_a_key():
+    learner = learner_of(er(Hyperparameters(batch=4)), classes=["ship", "a b", 7])
+    feed(learner, ["ship", 7, "a b", "ship"])
+    assert learner.labels == ["ship", 7, "a b"]
+    assert set(learner.predict(np.stack([picture() for _ in range(5)]))) <= {"ship", 7, "a b"}
+    probabilities = learner.probabilities(np.stack([picture()]))
+    assert probabilities.shape == (1, 3)
+    assert float(probabilities.sum()) == pytest.approx(1)
+
+
+def test_tensors_and_arrays_are_the_same_to_it():
+    one, other = learner_of(clib(Hyperparameters(batch=8))), learner_of(clib(Hyperparameters(batch=8)))
+    for label in [0, 1, 0, 2]:
+        image = picture()
+        one.observe(image, label)
+        other.observe(torch.from_numpy(image), label)
+    assert torch.equal(one.context.network.head.weight, other.context.network.head.weight)
+
+
+def test_numbers_of_numpy_and_torch_are_whole_numbers_too():
+    learner = learner_of(er())
+    for label in (3, np.int64(3), torch.tensor(3), np.str_("a"), "a"):
+        learner.observe(picture(), label)
+    assert learner.labels == [3, "a"]
+    assert [type(label) for label in learner.labels] == [int, str]
+    for label in (2.5, None, ("a",)):
+        with pytest.raises(InputError, match="neither a string nor a whole number"):
+            learner.observe(picture(), label)
+
+
+def test_the_caller_may_use_its_array_again():
+    one, other = learner_of(er(Hyperparameters(batch=8))), learner_of(er(Hyperparameters(batch=8)))
+    frame = np.zeros((1, 8, 8), dtype=np.uint8)
+    for label in [0, 1, 0, 1]:
+        frame[:] = picture()
+        one.observe(frame, label)
+        other.observe(frame.copy(), label)
+    assert torch.equal(one.context.network.head.weight, other.context.network.head.weight)
+    assert torch.equal(one.context.memory.images, other.context.memory.images)
+
+
+def test_arrays_that_are_read_only_or_turned_are_fine():
+    learner = learner_of(er())
+    image = picture()
+    image.flags.writeable = False
+    learner.observe(image, 0)
+    learner.observe(image[:, ::-1, ::-1], 0)
+    assert learner.predict(image[None]) == [0]
+
+
+@pytest.mark.parametrize(
+    "image, words",
+    [
+        (np.zeros((1, 8, 9), dtype=np.uint8), r"\(1, 8, 8\).*\(1, 8, 9\)"),
+        (np.zeros((8, 8), dtype=np.uint8), "8, 8"),
+        (np.zeros((1, 8, 8), dtype=np.int64), "int64"),
+        (np.full((1, 8, 8), 255, dtype=np.float32), "from 0 to 1.* to 255"),
+        (torch.full((1, 8, 8), -0.1), "from 0 to 1.*from -0.1"),
+        (torch.full((1, 8, 8), torch.nan), "nan"),
+        ("ship.png", "U8"),
+    ],
+)
+def test_wrong_images_are_refused_and_nothing_changes(image, words):
+    learner = learner_of(er())
+    with pytest.raises(InputError, match=words):
+        learner.observe(image, 0)
+    assert learner.labels == []
+    assert learner.context.seen == 0
+
+
+def test_a_fixed_head_on_a_frozen_body_is_refused():
+    with pytest.raises(InputError, match="sdp has no weight to train"):
+        learner_of("sdp", freeze="body")
+
+
+def test_a_label_never_announced_is_refused_and_nothing_changes():
+    learner = learner_of(er(), classes=["cat", "dog"])
+    learner.observe(picture(), "cat")
+    with pytest.raises(UnknownLabelError, match=r"'cow' is not in .*'cat', 'dog'"):
+        learner.observe(picture(), "cow")
+    assert learner.labels == ["cat"]
+    assert learner.context.seen == 1
+
+
+def test_one_class_more_than_the_head_has_rows():
+    learner = learner_of(clib(Hyperparameters(batch=4)), classes=2)
+    feed(learner, [0, 1])
+    with pytest.raises(UnknownLabelError, match="2"):
+        learner.observe(picture(), 2)
+    assert learner.labels == [0, 1]
+    assert learner.context.seen == 2
+
+
+def test_a_question_before_the_first_sample():
+    with pytest.raises(InputError, match="observe"):
+        learner_of(er()).predict(np.stack([picture()]))
+
+
+@pytest.mark.parametrize("method, least", [(er(), 16), (clib(), 16), (er(Hyperparameters(batch=32)), 32)])
+def test_the_least_memory(method, least):
+    learner_of(method, memory=least)
+    with pytest.raises(InputError, match=f"memory={least - 1} is too small.*{least}"):
+        learner_of(method, memory=least - 1)
+
+
+def test_a_loss_that_is_no_number_is_found_and_said_where():
+    learner = learner_of(er(Hyperparameters(batch=4), schedule=Constant(initial_lr=1e-3)))
+    feed(learner, [0, 1] * 2)
+    learner.check()
+    with torch.no_grad():
+        learner.context.network.head.weight[0, 0] = float("nan")
+    feed(learner, [0, 1] * 2)
+    with pytest.raises(DivergedError, match="The loss is nan after 8 updates, at sample 8"):
+        learner.check()
+
+
+IMAGES, NAMES = RNG.integers(0, 256, (12, 1, 8, 8), dtype=np.uint8), ["a", "b", "c"] * 4
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        lambda learner, images: images,
+        lambda learner, images: torch.from_numpy(images),
+        lambda learner, images: torch.from_numpy(images).float() / 255,  # as torchvision's ToTensor makes them
+        lambda learner, images: Encoded(torch.cat([learner.encode(image[None]).values for image in images])),
+    ],
+    ids=["array", "tensor", "floats", "encoded"],
+)
+@pytest.mark.parametrize("options", [{}, {"network": "convnet", "freeze": "body"}], ids=["mlp", "frozen"])
+def test_a_batch_gives_the_weights_of_its_samples_one_by_one(batch, options):
+    single, batched = (learner_of(clib(Hyperparameters(batch=4)), memory=8, **options) for _ in range(2))
+    told = [single.observe(image, name) for image, name in zip(IMAGES, NAMES, strict=True)]
+    for first, last in ((0, 5), (5, 6), (6, 12)):
+        batched.observe(batch(batched, IMAGES[first:last]), NAMES[first:last])
+    assert state_bytes(batched) == state_bytes(single)
+    assert [one.new_classes for one in told[:4]] == [["a"], ["b"], ["c"], []]
+
+
+def state_bytes(learner):
+    return [value.numpy().tobytes() for value in learner.context.network.state_dict().values()]
+
+
+def test_observe_returns_what_was_learnt():
+    learner = learner_of(er(Hyperparameters(batch=8)))  # rounds of four samples
+    waiting = learner.observe(IMAGES[0], 7)
+    assert (waiting.samples, waiting.updates, waiting.new_classes, waiting.loss) == (1, 0, [7], None)
+    told = learner.observe(IMAGES[:11], torch.tensor([7, 8, 9] * 3 + [7, 7]))
+    assert (told.samples, told.updates, told.new_classes) == (11, 12, [8, 9])
+    assert told.lr == learner.trainer.lr
+    before = float(told.loss)
+    learner.observe(IMAGES[:4], [7, 8, 7, 8])
+    assert float(told.loss) == before != float(learner.trainer.loss)  # a copy
+
+
+def test_a_loader_of_torch_gives_what_observe_takes():
+    data = torch.utils.data.TensorDataset(torch.from_numpy(IMAGES), torch.arange(12) % 5)
+    learner = learner_of(er(Hyperparameters(batch=8)))
+    told = [learner.observe(*batch) for batch in torch.utils.data.DataLoader(data, batch_size=5)]
+    assert [one.samples for one in told] == [5, 5, 2]
+    assert learner.labels == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "images, labels, words",
+    [
+        (IMAGES[:2], "ab", "labels='ab' .*each image, 2"),
+        (IMAGES[:2], ["a"], r"labels=\['a'\] is not valid"),
+        (IMAGES[:2], "a", "labels='a' is not valid"),
+        (IMAGES[:2], ["a", 1.5], "1.5 is neither"),
+        (IMAGES[:2], ["a", "d"], "'d' is not in"),
+        (IMAGES[0], ["a"], r"\['a'\] is neither"),
+        (IMAGES[:2, 0], ["a", "b"], r"\(1, 8, 8\), or a batch of them.*\(2, 8, 8\)"),
+    ],
+)
+def test_a_batch_that_cannot_be_learnt_is_refused_as_a_whole(images, labels, words):
+    learner = learner_of(er(), classes=["a", "b", "c"])
+    with pytest.raises(InputError, match=words):
+        learner.observe(images, labels)
+    assert (learner.labels, learner.context.seen) == ([], 0)
+
+
+def test_a_batch_with_more_classes_than_rows_is_refused_as_a_whole():
+    learner = learner_of(er(), classes=2)
+    learner.observe(IMAGES[0], 0)
+    with pytest.raises(UnknownLabelError, match=r"\[1, 2\].*1 of the head's 2 rows.*at least 3"):
+        learner.observe(IMAGES[:3], [0, 1, 2])
+    assert (learner.labels, learner.context.seen) == ([0], 1)
+
+
+def test_a_learner_says_what_it_is():
+    learner = learner_of("er", classes=["cat", "dog"])
+    learner.observe(IMAGES[0], "cat")
+    for word in ("Learner('er'", "image=(1, 8, 8)", "memory=40", "['cat', 'dog']", "'mlp'", "1 sample", "1 class"):
+        assert word in repr(learner)
