@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
 
 from iblurry.errors import InputError
 from iblurry.experiment.settings import setting
@@ -15,7 +14,6 @@ from iblurry.methods import Hyperparameters, bic, method
 from iblurry.network import FLOOR
 from iblurry.parts import BiasCorrected, Distil
 from iblurry.parts.context import Forward
-from iblurry.parts.readout.bias_corrected import corrected
 from iblurry.parts.terms.distil import distillation
 from tests.laws.lawful import new_learner
 
@@ -68,38 +66,6 @@ def test_the_validation_set_is_balanced_never_trained_on_and_cut_when_a_class_co
     assert part.is_full()
     for place, owner in enumerate(part.owners):
         assert int(part.labels[place]) == owner
-
-
-def test_the_correction_changes_the_newest_classes_only_and_helps_them(samples):
-    learner = new_learner(bic(Hyperparameters(batch=8), readout=BiasCorrected(share=0.4)), memory=40, network="mlp")
-    walk(learner, samples)
-    part = learner.method.readout
-    part.prepare()
-    newest = part.newest
-    assert newest == [3, 4]
-    others = [c for c in range(6) if c not in newest]
-    assert (part.pairs[others] == torch.tensor([1.0, 0.0])).all()
-    assert (part.pairs[newest] != torch.tensor([1.0, 0.0])).all()
-    assert len(part.pairs[newest].unique(dim=0)) == 1
-    images = torch.stack([torch.from_numpy(image) for image, _ in samples[:9]])
-    plain = learner.context.logits(images)
-    torch.testing.assert_close(
-        learner.logits(images)[:, newest], plain[:, newest] * part.pairs[3, 0] + part.pairs[3, 1]
-    )
-    assert torch.equal(learner.logits(images)[:, others], plain[:, others])
-    places = [place for place, owner in enumerate(part.owners) if owner >= 0]
-    held = part.images[places], part.labels[places]
-    before = F.cross_entropy(learner.context.logits(held[0]), held[1])
-    assert F.cross_entropy(corrected(learner.context.logits(held[0]), part.pairs), held[1]) < before
-
-
-def test_no_correction_in_the_first_task_nor_without_a_new_class(samples):
-    learner = new_learner(bic(Hyperparameters(batch=8), readout=BiasCorrected(share=0.4)), memory=40, network="mlp")
-    walk(learner, samples[:29])
-    assert torch.equal(learner.method.readout._fitted(), learner.method.readout.identity())
-    walk(learner, samples[:29], ends=(1,))  # the same classes again, in a second task
-    assert learner.method.readout.task == 1
-    assert torch.equal(learner.method.readout._fitted(), learner.method.readout.identity())
 
 
 def test_without_new_classes_after_the_first_task_nothing_is_ever_fitted(samples, questions, golden, monkeypatch):

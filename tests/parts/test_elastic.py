@@ -8,7 +8,7 @@ from torch import nn
 from iblurry.errors import InputError
 from iblurry.methods import Hyperparameters, er, ewc
 from iblurry.parts import Elastic
-from iblurry.parts.context import Update
+from iblurry.parts.context import Forward, Update
 from tests.laws.lawful import new_learner
 
 NO_ROWS = Update(torch.zeros(0, dtype=torch.int64), None)
@@ -47,12 +47,13 @@ def test_golden(golden, two_numbers, skip_first, key):
     np.testing.assert_allclose(theta.grad[0], case["reg_grad"], rtol=1e-6)
 
 
-def test_no_penalty_before_the_first_boundary(two_numbers):
-    term = Elastic().attach(two_numbers)
-    two_numbers.network.body.weight.grad = torch.ones(1, 2)
+def test_a_frozen_body_has_no_penalty(two_numbers):
+    two_numbers.network.body.requires_grad_(False)
+    term, logits = Elastic().attach(two_numbers), torch.ones(3, 4)
+    assert float(term.loss(Forward(None, logits, None, None, None, 0, None, None))) == 0
     term.on_update(NO_ROWS)
-    term.on_update(NO_ROWS)
-    assert float(term.loss(None).detach()) == 0
+    term.add_gradient()
+    assert two_numbers.network.body.weight.grad is None
 
 
 def feed(learner, samples):

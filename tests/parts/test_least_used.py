@@ -59,7 +59,8 @@ def test_what_is_drawn(part, similarity, normalise, temperature):
     np.testing.assert_allclose(part.similarities(), similar, atol=1e-6)
     for step in range(30):
         numbers = part.draw_rows("draws", step, 9)
-        assert len(numbers) == 12
+        assert numbers == (part.context.rng.uniforms("draws", step, 12) * 2**53).astype(int).tolist()
+        assert isinstance(numbers, list)
         uses, class_uses = uses * (1 - 3 / (9 * 1.7)), class_uses * (1 - 3 / (9 * 1.7))
         used, own = (similar @ class_uses)[LABELS], np.diag(similar)[LABELS]
         h = np.maximum(0, (uses * (1 - own) + used) / 9) if normalise else uses + used

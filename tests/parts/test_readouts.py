@@ -197,32 +197,89 @@ def test_generalised_cross_validation():
 # ------------------------------------------------------------------------------------------------ BiC
 
 
-def test_the_validation_set(make_context):
-    """Equal quotas of a share of the budget, cut at random when a class comes; a sample it takes is kept as it is."""
-    context = dataclasses.replace(make_context(2, 6), budget=23)
-    part, rng = BiasCorrected(share=0.3).attach(context), np.random.default_rng(1)
+@pytest.fixture
+def validation(make_context):
+    """BiC's readout with seven places, and what meets samples of these labels as a learner does."""
+    context = dataclasses.replace(make_context(2, 6, body="mlp:width=5"), budget=23)
     context.network.close()
+    part = BiasCorrected(share=0.3, epochs=9, batch=4, lr=0.02).attach(context)
+
+    def meet(at, label):
+        if label not in context.network.labels[: context.network.known]:
+            part.on_class(label)
+            context.network.expose(label, torch.linspace(-1, 1, 5) * (label + 1), torch.tensor([0.3 * label]))
+        return part.takes(sample(at, label))
+
+    return part, meet
+
+
+def test_the_validation_set(validation):
+    """Equal quotas of a share of the budget, cut at random when a class comes; what it takes is kept as it is."""
+    (part, meet), rng, held = validation, np.random.default_rng(1), [None] * 7  # by place: label and sample
+    draw = part.context.rng.sample_without_replacement
     assert part.samples_outside_memory(23) == part.size == 7
     assert [part.quota(classes) for classes in range(4)] == [7, 7, 3, 2]
-    held = {}
     for at in range(30):
         label = int(rng.integers(0, 1 + at // 10))
-        if label not in held:
-            part.on_class(label)
-            held[label] = 0
-            context.network.expose(label, torch.ones(context.network.features), torch.ones(1))
-            for other in held:
-                held[other] = min(held[other], 7 // len(held))
-            assert [part.owners.count(c) for c in held] == [*held.values()]
-        room = held[label] < 7 // len(held) and sum(held.values()) < 7 // len(held) * len(held)
-        free = part.owners.index(-1) if room else None
-        assert part.takes(sample(at, label)) == room
+        quota, of = part.quota(max(label + 1, part.context.network.known)), [one and one[0] for one in held]
+        if label == part.context.network.known:
+            for other in range(label):
+                places = [i for i, owner in enumerate(of) if owner == other]
+                excess = max(0, len(places) - quota)
+                for i in draw("validation cut", 6 * label + other, excess, population=len(places)):
+                    held[places[i]] = None
+            of = [one and one[0] for one in held]
+        room = of.count(label) < quota
+        assert meet(at, label) == room
         if room:
-            held[label] += 1
-            assert (part.owners[free], int(part.labels[free])) == (label, label)
-            assert torch.equal(part.images[free], IMAGES[at][0])
-        assert part.is_full() == (sum(held.values()) == 7 // len(held) * len(held))
-    assert held == {0: 2, 1: 2, 2: 2}
+            held[of.index(None)] = label, at
+        assert part.owners == [-1 if one is None else one[0] for one in held]
+        assert part.is_full() == (7 - held.count(None) == quota * part.context.network.known)
+    kept = [(place, *one) for place, one in enumerate(held) if one is not None]
+    assert [label for _, label, _ in kept].count(0) == 2 == len(kept) / 3
+    for place, label, at in kept:
+        assert int(part.labels[place]) == label
+        assert torch.equal(part.images[place], IMAGES[at][0])
+
+
+def test_the_bias_correction(validation):
+    """Of the classes first met in this task, where it is not the first; a teacher is corrected as at the last end."""
+    (part, meet), network = validation, validation[0].context.network
+    still = torch.tensor([[1.0, 0.0]]).repeat(6, 1)
+
+    def expected(newest):
+        places = [place for place, owner in enumerate(part.owners) if owner >= 0]
+        new = torch.zeros(6)
+        new[newest] = 1
+        return fit(part.context.logits(part.images[places]), part.labels[places], new, 9, 4, 0.02)
+
+    def pairs():
+        part.prepare()
+        return part.pairs
+
+    [meet(at, 0) for at in range(7)]
+    assert torch.equal(pairs(), still)  # the first task
+    part.on_boundary()
+    assert torch.equal(part.at_last_boundary.pairs, still)
+    meet(7, 0)
+    assert torch.equal(pairs(), still)  # nothing new in the second
+    meet(8, 1)
+    assert torch.equal(pairs(), still)  # not full
+    [meet(at, at % 2) for at in range(9, 20)]
+    assert part.is_full()
+    first = expected([1])
+    torch.testing.assert_close(pairs(), first)
+    assert not torch.equal(first, still)
+    assert part.at_last_boundary is part.context.correction
+    assert torch.equal(part.at_last_boundary.pairs, still)
+    wanted = part.context.logits(ASKED) * first[:, 0] + first[:, 1]
+    torch.testing.assert_close(part.logits(ASKED), wanted)
+    part.on_boundary()
+    torch.testing.assert_close(part.at_last_boundary.pairs, first)
+    [meet(at, 2 + at % 2) for at in range(12)]
+    [meet(at, at % 4) for at in range(20)]
+    torch.testing.assert_close(pairs(), expected([2, 3]))
+    assert (part.task, part.newest, network.known) == (2, [2, 3], 4)
 
 
 def test_the_fit_of_the_bias_correction():

@@ -133,7 +133,8 @@ def test_distillation(context, lam, correct_mixed):
     """From answers corrected as the readout was, over the classes that the teacher knew."""
     term, t = Distil(temperature=3.0, correct_mixed=correct_mixed).attach(context), 3.0
     term.on_class(0)
-    context.network.expose("new", torch.ones(context.network.features), torch.ones(1))  # the teacher does not know it
+    context.network.expose("new", torch.ones(context.network.features), torch.ones(1))
+    context.shadow("teacher").on_rows_changed()  # as a learner says; the teacher does not know the class
     logits = numbers(7, ROWS)
     assert float(term.loss(batch(logits, lam=lam, ahead=term.ahead(torch.zeros(7, 1, 8, 8), None))).detach()) == 0
     old = numbers(7, ROWS, seed=3)
@@ -157,6 +158,7 @@ def test_the_teacher_of_distillation_is_the_network_of_the_last_class_or_task_en
             return context.network.eval()(images)
 
     at_class = move(0.5)
+    assert not term.teaches
     term.on_class(1)
     move(0.25)
     assert term.ahead(images, None) is None
