@@ -79,8 +79,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     bench = Bench(given.jobs)
     print(f"{len(drawn)} of {len(mutants)} mutants, seed {given.seed}:", flush=True)
-    with ThreadPoolExecutor(given.jobs) as pool:
+    pool = ThreadPoolExecutor(given.jobs)
+    try:
         verdicts = list(pool.map(lambda mutant: bench.judge(mutant, given.seconds), drawn))
+    except KeyboardInterrupt:
+        pool.shutdown(cancel_futures=True)  # after the mutants under way
+        raise
     print(f"killed {sum(verdicts)} of {len(verdicts)}")
     for path, (killed, number) in _by_file(drawn, verdicts).items():
         print(f"  {path}: {killed} of {number}")
