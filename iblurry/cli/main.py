@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -71,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         may_be_own = isinstance(error, UnknownNameError) and error.kind in OWN and "--import" not in given
         _refuse(f"{error} To use your own, add --import FILE.py." if may_be_own else str(error))
     except click.ClickException as error:
-        _refuse(_usage(error, given))
+        _refuse(_usage(error))
     except (click.Abort, KeyboardInterrupt):
         click.echo("iblurry: Interrupted; saved results are kept, and the same command continues.", err=True)
         sys.exit(INTERRUPTED)
@@ -89,18 +88,11 @@ def _print_any_character() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _usage(error: click.ClickException, given: Sequence[str]) -> str:
-    verb = [word for word in given[:1] if word in VERBS]
+def _usage(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
-    where = context.command_path if context else " ".join(["iblurry", *verb])
     message = " ".join(error.format_message().split())  # a list of choices comes in lines
-    kind = getattr(getattr(error, "param", None), "type", None)
-    if isinstance(kind, click.IntRange | click.FloatRange):
-        whole, above = "whole " * isinstance(kind, click.IntRange), "above" if kind.min_open else "from"
-        upto = "" if kind.max is None else f" to {kind.max}"
-        number = f"give a {whole}number {above} {kind.min}{upto}."
-        message = re.sub(r" is not (a valid \w+|in the) range\b.*", f" is not valid; {number}", message)
-    return f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{where} --help`."
+    end = "" if message.endswith((".", "?")) else "."
+    return f"{message}{end} See `{context.command_path if context else 'iblurry'} --help`."
 
 
 def _trouble(error: OSError) -> str:

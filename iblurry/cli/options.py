@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-import os
 import re
 import sys
 import traceback
@@ -51,7 +50,7 @@ class NumberRange(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
-            self.fail(f"{value} is not a valid {self.name}.", param, ctx)  # `main` says what is
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
         return number
 
 
@@ -90,38 +89,34 @@ class Seeds(click.ParamType):  # type: ignore[type-arg]
         return seeds
 
 
-class OutputFolder(click.ParamType):  # type: ignore[type-arg]
+class OutputFolder(click.Path):
     """A folder to write into, which need not exist yet; checked before the work instead of after it."""
 
-    name = "folder"
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, writable=True)
+        self.name = "folder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         path = Path(value)
-        existing = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
-        if not existing.is_dir():
-            self.fail(f"{existing} is a file, not a folder; give another place.", param, ctx)
-        if not os.access(existing, os.W_OK | os.X_OK):
-            self.fail(f"You cannot write to {existing}; give another place.", param, ctx)
+        super().convert(
+            next(place for place in (path.absolute(), *path.absolute().parents) if place.exists()), param, ctx
+        )
         return path
 
 
-class OutputFile(OutputFolder):
+class OutputFile(click.Path):
     """A file to write, whose name has one of these endings; any, if none is given."""
 
-    name = "file"
-
     def __init__(self, *endings: str) -> None:
+        super().__init__(dir_okay=False, writable=True)
         self.endings = endings
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         path = Path(value)
         if self.endings and path.suffix.lower() not in self.endings:
             self.fail(f"{path} ends in {path.suffix!r}; end its name in {' or '.join(self.endings)}.", param, ctx)
-        if path.is_dir():
-            self.fail(f"{path} is a folder; give the name of a file.", param, ctx)
-        if path.exists() and not os.access(path, os.W_OK):
-            self.fail(f"You cannot write to {path}; give another file.", param, ctx)
-        super().convert(path.parent, param, ctx)
+        super().convert(path, param, ctx)
+        OutputFolder().convert(path.parent, param, ctx)
         return path
 
 

@@ -57,9 +57,9 @@ REFUSALS = {  # a command line: what its sentence names, the value or the remedy
     "run --seeds -1": "-1",
     "run --seeds 1,1": "twice",
     "run --disjoint 101": "'--disjoint': 101",
-    "run --disjoint -1": "a number from 0 to 100",
-    "run --memory ten": "'--memory': 'ten' is not valid; give a whole number from 1",
-    "run --disjoint nan": "nan is not valid; give a number from 0 to 100",
+    "run --disjoint -1": "0<=x<=100",
+    "run --memory ten": "'--memory': 'ten'",
+    "run --disjoint nan": "'--disjoint': nan",
     "run --blur half": "'half'",
     "run --set blur=200": "200",
     "run --disjoint 25": "0 or 50",
@@ -87,7 +87,7 @@ REFUSALS = {  # a command line: what its sentence names, the value or the remedy
     # places
     "run --figure a.gif": ".png",
     "run --figure a": ".png",
-    "run --figure folder.png": "'--figure': folder.png",
+    "run --figure folder.png": "folder.png",
     "run --figure file/a.png": "'--figure': ",
     "run --out file": "file",
     "run --out file/deep": "file",
@@ -177,8 +177,8 @@ def test_a_place_one_may_not_write_to(refused, here, monkeypatch):
     forbidden = {str(here / "closed"), "old.png"}  # said of them here, because to root nothing is forbidden
     monkeypatch.setattr(os, "access", lambda path, mode: not (str(path) in forbidden and mode & os.W_OK))
     for option in ("--out", "--figure"):
-        assert f"'{option}': You cannot write to {here / 'closed'};" in refused("run", option, "closed/x.png")
-    assert "'--figure': You cannot write to old.png;" in refused("run", "--figure", "old.png")
+        assert f"'{option}': Folder '{here / 'closed'}'" in refused("run", option, "closed/x.png")
+    assert "'--figure': File 'old.png'" in refused("run", "--figure", "old.png")
 
 
 def test_a_place_the_system_refuses(call, here, monkeypatch):

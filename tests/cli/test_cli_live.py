@@ -164,7 +164,7 @@ def test_images_of_another_shape(refused, service, here):
         ("live serve --image 3x32", "3x32"),
         ("live serve --image 3x0x32", "3x0x32"),
         ("live serve --image grey", "grey"),
-        ("live serve --data-dir pets/cat/1.png", "1.png is a file"),
+        ("live serve --data-dir pets/cat/1.png", "pets/cat/1.png"),
         ("live serve --port x", "--port"),
     ],
 )
@@ -317,4 +317,4 @@ def test_the_token_in_a_file(call, refused, backend, here, monkeypatch):
     assert backend.token == "from-the-file"
     assert "give one of them" in refused("live", "serve", "--token", "t")
     assert "is empty" in refused("live", "serve", "--token-file", "empty")
-    assert "cannot be read" in refused("live", "ask", "--token-file", "nowhere", "x.png")
+    assert "'nowhere'" in refused("live", "ask", "--token-file", "nowhere", "x.png")

@@ -83,7 +83,7 @@ def test_refusals(runs, refused, here):
     (here / "empty").mkdir()
     (here / "file").touch()
     assert "empty is not a run" in refused("dev", "collect", "empty")
-    assert "is a file, not a folder" in refused("dev", "collect", "--out", "file/deep")
+    assert "'--out'" in refused("dev", "collect", "--out", "file/deep")
     assert "There is no folder results" in refused("dev", "reproduction")
     assert "end its name in .md" in refused("dev", "reproduction", "empty", "--out", "page.html")
     assert "nowhere.md" in refused("dev", "reproduction", "empty", "--notes", "nowhere.md")

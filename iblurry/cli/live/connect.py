@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from click.core import ParameterSource
@@ -15,53 +15,33 @@ from iblurry.errors import InputError, ServiceError
 if TYPE_CHECKING:
     from iblurry.live.client import Client
 
-FROM_FILE = "iblurry.token"  # in the context's meta
 ADDRESS = "http://127.0.0.1:8000"
 
 
 def token_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--token` and `--token-file` to a command, which gets a `token`."""
-    token = click.option(
-        "--token",
-        metavar="TEXT",
-        envvar="IBLURRY_TOKEN",
-        callback=_choose_token,
-        help="The service's token; safer in $IBLURRY_TOKEN.",
+    """Add `--token` and `--token-file` to a command, which gets a `token`: that of the file before $IBLURRY_TOKEN."""
+
+    @click.option(
+        "--token", metavar="TEXT", envvar="IBLURRY_TOKEN", help="The service's token; safer in $IBLURRY_TOKEN."
     )
-    file = click.option(
+    @click.option(
         "--token-file",
         metavar="FILE",
         envvar="IBLURRY_TOKEN_FILE",
-        type=click.Path(path_type=Path),
-        callback=_read_token,
-        expose_value=False,
-        is_eager=True,  # before --token
+        type=click.File(encoding="utf-8", errors="replace"),
         help="A file with it; else $IBLURRY_TOKEN_FILE.",
     )
-    return token(file(command))
+    @functools.wraps(command)
+    def call(token: str | None, token_file: TextIO | None, **given: Any) -> Any:
+        if token_file is not None:
+            if click.get_current_context().get_parameter_source("token") is ParameterSource.COMMANDLINE:
+                raise click.UsageError("Both --token and a token file are given; give one of them.")
+            token = token_file.read().strip()
+            if not token:
+                raise InputError(f"The token file {token_file.name} is empty; write the token into it.")
+        return command(token=token, **given)
 
-
-def _read_token(context: click.Context, _: click.Parameter, path: Path | None) -> None:
-    if path is None:
-        return
-    try:
-        token = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InputError(f"The token file {path} cannot be read ({why}); give one with the token in it.") from error
-    if not token:
-        raise InputError(f"The token file {path} is empty; write the token into it.")
-    context.meta[FROM_FILE] = token
-
-
-def _choose_token(context: click.Context, parameter: click.Parameter, token: str | None) -> str | None:
-    """That of the file, which goes before $IBLURRY_TOKEN."""
-    if FROM_FILE not in context.meta:
-        return token
-    if context.get_parameter_source("token") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("Both --token and a token file are given; give one of them.", context)
-    found: str = context.meta[FROM_FILE]
-    return found
+    return call
 
 
 def service_options(command: Callable[..., Any]) -> Callable[..., Any]:

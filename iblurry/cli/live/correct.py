@@ -30,7 +30,7 @@ def correct() -> None:
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of every subcommand."""
+    """Add the options of every subcommand."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a sentence."),
         service_options,
@@ -40,65 +40,59 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def correction(command: Callable[..., list[dict[str, Any]]]) -> click.Command:
-    """A subcommand of a function that makes corrections of its arguments."""
-
-    def run(url: str, token: str | None, wait: bool, as_json: bool, **arguments: Any) -> None:
-        with connect(url, token) as client:
-            receipt = client.correct(command(**arguments))
-            if wait:
-                client.wait(operation=receipt.operation)
-        if as_json:
-            about = {"accepted": receipt.accepted, "operation": receipt.operation, "sentence": receipt.sentence}
-            click.echo(json.dumps({"url": client.url} | about, indent=2))
-        else:
-            done = "applied" if wait else "accepted"
-            click.echo(f"{counted(receipt.accepted, 'correction')} {done}. {receipt.sentence}")
-
-    run = options(run)
-    vars(run)["__click_params__"] += vars(command)["__click_params__"]  # click reads them from the last to the first
-    return correct.command(command.__name__, help=command.__doc__)(run)
+def _correct(corrections: list[dict[str, Any]], *, url: str, token: str | None, wait: bool, as_json: bool) -> None:
+    with connect(url, token) as client:
+        receipt = client.correct(corrections)
+        if wait:
+            client.wait(operation=receipt.operation)
+    if as_json:
+        about = {"accepted": receipt.accepted, "operation": receipt.operation, "sentence": receipt.sentence}
+        click.echo(json.dumps({"url": client.url} | about, indent=2))
+    else:
+        click.echo(f"{counted(receipt.accepted, 'correction')} {'applied' if wait else 'accepted'}. {receipt.sentence}")
 
 
-SAMPLE = click.IntRange(1)
-
-
-@correction
-@click.argument("samples", metavar="NUMBER...", nargs=-1, required=True, type=SAMPLE)
-def remove(samples: tuple[int, ...]) -> list[dict[str, Any]]:
+@correct.command()
+@click.argument("samples", metavar="NUMBER...", nargs=-1, required=True, type=click.IntRange(1))
+@options
+def remove(samples: tuple[int, ...], **how: Any) -> None:
     """Take the samples NUMBER out of the memory."""
-    return [{"action": "remove", "sample": sample} for sample in samples]
+    _correct([{"action": "remove", "sample": sample} for sample in samples], **how)
 
 
-@correction
-@click.argument("sample", metavar="NUMBER", type=SAMPLE)
+@correct.command()
+@click.argument("sample", metavar="NUMBER", type=click.IntRange(1))
 @click.argument("label", metavar="LABEL")
-def relabel(sample: int, label: str) -> list[dict[str, Any]]:
+@options
+def relabel(sample: int, label: str, **how: Any) -> None:
     """Give the sample NUMBER of the memory another LABEL."""
-    return [{"action": "relabel", "sample": sample, "label": label}]
+    _correct([{"action": "relabel", "sample": sample, "label": label}], **how)
 
 
-@correction
+@correct.command()
 @click.argument("label", metavar="CLASS")
 @click.argument("to", metavar="NAME")
-def rename(label: str, to: str) -> list[dict[str, Any]]:
+@options
+def rename(label: str, to: str, **how: Any) -> None:
     """Call a CLASS by another NAME, which no class has."""
-    return [{"action": "rename", "label": label, "to": to}]
+    _correct([{"action": "rename", "label": label, "to": to}], **how)
 
 
-@correction
+@correct.command()
 @click.argument("label", metavar="CLASS")
 @click.argument("to", metavar="OTHER")
-def merge(label: str, to: str) -> list[dict[str, Any]]:
+@options
+def merge(label: str, to: str, **how: Any) -> None:
     """Make a CLASS part of an OTHER one."""
-    return [{"action": "merge", "label": label, "to": to}]
+    _correct([{"action": "merge", "label": label, "to": to}], **how)
 
 
-@correction
+@correct.command()
 @click.argument("label", metavar="CLASS")
-def delete(label: str) -> list[dict[str, Any]]:
+@options
+def delete(label: str, **how: Any) -> None:
     """Delete a CLASS with its samples in the memory; it never answers again."""
-    return [{"action": "delete", "label": label}]
+    _correct([{"action": "delete", "label": label}], **how)
 
 
 @correct.command()
