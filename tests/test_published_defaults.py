@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from iblurry import Gaussian, IBlurry, SiBlurry, Sigmoid, parts
+from iblurry import Domains, Gaussian, IBlurry, Listed, Published, SiBlurry, Sigmoid, parts
 from iblurry.experiment.settings import setting
 from iblurry.methods import METHODS
 
@@ -200,3 +200,41 @@ def test_what_is_tuned_per_data_set_reaches_the_methods(data, batch, updates, ga
     assert (gdumb.readout.epochs, gdumb.refit.rehearsal.count) == (min(255, epochs), batch)
     assert mir.rehearsal.count == min(50, batch // 2)
     assert (derpp.pace.stream_batch, derpp.rehearsal.count) == (batch - 2 * batch // 3, 2 * batch // 3)
+
+
+CLIB_FAMILY = {name for name, slots in PUBLISHED.items() if "Importance" in slots["admission"]}
+ASKED = {  # what a part asks of the learner, and the methods with such a part: the others must not pay for it
+    "needs_plain": {"mkd"},
+    "needs_losses": CLIB_FAMILY | {"clib-reservoir", "clib-balanced"},  # for importance, or for the adaptive rate
+    "needs_augment_params": {"agem"},
+    "overlaps_forward": {"agem"},
+    "needs_boundaries": {"bic", "ewc", "rm"},
+    "refits": {"gdumb", "rm", "joint"},
+    "learns": {"ncm", "randumb", "ranpac", "slda"},
+    "keeps_none": {"ncm", "randumb", "ranpac", "slda"},
+    "keeps_all": {"joint"},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_asks_for_what_its_paper_needs(name):
+    method = METHODS[name]()
+    slots = [method.admission, method.rehearsal, *method.terms, *method.gradient, method.schedule, method.readout]
+    asked = {trait for trait in ASKED if any(getattr(part, trait, False) for part in slots)}
+    assert asked == {trait for trait, methods in ASKED.items() if name in methods}
+
+
+@pytest.mark.parametrize(
+    "stream, has_boundaries, names_samples",
+    [
+        (IBlurry, True, False),
+        (SiBlurry, True, False),
+        (Gaussian, False, False),
+        (Sigmoid, False, False),
+        (Published, True, True),
+        (Listed, True, True),
+        (Domains, True, True),
+    ],
+)
+def test_what_a_stream_tells_a_run(stream, has_boundaries, names_samples):
+    assert (stream.has_boundaries, stream.names_samples) == (has_boundaries, names_samples)

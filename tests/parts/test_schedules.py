@@ -8,7 +8,7 @@ from iblurry.errors import InputError
 from iblurry.parts import ByConfidence, Constant, Cosine, Exponential, MultiStep
 from iblurry.parts.context import Update
 
-UPDATE = Update(torch.zeros(0, dtype=torch.int64), None, last_of_round=False)
+UPDATE = Update(torch.zeros(0, dtype=torch.int64), None)
 
 
 def test_exponential_golden(golden, make_context):
