@@ -10,14 +10,14 @@ from pathlib import Path
 from statistics import fmean
 
 from iblurry.analysis.describe import describe_settings, group_runs
+from iblurry.analysis.formats import runs_to_markdown
 from iblurry.analysis.results import find_runs
+from iblurry.analysis.table import tabulate_runs
 from iblurry.cli.methods import chosen, details
 from iblurry.experiment.result import Result
 from iblurry.methods import METHODS
 from iblurry.streams import Published
 from iblurry.studies.collect import read_run
-from iblurry.studies.tables.table import tabulate_runs
-from iblurry.studies.tables.text import runs_to_markdown
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "methods"

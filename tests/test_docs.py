@@ -19,11 +19,11 @@ from benchmarks import method_pages
 from benchmarks.gpu import __main__ as context
 from benchmarks.gpu import resume
 from iblurry import Callback, ContinualClassifier, Learner, RunState, Stream, load
+from iblurry.analysis.metrics import TABLE_METRICS
 from iblurry.components.component import hyperparameters
 from iblurry.components.edit import component
 from iblurry.data.load import SOURCES
 from iblurry.methods import METHODS
-from iblurry.studies.tables.table import TABLE_METRICS
 from tests.experiment.told import FINISHED
 from tests.printed import commands, links, python, understood
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.gpu.setup import PAPER, BenchmarkSetup
+from iblurry.analysis.compute import compute_estimate, size_of, training_flops
 from iblurry.data.dataset import Dataset
 from iblurry.studies.catalogue import MAIN
-from iblurry.studies.compute_estimate import compute_estimate, size_of, training_flops
 
 SEEDS = (1, 2, 3)
 REFERENCE = "er"  # whose updates are as large as those of refits

@@ -30,6 +30,37 @@ LONGEST = 60  # letters of a file's name: a path of it has room on a line
 Fields = dict[str, Any]  # by the paths that --set takes
 FITTED = ("tasks", "memory", "query_every")  # what Experiment.of fits to the user's data
 SHOWN = ("network", "freeze", "samples")  # in titles, where all runs have another one than usual
+JOINT = "joint"  # trained on everything at once: neither the order of the stream nor the memory matters
+DISPLAY_NAMES = {  # in figures and LaTeX: the paper's names, shorter where its tables are wordy
+    "er": "ER",
+    "er-constant": "ER, constant rate",
+    "er-averaged": "ER, averaged",
+    "ewc": "EWC++",
+    "ewc schedule=Constant": "EWC++, constant rate",
+    "bic": "BiC",
+    "mir": "ER-MIR",
+    "agem": "A-GEM",
+    "gss": "GSS",
+    "gdumb": "GDumb",
+    "rm": "RM",
+    "clib": "CLIB",
+    "clib-reservoir": "CLIB, without sample importance memory",
+    "clib-stream": "CLIB, without memory-only training",
+    "clib-exponential": "CLIB, without adaptive rate",
+    "clib-balanced": "CLIB, balanced memory",
+    "clib-averaged": "CLIB, averaged",
+    "er-ace": "ER-ACE",
+    "derpp": "DER++",
+    "mkd": "MKD",
+    "sdp": "SDP",
+    "sar": "SAR",
+    "balm": "BALM",
+    "ncm": "NCM",
+    "slda": "SLDA",
+    "ranpac": "RanPAC",
+    "randumb": "RanDumb",
+    JOINT: "Joint",
+}
 OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "validate", "memory", "network", "query_every")
 
 
@@ -78,6 +109,26 @@ def name_rows(experiments: Sequence[Experiment]) -> list[str]:
     names = short if len(set(short)) == len(short) else names  # two versions of code or of split files are told apart
     assert len(set(names)) == len(experiments), "two rows of one name would become one"
     return names
+
+
+def display_name(row: str) -> str:
+    """A row as figures and papers name it; what is not the paper's keeps its own name.
+
+    >>> display_name("ewc"), display_name("clib-released memory=200"), display_name("mine")
+    ('EWC++', 'CLIB (released) memory=200', 'mine')
+    """
+    if row in DISPLAY_NAMES:
+        return DISPLAY_NAMES[row]
+    first, space, changes = row.partition(" ")
+    name = first.removesuffix("-released")
+    if name not in DISPLAY_NAMES:
+        return row
+    return DISPLAY_NAMES[name] + (" (released)" if name != first else "") + space + changes
+
+
+def is_bound(row: str) -> bool:
+    """Whether a row is no contender: the paper has joint training for a soft upper bound."""
+    return row.split()[0].removesuffix("-released") == JOINT
 
 
 def describe_settings(experiments: Sequence[Experiment]) -> str:

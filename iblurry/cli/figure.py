@@ -53,15 +53,14 @@ def figure(
     per method, every seed on it. flops: a metric against training FLOPs, a point per method. rates: learning rates.
     forgetting: classes one by one. composition: what the memory holds.
     """
+    from iblurry.analysis.figures.draw import WITH_METRIC, WITH_X, check_kind, default_kind, draw_study
     from iblurry.storage.files import replacing
-    from iblurry.studies.figures.draw import WITH_METRIC, WITH_X, check_kind, default_kind, draw_study
-    from iblurry.studies.tables.layout import describe_missing, describe_orders
-    from iblurry.studies.tables.table import tabulate_study
+    from iblurry.studies.table import tabulate_study
 
     chosen = selection_of(selected)
     columns = list(dict.fromkeys(run.column for run in chosen.planned))
-    kind = kind or (WITH_X[0] if x else default_kind(chosen.study, len(columns)))
-    check_kind(chosen.study, columns, kind)
+    kind = kind or (WITH_X[0] if x else default_kind(chosen.study.name, len(columns)))
+    check_kind(chosen.study.name, columns, kind)
     if metric is not None and kind not in WITH_METRIC:
         others = " or ".join(WITH_METRIC)
         raise InputError(f"A figure of {kind} shows no metric; leave {metric} out, or draw {others}.")
@@ -77,18 +76,18 @@ def figure(
     path = out or Path("figures") / f"{chosen.slug}-{shown}.png"
     FIGURE.convert(path, None, None)
     table = tabulate_study(chosen, run_places(runs, chosen), metrics=[metric or chosen.study.metrics[0]])
-    drawn = [result for cell in table.cells.values() for result in cell.runs.values()]
+    drawn = [run for *_, run in table.all_runs]
     if not drawn:
         searched = " or ".join(map(str, runs or RUN_FOLDERS))
         raise InputError(
             f"No run of the study {chosen.study.name} on {chosen.dataset} is finished in {searched}; run some first: "
             f"`{chosen.command()}`."
         )
-    for sentence in describe_orders(table):
+    for sentence in table.order_notes:
         click.echo(sentence, err=True)
     if table.missing:
         missing = f"{len(table.missing)} of {len(chosen.planned)} runs are missing"
-        click.echo(f"{missing}: {'; '.join(describe_missing(table))}.", err=True)
+        click.echo(f"{missing}: {'; '.join(table.missing_words)}.", err=True)
     with replacing(path) as part:
         draw_study(table, kind, part, x=x or AXES[0])
     if as_json:

@@ -130,13 +130,13 @@ def _check_metrics(names: Sequence[str], callbacks: Sequence[Callback], folders:
 
     A callback that does not say what it logs may log anything.
     """
+    from iblurry.analysis.metrics import find_metrics, logged_names
     from iblurry.experiment.folder import RunFolder
     from iblurry.experiment.metrics import RESERVED
     from iblurry.experiment.result import read_result
-    from iblurry.studies.tables.table import find_metrics, own_names
 
     words = {name.partition(":")[0] for name in names} - {*RESERVED}
     own = {name for one in callbacks for name in (words if one.logs is None and one.run_hooks() else one.logs or ())}
     if words - own:
-        own.update(own_names(read_result(place) for place in map(RunFolder, folders) if place.journal.exists()))
+        own.update(logged_names(read_result(place) for place in map(RunFolder, folders) if place.journal.exists()))
     find_metrics(names, own)

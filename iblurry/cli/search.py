@@ -39,7 +39,7 @@ def run_grid(
     from iblurry.data.load import load
     from iblurry.launch.launch import run_all
     from iblurry.launch.progress import ProgressDisplay
-    from iblurry.studies.figures.search import draw_search
+    from iblurry.studies.search.figure import draw_search
     from iblurry.studies.search.grid import expand_grid, grid_results, parse_grid
 
     axes = parse_grid(grids, taken_paths(rows, about))

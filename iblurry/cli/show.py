@@ -89,13 +89,13 @@ def show_results(
 ) -> None:
     """The table to standard output; then the figure into its files, their names and those of the runs."""
     from iblurry.analysis.describe import describe_settings, group_runs
-    from iblurry.studies.tables.data import runs_to_json
-    from iblurry.studies.tables.table import ACCURACY_METRICS, own_names, tabulate_runs
-    from iblurry.studies.tables.text import runs_to_terminal
+    from iblurry.analysis.formats import runs_to_json, runs_to_terminal
+    from iblurry.analysis.metrics import ACCURACY_METRICS, logged_names
+    from iblurry.analysis.table import tabulate_runs
 
     groups = group_runs(results)
     title = describe_settings([result.experiment for result in results])
-    table = tabulate_runs(groups, metrics or [*ACCURACY_METRICS, *own_names(results)])
+    table = tabulate_runs(groups, metrics or [*ACCURACY_METRICS, *logged_names(results)])
     if as_json:
         figures = _draw(groups, figures, title)
         runs = [
@@ -130,8 +130,8 @@ def _draw(groups: Mapping[str, Sequence[Result]], figures: Sequence[Path], title
     lines = {name: runs for name, runs in asked.items() if runs}
     if not lines or not figures:
         return ()
+    from iblurry.analysis.figures.curves import draw_curves
     from iblurry.storage.files import replacing
-    from iblurry.studies.figures.curves import draw_curves
 
     for path in figures:
         with replacing(path) as part:

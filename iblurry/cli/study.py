@@ -102,9 +102,9 @@ def _show_plan(
     selection: Selection, once: Mapping[str, PlannedRun], config: LaunchConfig, data: Dataset, *, as_json: bool
 ) -> None:
     """Which runs are to do, by row and column, and the operations of their training, on standard output."""
+    from iblurry.analysis.compute import size_of, training_flops
     from iblurry.analysis.describe import operations
-    from iblurry.studies.compute_estimate import size_of, training_flops
-    from iblurry.studies.tables.text import rich_grid
+    from iblurry.analysis.formats import rich_grid
 
     cells = {(one.row, one.column): {"to_do": 0, "done": 0, "training_flops": 0.0} for one in selection.planned}
     for one in once.values():
@@ -158,9 +158,9 @@ def _packed(machine: dict[str, Any], experiments: Sequence[Any]) -> dict[str, An
 def _tell(
     selection: Selection, finished: set[str], failures: dict[str, IblurryError], out: Path, *, as_json: bool
 ) -> int:
+    from iblurry.analysis.formats import FORMATS
     from iblurry.cli.verbs import FAILED, INTERRUPTED
-    from iblurry.studies.tables import FORMATS
-    from iblurry.studies.tables.table import tabulate_study
+    from iblurry.studies.table import tabulate_study
 
     form = "json" if as_json else "terminal" if sys.stdout.isatty() else "text"
     click.echo(FORMATS[form](tabulate_study(selection, [out]), None), nl=False)

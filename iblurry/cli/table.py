@@ -74,10 +74,10 @@ def table(
             f"--out {out}: its ending is not a known format; use one of {', '.join(ENDINGS)}, or add --format."
         )
 
+    from iblurry.analysis.formats import FORMATS as WRITERS
+    from iblurry.analysis.significance import compare_rows
     from iblurry.storage.files import replacing
-    from iblurry.studies.significance import compare_rows
-    from iblurry.studies.tables import FORMATS as WRITERS
-    from iblurry.studies.tables.table import tabulate_study
+    from iblurry.studies.table import tabulate_study
 
     chosen = selection_of(selected)
     if form == "terminal" and (out is not None or not sys.stdout.isatty()):

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from iblurry.analysis.describe import find_departures, group_runs
+from iblurry.analysis.metrics import NOTHING, MeanStd, format_value
+from iblurry.analysis.table import Table, tabulate_runs
+from iblurry.analysis.verdict import ABOVE, BELOW, NOT_JUDGED, PAPER_SEEDS, PaperNumber, judge, standard_error
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.result import Result
 from iblurry.methods import METHODS
 from iblurry.studies.paper import (
     PAPER_METRICS,
-    PAPER_SEEDS,
     Configuration,
-    PaperNumber,
     configuration_of,
     default_experiment,
     find_counterpart,
@@ -22,9 +23,6 @@ from iblurry.studies.paper import (
     paper_number,
     paper_rows,
 )
-from iblurry.studies.tables.layout import NOTHING, format_value
-from iblurry.studies.tables.table import MeanStd, ResultTable, tabulate_runs
-from iblurry.studies.verdict import ABOVE, BELOW, NOT_JUDGED, judge, standard_error
 
 MAIN = paper_configurations()[0]  # Table 1 on CIFAR-10
 NOT_RUN, NOT_PAPER, PROVISIONAL = "not run yet", "not in the paper", "(provisional)"
@@ -76,7 +74,7 @@ class ComparisonBlock:
     preferred: ComparisonBlock | None = None  # the same on the paper's own orders: its rows are judged, not these
 
     @cached_property
-    def table(self) -> ResultTable:
+    def table(self) -> Table:
         """All four metrics of our runs."""
         return tabulate_runs(self.groups)
 
@@ -125,7 +123,7 @@ def _compare_metric(metric: str, block: ComparisonBlock) -> list[Comparison]:
     where = block.configuration
     first = {name: group[0].experiment for name, group in block.groups.items()}
     is_row = {name: find_counterpart(experiment) for name, experiment in first.items()}
-    cells = {cell.row: (len(cell.runs), cell.ours) for cell in block.table.column("", PAPER_METRICS[metric])}
+    cells = {row: (len(group), block.table.ours(row, "", PAPER_METRICS[metric])) for row, group in block.groups.items()}
     found, own = [], []
     for method in dict.fromkeys([*paper_rows(where), *filter(None, is_row.values())]):
         number = paper_number(method, metric, where)

@@ -10,14 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from iblurry.components.edit import edit
-from iblurry.errors import InputError
-from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.settings import setting
-from iblurry.methods import method as method_named
-from iblurry.methods.method import Method
-from iblurry.network.flops import flops
-from iblurry.studies.compute_estimate import (
+from iblurry.analysis.compute import (
     EPOCHS,
     DatasetSize,
     compute_estimate,
@@ -25,6 +18,13 @@ from iblurry.studies.compute_estimate import (
     stored_flops,
     training_flops,
 )
+from iblurry.components.edit import edit
+from iblurry.errors import InputError
+from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.settings import setting
+from iblurry.methods import method as method_named
+from iblurry.methods.method import Method
+from iblurry.network.flops import flops
 from iblurry.studies.study import PlannedRun, Study
 
 EQUAL = "equal compute"  # the column of those with the reference's compute

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from iblurry.analysis.compute import DatasetSize, memory_budget
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.learner.cost import bytes_held
 from iblurry.studies.compute import equal_run, in_place
-from iblurry.studies.compute_estimate import DatasetSize, memory_budget
 from iblurry.studies.study import PlannedRun, least_budget
 
 APART = 1000  # samples between the two memories that are measured

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from iblurry.analysis.describe import describe_command
+from iblurry.analysis.figures.draw import draw_study
+from iblurry.analysis.formats import markdown_notes, to_markdown, to_ranking
+from iblurry.analysis.significance import PairedComparison
 from iblurry.storage.files import replacing
-from iblurry.studies.figures.draw import draw_study
-from iblurry.studies.significance import PairedComparison
-from iblurry.studies.tables.layout import has_paper
-from iblurry.studies.tables.table import StudyTable
-from iblurry.studies.tables.text import markdown_notes, to_markdown, to_ranking
+from iblurry.studies.table import StudyTable
 
 FIGURES = {  # kinds, and what each shows
     "curves": "Accuracy to samples seen",
@@ -38,16 +37,16 @@ def study_page(table: StudyTable, figures: Mapping[str, Path], pairs: Sequence[P
         for kind, place in figures.items()
     ]
     commands = [
-        describe_command(cell.row, [run.experiment for run in cell.runs.values()])
-        for cell in table.cells.values()
-        if cell.metric is table.metrics[0] and cell.runs
+        describe_command(row, [run.experiment for run in runs.values()])
+        for (row, _), runs in table.runs.items()
+        if runs
     ]
     rankings = []
     for column in table.columns:
-        if any(cell.ours for cell in table.column(column, table.metrics[0].name)):
+        if table.by_seed(column, table.metrics[0].name):
             rankings += [f"## {column.capitalize() or table.metrics[0].heading}", to_ranking(table, column)]
     by_first = None if pairs is None else [pair for pair in pairs if pair.metric == table.metrics[0].name]
-    below = [to_markdown(table, by_first).strip()] if has_paper(table) else markdown_notes(table, by_first)
+    below = [to_markdown(table, by_first).strip()] if table.has_paper else markdown_notes(table, by_first)
     parts = [
         f"# {table.study.title}",
         f"{table.study.question} Here: {table.settings}.",

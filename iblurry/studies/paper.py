@@ -8,51 +8,30 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from iblurry.analysis.describe import describe_held_out
+from iblurry.analysis.describe import DISPLAY_NAMES, JOINT, describe_held_out
+from iblurry.analysis.verdict import PAPER_SEEDS as PAPER_SEEDS
+from iblurry.analysis.verdict import PaperNumber as PaperNumber
 from iblurry.components.edit import edit
 from iblurry.errors import UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.settings import plain
 from iblurry.streams.stream import IBlurry, Published
 
-PAPER_SEEDS = 3  # wherever it prints a spread
-JOINT = "joint"  # trained on everything at once: neither the order of the stream nor the memory matters
 PAPER_METRICS = {"A_AUC": "a_auc", "A_avg": "a_avg", "F_last": "f_last", "final_accuracy": "a_last"}  # ours: Metrics
-COUNTERPARTS = {  # our name, with what --set changes: the paper's
-    "er": "Baseline-ER",
-    "er-constant": "Baseline-ER, constant rate",
-    "ewc": "EWC++",
-    "ewc schedule=Constant": "EWC++, constant rate",
-    "bic": "BiC",
-    "mir": "ER-MIR",
-    "agem": "A-GEM",
-    "gss": "GSS",
-    "gdumb": "GDumb",
-    "rm": "RM",
-    "clib": "CLIB",
-    "clib-reservoir": "CLIB, without sample importance memory",
-    "clib-stream": "CLIB, without memory-only training",
-    "clib-exponential": "CLIB, without adaptive rate",
-    JOINT: "Joint Training",
-}
-DISPLAY_NAMES = COUNTERPARTS | {  # in figures and LaTeX: the paper's names, shorter where its tables are wordy
-    "er": "ER",
-    "er-constant": "ER, constant rate",
-    "er-averaged": "ER, averaged",
-    "clib-balanced": "CLIB, balanced memory",
-    "clib-averaged": "CLIB, averaged",
-    "er-ace": "ER-ACE",
-    "derpp": "DER++",
-    "mkd": "MKD",
-    "sdp": "SDP",
-    "sar": "SAR",
-    "balm": "BALM",
-    "ncm": "NCM",
-    "slda": "SLDA",
-    "ranpac": "RanPAC",
-    "randumb": "RanDumb",
-    JOINT: "Joint",
-}
+COUNTERPARTS = (
+    {  # our name, with what --set changes: the paper's
+        "er": "Baseline-ER",
+        "er-constant": "Baseline-ER, constant rate",
+    }
+    | {
+        name: DISPLAY_NAMES[name]
+        for name in (
+            *("ewc", "ewc schedule=Constant", "bic", "mir", "agem", "gss", "gdumb", "rm", "clib"),
+            *("clib-reservoir", "clib-stream", "clib-exponential"),
+        )
+    }
+    | {JOINT: "Joint Training"}
+)
 
 
 @dataclass(frozen=True)
@@ -83,21 +62,6 @@ class Configuration:
     def column(self) -> Configuration:
         """The same, whatever its orders: the paper's tables do not tell them apart."""
         return replace(self, published=False)
-
-
-@dataclass(frozen=True)
-class PaperNumber:
-    """A cell of one of the paper's tables."""
-
-    mean: float  # over three seeds, percent
-    std: float | None  # None where the paper ran one seed
-    tables: tuple[int, ...]  # that print it
-    warning: str | None = None  # why it should not be a target: probably a copy error
-
-    @property
-    def seeds(self) -> int:
-        """Runs that the mean is over."""
-        return 1 if self.std is None else PAPER_SEEDS
 
 
 def paper_number(method: str, metric: str, configuration: Configuration) -> PaperNumber | None:
@@ -157,26 +121,6 @@ def default_experiment(experiment: Experiment) -> Experiment:
     """The same method with the default settings, on the same stream with the same memory and seed."""
     same: dict[str, Any] = {field: getattr(experiment, field) for field in ("stream", "memory", "seed")}
     return Experiment.of(experiment.method.name, experiment.dataset, **same)
-
-
-def display_name(row: str) -> str:
-    """A row as figures and papers name it; what is not the paper's keeps its own name.
-
-    >>> display_name("ewc"), display_name("clib-released memory=200"), display_name("mine")
-    ('EWC++', 'CLIB (released) memory=200', 'mine')
-    """
-    if row in DISPLAY_NAMES:
-        return DISPLAY_NAMES[row]
-    first, space, changes = row.partition(" ")
-    name = first.removesuffix("-released")
-    if name not in DISPLAY_NAMES:
-        return row
-    return DISPLAY_NAMES[name] + (" (released)" if name != first else "") + space + changes
-
-
-def is_bound(row: str) -> bool:
-    """Whether a row is no contender: the paper has joint training for a soft upper bound."""
-    return row.split()[0].removesuffix("-released") == JOINT
 
 
 def load_paper() -> dict[str, Any]:

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from iblurry.analysis.describe import describe_command, describe_noted, make_slug
+from iblurry.analysis.figures.curves import draw_curves
+from iblurry.analysis.formats import markdown_grid, runs_to_markdown
+from iblurry.analysis.metrics import ACCURACY_METRICS, NOTHING
+from iblurry.analysis.noise import METRICS, RunNoise
+from iblurry.analysis.verdict import ABOVE, AGREES, BELOW, ERRORS, PAPER_SEEDS
 from iblurry.experiment.result import Result
 from iblurry.storage.files import replacing
 from iblurry.studies.compare import NOT_RUN, PROVISIONAL, Comparison, ComparisonBlock, find_warnings
-from iblurry.studies.figures.curves import draw_curves
-from iblurry.studies.noise import METRICS, RunNoise
 from iblurry.studies.paper import (
     COUNTERPARTS,
-    PAPER_SEEDS,
     Configuration,
     load_paper,
     paper_configurations,
@@ -22,10 +24,6 @@ from iblurry.studies.paper import (
     paper_rows,
 )
 from iblurry.studies.reasons import Reason, read_reasons
-from iblurry.studies.tables.layout import NOTHING
-from iblurry.studies.tables.table import ACCURACY_METRICS
-from iblurry.studies.tables.text import markdown_grid, runs_to_markdown
-from iblurry.studies.verdict import ABOVE, AGREES, BELOW, ERRORS
 
 HEADINGS = {
     "A_AUC": "A_AUC",

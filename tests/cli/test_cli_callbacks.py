@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
+from iblurry.analysis.metrics import TABLE_METRICS
 from iblurry.experiment.metrics import RESERVED
-from iblurry.studies.tables.table import TABLE_METRICS
 from tests.cli.conftest import QUICK
 
 OWN = """

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from iblurry.analysis.figures import draw
 from iblurry.cli.study_options import split_names
 from iblurry.studies import catalogue
-from iblurry.studies.figures import draw
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import Study
 from tests.studies.written import spend, usual, write_run
@@ -41,7 +41,7 @@ def asked(monkeypatch):
 
     def keep(table, kind, path, *, x):
         path.write_bytes(b"drawn")
-        runs = [result for cell in table.cells.values() for result in cell.runs.values()]
+        runs = [result for *_, result in table.all_runs]
         calls.append((kind, [str(result.folder.parent) for result in runs], table.metrics[0].name))
 
     monkeypatch.setattr(draw, "draw_study", keep)
@@ -119,7 +119,7 @@ def test_equal_compute_is_in_the_title_and_in_the_name(call, here, monkeypatch):
     ).planned:
         write_run(here / "runs", planned.experiment, 60)
     titles = []
-    monkeypatch.setitem(draw.FIGURE_KINDS, "curves", lambda cells, path, title: (titles.append(title), path.touch()))
+    monkeypatch.setitem(draw.FIGURE_KINDS, "curves", lambda table, path: (titles.append(table.caption), path.touch()))
     said = call("figure", "main", "--methods", "er", "--seeds", "1", "--equal-compute", "clib")
     assert "figures/main-cifar10-er-seeds-1-equal-compute-clib-curves.png" in said.out
     assert "equal compute (of clib)" in titles[0]
@@ -131,7 +131,7 @@ def test_equal_bytes_are_in_the_title_and_in_the_name(call, here, monkeypatch):
     assert planned.experiment.memory > 90
     write_run(here / "runs", planned.experiment, 60)
     titles = []
-    monkeypatch.setitem(draw.FIGURE_KINDS, "curves", lambda cells, path, title: (titles.append(title), path.touch()))
+    monkeypatch.setitem(draw.FIGURE_KINDS, "curves", lambda table, path: (titles.append(table.caption), path.touch()))
     said = call(
         "figure", "main", "--dataset", "digits", "--methods", "er", "--seeds", 1, "--equal-bytes", "clib memory=90"
     )

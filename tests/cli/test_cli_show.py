@@ -142,7 +142,7 @@ def test_a_figure_that_fails_spoils_nothing(runs, call, monkeypatch):
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("iblurry.studies.figures.curves.draw_curves", fail)
+    monkeypatch.setattr("iblurry.analysis.figures.curves.draw_curves", fail)
     said = call("show", "--json", "--figure", "runs/accuracy.png")
     assert (said.code, said.out) == (2, "")
     assert "The disk of runs is full" in said.err

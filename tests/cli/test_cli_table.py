@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from iblurry import Gaussian, Published
+from iblurry.analysis.formats import FORMATS
 from iblurry.cli import table as module
 from iblurry.studies import catalogue
 from iblurry.studies.collect import read_run
 from iblurry.studies.shipped import shipped_results
-from iblurry.studies.tables import FORMATS
 from tests.studies.tiny import TINY, write_tiny
 from tests.studies.written import usual, write_run
 

@@ -7,6 +7,9 @@ import signal
 
 import pytest
 
+from iblurry.analysis.figures.curves import draw_curves
+from iblurry.analysis.formats import runs_to_markdown
+from iblurry.analysis.table import tabulate_runs
 from iblurry.errors import InputError
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.experiment import Experiment
@@ -14,9 +17,6 @@ from iblurry.experiment.journal import Held, Query, Spent, TaskEnd, read
 from iblurry.launch.launch import run
 from iblurry.methods import Hyperparameters, method
 from iblurry.storage.checkpoint import load_latest
-from iblurry.studies.figures.curves import draw_curves
-from iblurry.studies.tables.table import tabulate_runs
-from iblurry.studies.tables.text import runs_to_markdown
 from tests.experiment.small import CrashError, Recorder, checkpoints, kept, small
 
 REFITS = ("gdumb", "rm", "joint", "rm-released")
@@ -115,8 +115,8 @@ def test_joint_answers_once(tmp_path, whole):
 def test_joint_beside_the_others(tmp_path):
     results = {name: [run(small(name), tmp_path)] for name in ("er", "joint", "rm")}
     table = tabulate_runs(results)
-    assert table.cells["joint", "", "a_last"].ours is not None
-    assert table.cells["joint", "", "a_auc"].ours is None
+    assert table.ours("joint", "", "a_last") is not None
+    assert table.ours("joint", "", "a_auc") is None
     assert "| joint | 1 | – | – |" in runs_to_markdown(table)
     records = {name: [result.records for result in group] for name, group in results.items()}
     draw_curves({"": records}, tmp_path / "all.svg")

@@ -11,6 +11,9 @@ import torch
 from torch import nn
 
 from iblurry.analysis.describe import group_runs
+from iblurry.analysis.formats import runs_to_markdown
+from iblurry.analysis.metrics import ACCURACY_METRICS
+from iblurry.analysis.table import tabulate_runs
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
@@ -20,8 +23,6 @@ from iblurry.learner.learner import Learner
 from iblurry.live.settings import Settings
 from iblurry.network import pretrained
 from iblurry.network.registry import is_pretrained, register_network
-from iblurry.studies.tables.table import ACCURACY_METRICS, tabulate_runs
-from iblurry.studies.tables.text import runs_to_markdown
 from tests.experiment.small import small
 
 HERE = all(find_spec(module) is not None for module in pretrained.PACKAGES)

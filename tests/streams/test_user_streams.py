@@ -22,12 +22,12 @@ from iblurry import (
     run,
     run_all,
 )
+from iblurry.analysis.formats import runs_to_markdown
+from iblurry.analysis.table import tabulate_runs
 from iblurry.components.edit import component
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.metrics import NO_BOUNDARIES
 from iblurry.streams.order import held_out
-from iblurry.studies.tables.table import tabulate_runs
-from iblurry.studies.tables.text import runs_to_markdown
 from tests.experiment.small import DATA, At, CrashError, crash, kept, small
 from tests.laws.user_streams import Brightest, Drifting, Yearly
 
@@ -149,7 +149,7 @@ def test_bad_input(make, word):
         make()
 
 
-def test_unknown_names():
+def test_unknlogged_names():
     with pytest.raises(UnknownNameError, match="Did you mean 'IBlurry'"):
         component(Stream, "IBlury")
     with pytest.raises(UnknownNameError, match="field of Yearly"):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from iblurry.analysis.metrics import MeanStd
+from iblurry.analysis.verdict import PaperNumber, judge, standard_error
 from iblurry.components.edit import edit
 from iblurry.streams.stream import Published
 from iblurry.studies.collect import read_run
 from iblurry.studies.compare import MAIN, compare_with_paper, configuration_of, describe_verdict, find_counterpart
-from iblurry.studies.paper import PaperNumber, paper_number
-from iblurry.studies.tables.table import MeanStd
-from iblurry.studies.verdict import judge, standard_error
+from iblurry.studies.paper import paper_number
 from tests.studies.written import usual, write_run
 
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 
+from iblurry.analysis.compute import DATASET_SIZES, DatasetSize, compute_estimate, dataset_size, training_flops
 from iblurry.components.edit import edit
 from iblurry.data.load import load
 from iblurry.data.sources.arrays import save
@@ -19,7 +20,6 @@ from iblurry.network.flops import flops
 from iblurry.parts import Diverse
 from iblurry.studies.catalogue import MAIN as MAIN_RESULTS
 from iblurry.studies.compute import COMPUTE, equal_compute, with_compute
-from iblurry.studies.compute_estimate import DATASET_SIZES, DatasetSize, compute_estimate, dataset_size, training_flops
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import PlannedRun
 from tests.experiment.small import DATA, small

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from iblurry.analysis.compute import dataset_size, training_flops
+from iblurry.analysis.metrics import TABLE_METRICS
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.launch.launch import run
 from iblurry.methods import METHODS
 from iblurry.studies.catalogue import MAIN
-from iblurry.studies.compute_estimate import dataset_size, training_flops
 from iblurry.studies.equal_bytes import equal_bytes, held_bytes, with_bytes
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import PlannedRun
-from iblurry.studies.tables.table import TABLE_METRICS
 from tests.experiment.small import DATA, small
 
 SIZE = dataset_size(DATA)

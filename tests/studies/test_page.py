@@ -6,14 +6,14 @@ import re
 
 import pytest
 
+from iblurry.analysis.significance import compare_rows
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run_all
 from iblurry.streams.gaussian import Gaussian
 from iblurry.studies.catalogue import STUDIES
 from iblurry.studies.page import write_page
 from iblurry.studies.selection import Selection
-from iblurry.studies.significance import compare_rows
-from iblurry.studies.tables.table import tabulate_study
+from iblurry.studies.table import tabulate_study
 
 SHAPES = "shapes:classes=10,train=12,test=4,size=8,channels=1"
 
@@ -36,7 +36,7 @@ def test_table_figures_and_commands(tmp_path):
     page = files[0].read_text()
     assert page.count("iblurry run") == 4
     assert page.count("| `mir` |") == 1  # it has no place where all compute as much as balm
-    means = [table.cells[row, "own pace", "a_auc"].ours.mean for row in ranked(page)]
+    means = [table.ours(row, "own pace", "a_auc").mean for row in ranked(page)]
     assert len(means) == 3
     assert means == sorted(means, reverse=True)
     assert all(f"images/{path.name}" in page for path in files[1:])

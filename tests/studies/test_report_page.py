@@ -15,7 +15,7 @@ import pytest
 from iblurry import compute
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
-from iblurry.learner.learner import cost
+from iblurry.learner import cost
 from iblurry.studies.report.compute import HOLDING_TEXTS, PURPOSE_TEXTS, _amount, _unit
 from iblurry.studies.report.data import report_data
 from iblurry.studies.report.html import Html, tag
@@ -71,7 +71,7 @@ def test_sections_and_numbers(runs):
         *("Settings", "Runs, versions, hardware", "Run it again", "How to read this"),
     ):
         assert heading in found.texts
-    area = str(data.blocks[0].finished.table.cells["clib", "", "a_auc"].ours)
+    area = str(data.blocks[0].finished.table.ours("clib", "", "a_auc"))
     assert area in found.texts
     assert "70.26 ± 1.28" in found.texts
     assert "iblurry run clib --dataset cifar10 --seeds 1,2,3" in found.text

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from iblurry.analysis.noise import find_noise
 from iblurry.components.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.streams.stream import Published
 from iblurry.studies.collect import read_collected, read_repeats, read_run
 from iblurry.studies.compare import compare_with_paper
-from iblurry.studies.noise import find_noise
 from iblurry.studies.reproduction import draw_blocks, figure_name, reproduction_page
 from tests.studies.written import usual, write_run
 

@@ -7,10 +7,10 @@ from importlib import resources
 
 import pytest
 
-from iblurry.analysis.describe import run_command
+from iblurry.analysis.describe import JOINT, run_command
 from iblurry.data.load import load
 from iblurry.studies.catalogue import STUDIES
-from iblurry.studies.paper import COUNTERPARTS, JOINT, PAPER_METRICS, Configuration, configuration_of, find_counterpart
+from iblurry.studies.paper import COUNTERPARTS, PAPER_METRICS, Configuration, configuration_of, find_counterpart
 
 NUMBERS = json.loads(resources.files("iblurry.studies").joinpath("paper.json").read_text(encoding="utf-8"))["numbers"]
 TABLES = sorted({table for line in NUMBERS for table in line["tables"]})

@@ -6,11 +6,11 @@ from itertools import count
 
 import pytest
 
+from iblurry.analysis.metrics import TABLE_METRICS
 from iblurry.components.edit import edit
 from iblurry.data.load import load
 from iblurry.launch.launch import run
 from iblurry.studies.catalogue import STUDIES
-from iblurry.studies.tables.table import TABLE_METRICS
 
 SHAPES = "shapes:classes=10,train=6,test=4,size=8,channels=1"
 CELLS = [  # another row each time, so that most methods have their turn

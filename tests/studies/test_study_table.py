@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from iblurry.analysis.metrics import TABLE_METRICS, TableMetric
+from iblurry.analysis.significance import compare_rows
+from iblurry.analysis.table import make_frames
+from iblurry.analysis.verdict import PaperNumber
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.studies.catalogue import MAIN
-from iblurry.studies.paper import PaperNumber
-from iblurry.studies.significance import compare_rows
-from iblurry.studies.tables.layout import describe_missing, missing_commands
-from iblurry.studies.tables.table import TABLE_METRICS, TableMetric
 from tests.studies.tiny import LEVELS, TINY
 from tests.studies.written import spend, tabulated, usual, write_run
 
@@ -27,27 +26,32 @@ def table(runs):
 
 
 def test_every_cell_recomputed(table):
-    assert list(table.cells) == [
+    assert [*table.cells.index] == [
         (row, column, metric) for column in ("K=500", "K=1000") for row in TINY.rows for metric in ("a_auc", "f_last")
     ]
     for row in TINY.rows:
         for memory in (500, 1000):
             levels = np.array(LEVELS.get((row, memory), ()), dtype=float)
-            cell = table.cells[row, f"K={memory}", "a_auc"]
-            assert list(cell.values) == list(range(1, 1 + len(levels)))
-            assert list(cell.values.values()) == pytest.approx(levels)
+            cell = table.cells.loc[row, f"K={memory}", "a_auc"]
+            values = table.by_seed(f"K={memory}", "a_auc").get(row, {})
+            assert values == pytest.approx(dict(enumerate(levels, start=1)))
+            assert cell["n"] == len(levels)
             if not len(levels):
-                assert (cell.ours, cell.difference, cell.verdict) == (None, None, None)
+                assert cell[["mean", "std", "difference", "verdict"]].isna().all()
                 continue
             mean = levels.sum() / len(levels)
-            assert cell.ours.mean == pytest.approx(mean)
-            assert cell.ours.std == pytest.approx(np.sqrt(((levels - mean) ** 2).sum() / (len(levels) - 1)))
-            assert cell.difference == pytest.approx(mean - cell.paper.mean)
+            assert cell["mean"] == pytest.approx(mean)
+            assert cell["std"] == pytest.approx(np.sqrt(((levels - mean) ** 2).sum() / (len(levels) - 1)))
+            assert cell["difference"] == pytest.approx(mean - cell["paper"].mean)
+
+
+def paper_means(table, metric):
+    papers = table.cells.xs(metric, level="metric")["paper"]
+    return {place: paper and paper.mean for place, paper in papers.items()}
 
 
 def test_the_papers_numbers_are_those_of_the_setting(table):
-    papers = {key[:2]: cell.paper and cell.paper.mean for key, cell in table.cells.items() if key[2] == "a_auc"}
-    assert papers == {
+    assert paper_means(table, "a_auc") == {
         ("mir", "K=500"): 57.28,
         ("er", "K=500"): 57.46,
         ("clib", "K=500"): 70.26,
@@ -55,8 +59,9 @@ def test_the_papers_numbers_are_those_of_the_setting(table):
         ("er", "K=1000"): 61.18,
         ("clib", "K=1000"): 73.0,
     }
-    assert table.cells["clib", "K=1000", "f_last"].paper is None  # it prints that for Table 1's setting alone
-    assert table.cells["clib", "K=500", "f_last"].paper.mean == 23.08
+    forgetting = paper_means(table, "f_last")
+    assert forgetting["clib", "K=1000"] is None  # it prints that for Table 1's setting alone
+    assert forgetting["clib", "K=500"] == 23.08
 
 
 @pytest.mark.parametrize(
@@ -71,14 +76,16 @@ def test_the_papers_numbers_are_those_of_the_setting(table):
     ],
 )
 def test_the_rule_of_the_word(table, paper, word):
-    assert replace(table.cells["clib", "K=500", "a_auc"], paper=paper).verdict == word
+    place = ("clib", "K=500", "a_auc")
+    frames = make_frames(table.rows, table.columns, table.metrics, table.runs, {place: paper})
+    assert frames["cells"].loc[place, "verdict"] == word
 
 
 def test_what_is_not_the_papers_method_has_no_number_beside_it(runs):
     made = tabulated(TINY, "cifar10", [runs], methods=["clib", "clib schedule.initial_lr=0.001", "clib-released"])
-    papers = [made.cells[row, "K=500", "a_auc"].paper for row in made.rows]
-    assert [paper and paper.mean for paper in papers] == [70.26, None, 70.26]
-    assert not any(cell.paper for cell in tabulated(TINY, "cifar10", [runs], paper=False).cells.values())
+    papers = paper_means(made, "a_auc")
+    assert [papers[row, "K=500"] for row in made.rows] == [70.26, None, 70.26]
+    assert not tabulated(TINY, "cifar10", [runs], paper=False).has_paper
 
 
 def test_best_of_a_column_ties_as_printed(tmp_path):
@@ -86,14 +93,14 @@ def test_best_of_a_column_ties_as_printed(tmp_path):
         for seed, level in enumerate(levels, start=1):
             write_run(tmp_path, usual(method, seed), level, wobble=0)
     made = tabulated(TINY, "cifar10", [tmp_path])
-    column = made.column("K=500", "a_auc")
-    assert column[0].ours.mean < column[1].ours.mean  # 57.0000 and 57.0033
-    assert [(cell.row, made.is_best(cell)) for cell in column] == [("mir", True), ("er", True), ("clib", False)]
+    column = made.cells.xs(("K=500", "a_auc"), level=["column", "metric"])
+    assert column.loc["mir", "mean"] < column.loc["er", "mean"]  # 57.0000 and 57.0033
+    assert column["best"].to_dict() == {"mir": True, "er": True, "clib": False}
 
 
 def test_a_lone_row_is_not_best(runs):
     made = tabulated(TINY, "cifar10", [runs], methods=["er"])
-    assert not any(made.is_best(cell) for cell in made.cells.values())
+    assert not made.cells["best"].any()
 
 
 def test_joint_training_is_a_bound_and_not_the_best(tmp_path):
@@ -101,10 +108,10 @@ def test_joint_training_is_a_bound_and_not_the_best(tmp_path):
         for seed in (1, 2):
             write_run(tmp_path, usual(method, seed), level, wobble=0)
     made = tabulated(MAIN, "cifar10", [tmp_path], methods=["joint", "er", "clib"], metrics=["a_last"], seeds=[1, 2])
-    assert [made.is_best(cell) for cell in made.column("", "a_last")] == [False, False, True]
+    assert made.cells["best"].tolist() == [False, False, True]
     assert [(pair.first, pair.second) for pair in compare_rows(made)] == [("clib", "joint"), ("clib", "er")]
     alone = tabulated(MAIN, "cifar10", [tmp_path], methods=["joint", "er"], metrics=["a_last"], seeds=[1, 2])
-    assert not any(alone.is_best(cell) for cell in alone.cells.values())  # one contender is a lone one
+    assert not alone.cells["best"].any()  # one contender is a lone one
 
 
 def test_rows_that_are_whole_are_not_run_again(tmp_path):
@@ -112,48 +119,48 @@ def test_rows_that_are_whole_are_not_run_again(tmp_path):
         for memory in (500, 1000):
             write_run(tmp_path, usual("er", seed, memory=memory), 57)
     made = tabulated(TINY, "cifar10", [tmp_path], seeds=[1, 2])
-    assert missing_commands(made) == ["iblurry study tiny --dataset cifar10 --methods mir,clib --seeds 1,2"]
+    assert made.commands == ["iblurry study tiny --dataset cifar10 --methods mir,clib --seeds 1,2"]
 
 
 def test_the_paper_is_beside_data_wherever_they_lie():
     """ImageNet has no name without a path."""
     there = tabulated(MAIN, "imagenet:/data/ILSVRC", [])
-    assert there.cells["clib", "", "a_auc"].paper.mean == 28.16
-    assert there.cells["joint", "", "a_last"].paper.mean == 69.26
-    assert tabulated(MAIN, "imagenet:/data/ILSVRC,lazy=true", []).cells["clib", "", "a_auc"].paper.mean == 28.16
+    assert paper_means(there, "a_auc")["clib", ""] == 28.16
+    assert paper_means(there, "a_last")["joint", ""] == 69.26
+    assert paper_means(tabulated(MAIN, "imagenet:/data/ILSVRC,lazy=true", []), "a_auc")["clib", ""] == 28.16
     for other in ("imagenet:/data/ILSVRC,size=64", "folder:/data/ILSVRC"):
-        assert tabulated(MAIN, other, []).cells["clib", "", "a_auc"].paper is None
+        assert paper_means(tabulated(MAIN, other, []), "a_auc")["clib", ""] is None
 
 
 def test_missing_runs_and_what_runs_them(table, runs):
-    assert describe_missing(table) == ["mir K=500", "er K=1000", "clib K=1000 seed 3"]
-    assert missing_commands(table) == ["iblurry study tiny --dataset cifar10"]
+    assert table.missing_words == ["mir K=500", "er K=1000", "clib K=1000 seed 3"]
+    assert table.commands == ["iblurry study tiny --dataset cifar10"]
     more = tabulated(TINY, "cifar10", [runs], methods=["clib", "gdumb", "er"], seeds=[1, 2, 4])
-    assert describe_missing(more) == [
+    assert more.missing_words == [
         "clib K=500 seed 4",
         "clib K=1000 seed 4",
         "gdumb",
         "er K=500 seed 4",
         "er K=1000",
     ]
-    assert missing_commands(more) == ["iblurry study tiny --dataset cifar10 --methods clib,gdumb,er --seeds 1,2,4"]
+    assert more.commands == ["iblurry study tiny --dataset cifar10 --methods clib,gdumb,er --seeds 1,2,4"]
     whole = tabulated(TINY, "cifar10", [runs], methods=["clib"], seeds=[1, 2])
-    assert (describe_missing(whole), missing_commands(whole)) == ([], [])
+    assert (whole.missing_words, whole.commands) == ([], [])
 
 
 def test_the_first_place_that_has_a_run_counts(tmp_path):
     write_run(tmp_path / "a", usual("er", 1), 50, wobble=0)
     write_run(tmp_path / "b", usual("er", 1), 60, wobble=0)
     write_run(tmp_path / "b", usual("er", 2), 60, wobble=0)
-    cell = tabulated(TINY, "cifar10", [tmp_path / "a", tmp_path / "b"]).cells["er", "K=500", "a_auc"]
-    assert list(cell.values.values()) == pytest.approx([50, 60])
+    made = tabulated(TINY, "cifar10", [tmp_path / "a", tmp_path / "b"])
+    assert made.by_seed("K=500", "a_auc")["er"] == pytest.approx({1: 50, 2: 60})
 
 
 def test_unfinished_runs_do_not_count(tmp_path):
     folder, *_ = write_run(tmp_path, usual("er", 1), 50)
     write_run(tmp_path, usual("er", 2), 50)
     (folder / "summary.json").unlink()
-    assert list(tabulated(TINY, "cifar10", [tmp_path]).cells["er", "K=500", "a_auc"].runs) == [2]
+    assert [*tabulated(TINY, "cifar10", [tmp_path]).runs["er", "K=500"]] == [2]
 
 
 def test_a_number_that_no_run_has_is_none(tmp_path):
@@ -161,9 +168,9 @@ def test_a_number_that_no_run_has_is_none(tmp_path):
     for seed in (1, 2):
         write_run(tmp_path, usual("joint", seed), 96, wobble=0)
     made = tabulated(TINY, "cifar10", [tmp_path], methods=["joint"], metrics=["a_auc", "a_last"])
-    assert made.cells["joint", "K=500", "a_auc"].ours is None
-    assert made.cells["joint", "K=500", "a_last"].ours.mean == pytest.approx(96)
-    assert made.cells["joint", "K=500", "a_last"].paper.mean == 96.03
+    assert made.ours("joint", "K=500", "a_auc") is None
+    assert made.ours("joint", "K=500", "a_last").mean == pytest.approx(96)
+    assert paper_means(made, "a_last")["joint", "K=500"] == 96.03
 
 
 def test_a_number_that_one_run_lacks_is_not_averaged_over_the_others(runs):
@@ -171,9 +178,9 @@ def test_a_number_that_one_run_lacks_is_not_averaged_over_the_others(runs):
         name="odd", heading="odd", value=lambda run: run.experiment.seed if run.experiment.seed > 1 else None
     )
     made = tabulated(TINY, "cifar10", [runs], metrics=["odd"], known={"odd": odd})
-    assert made.cells["er", "K=500", "odd"].ours is None
+    assert made.ours("er", "K=500", "odd") is None
     later = tabulated(TINY, "cifar10", [runs], metrics=["odd"], known={"odd": odd}, seeds=[2, 3])
-    assert later.cells["er", "K=500", "odd"].ours.mean == 2.5
+    assert later.ours("er", "K=500", "odd").mean == 2.5
 
 
 def test_one_more_measure_is_one_more_column(runs):
@@ -181,8 +188,8 @@ def test_one_more_measure_is_one_more_column(runs):
     made = tabulated(
         TINY, "cifar10", [runs], metrics=["a_auc", "seconds"], known=TABLE_METRICS | {"seconds": seconds}, seeds=[1]
     )
-    cell = made.cells["er", "K=500", "seconds"]
-    assert (cell.ours.mean, cell.paper, made.is_best(cell)) == (100, None, False)
+    cell = made.cells.loc["er", "K=500", "seconds"]
+    assert (cell["mean"], cell["paper"], cell["best"]) == (100, None, False)
 
 
 @pytest.mark.parametrize(
@@ -197,8 +204,8 @@ def test_compute_is_all_but_the_questions(images, tmp_path):
     folder, *_ = write_run(tmp_path, usual("er"), 60, wobble=0)
     spend(folder, **images)
     made = tabulated(TINY, "cifar10", [tmp_path], metrics=["compute", "per_compute"])
-    assert made.cells["er", "K=500", "compute"].values == {1: pytest.approx(8)}
-    assert made.cells["er", "K=500", "per_compute"].values == {1: pytest.approx(60 / 8)}
+    assert made.by_seed("K=500", "compute")["er"] == {1: pytest.approx(8)}
+    assert made.by_seed("K=500", "per_compute")["er"] == {1: pytest.approx(60 / 8)}
 
 
 def test_refusals(runs):
@@ -220,8 +227,8 @@ def test_the_collected_runs_of_this_repository():
         assert len(folders) == 3
         summaries = [json.loads((folder / "summary.json").read_text()) for folder in folders]
         for metric in ("a_auc", "a_avg", "a_last", "f_last"):
-            cell = made.cells[row, "", metric]
             values = 100 * np.array([summary[metric] for summary in summaries])
-            assert list(cell.values.values()) == pytest.approx(values)
-            assert (cell.ours.mean, cell.ours.std) == (pytest.approx(values.mean()), pytest.approx(values.std(ddof=1)))
-    assert made.cells["er", "", "a_auc"].verdict == "agrees"  # 58.32 ± 2.51 beside 57.46 ± 2.25
+            assert [*made.by_seed("", metric)[row].values()] == pytest.approx(values)
+            ours = made.ours(row, "", metric)
+            assert (ours.mean, ours.std) == (pytest.approx(values.mean()), pytest.approx(values.std(ddof=1)))
+    assert made.cells.loc[("er", "", "a_auc"), "verdict"] == "agrees"  # 58.32 ± 2.51 beside 57.46 ± 2.25

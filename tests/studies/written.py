@@ -12,7 +12,7 @@ from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Journal, NewClass, Query, Spent, Start, TaskEnd, read
 from iblurry.experiment.metrics import metrics
 from iblurry.studies.selection import Selection
-from iblurry.studies.tables.table import tabulate_study
+from iblurry.studies.table import tabulate_study
 
 SAMPLES, EVERY, ENDS = 100, 10, (20, 40, 60, 80, 100)
 ASKED = 10_000

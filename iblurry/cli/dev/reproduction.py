@@ -30,10 +30,10 @@ def reproduction(results: Path, out: Path, notes: Path | None, as_json: bool) ->
     Paper, ours, the difference, its standard error and a verdict per method, the curves, and the command of every run.
     Runs in RESULTS/noise that repeat others in another place say what rounding alone does. Needs no GPU.
     """
+    from iblurry.analysis.noise import find_noise
     from iblurry.storage.files import replacing
     from iblurry.studies.collect import read_collected, read_repeats
     from iblurry.studies.compare import compare_with_paper
-    from iblurry.studies.noise import find_noise
     from iblurry.studies.reproduction import draw_blocks, reproduction_page
 
     beside = notes or out.with_name(f"{out.stem}-notes.md")

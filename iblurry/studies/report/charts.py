@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.analysis.figures.classes import class_accuracies, find_evaluations
+from iblurry.analysis.figures.curves import changed_by_task_ends, shared_curve
+from iblurry.analysis.figures.style import shared_task_ends
 from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
 from iblurry.experiment.metrics import a_last
-from iblurry.studies.figures.classes import class_accuracies, find_evaluations
-from iblurry.studies.figures.curves import changed_by_task_ends, shared_curve
-from iblurry.studies.figures.style import shared_task_ends
 from iblurry.studies.report.data import ReportBlock, ReportRow, stream_length
 
 POINTS = 300  # of a line: more than a screen has room for are left out, evenly

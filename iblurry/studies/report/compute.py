@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from iblurry.analysis.metrics import (
+    NOTHING,
+    TABLE_METRICS,
+    MeanStd,
+    count_decimals,
+    format_mean_std,
+    format_number,
+    mean_std,
+)
 from iblurry.experiment.journal import Spent
 from iblurry.studies.report.data import Report, ReportBlock, ReportRow
 from iblurry.studies.report.html import Html, cell, definitions, join, metric, numeric, table, tabs, tag
 from iblurry.studies.report.sections import row_head
-from iblurry.studies.tables.layout import NOTHING, format_mean_std
-from iblurry.studies.tables.table import TABLE_METRICS, MeanStd, count_decimals, format_number, mean_std
 
 COUNTED = "counted"  # where the page explains it
 PURPOSE_TEXTS = {  # in the order of PURPOSES: heading, and what is counted under it
@@ -144,7 +151,7 @@ def _operations(block: ReportBlock, rows: Sequence[MeanCompute]) -> Html:
 
     def cells(row: MeanCompute) -> list[Html]:
         number = row.per_tflop
-        text = " ± ".join(format_mean_std(TABLE_METRICS["per_compute"], number)) if number else NOTHING
+        text = " ± ".join(format_mean_std(TABLE_METRICS["per_compute"], number.mean, number.std)) if number else NOTHING
         counts = [row.training, *(row.flops[name] for name in PURPOSE_TEXTS)]
         return [cell(text, number.mean if number else None, class_="n"), *(_amount(count, size) for count in counts)]
 

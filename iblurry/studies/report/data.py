@@ -8,13 +8,13 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
+from iblurry.analysis.method_style import MethodStyle, method_styles
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start
 from iblurry.experiment.result import Result, read_result
 from iblurry.studies.compare import ComparisonBlock, group_by_configuration
-from iblurry.studies.method_style import MethodStyle, method_styles
 from iblurry.studies.paper import Configuration
 from iblurry.studies.study import SEEDS, Study
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from iblurry.studies.paper import PaperNumber
-from iblurry.studies.tables.table import MeanStd
+from iblurry.analysis.metrics import MeanStd
+from iblurry.analysis.verdict import PaperNumber
 
 WIDTH, HEIGHT, EDGE = 150, 26, 7  # pixels of a cell with two dots
 UPPER, LOWER = 8, 18  # the paper's line and ours

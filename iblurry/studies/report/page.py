@@ -10,18 +10,17 @@ from importlib import resources
 from typing import Any
 
 from iblurry import web
-from iblurry.analysis.describe import run_command
+from iblurry.analysis.describe import display_name, run_command
+from iblurry.analysis.figures.style import describe_n
+from iblurry.analysis.method_style import COLOURS
+from iblurry.analysis.verdict import PAPER_SEEDS, RULE
 from iblurry.launch.progress import duration
-from iblurry.studies.figures.style import describe_n
-from iblurry.studies.method_style import COLOURS
-from iblurry.studies.paper import PAPER_SEEDS, display_name, load_paper
+from iblurry.studies.paper import load_paper
 from iblurry.studies.report import sections
 from iblurry.studies.report.charts import chart_data, class_maps
 from iblurry.studies.report.compute import compute_section, counting_section
 from iblurry.studies.report.data import Report, ReportBlock
 from iblurry.studies.report.html import Html, definitions, join, metric, tag
-from iblurry.studies.tables.layout import has_best
-from iblurry.studies.verdict import RULE
 from iblurry.version import __version__
 
 SHARED = ("uplot/uPlot.min.css", "style.css", "table.css", "chart.css")
@@ -161,7 +160,7 @@ def _missing(report: Report) -> Html | None:
 
 def _reading(report: Report) -> Html:
     """What the words and signs mean."""
-    bold = any(has_best(block.finished.table) for block in report.blocks)
+    bold = any(block.finished.table.cells["best"].any() for block in report.blocks)
     terms = {
         "A_AUC ↑": "area under the curve of accuracy to samples: the mean accuracy over the whole stream.",
         "A_avg ↑": "mean accuracy at the ends of the tasks; – without task boundaries.",

@@ -8,15 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from iblurry.analysis.describe import describe_command, experiment_fields, format_setting, run_command
+from iblurry.analysis.formats import describe_seeds
+from iblurry.analysis.metrics import ACCURACY_METRICS, format_value
 from iblurry.experiment.result import Result
 from iblurry.studies.compare import NOT_RUN, Comparison, find_warnings
 from iblurry.studies.paper import COUNTERPARTS, PAPER_METRICS
 from iblurry.studies.report.charts import final_accuracies
 from iblurry.studies.report.data import ReportBlock, stream_length
 from iblurry.studies.report.html import Html, cell, definitions, dots, join, metric, numeric, table, tabs, tag
-from iblurry.studies.tables.layout import format_value
-from iblurry.studies.tables.table import ACCURACY_METRICS, to_percent
-from iblurry.studies.tables.text import describe_seeds
 
 SHORT = {"iblurry": "iblurry", "python": "Python", "torch": "PyTorch", "numpy": "NumPy"}
 UNLIKE = ("order", "seconds")  # of an environment: belong to the run, not to the place
@@ -33,10 +32,10 @@ def results(block: ReportBlock) -> Html:
     lines = []
     for name in ours.rows:
         line = [row_head(block, name), numeric(len(block.finished.groups[name]))]
-        for found in (ours.cells[name, "", key] for key in ACCURACY_METRICS):
-            text = format_value(found.ours)
-            value = found.ours.mean if found.ours else None
-            line.append(cell(tag("strong", text) if ours.is_best(found) else text, value, class_="n"))
+        for key in ACCURACY_METRICS:
+            text, found = format_value(ours.ours(name, "", key)), ours.ours(name, "", key)
+            is_best = ours.cells.loc[(name, "", key), "best"]
+            line.append(cell(tag("strong", text) if is_best else text, found.mean if found else None, class_="n"))
         lines.append(line)
     heads = ["method", "n", *(metric(shown.heading) for shown in ACCURACY_METRICS.values())]
     return join([_headline(block), table(heads, lines, caption=describe_seeds(ours), sides="lrrrrr"), note])
@@ -156,8 +155,9 @@ def copied(lines: Iterable[str]) -> Html:
 
 def _headline(block: ReportBlock) -> Html | None:
     """Which row is best at any time, and by how much."""
-    cells = block.finished.table.column("", "a_auc")
-    known = sorted(((found.row, found.ours) for found in cells if found.ours), key=lambda pair: -pair[1].mean)
+    table = block.finished.table
+    found = [(row, ours) for row in table.rows if (ours := table.ours(row, "", "a_auc"))]
+    known = sorted(found, key=lambda pair: -pair[1].mean)
     if len(known) < 2:
         return None
     (best, first), (next_best, second) = known[:2]
@@ -248,7 +248,7 @@ def _progress(row: str, run: Result) -> Html:
         return tag("li", tag("b", label), " is not started.")
     samples, whole = run.metrics.samples, stream_length(run)
     bar = tag("progress", value=samples, max=whole, aria_label=label)
-    known = {name: to_percent(getattr(run.metrics, name)) for name in ACCURACY_METRICS}
+    known = {name: one.value(run) for name, one in ACCURACY_METRICS.items()}
     numbers = [
         part
         for name, value in known.items()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from iblurry.analysis.metrics import MeanStd, mean_std
 from iblurry.components.edit import edit
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.result import Result
-from iblurry.studies.tables.table import MeanStd, mean_std
 
 VALIDATE = 0.1  # share of the training images that a search holds out unless told
 FIXED = {  # fields that no search varies, and how they are chosen

@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from iblurry.analysis.formats import rich_grid
+from iblurry.analysis.metrics import NOTHING, format_value
 from iblurry.studies.search.point import FINISHED, PointResult, best_points
-from iblurry.studies.tables.layout import NOTHING, format_value
-from iblurry.studies.tables.text import rich_grid
 
 BEST = "best"
 Lines = list[list[tuple[str, bool]]]  # text, and whether it is of the best point

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iblurry.errors import InputError
-from iblurry.studies.figures.metrics import column_numbers, label_columns, metric_label, place_columns
-from iblurry.studies.figures.style import (
+from iblurry.analysis.describe import display_name
+from iblurry.analysis.figures.metrics import column_numbers, label_columns, metric_label, place_columns
+from iblurry.analysis.figures.style import (
     add_grid,
     add_legend_below,
     add_panels,
@@ -23,8 +23,8 @@ from iblurry.studies.figures.style import (
     legend_names,
     open_figure,
 )
-from iblurry.studies.method_style import COLOURS, method_styles
-from iblurry.studies.paper import display_name
+from iblurry.analysis.method_style import COLOURS, method_styles
+from iblurry.errors import InputError
 from iblurry.studies.search.point import FINISHED, PRUNED, PointResult, best_points
 
 if TYPE_CHECKING:

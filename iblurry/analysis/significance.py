@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
+from iblurry.analysis.describe import is_bound
+from iblurry.analysis.metrics import Better
+from iblurry.analysis.table import Table
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.studies.paper import is_bound
-
-if TYPE_CHECKING:
-    from iblurry.studies.tables.table import Better, StudyTable
 
 LEVEL = 0.05  # the usual one of tests; intervals hold 1 - LEVEL
 MOST = 24  # seeds: the exact test looks at all 2^n signs
@@ -62,21 +61,28 @@ class PairedComparison:
     def __str__(self) -> str:
         return f"{self.first} over {self.second}: {self.paired}"
 
+    def to_json(self) -> dict[str, Any]:
+        """Every number, and the sentence."""
+        names = {"column": self.column, "metric": self.metric, "first": self.first, "second": self.second}
+        return names | {"n": self.paired.n} | asdict(self.paired) | {"words": str(self)}
 
-def compare_rows(table: StudyTable, against: str | None = None) -> list[PairedComparison]:
-    """Column by column and metric by metric: the best row over each other, or each other over the row `against`.
+
+def compare_rows(table: Table, against: str | None = None) -> list[PairedComparison]:
+    """Compare, for each column and metric, the best row with each other, or each other with the row `against`.
 
     Rows on other orders than those of the reference are left out.
     """
     if against is not None and against not in table.rows:
         raise UnknownNameError("row of the table", against, table.rows)
-    finished = [row for row in table.rows if any(cell.values for cell in table.cells.values() if cell.row == row)]
+    numbers = {
+        (column, metric): table.by_seed(column, metric.name) for column in table.columns for metric in table.metrics
+    }
+    finished = [row for row in table.rows if any(row in rows for rows in numbers.values())]
     if against is not None and against not in finished:
         others = f"; name one that has: {', '.join(finished)}" if finished else ", nor has any other row; run it first"
         raise InputError(f"--against {against}: it has no finished run here{others}.")
     made = []
-    for column, metric in table.headings():
-        rows = {cell.row: cell.values for cell in table.column(column, metric.name) if cell.values}
+    for (column, metric), rows in numbers.items():
         if metric.better is None or not rows or (against is not None and against not in rows):
             continue
         reference = against or _best(rows, metric.better)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from iblurry.studies.paper import PaperNumber
-    from iblurry.studies.tables.table import MeanStd
+from iblurry.analysis.metrics import MeanStd
 
+PAPER_SEEDS = 3  # wherever the paper prints a spread
 AGREES, ABOVE, BELOW, NOT_JUDGED = "agrees", "above", "below", "not judged"
 ERRORS = 2  # standard errors that two means which agree may lie apart
 RULE = (  # ends any note on verdicts
@@ -17,8 +16,21 @@ RULE = (  # ends any note on verdicts
 )
 
 
+@dataclass(frozen=True)
+class PaperNumber(MeanStd):
+    """A cell of one of the paper's tables: mean over three seeds in percent, and its spread; None of one seed."""
+
+    tables: tuple[int, ...]  # that print it
+    warning: str | None = None  # why it should not be a target: probably a copy error
+
+    @property
+    def seeds(self) -> int:
+        """Runs that the mean is over."""
+        return 1 if self.std is None else PAPER_SEEDS
+
+
 def standard_error(paper: PaperNumber, ours: MeanStd, n: int) -> float | None:
-    """Of ours minus the paper's, in points: √(s_paper²/3 + s_ours²/n), for three seeds of the paper's and n of ours.
+    """Compute that of ours minus the paper's: √(s_paper²/3 + s_ours²/n), for three seeds of the paper's and n of ours.
 
     A single run has no spread and is taken to vary as the other side does; None where neither side has one.
     """
@@ -30,7 +42,7 @@ def standard_error(paper: PaperNumber, ours: MeanStd, n: int) -> float | None:
 
 
 def judge(paper: PaperNumber, ours: MeanStd, n: int) -> str:
-    """Whether our mean over n seeds agrees with the paper's, or lies above or below it."""
+    """Say whether our mean over n seeds agrees with the paper's, or lies above or below it."""
     error = standard_error(paper, ours, n)
     if error is None or paper.warning is not None:
         return NOT_JUDGED

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.errors import InputError
-from iblurry.experiment.journal import NewClass, Start
-from iblurry.studies.figures.classes import NAMED, edge_height, edge_names, first_tasks, write_names
-from iblurry.studies.figures.style import (
+from iblurry.analysis.figures.classes import NAMED, edge_height, edge_names, first_tasks, write_names
+from iblurry.analysis.figures.style import (
     TASK_COLOURS,
     add_panels,
     format_sample_axis,
@@ -23,6 +21,8 @@ from iblurry.studies.figures.style import (
     mark_tasks,
     open_figure,
 )
+from iblurry.errors import InputError
+from iblurry.experiment.journal import NewClass, Start
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

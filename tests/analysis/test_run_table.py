@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from iblurry.analysis.formats import runs_to_json, runs_to_markdown, runs_to_terminal
+from iblurry.analysis.metrics import MeanStd
+from iblurry.analysis.table import tabulate_runs
 from iblurry.experiment.metrics import Metrics
 from iblurry.experiment.result import Result
-from iblurry.studies.tables.data import runs_to_json
-from iblurry.studies.tables.table import MeanStd, tabulate_runs
-from iblurry.studies.tables.text import runs_to_markdown, runs_to_terminal
 
 
 def run(a_auc, a_avg=0.5, a_last=0.5, f_last=0.1):
@@ -28,7 +28,7 @@ def table(groups):
 
 
 def ours(groups, row, metric):
-    return table(groups).cells[row, "", metric].ours
+    return table(groups).ours(row, "", metric)
 
 
 GROUPS = {

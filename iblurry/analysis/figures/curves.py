@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.errors import InputError
-from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
-from iblurry.experiment.metrics import a_auc, a_last, curve
-from iblurry.studies.figures.classes import find_evaluations
-from iblurry.studies.figures.flops import TFLOPS, training_tflops_at
-from iblurry.studies.figures.style import (
+from iblurry.analysis.figures.classes import find_evaluations
+from iblurry.analysis.figures.flops import TFLOPS, training_tflops_at
+from iblurry.analysis.figures.style import (
     OPEN,
     add_grid,
     add_legend_below,
@@ -33,7 +30,10 @@ from iblurry.studies.figures.style import (
     marker_looks,
     open_figure,
 )
-from iblurry.studies.method_style import MethodStyle, method_styles
+from iblurry.analysis.method_style import MethodStyle, method_styles
+from iblurry.errors import InputError
+from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
+from iblurry.experiment.metrics import a_auc, a_last, curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
+from iblurry.analysis.figures.curves import draw_curves, draw_rates, shared_curve, shared_rate
+from iblurry.analysis.figures.style import open_figure
+from iblurry.analysis.method_style import COLOURS
 from iblurry.errors import InputError
 from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
 from iblurry.experiment.metrics import a_last
-from iblurry.studies.figures.curves import draw_curves, draw_rates, shared_curve, shared_rate
-from iblurry.studies.figures.style import open_figure
-from iblurry.studies.method_style import COLOURS
-from tests.studies.figures.conftest import METHODS, look, run
+from tests.analysis.figures.conftest import METHODS, look, run
 
 SAMPLES = 60
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from iblurry.errors import InputError, UnknownNameError
-from iblurry.studies.significance import (
+from iblurry.analysis.metrics import TABLE_METRICS
+from iblurry.analysis.significance import (
     MOST,
     caveats,
     compare_rows,
@@ -20,7 +20,7 @@ from iblurry.studies.significance import (
     sign_flip_p,
     t_interval,
 )
-from iblurry.studies.tables.table import TABLE_METRICS
+from iblurry.errors import InputError, UnknownNameError
 from tests.studies.tiny import TINY
 from tests.studies.written import tabulated
 

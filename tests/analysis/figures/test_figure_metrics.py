@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
+from iblurry.analysis.describe import display_name
+from iblurry.analysis.figures.metrics import draw_bars, draw_sweep, metric_label, place_columns
+from iblurry.analysis.figures.style import all_rows
+from iblurry.analysis.method_style import COLOURS
+from iblurry.analysis.verdict import PaperNumber
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.studies.catalogue import STUDIES
-from iblurry.studies.figures.metrics import draw_bars, draw_sweep, metric_label, place_columns
-from iblurry.studies.figures.style import all_rows
-from iblurry.studies.method_style import COLOURS
-from iblurry.studies.paper import PaperNumber, display_name
-from tests.studies.figures.conftest import METHODS, look
+from tests.analysis.figures.conftest import METHODS, look
 
 
 def ours(columns, methods=METHODS, seeds=3):

@@ -7,19 +7,19 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from iblurry.errors import InputError
-from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd
-from iblurry.experiment.metrics import f_last
-from iblurry.studies.figures.classes import class_accuracies, edge_names, first_tasks, points_lost, spread_apart
-from iblurry.studies.figures.composition import (
+from iblurry.analysis.figures.classes import class_accuracies, edge_names, first_tasks, points_lost, spread_apart
+from iblurry.analysis.figures.composition import (
     MemoryComposition,
     class_colours,
     draw_composition,
     memory_composition,
     rows_table,
 )
-from iblurry.studies.figures.forgetting import draw_forgetting
-from tests.studies.figures.conftest import METHODS
+from iblurry.analysis.figures.forgetting import draw_forgetting
+from iblurry.errors import InputError
+from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd
+from iblurry.experiment.metrics import f_last
+from tests.analysis.figures.conftest import METHODS
 
 TWO = [
     Start("x", 40, (20, 40), 10),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.analysis.figures.classes import ClassAccuracy, edge_height, edge_names, first_tasks, write_names
+from iblurry.analysis.figures.style import TASK_COLOURS, add_grid, format_sample_axis, mark_tasks, open_figure
 from iblurry.errors import InputError
-from iblurry.studies.figures.classes import ClassAccuracy, edge_height, edge_names, first_tasks, write_names
-from iblurry.studies.figures.style import TASK_COLOURS, add_grid, format_sample_axis, mark_tasks, open_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

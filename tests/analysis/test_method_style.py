@@ -10,10 +10,10 @@ from itertools import combinations
 import pytest
 
 from iblurry import web
+from iblurry.analysis.describe import DISPLAY_NAMES, display_name
+from iblurry.analysis.method_style import COLOURS, FAMILIES, LINES, family_name, method_styles
 from iblurry.methods import METHODS
 from iblurry.studies.catalogue import STUDIES
-from iblurry.studies.method_style import COLOURS, FAMILIES, LINES, family_name, method_styles
-from iblurry.studies.paper import DISPLAY_NAMES, display_name
 from iblurry.studies.report.page import COLOUR_CLASSES
 
 BUILT_IN = [*METHODS, *(f"{name}-released" for name in METHODS)]

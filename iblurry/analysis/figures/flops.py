@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.errors import InputError
-from iblurry.experiment.journal import Evaluation, Record, Spent
-from iblurry.studies.figures.metrics import LESS_IS_BETTER, metric_label
-from iblurry.studies.figures.style import (
+from iblurry.analysis.figures.metrics import LESS_IS_BETTER, metric_label
+from iblurry.analysis.figures.style import (
     add_grid,
     add_legend_below,
     add_panels,
@@ -24,7 +22,9 @@ from iblurry.studies.figures.style import (
     marker_looks,
     open_figure,
 )
-from iblurry.studies.method_style import method_styles
+from iblurry.analysis.method_style import method_styles
+from iblurry.errors import InputError
+from iblurry.experiment.journal import Evaluation, Record, Spent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

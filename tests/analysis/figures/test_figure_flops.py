@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from iblurry.analysis.figures.curves import draw_curves
+from iblurry.analysis.figures.draw import draw_study
+from iblurry.analysis.figures.flops import draw_flops, training_tflops_at, undominated
 from iblurry.errors import InputError
 from iblurry.experiment.journal import Query, Spent
-from iblurry.studies.figures.curves import draw_curves
-from iblurry.studies.figures.draw import draw_study
-from iblurry.studies.figures.flops import draw_flops, training_tflops_at, undominated
-from tests.studies.figures.conftest import METHODS, run
-from tests.studies.figures.test_figure_draw import STUDY
+from tests.analysis.figures.conftest import METHODS, run
+from tests.analysis.figures.test_figure_draw import STUDY
 from tests.studies.written import FLOPS, spend, tabulated, write_run
 
 
@@ -88,7 +88,7 @@ def test_points_of_a_study(drawn, tmp_path):
         for container, row, losses in zip(axes.containers, ("er", "clib"), (0, 9000), strict=True):
             x, y = (data[0] for data in container.lines[0].get_data())
             assert x == pytest.approx(FLOPS * (3 * 1150 + losses) / 1e12)
-            assert y == pytest.approx(table.cells[row, column, "a_auc"].ours.mean)
+            assert y == pytest.approx(table.ours(row, column, "a_auc").mean)
     assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["best for its FLOPs", "ER", "CLIB"]
 
 

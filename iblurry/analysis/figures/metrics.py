@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.errors import UnknownNameError
-from iblurry.studies.figures.style import (
+from iblurry.analysis.figures.style import (
     OPEN,
     add_grid,
     add_legend_below,
@@ -25,8 +24,9 @@ from iblurry.studies.figures.style import (
     marker_looks,
     open_figure,
 )
-from iblurry.studies.method_style import MethodStyle, method_styles
-from iblurry.studies.paper import PaperNumber
+from iblurry.analysis.method_style import MethodStyle, method_styles
+from iblurry.analysis.verdict import PaperNumber
+from iblurry.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

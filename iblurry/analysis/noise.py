@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from iblurry.analysis.describe import describe_noted
+from iblurry.analysis.metrics import ACCURACY_METRICS
 from iblurry.experiment.environment import LAST_BITS
 from iblurry.experiment.result import Result
-from iblurry.studies.tables.table import ACCURACY_METRICS
 
 NOTED = ("commit", "python", *LAST_BITS, "threads")  # of an environment: what may change a run's rounding
 METRICS = ("a_auc", "a_avg", "a_last")

@@ -7,7 +7,7 @@ from PIL import Image
 
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
-from iblurry.studies.figures.search import draw_history, draw_search
+from iblurry.studies.search.figure import draw_history, draw_search
 from iblurry.studies.search.grid import expand_grid, parse_grid
 from iblurry.studies.search.point import FAILED, PRUNED, PointResult
 

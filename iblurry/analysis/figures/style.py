@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.analysis.describe import display_name
+from iblurry.analysis.method_style import COLOURS, MethodStyle
 from iblurry.errors import InputError
-from iblurry.studies.method_style import COLOURS, MethodStyle
-from iblurry.studies.paper import display_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

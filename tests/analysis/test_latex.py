@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from iblurry.analysis.formats import FORMATS, escape_latex
 from iblurry.studies.catalogue import MAIN
 from iblurry.studies.selection import Selection
-from iblurry.studies.tables import FORMATS
-from iblurry.studies.tables.latex import escape_latex
-from iblurry.studies.tables.table import tabulate_study
+from iblurry.studies.table import tabulate_study
 from tests.studies.tiny import TINY
 from tests.studies.written import tabulated
 
@@ -18,29 +17,29 @@ def test_latex(table):
     assert FORMATS["latex"](table, None).splitlines() == [
         r"% \usepackage{booktabs}",
         r"\begin{table}[t]",
-        r"  \centering",
-        r"  \caption{Memory \& 100\%: cifar10, i-Blurry-50-10, 5 tasks. Percent, mean $\pm$ sample standard deviation "
+        r"\centering",
+        r"\caption{Memory \& 100\%: cifar10, i-Blurry-50-10, 5 tasks. Percent, mean $\pm$ sample standard deviation "
         r"over (n) seeds; best in bold. Paper: as printed by Koh et al. (ICLR 2022). Difference: ours minus theirs; "
         r"agrees: no further apart than two standard errors of it. $^\dagger$ER-MIR and Baseline-ER are identical to "
         r"the last digit at K=1000 (61.18$\pm$1.08 / 66.05$\pm$2.29); one of the two is probably a copy error.}",
-        r"  \label{tab:tiny-cifar10}",
-        r"  \begin{tabular}{llcc}",
-        r"    \toprule",
-        r"     &  & \multicolumn{1}{c}{K=500} & \multicolumn{1}{c}{K=1000} \\",
-        r"    \cmidrule(lr){3-3} \cmidrule(lr){4-4}",
-        r"    Method &  & $A_\mathrm{AUC}$ $\uparrow$ & $A_\mathrm{AUC}$ $\uparrow$ \\",
-        r"    \midrule",
-        r"    ER-MIR & ours & -- & $62.00 \pm 1.00$ (3) \\",
-        r"     & paper & $57.28 \pm 2.43$ & $61.18 \pm 1.08^\dagger$ \\",
-        r"     & difference & -- & $+0.82$ not judged \\",
-        r"    ER & ours & $58.50 \pm 2.18$ (3) & -- \\",
-        r"     & paper & $57.46 \pm 2.25$ & $61.18 \pm 1.08^\dagger$ \\",
-        r"     & difference & $+1.04$ agrees & -- \\",
-        r"    CLIB & ours & $\mathbf{72.00} \pm 2.65$ (3) & $\mathbf{73.75} \pm 1.06$ (2) \\",
-        r"     & paper & $70.26 \pm 1.28$ & $73.00 \pm 1.30$ \\",
-        r"     & difference & $+1.74$ agrees & $+0.75$ agrees \\",
-        r"    \bottomrule",
-        r"  \end{tabular}",
+        r"\label{tab:tiny-cifar10}",
+        r"\begin{tabular}{llcc}",
+        r"\toprule",
+        r"\multicolumn{2}{c}{} & K=500 & K=1000 \\",
+        r"\cmidrule(lr){3-3} \cmidrule(lr){4-4}",
+        r"Method &  & $A_\mathrm{AUC}$ $\uparrow$ & $A_\mathrm{AUC}$ $\uparrow$ \\",
+        r"\midrule",
+        r"ER-MIR & ours & -- & $62.00 \pm 1.00$ (3) \\",
+        r" & paper & $57.28 \pm 2.43$ & $61.18 \pm 1.08^\dagger$ \\",
+        r" & difference & -- & $+0.82$ not judged \\",
+        r"ER & ours & $58.50 \pm 2.18$ (3) & -- \\",
+        r" & paper & $57.46 \pm 2.25$ & $61.18 \pm 1.08^\dagger$ \\",
+        r" & difference & $+1.04$ agrees & -- \\",
+        r"CLIB & ours & $\mathbf{72.00} \pm 2.65$ (3) & $\mathbf{73.75} \pm 1.06$ (2) \\",
+        r" & paper & $70.26 \pm 1.28$ & $73.00 \pm 1.30$ \\",
+        r" & difference & $+1.74$ agrees & $+0.75$ agrees \\",
+        r"\bottomrule",
+        r"\end{tabular}",
         r"\end{table}",
         r"% Not run yet: mir K=500; er K=1000; clib K=1000 seed 3",
         r"%   iblurry study tiny --dataset cifar10",

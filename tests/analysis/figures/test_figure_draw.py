@@ -3,23 +3,22 @@
 from dataclasses import replace
 
 import matplotlib
-import numpy as np
 import pytest
 
+from iblurry.analysis.figures.classes import class_accuracies
+from iblurry.analysis.figures.composition import draw_composition
+from iblurry.analysis.figures.curves import draw_curves, draw_rates
+from iblurry.analysis.figures.draw import FIGURE_KINDS, WITH_METRIC, default_kind, draw_study
+from iblurry.analysis.figures.forgetting import draw_forgetting
+from iblurry.analysis.figures.metrics import draw_bars, draw_sweep
+from iblurry.analysis.verdict import PaperNumber
 from iblurry.cli.figure import KINDS as OFFERED
 from iblurry.errors import InputError
-from iblurry.studies.figures.classes import class_accuracies
-from iblurry.studies.figures.composition import draw_composition
-from iblurry.studies.figures.curves import draw_curves, draw_rates
-from iblurry.studies.figures.draw import FIGURE_KINDS, WITH_METRIC, default_kind, draw_study
-from iblurry.studies.figures.forgetting import draw_forgetting
-from iblurry.studies.figures.metrics import draw_bars, draw_sweep
-from iblurry.studies.paper import PaperNumber
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import Study
-from iblurry.studies.tables.table import tabulate_study
-from tests.studies.figures.conftest import run
-from tests.studies.figures.test_figure_classes import Held, large
+from iblurry.studies.table import tabulate_study
+from tests.analysis.figures.conftest import run
+from tests.analysis.figures.test_figure_classes import Held, large
 from tests.studies.written import tabulated, usual, write_run
 
 STUDY = Study(
@@ -51,15 +50,13 @@ def test_sweep_and_bars_show_the_metric_beside_the_papers(table, runs, drawn, tm
     axes = drawn[0].axes[0]
     assert axes.get_title() == "Title: cifar10, 5 tasks, memory 500"
     ours = axes.containers[2].lines[0].get_ydata()  # er, its paper's, clib
-    assert ours == pytest.approx(
-        [np.mean(list(table.cells["clib", column, "a_auc"].values.values())) for column in ("N=0", "N=50")]
-    )
+    assert ours == pytest.approx([table.ours("clib", column, "a_auc").mean for column in ("N=0", "N=50")])
     assert axes.containers[3].lines[0].get_ydata()[1] == 70.26
     draw_study(tabulated(STUDY, "cifar10", [runs], metrics=["a_avg"]), "bars", tmp_path / "f.png")
     assert drawn[1].axes[1].get_xlabel() == r"$A_{\mathrm{avg}}$ (%)"
     draw_study(table, "bars", tmp_path / "f.png")
     dots = [line for line in drawn[2].axes[0].lines if line.get_marker() == "o"]
-    assert list(dots[1].get_xdata()) == pytest.approx(list(table.cells["clib", "N=0", "a_auc"].values.values()))
+    assert list(dots[1].get_xdata()) == pytest.approx([*table.by_seed("N=0", "a_auc")["clib"].values()])
 
 
 def test_curves_and_rates_have_a_panel_per_column(table, runs, drawn, tmp_path):
@@ -74,7 +71,7 @@ def test_forgetting_and_composition_show_the_first_seed(table, runs, drawn, tmp_
     named = ["ER, N=0, seed 1", "CLIB, N=0, seed 1", "ER, N=50, seed 1", "CLIB, N=50, seed 1"]
     draw_study(table, "forgetting", tmp_path / "f.png")
     assert [axes.get_title() for axes in drawn[0].axes[:-1:2]] == named
-    for result in (result for cell in table.cells.values() for result in cell.runs.values()):
+    for *_, result in table.all_runs:
         result.records.append(Held(at=100, rows=(result.experiment.seed,)))
     draw_study(table, "composition", tmp_path / "f.png")
     assert [axes.get_title() for axes in drawn[1].axes] == named
@@ -82,9 +79,9 @@ def test_forgetting_and_composition_show_the_first_seed(table, runs, drawn, tmp_
 
 
 def test_the_kind_that_suits():
-    assert default_kind(STUDY, 2) == "sweep"
-    assert default_kind(STUDY, 1) == "curves"
-    assert default_kind(Study(**vars(STUDY) | {"name": "ablation"}), 3) == "bars"
+    assert default_kind("tiny", 2) == "sweep"
+    assert default_kind("tiny", 1) == "curves"
+    assert default_kind("ablation", 3) == "bars"
 
 
 def test_the_command_offers_exactly_these_kinds():

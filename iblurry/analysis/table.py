@@ -1,0 +1,148 @@
+"""A table of runs: rows by columns by metrics, mean and spread over seeds, beside the numbers of a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from iblurry.analysis.describe import is_bound
+from iblurry.analysis.metrics import (
+    ACCURACY_METRICS,
+    LOGGED,
+    MeanStd,
+    TableMetric,
+    find_metrics,
+    format_number,
+    logged_names,
+)
+from iblurry.analysis.verdict import PaperNumber, judge
+from iblurry.errors import InputError
+from iblurry.experiment.result import Result
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Runs = Mapping[tuple[str, str], Mapping[int, Result]]  # by row and column, and by seed
+KEYS = ["row", "column", "metric"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Runs by row and column, and their numbers as two tables of pandas.
+
+    `values` has one line per run and metric: row, column, metric, seed, value. `cells` has one per row, column and
+    metric, which are its index: n (runs), mean and std (not a number unless every run has one), best; paper (what it
+    prints there, or None), difference (ours minus the paper's) and verdict. The rest is what a table says in words.
+    """
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]  # a single column "" where nothing is varied
+    metrics: tuple[TableMetric, ...]
+    runs: Runs
+    values: DataFrame
+    cells: DataFrame
+    title: str = ""
+    caption: str = ""  # how it begins in LaTeX
+    label: str = ""  # in LaTeX
+    other_orders: frozenset[tuple[str, str]] = frozenset()  # rows and columns with runs on other orders than planned
+    order_notes: Sequence[str] = ()  # on rows whose runs are on other orders
+    paper_note: str = ""  # what the paper's numbers are
+    missing_words: Sequence[str] = ()  # the runs that are not finished
+    commands: Sequence[str] = ()  # that run them
+    about: Mapping[str, Any] = field(default_factory=dict)  # more for JSON and CSV
+
+    def ours(self, row: str, column: str, metric: str) -> MeanStd | None:
+        """Mean and spread of a cell; None where there is no number."""
+        mean, std = self.cells.loc[(row, column, metric), ["mean", "std"]]
+        return None if mean != mean else MeanStd(float(mean), None if std != std else float(std))
+
+    def by_seed(self, column: str, metric: str) -> dict[str, dict[int, float]]:
+        """The values of a column of numbers by row and seed; rows with a number for every run alone."""
+        values = self.values[(self.values["column"] == column) & (self.values["metric"] == metric)]
+        rows = {row: values[values["row"] == row].set_index("seed")["value"] for row in self.rows}
+        return {row: found.to_dict() for row, found in rows.items() if len(found) and found.notna().all()}
+
+    @property
+    def has_paper(self) -> bool:
+        """Whether the paper's numbers stand beside ours."""
+        return bool(self.cells["paper"].notna().any())
+
+    @property
+    def all_runs(self) -> list[tuple[str, str, int, Result]]:
+        """Every run with its row, column and seed."""
+        return [(*place, seed, run) for place, seeds in self.runs.items() for seed, run in seeds.items()]
+
+
+def tabulate_runs(groups: Mapping[str, Sequence[Result]], metrics: Sequence[str] | None = None) -> Table:
+    """Make the table of `iblurry run` and `iblurry show`: a row per group of runs; by default the accuracies."""
+    logged = logged_names(run for group in groups.values() for run in group)
+    chosen = find_metrics(metrics or [*ACCURACY_METRICS], logged)
+    runs = {(row, ""): {run.experiment.seed: run for run in group} for row, group in groups.items()}
+    frames = make_frames([*groups], [""], chosen, runs)
+    return Table(rows=tuple(groups), columns=("",), metrics=chosen, runs=runs, **frames)
+
+
+def make_frames(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    metrics: Sequence[TableMetric],
+    runs: Runs,
+    paper: Mapping[tuple[str, str, str], PaperNumber] | None = None,
+) -> dict[str, DataFrame]:
+    """Make `values` and `cells` of a Table; `paper` has its numbers by row, column and metric."""
+    import pandas as pd
+
+    for metric in metrics:
+        _check_callbacks(metric, runs)
+    lines = [
+        (*place, metric.name, seed, metric.value(run))
+        for place, seeds in runs.items()
+        for metric in metrics
+        for seed, run in seeds.items()
+    ]
+    values = pd.DataFrame(lines, columns=[*KEYS, "seed", "value"]).astype({"value": float})
+    places = [(row, column, metric.name) for column in columns for row in rows for metric in metrics]
+    cells = values.groupby(KEYS)["value"].agg(["size", "count", "mean", "std"])
+    cells.loc[cells["count"] < cells["size"], ["mean", "std"]] = float("nan")  # a mean over all seeds, or none
+    cells = cells.reindex(pd.MultiIndex.from_tuples(places, names=KEYS)).rename(columns={"size": "n"})
+    cells["n"] = cells["n"].fillna(0).astype(int)
+    cells["best"] = _are_best(cells, metrics)
+    theirs = [(paper or {}).get(place) for place in places]
+    cells["paper"] = pd.Series(theirs, cells.index, dtype=object)
+    cells["difference"] = cells["mean"] - [float("nan") if one is None else one.mean for one in theirs]
+    verdicts = [
+        judge(cell.paper, MeanStd(cell.mean, None if cell.n < 2 else cell.std), cell.n)
+        if cell.paper and cell.mean == cell.mean
+        else None
+        for cell in cells.itertuples()
+    ]
+    cells["verdict"] = pd.Series(verdicts, cells.index, dtype=object)
+    return {"values": values, "cells": cells.drop(columns="count")}
+
+
+def _are_best(cells: DataFrame, metrics: Sequence[TableMetric]) -> DataFrame:
+    """Whether a mean is the best of its column, ties as printed; a lone one is not, nor is a bound such as joint."""
+    import pandas as pd
+
+    best = pd.Series(False, cells.index)
+    contenders = cells["mean"][[not is_bound(row) for row, *_ in cells.index]].dropna()
+    for metric in metrics:
+        own = contenders[contenders.index.get_level_values("metric") == metric.name]
+        for _, means in own.groupby("column"):
+            if metric.better is not None and len(means) > 1:
+                printed = means.map(lambda mean, digits=metric.digits: format_number(mean, digits))
+                best[means.index[printed == format_number(metric.better(means), metric.digits)]] = True
+    return best
+
+
+def _check_callbacks(metric: TableMetric, runs: Runs) -> None:
+    """Refuse numbers of one cell that callbacks with other code or settings logged: their mean would be of nothing."""
+    for seeds in runs.values() if metric.unit == LOGGED else ():
+        first, *others = seeds.values()
+        for run in others:
+            if run.environment.get("callbacks") != first.environment.get("callbacks"):
+                raise InputError(
+                    f"{first.folder} and {run.folder} were run with different callbacks, so their {metric.name} "
+                    "cannot be compared; run one of them again with --again."
+                )
