@@ -23,7 +23,8 @@ class StandIn:
     whose bytes are `unreadable` are refused, and what is longer than the `batch` or the `queue_limit`.
     """
 
-    def __init__(self, *, image=(1, 8, 8), token=None, batch=256, queue_limit=1000, prefix=""):
+    def __init__(self, *, image=(1, 8, 8), token=None, batch=256, queue_limit=1000, prefix="", port=0):
+        self.port = port
         self.image, self.token, self.batch, self.queue_limit, self.prefix = image, token, batch, queue_limit, prefix
         self.troubles, self.requests, self.connections = [], [], 0
         self.unreadable, self.sentence = set(), None  # what is said of them, unless the usual
@@ -44,7 +45,7 @@ class StandIn:
         class Server(ThreadingHTTPServer):
             daemon_threads = False  # so that closing waits for them
 
-        self.server = Server(("127.0.0.1", 0), Handler)
+        self.server = Server(("127.0.0.1", self.port), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}{self.prefix}"
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
         self.thread.start()

@@ -9,7 +9,6 @@ import ssl
 import subprocess
 import sys
 import threading
-from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -79,13 +78,12 @@ def test_nobody_there(nobody, clock):
 def test_a_service_that_is_started_later(clock):
     with StandIn() as stand_in:
         port = stand_in.server.server_port
-    later = StandIn()
+    later = StandIn(port=port)
 
     def sleep(seconds):
         clock.pauses.append(seconds)
         if len(clock.pauses) == 3:
             later.__enter__()
-            client._http._port = later.server.server_port  # that port may be taken by now
 
     clock.sleep = sleep
     try:
@@ -139,24 +137,26 @@ def test_one_connection_is_kept_and_each_thread_has_its_own(service, client):
     assert service.connections <= 8
 
 
-def test_a_kept_connection_that_was_closed_meanwhile(service, client):
-    client.learn(IMAGES[0], "x")
-    (kept,) = client._http._idle
-    kept.sock.shutdown(socket.SHUT_RDWR)
-    assert client.learn(IMAGES[0], "x").repeated == 0
-    assert client.status()["accepted"] == 2
+def test_a_kept_connection_that_was_closed_meanwhile():
+    with StandIn() as before, Client(before.url) as client:
+        client.learn(IMAGES[0], "x")
+        before.server.shutdown()
+        before.server.server_close()
+        with StandIn(port=before.server.server_port) as again:
+            assert client.learn(IMAGES[0], "x").repeated == 0
+            assert client.status()["accepted"] == len(again.samples) == 1
 
 
 def test_a_connection_that_breaks_while_it_is_made(service, client, clock, monkeypatch):
-    connect, tries = HTTPConnection.connect, []
+    connect, tries = socket.create_connection, []
 
-    def reset(connection):
-        tries.append(connection)
+    def reset(*given, **more):
+        tries.append(given)
         if len(tries) < 3:
             raise ConnectionResetError(104, "Connection reset by peer")
-        connect(connection)
+        return connect(*given, **more)
 
-    monkeypatch.setattr(HTTPConnection, "connect", reset)
+    monkeypatch.setattr(socket, "create_connection", reset)
     assert client.learn(IMAGES[0], "x").accepted == 1
     assert len(service.samples) == 1
 
@@ -205,10 +205,10 @@ def test_an_answer_before_all_was_heard(odd):
 
 
 def test_a_certificate_that_is_not_trusted_is_not_tried_again(service, client, clock, monkeypatch):
-    def connect(_):
+    def connect(*_, **__):
         raise ssl.SSLCertVerificationError(1, "certificate verify failed: self-signed certificate")
 
-    monkeypatch.setattr("http.client.HTTPConnection.connect", connect)
+    monkeypatch.setattr(socket, "create_connection", connect)
     with pytest.raises(ServiceError, match="self-signed") as caught:
         client.learn(IMAGES[0], "x")
     assert caught.value.code == "not_trusted"

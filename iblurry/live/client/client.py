@@ -39,7 +39,7 @@ MODELS = (".pt2", ".onnx", ".safetensors")
 
 
 class Client:
-    """A live service from Python. Needs only the standard library, and NumPy for arrays; threads may share it.
+    """A live service from Python. Needs httpx (the extra `live`), and NumPy for arrays; threads may share it.
 
     Images are paths, the bytes of pictures, Pillow's images, uint8 arrays (C, H, W), or several of these: a list, or an
     array (N, C, H, W). Pictures are resized by the service; arrays must have its shape.
