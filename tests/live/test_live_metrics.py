@@ -23,8 +23,8 @@ def read(text):
     return values, {family.name: family.type for family in families}
 
 
-def scrape(service, listeners=0):
-    return read(ServiceMetrics(service, lambda: listeners).to_text().decode())
+def scrape(service):
+    return read(ServiceMetrics(service).to_text().decode())
 
 
 @pytest.fixture
@@ -34,10 +34,10 @@ def taught(toy):
 
 
 def test_every_number_of_the_service_is_there(taught):
-    values, types = scrape(taught, listeners=3)
+    values, types = scrape(taught)
     assert values["iblurry_samples_accepted_total",] == 3
     assert values["iblurry_learning_rate",] == 0.0003
-    assert values["iblurry_listeners",] == 3
+    assert values["iblurry_listeners",] == 0
     assert values["iblurry_info", "cpu", "0.1.0", "clib", "convnet"] == 1
     assert values["iblurry_class_samples_total", "cat"] == 2
     assert values["iblurry_class_samples_total", 'a "b"\\c'] == 1
@@ -55,7 +55,7 @@ def test_a_loss_without_bounds_is_still_a_number(taught):
 
 
 def test_requests_are_counted_in_buckets(toy):
-    metrics, seconds = ServiceMetrics(toy, lambda: 0), (0.0005, 0.001, 0.02, 3, 100)
+    metrics, seconds = ServiceMetrics(toy), (0.0005, 0.001, 0.02, 3, 100)
     metrics.endpoints = {"/v1/learn"}
     for each in seconds:
         metrics.record_request("/v1/learn", 202, each)

@@ -218,7 +218,7 @@ def test_a_status_without_a_folder(digits, tmp_path):
         status = service.status()
         assert (status["disk_bytes"], status["learnt"]) == (None, 20)
         assert status["disk_most"] > 0
-        text = ServiceMetrics(service, lambda: 0).to_text().decode()
+        text = ServiceMetrics(service).to_text().decode()
         assert "iblurry_samples_learnt_total 20.0" in text
         assert "iblurry_disk_bytes" not in text
         await service.close()
