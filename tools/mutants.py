@@ -214,12 +214,14 @@ class Bench:
     def _batches(self, mutant: Mutant, seconds: float) -> Iterator[tuple[list[str], float]]:
         """The tests that execute its line and their time: a few quick ones, more, and the rest."""
         lines = _lines_executed_with(mutant.path, mutant.line)
-        near = Path(mutant.path).parts[1:]
-        found = sorted(
-            (not any(f"tests/{part.removesuffix('.py')}" in test for part in near), taken, test)
-            for test, (taken, executed) in self.executed.items()
-            if not lines.isdisjoint(executed.get(mutant.path, ()))
-        )
+        near, owner = Path(mutant.path).parts[1:], _class_with_default(mutant.path, mutant.line)
+        found = []
+        for test, (taken, executed) in self.executed.items():
+            names_owner = bool(owner) and owner in _text(test.split("::")[0])  # making one executes no line of its file
+            if names_owner or not lines.isdisjoint(executed.get(mutant.path, ())):
+                is_near = names_owner or any(f"tests/{part.removesuffix('.py')}" in test for part in near)
+                found.append((not is_near, taken, test))
+        found.sort()
         spent, batch, limits = 0.0, [], [2.0, 10.0, seconds]
         for _, taken, test in found:
             if spent + taken > limits[0] and batch:
@@ -253,6 +255,22 @@ def _lines_executed_with(path: str, line: int) -> frozenset[int]:
     statement = smallest[-1]
     last = statement.end_lineno if not getattr(statement, "body", None) else max(line, statement.lineno)
     return frozenset(range(statement.lineno, (last or line) + 1))
+
+
+@cache
+def _class_with_default(path: str, line: int) -> str:
+    """The class whose own statement, such as a field with its default, this line is; "" for one in a function."""
+    for node in ast.parse((ROOT / path).read_text("utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            for own in node.body:
+                if not isinstance(own, ast.FunctionDef) and own.lineno <= line <= (own.end_lineno or 0):
+                    return node.name
+    return ""
+
+
+@cache
+def _text(file: str) -> str:
+    return (ROOT / file).read_text("utf-8")
 
 
 def _executed_lines(copy: Path) -> dict[str, tuple[float, dict[str, set[int]]]]:
