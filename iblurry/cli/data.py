@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.options import PLACE, OutputFile, import_option
+from iblurry.cli.options import PLACE, OutputFile, import_option, json_option
 
 if TYPE_CHECKING:
     from iblurry.data.dataset import Dataset
@@ -43,7 +43,7 @@ def data(context: click.Context, home: Path | None) -> None:
 
 
 @data.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@json_option
 @import_option
 @_home_option
 def list_(as_json: bool, home: Path | None) -> None:
@@ -75,7 +75,7 @@ def import_(name: str, path: Path, home: Path | None) -> None:
 @data.command(short_help="Show what a data set holds: classes, counts, a contact sheet.")
 @click.argument("spec")
 @click.option("--sheet", type=OutputFile(".png"), help="Draw a contact sheet into this .png.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@json_option
 @import_option
 @_home_option
 def show(spec: str, sheet: Path | None, as_json: bool, home: Path | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,38 +22,53 @@ LEARNING = ("memory", "network", "query_every", "changes")
 ELSEWHERE = {"dataset": "--dataset", "seed": "--seeds", "method": "the METHOD argument"}  # what --set cannot change
 
 
+SHARE = NumberRange(0, 1)
+_option = click.option
+STREAM_OPTIONS = {
+    "dataset": _option("--dataset", metavar="SPEC", default="digits", help="See `iblurry data`."),
+    "seeds": _option("--seeds", type=Seeds(), default="1-3", help="One run for each, as 1,2,3 or 1-3."),
+    "stream": _option("--stream", metavar="NAME", help="IBlurry (default), Gaussian, ..., as NAME:field=value."),
+    "disjoint": _option("--disjoint", metavar="N", type=PERCENT, help="% of classes in one task only.  [default: 50]"),
+    "blur": _option("--blur", metavar="M", type=PERCENT, help="% of blurry samples in other tasks.  [default: 10]"),
+    "tasks": _option("--tasks", metavar="T", type=click.IntRange(1), help="How many tasks.  [default: the paper's]"),
+    "mode": _option("--mode", metavar="NAME", help="strict, uneven, compatible: if N does not fit."),
+    "samples": _option("--samples", metavar="S", type=click.IntRange(1), help="Stop after so many.  [default: all]"),
+    "share": _option("--share", metavar="P", type=SHARE, help="Share of each class's images: 0.1.  [default: 1]"),
+    "published": _option(
+        "--published", metavar="FOLDER", type=PLACE, help="Take the order from published split files."
+    ),
+}
+
+
+def stream_options(*names: str) -> Decorator:
+    """Gives a verb these of the options about data and stream, each as a value of its own."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for name in reversed(names):
+            command = STREAM_OPTIONS[name](command)
+        return command
+
+    return decorate
+
+
 def experiment_options(*, validate: str = "") -> Decorator:
     """Gives a verb what it is told about experiments, as `about`; `validate` is the default of --validate in words."""
     positive, option = click.IntRange(1), click.option
     held_out = f"Ask about held-out training images, as 0.1.{f'  [default: {validate}]' if validate else ''}"
-    options = (
-        option("--dataset", metavar="SPEC", default="digits", help="See `iblurry data`."),
-        option("--seeds", type=Seeds(), default="1-3", help="One run for each, as 1,2,3 or 1-3."),
-        option("--stream", metavar="NAME", help="IBlurry (default), Gaussian, your own, ..., as NAME:field=value."),
-        option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]"),
-        option("--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples in other tasks.  [default: 10]"),
-        option("--tasks", metavar="T", type=positive, help="How many tasks.  [default: the paper's]"),
-        option("--mode", metavar="NAME", help="strict, uneven, compatible: if N does not fit."),
-        option("--samples", metavar="S", type=positive, help="Stop after so many samples.  [default: all]"),
-        option("--share", metavar="P", type=NumberRange(0, 1), help="Share of each class's images: 0.1.  [default: 1]"),
-        option("--validate", metavar="P", type=NumberRange(0, 1), help=held_out),
-        option("--published", metavar="FOLDER", type=PLACE, help="Take the order from published split files."),
-        option("--memory", metavar="K", type=positive, help="How many samples may be stored."),
-        option(
-            "--network",
-            metavar="NAME",
-            help="convnet, mlp, resnet18, resnet34 or your own, as NAME:option=value.",
-        ),
-        option("--query-every", metavar="S", type=positive, help="Samples between two queries."),
-        option(
+    options = STREAM_OPTIONS | {"validate": option("--validate", metavar="P", type=SHARE, help=held_out)}
+    options |= {
+        "memory": option("--memory", metavar="K", type=positive, help="How many samples may be stored."),
+        "network": option("--network", metavar="NAME", help="convnet, mlp, resnet18, ..., as NAME:option=value."),
+        "query_every": option("--query-every", metavar="S", type=positive, help="Samples between two queries."),
+        "changes": option(
             "--set",
             "changes",
             multiple=True,
             metavar="PATH=VALUE",
             help="Any field: pace.stream_batch=4, admission=Balanced. `iblurry methods --json` lists them. Repeatable.",
         ),
-    )
-    return bundle_options("about", dict(zip((*STREAM, *LEARNING), options, strict=True)))
+    }
+    return bundle_options("about", {name: options[name] for name in (*STREAM, *LEARNING)})
 
 
 def make_experiments(rows: Sequence[str], about: Mapping[str, Any]) -> dict[tuple[str, int], Experiment]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from iblurry.cli.options import PLACE, OutputFile, import_option
+from iblurry.cli.options import PLACE, OutputFile, import_option, json_option
 from iblurry.errors import counted
 
 EXAMPLES = """\b
@@ -23,7 +23,7 @@ Examples:
 @click.argument("file", type=OutputFile(".pt2", ".onnx", ".safetensors"))
 @import_option
 @click.option("--device", metavar="NAME", default="cpu", help="Where a method that trains before it answers does so.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a line.")
+@json_option
 def export(folder: Path, file: Path, device: str, as_json: bool) -> None:
     """Write what the last checkpoint of a run or service in FOLDER has learnt to FILE.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from iblurry.cli.options import FIGURE, GroupedCommand, import_option
+from iblurry.cli.options import FIGURE, GroupedCommand, import_option, json_option
 from iblurry.cli.study_options import OPTIONS, RUN_FOLDERS, run_places, runs_option, selection_of, study_options
 from iblurry.errors import InputError
 
@@ -37,7 +37,7 @@ GROUPS = {"What": (*OPTIONS, "modules"), "Figure": ("runs", "kind", "x", "metric
     help=f"{', '.join(METRICS[:-1])} or {METRICS[-1]}, for sweep, bars and flops.",
 )
 @import_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
+@json_option
 def figure(
     selected: dict[str, Any],
     kind: str | None,

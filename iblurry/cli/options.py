@@ -122,6 +122,10 @@ class OutputFile(click.Path):
 
 PERCENT = NumberRange(0, 100)
 FIGURE = OutputFile(".png", ".svg", ".pdf")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
+data_home_option = click.option(
+    "--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`."
+)
 
 
 def runs_argument(command: Callable[..., Any]) -> Callable[..., Any]:

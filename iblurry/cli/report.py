@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from iblurry.cli.options import PLACE, OutputFile, import_option
+from iblurry.cli.options import PLACE, OutputFile, import_option, json_option
 
 PAGE = OutputFile(".html", ".htm")
 
@@ -18,7 +18,7 @@ PAGE = OutputFile(".html", ".htm")
 @click.option("--title", metavar="TEXT", help="Its heading.  [default: the study's, or the data sets]")
 @click.option("--study", "name", metavar="NAME", help="Only the runs of this study, and what it still lacks.")
 @import_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
+@json_option
 def report(runs: Path, out: Path, title: str | None, name: str | None, as_json: bool) -> None:
     """Write one HTML page of the runs in DIR: a folder of them, or of data sets of them (default: runs).
 

@@ -12,11 +12,12 @@ from iblurry.cli.experiment_options import LEARNING, STREAM, check_all, experime
 from iblurry.cli.options import (
     FIGURE,
     MACHINE,
-    PLACE,
     GroupedCommand,
     OutputFolder,
     callback_option,
+    data_home_option,
     import_option,
+    json_option,
     launch_config,
     machine_options,
     metric_option,
@@ -67,9 +68,9 @@ Examples:
 )
 @click.option("--out", type=OutputFolder(), default="runs", help="Folder of the runs.")
 @click.option("--figure", type=FIGURE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
-@click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
+@data_home_option
 @machine_options(jobs="one per core; 1 on a GPU", pack="1")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+@json_option
 def run(
     methods: tuple[str, ...],
     about: dict[str, Any],

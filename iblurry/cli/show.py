@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.options import FIGURE, OutputFolder, import_option, metric_option, runs_argument
+from iblurry.cli.options import FIGURE, OutputFolder, import_option, json_option, metric_option, runs_argument
 from iblurry.cli.study_options import split_names
 from iblurry.errors import InputError
 
@@ -42,7 +42,7 @@ FEW = 8  # run folders are named one by one up to so many
 )
 @click.option("--out", type=OutputFolder(), help="Where --to keeps them on this machine.  [default: logs/LOGGER]")
 @click.option("--project", metavar="NAME", help="W&B's project or MLflow's experiment of --to.  [default: iblurry]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+@json_option
 def show(
     runs: tuple[Path, ...],
     figure: Path | None,

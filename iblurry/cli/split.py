@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.options import FIGURE, PERCENT, PLACE, OutputFolder, import_option, parse_stream
+from iblurry.cli.experiment_options import stream_options
+from iblurry.cli.options import FIGURE, OutputFolder, data_home_option, import_option, json_option, parse_stream
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,19 +22,14 @@ WINDOWS = 10  # columns of the table where there are no tasks
 
 
 @click.command()
-@click.option("--dataset", metavar="SPEC", default="digits", help="See `iblurry data`.")
-@click.option("--stream", metavar="NAME", help="IBlurry (default), Gaussian, your own, ..., as NAME:field=value.")
-@click.option("--tasks", metavar="T", type=click.IntRange(1), help="How many tasks.  [default: 5]")
-@click.option("--disjoint", metavar="N", type=PERCENT, help="Per cent of classes in one task only.  [default: 50]")
-@click.option("--blur", metavar="M", type=PERCENT, help="Per cent of blurry samples in other tasks.  [default: 10]")
+@stream_options("dataset", "stream", "tasks", "disjoint", "blur")
 @click.option("--seed", metavar="S", type=click.IntRange(0), default=1, help="Same seed, same split.")
-@click.option("--mode", metavar="NAME", help="strict, uneven, compatible: if N does not fit.")
-@click.option("--published", metavar="FOLDER", type=PLACE, help="Read the split from published files.")
+@stream_options("mode", "published")
 @import_option
 @click.option("--figure", type=FIGURE, help="Draw it into this .png, .svg or .pdf.")
 @click.option("--export", type=OutputFolder(), help="Write it as published files.")
-@click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+@data_home_option
+@json_option
 def split(
     dataset: str,
     stream: str | None,

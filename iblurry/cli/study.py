@@ -19,6 +19,7 @@ from iblurry.cli.options import (
     OutputFolder,
     callback_option,
     import_option,
+    json_option,
     launch_config,
     machine_options,
     parse_callbacks,
@@ -60,7 +61,7 @@ Examples:
 @click.option("--on", metavar="PLACE", default="local", help="local, or ray: a cluster.")
 @machine_options(jobs="one per core; a pack per GPU", pack=f"{PACK}; 1 with --jobs")
 @click.option("--dry-run", is_flag=True, help="List the runs and run nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+@json_option
 def study(
     selected: dict[str, Any],
     callbacks: tuple[str, ...],

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.options import PLACE, Decorator, NumberRange, Seeds, bundle_options
+from iblurry.cli.experiment_options import STREAM_OPTIONS
+from iblurry.cli.options import PLACE, Decorator, NumberRange, bundle_options, data_home_option
 from iblurry.errors import InputError
 from iblurry.studies.shipped import PARTS, shipped_results
 
@@ -32,13 +33,13 @@ def study_options(*, default: str | None) -> Decorator:
             "--methods", multiple=True, metavar="LIST", help="Rows, of any methods: clib,er.  [default: the study's]"
         ),
         option("--only", multiple=True, metavar="LIST", help="Columns: N=0,N=50.  [default: all]"),
-        option("--seeds", type=Seeds(), default="1-3", help="Which runs, as 1,2,3 or 1-3."),
+        STREAM_OPTIONS["seeds"],
         option("--scale", metavar="P", type=NumberRange(0, 1, min_open=True), default=1.0, help="Part of the stream."),
         option("--stream", metavar="NAME", help="Instead of i-Blurry: Gaussian, Listed, ..., as NAME:field=value."),
-        option("--published", metavar="FOLDER", type=PLACE, help="Take the orders from published split files."),
+        STREAM_OPTIONS["published"],
         option("--equal-compute", metavar="METHOD", help="All with the training FLOPs of this row."),
         option("--equal-bytes", metavar="METHOD", help="All with the memory that holds the bytes of this row."),
-        option("--data-home", metavar="FOLDER", type=PLACE, help="Folder of imported data."),
+        data_home_option,
     )
     return bundle_options("selected", dict(zip(("study", *OPTIONS), options, strict=True)))
 

@@ -11,10 +11,11 @@ from iblurry.cli.experiment_options import LEARNING, STREAM, check_all, experime
 from iblurry.cli.options import (
     FIGURE,
     MACHINE,
-    PLACE,
     GroupedCommand,
     OutputFolder,
+    data_home_option,
     import_option,
+    json_option,
     launch_config,
     machine_options,
     say_at_once,
@@ -61,9 +62,9 @@ Examples:
 @import_option
 @click.option("--out", type=OutputFolder(), default="runs", help="Folder of runs and trials.")
 @click.option("--figure", type=FIGURE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
-@click.option("--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`.")
+@data_home_option
 @machine_options(jobs="1", pack="one per seed")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+@json_option
 def tune(
     method: str,
     spaces: tuple[str, ...],

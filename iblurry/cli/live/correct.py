@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from iblurry.cli.live.connect import connect, service_options
+from iblurry.cli.options import json_option
 from iblurry.errors import counted
 
 EXAMPLES = """\b
@@ -32,7 +33,7 @@ def correct() -> None:
 def options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of every subcommand."""
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a sentence."),
+        json_option,
         service_options,
         click.option("--wait/--no-wait", default=True, help="Until it is applied, or until it is accepted."),
     ):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from iblurry.cli.options import PLACE, OutputFolder
+from iblurry.cli.options import PLACE, OutputFolder, json_option
 from iblurry.errors import counted
 
 EXAMPLES = """\b
@@ -20,7 +20,7 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.argument("file", type=PLACE)
 @click.argument("folder", type=OutputFolder())
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a line.")
+@json_option
 def restore(file: Path, folder: Path, as_json: bool) -> None:
     """Make FOLDER, new or empty, the live service that `iblurry live backup` wrote to FILE.
 

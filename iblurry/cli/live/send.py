@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iblurry.cli.live.connect import connect, service_options, wait_for_status
-from iblurry.cli.options import import_option
+from iblurry.cli.options import import_option, json_option
 from iblurry.errors import DataError, IblurryError, InputError, ServiceError, counted
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ NAMED = 3  # pictures that were skipped
 @click.option("--held-out", is_flag=True, help="Do not learn them: the service tests itself on them as it learns.")
 @click.option("--wait/--no-wait", default=True, help="Wait until all is learnt, or only until it is accepted.")
 @service_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of sentences.")
+@json_option
 @import_option
 def send(
     places: tuple[str, ...],
