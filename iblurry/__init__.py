@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # an alias or a star says to checkers that a name is public
     from iblurry.launch.config import LaunchConfig as LaunchConfig
     from iblurry.launch.launch import run as run
     from iblurry.launch.launch import run_all as run_all
+    from iblurry.learner.config import LearnerConfig as LearnerConfig
     from iblurry.learner.exported import ExportedModel as ExportedModel
     from iblurry.learner.exported import load_exported as load_exported
     from iblurry.learner.learner import Learner as Learner
@@ -69,6 +70,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.experiment.replay": "replay",
     "iblurry.experiment.result": "Result",
     "iblurry.experiment.run_callbacks": "RunState",
+    "iblurry.learner.config": "LearnerConfig",
     "iblurry.learner.exported": "ExportedModel load_exported",
     "iblurry.launch.config": "LaunchConfig",
     "iblurry.launch.launch": "run run_all",

@@ -16,7 +16,7 @@ from iblurry.experiment import folder as folders
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Start
 from iblurry.experiment.result import read_result
-from iblurry.learner import file as learner_file
+from iblurry.learner import learner as learner_module
 from iblurry.live import log, settings
 from iblurry.live.log import SampleLog
 from iblurry.live.settings import Settings
@@ -29,7 +29,7 @@ PROBABILITIES = [0.211434, 0.21114, 0.226902, 0.350524]  # of the first test ima
 FORMATS = {  # by the beginning of its row
     "a run's folder": folders.FORMAT,
     "`checkpoint-": checkpoint.FORMAT,
-    "what `Learner.save`": learner_file.FORMAT,
+    "what `Learner.save`": learner_module.FORMAT,
     "`service.json`": settings.FORMAT,
     "`samples.sqlite`": log.FORMAT,
 }

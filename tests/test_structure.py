@@ -109,6 +109,8 @@ def undocumented(value):
     ]
     section = (inspect.getdoc(value) or "").partition("Parameters\n----------\n")[2]
     names = {word.strip() for line in re.findall(r"^(\S[^:\n]*) :", section, flags=re.M) for word in line.split(",")}
+    if "**config" in section:  # its fields are documented once
+        given = sorted({*given} - set(inspect.signature(iblurry.LearnerConfig).parameters))
     return sorted(set(given) - names - {"init"})
 
 

@@ -17,8 +17,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from iblurry.augment.transform import Transforms
 from iblurry.engine.threads import default_threads, torch_threads
 from iblurry.errors import InputError
-from iblurry.estimator.spec import LearnerSpec, Shape, check_shape, positive_int
+from iblurry.estimator.parameters import Shape, build_learner, check_shape, learner_config, positive_int
 from iblurry.estimator.validation import as_images, as_table, check_targets, from_images, merge_classes, to_label
+from iblurry.learner.config import LearnerConfig
 from iblurry.learner.export import export
 from iblurry.learner.learner import Learner
 from iblurry.methods.method import Method
@@ -87,7 +88,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     learner_: Learner
     classes_: NDArray[Any]
-    _spec: LearnerSpec
+    _config: LearnerConfig
+    _shape: Shape | None  # of images
 
     def __init__(
         self,
@@ -136,7 +138,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             images, targets = self._build(X, y)
             if self._is_table:
                 self._measure_statistics(images)
-            rng = Rng(self._spec.seed)
+            rng = Rng(self._config.seed)
             for epoch in range(epochs):
                 order = rng.permutation("a pass of fit", epoch, len(targets))
                 self._observe(images[order], targets[order], measure=False)
@@ -150,7 +152,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with self._threads():
             if self.__sklearn_is_fitted__():
                 images, targets = self._read(X, y)
-                self.classes_ = merge_classes(self.classes_, targets, classes, most=self._spec.classes)
+                self.classes_ = merge_classes(self.classes_, targets, classes, most=self._config.rows)
             else:
                 with self._restored_on_error():
                     images, targets = self._build(X, y, classes)
@@ -170,9 +172,9 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table, shape = as_table(X, check_shape(self.shape))
         table, targets = self._checked(table, y, shape=shape, reset=True)
         params, columns = self.get_params(deep=False), table.shape[1]
-        spec = LearnerSpec.from_params(params, columns=columns, shape=shape, seed=self._seed())
-        images, known = as_images(table, shape), merge_classes(None, targets, classes, most=spec.classes)
-        self.learner_, self.classes_, self._spec = spec.build(), known, spec
+        config = learner_config(params, columns=columns, shape=shape, seed=self._seed())
+        images, known = as_images(table, shape), merge_classes(None, targets, classes, most=config.rows)
+        self.learner_, self.classes_, self._config, self._shape = build_learner(config), known, config, shape
         return images, targets
 
     @contextmanager
@@ -235,7 +237,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         with self.learner_.engine.cuda_stream():
-            export(self.learner_, path, columns=self._spec.columns if self._is_table else None)
+            export(self.learner_, path, columns=self._config.image[1] if self._is_table else None)
 
     @property
     def memory_(self) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -244,7 +246,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         memory = self.learner_.context.memory
         with self.learner_.engine.cuda_stream():
             images, rows = (values[: memory.size].cpu().numpy() for values in (memory.images, memory.labels))
-        shape = self._spec.shape if self.learner_.context.frozen is None else None  # features are numbers, as a table's
+        shape = self._shape if self.learner_.context.frozen is None else None  # features are numbers, as a table's
         return from_images(images, shape), self.classes_[self._columns[rows]]
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -269,14 +271,14 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if "learner_" in state:
             if self.network is not None:
                 network_key(split_frozen(self.network, "none")[0])  # an object is kept here from now on
-            self.learner_ = self._spec.build()
+            self.learner_ = build_learner(self._config)
             self.learner_.load_state_dict(_to_tensors(state["learner_"]))
 
     # ------------------------------------------------------------------------------------------------ reading
 
     def _read(self, X: ArrayLike, *y: ArrayLike) -> tuple[NDArray[np.uint8], NDArray[Any]]:
         """Rows of the same form as the first, converted for the learner, and their targets."""
-        expected = self._spec.shape
+        expected = self._shape
         table, shape = as_table(X, expected)
         if shape != expected:
             raise InputError(f"X holds images of shape {shape}, but the first X was a table; give rows of numbers.")
@@ -297,7 +299,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _is_table(self) -> bool:
-        return self._spec.shape is None
+        return self._shape is None
 
     @property
     def _table_mlp(self) -> TableMLP:

@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from iblurry.errors import InputError
-from iblurry.estimator.spec import Shape
-from iblurry.learner.arguments import Label
+from iblurry.estimator.parameters import Shape
+from iblurry.learner.config import Label
 from iblurry.network.table_mlp import from_bytes, to_bytes
 
 TEXT = "UO"  # kinds of arrays that hold text; objects are text here

@@ -13,7 +13,6 @@ from iblurry.experiment.journal import Start
 from iblurry.experiment.journal_writer import JournalWriter
 from iblurry.experiment.periodic import TIME_SHARE, Periodic
 from iblurry.experiment.run_callbacks import RunCallbacks
-from iblurry.learner import file as learner_file
 from iblurry.learner.learner import Learner
 from iblurry.storage import checkpoint
 from iblurry.streams.iterator import StreamIterator
@@ -78,7 +77,7 @@ class Checkpointer:
         self.start, self.folder, self.stream, self.learner = start, folder, stream, learner
         self.writer, self.policy, self.callbacks = writer, policy, callbacks
         self.last: Progress = (0, 0, 0)
-        self._arguments = learner_file.to_json(learner.arguments)  # with which Learner.load makes it again
+        self._arguments = learner.config.to_json()  # with which Learner.load makes it again
         self._trusted: set[int] = set()  # checkpoints, by their samples
         self._periodic = Periodic(self._save, policy.seconds, share=policy.share)
 

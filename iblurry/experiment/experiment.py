@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
@@ -32,6 +32,7 @@ from iblurry.streams.stream import DRAWN, IBlurry, Stream, make_stream
 
 if TYPE_CHECKING:
     from iblurry.engine.eager import Eager
+    from iblurry.learner.config import LearnerConfig
     from iblurry.learner.learner import Learner
 
 TYPES = {
@@ -218,9 +219,21 @@ class Experiment:
             return dataset
         return with_validation(dataset, held_out(dataset.train.labels, self.validate, seed=self.seed))
 
-    def learner(self, dataset: Dataset, engine: Eager | None = None) -> Learner:
-        """A learner that has seen nothing yet."""
+    def learner(
+        self,
+        dataset: Dataset,
+        engine: Eager | None = None,
+        *,
+        on_refit: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Learner:
+        """A learner that has seen nothing yet; the arguments are those of `Learner`."""
         from iblurry.learner.learner import Learner
+
+        return Learner(self.learner_config(dataset), engine=engine, on_refit=on_refit)
+
+    def learner_config(self, dataset: Dataset) -> LearnerConfig:
+        """What its learner is built from."""
+        from iblurry.learner.config import LearnerConfig
 
         classes, budget = len(dataset.classes), self.budget(dataset)
         if self.method.capacity(budget) < classes and not self.method.admission.keeps_none:
@@ -229,8 +242,8 @@ class Experiment:
                 f"memory={budget} is too small: {self.method.name} stores {rows} of these and {classes} classes "
                 f"need one each; give at least {least} (--memory {least})."
             )
-        return Learner(
-            self.method,
+        return LearnerConfig(
+            method=self.method,
             image=dataset.shape,
             classes=dataset.classes,
             memory=budget,
@@ -242,7 +255,6 @@ class Experiment:
             std=dataset.std,
             seed=self.seed,
             boundaries=len(self._whole_order(dataset).tasks) > 1,
-            engine=engine,
         )
 
     def budget(self, dataset: Dataset) -> int:

@@ -178,8 +178,7 @@ class RunLoop:
 
     def _build(self) -> None:
         device = self.engine.device
-        self.learner = self.experiment.learner(self.dataset, self.engine)
-        self.learner.on_refit = self._on_refit_update
+        self.learner = self.experiment.learner(self.dataset, self.engine, on_refit=self._on_refit_update)
         questions = self.experiment.questions(self.dataset)
         self.evaluator = Evaluator(questions, device, decoders=self.stream.decoders, learner=self.learner)
         self.images = device_images(self.dataset, device) if self.has_remote_tensors else None  # None: the stream's

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from iblurry.errors import InputError, UnknownLabelError
-from iblurry.learner.arguments import Label
+from iblurry.learner.config import Label
 from iblurry.learner.learner import Learner
 from iblurry.parts.memory import REMOVED
 

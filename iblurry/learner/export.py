@@ -15,10 +15,9 @@ from torch import Tensor, nn
 
 from iblurry.compute import ComputeCounter
 from iblurry.errors import IblurryError, InputError
-from iblurry.learner.arguments import as_path
 from iblurry.learner.exported import KEY
 from iblurry.network import EXPORTING
-from iblurry.storage.files import replacing
+from iblurry.storage.files import as_path, replacing
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
@@ -49,8 +48,8 @@ def export(learner: Learner, path: str | os.PathLike[str], *, columns: int | Non
     learner.prepare()
     program = _traced(learner, columns)
     about = {"format": FORMAT, "version": __version__, "method": learner.method.name, "seen": learner.context.seen}
-    form = {"image": learner.image} if columns is None else {"columns": columns}
-    text = json.dumps(about | form | {"mean": learner.mean, "std": learner.std, "labels": learner.labels})
+    form = {"image": learner.config.image} if columns is None else {"columns": columns}
+    text = json.dumps(about | form | {"mean": learner.config.mean, "std": learner.config.std, "labels": learner.labels})
     with replacing(place) as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's own doings
         if place.suffix == ".onnx":
@@ -96,7 +95,7 @@ class AnsweringModule(nn.Module):
 def _traced(learner: Learner, columns: int | None) -> torch.export.ExportedProgram:
     device, batch = learner.engine.device, 2  # torch.export takes a batch of 1 for a constant
     if columns is None:
-        example = torch.zeros(batch, *learner.image, dtype=torch.uint8, device=device)
+        example = torch.zeros(batch, *learner.config.image, dtype=torch.uint8, device=device)
     else:
         example = torch.zeros(batch, columns, device=device)
     module = AnsweringModule(learner, columns).eval()
@@ -143,7 +142,7 @@ def _check(learner: Learner, columns: int | None, path: Path) -> None:
     context, rng = learner.context, np.random.default_rng(1)
     held = context.memory.images[: min(context.memory.size, CHECKED)]
     if columns is None:
-        noise = torch.from_numpy(rng.integers(0, 256, (CHECKED, *learner.image), dtype=np.uint8))
+        noise = torch.from_numpy(rng.integers(0, 256, (CHECKED, *learner.config.image), dtype=np.uint8))
     else:
         noise = torch.from_numpy(rng.standard_normal((CHECKED, columns), dtype=np.float32))
         held = held.reshape(-1, 4 * columns).view(torch.float32) if context.frozen is None else held

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from iblurry.errors import DataError, InputError
-from iblurry.learner.arguments import Label, as_path
+from iblurry.learner.config import Label
+from iblurry.storage.files import as_path
 from iblurry.storage.untrusted import parse_json, reason
 
 KEY = "iblurry.json"  # of the extra file in a .pt2, and of the metadata of an .onnx

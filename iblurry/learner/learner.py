@@ -2,48 +2,56 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import logging
 import os
 import reprlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from iblurry.augment import Augment
-from iblurry.augment.transform import Transforms
 from iblurry.compute import ComputeCounter
+from iblurry.engine.devices import make_engine
 from iblurry.engine.eager import Eager, Precision
 from iblurry.engine.threads import default_threads, torch_threads
-from iblurry.errors import DivergedError, InputError, UnknownLabelError, counted, whole_number
-from iblurry.learner import file as learner_file
-from iblurry.learner import state as learner_state
-from iblurry.learner.arguments import (
-    Images,
-    Label,
-    announced,
-    as_engine,
-    as_labels,
-    as_method,
-    as_pixels,
-    check_boundaries,
-    check_trained,
-    image_shape,
-    per_channel,
+from iblurry.errors import (
+    CheckpointError,
+    DataError,
+    DivergedError,
+    FolderError,
+    InputError,
+    UnknownLabelError,
+    check_type,
+    counted,
+    whole_number,
 )
-from iblurry.learner.context import make_context
+from iblurry.learner.config import Label, LearnerConfig, plain_label
 from iblurry.learner.export import export
 from iblurry.learner.refitter import Refitter
 from iblurry.learner.trainer import Trainer
 from iblurry.methods.method import Method
 from iblurry.network.build import fresh_bias, fresh_row, fresh_weight
-from iblurry.network.registry import AnyNetwork, Initialise, network_key, split_frozen
+from iblurry.network.registry import AnyNetwork
 from iblurry.parts.memory import REMOVED, Batch, Encoded, Sample
 from iblurry.parts.part import Part
-from iblurry.rng import Rng
+from iblurry.storage import checkpoint
+from iblurry.storage.files import as_path, write_errors, write_file
+from iblurry.storage.tensor_file import State, pack, unpack
 from iblurry.storage.untrusted import named
+from iblurry.version import __version__
+
+LOGGER = logging.getLogger(__name__)
+FORMAT = 1  # of the file that `save` writes
+KIND = "learner"
+WANTED = "a file that Learner.save wrote, or the folder of a run or service"
+Images = Tensor | NDArray[np.uint8]
 
 
 class Observed(NamedTuple):
@@ -61,42 +69,18 @@ class Learner:
 
     Parameters
     ----------
-    method : Method or str
-        What is learnt and how, such as `clib()`; a name means the method with the hyper-parameters of CIFAR-10.
-    image : tuple of int
-        Shape of the images: channels, height, width.
-    classes : int or sequence of labels
-        Rows of the head, or the labels that may come, all different.
-    memory : int
-        The budget K of samples that may be kept.
-    network : str, callable or nn.Module
-        A name (`convnet`, `mlp`, `resnet18`, `resnet34` or a registered one), with options or without
-        (`resnet18:stem=cifar`); a factory from `image` to a body; or a body, which is copied. `frozen:NAME` is NAME
-        with freeze="body".
-    initialise : {"redraw", "keep"}, optional
-        Whether the body's weights are drawn by the package's rules or stay as they are made. Default: "redraw" for the
-        built-in networks, "keep" for a user's.
-    freeze : str, default "none"
-        "body", or names of its submodules and parameters, separated by commas, that are not trained. With a frozen
-        body, the features of each sample are computed once and stored in the memory instead of its pixels.
-    augment : Transform or tuple of Transform, optional
-        Transforms of training images, in this order; () is none. Default: images are cropped at random by up to an
-        eighth of their side and not mirrored; none if features are stored.
-    mean, std : sequence of float, optional
-        One number per channel, of pixels in [0, 1]; default 0.5 and 0.25.
-    seed : int
-        Decides all random numbers.
-    boundaries : bool
-        False: `end_task` will never be called, so a method that needs it is refused.
-    device : str, optional
-        "cpu", "cuda" or one of several GPUs, as "cuda:1". Default: the CPU.
-    precision : {"float32", "bfloat16"}, optional
-        Precision of convolutions and matrix products. Default: float32 on the CPU, bfloat16 on a GPU.
+    method : Method, str or LearnerConfig
+        What is learnt and how, such as `clib()` or "clib"; or the whole configuration.
     threads : int, optional
         Torch threads while it learns or answers; another number changes the last digits. Default: 1 for "convnet" and
         "mlp" on the CPU; torch's number for others and if you set one (torch.set_num_threads, OMP_NUM_THREADS).
     engine : Eager, optional
-        Instead of device, precision and threads, what steps run on; torch's number of threads is left alone.
+        What steps run on, instead of the configuration's device and precision; torch's number of threads is left alone.
+    on_refit : callable, optional
+        Called with the updates done and the updates in all, after each update of a refit.
+    **config
+        `image`, which is needed, and the other fields of a `LearnerConfig`: `classes`, `memory`, `network`,
+        `initialise`, `freeze`, `augment`, `mean`, `std`, `seed`, `boundaries`, `device`, `precision`.
 
     >>> import numpy as np
     >>> learner = Learner("er", image=(1, 8, 8), classes=["cat", "dog"], memory=20, network="mlp")
@@ -108,94 +92,57 @@ class Learner:
 
     def __init__(
         self,
-        method: Method | str,
+        method: Method | str | LearnerConfig,
         *,
-        image: tuple[int, int, int],
-        classes: int | Sequence[Label] = 100,
-        memory: int = 500,
-        network: AnyNetwork = "convnet",
-        initialise: Initialise | None = None,
-        freeze: str = "none",
-        augment: Transforms | None = None,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
-        seed: int = 1,
-        boundaries: bool = True,
-        device: str | None = None,
-        precision: Precision | None = None,
         threads: int | None = None,
         engine: Eager | None = None,
+        on_refit: Callable[[int, int], None] = lambda done, total: None,
+        **config: Any,
     ) -> None:
-        method = as_method(method)
-        network, freeze = split_frozen(network, freeze)
-        network = network_key(network) if isinstance(network, str) else network  # with the hash of a user's code
-        image, memory, seed = image_shape(image), whole_number("memory", memory, 1), whole_number("seed", seed, 0)
-        check_boundaries(method, boundaries)
-        labels, rows = announced(classes)
-        self.announced = frozenset(labels) if labels else None
-        method.check_budget(memory)
+        if isinstance(method, LearnerConfig):
+            given = dataclasses.replace(method, **config)
+        else:
+            given = LearnerConfig(method=method, **config)  # type: ignore[arg-type]  # by its name
+        check_type("engine", engine, Eager | None)
+        if engine is not None and not isinstance(method, LearnerConfig) and (given.device or given.precision):
+            raise InputError(
+                f"engine={engine!r} already has a device and a precision; give either engine, or device and precision."
+            )
         self.threads = None if threads is None else whole_number("threads", threads, 1)
-        self.engine = as_engine(engine, device, precision)
+        self.engine = engine or make_engine(given.device or "cpu", given.precision)
+        self.config = given.on(self.engine)
         self._chooses_threads = engine is None and self.engine.device.type == "cpu"
-        on, rng, self.image = self.engine.device, Rng(seed), image
-        self.mean, self.std = per_channel("mean", mean, 0.5, image[0]), per_channel("std", std, 0.25, image[0])
-        if augment is None:
-            augment = () if freeze == "body" else Augment(pad=min(4, min(image[1:]) // 8), flip=False)
-        built_from: dict[str, Any] = {
-            "image": image,
-            "network": network,
-            "initialise": initialise,
-            "freeze": freeze,
-            "augment": augment,
-            "mean": self.mean,
-            "std": self.std,
-        }
-        self.arguments = built_from | {  # a new learner with these is what this one was at the start
-            "method": method,
-            "classes": labels or rows,
-            "memory": memory,
-            "seed": seed,
-            "boundaries": boundaries,
-            "device": str(on),
-            "precision": self.engine.precision,
-        }
-        self.on_refit: Callable[[int, int], None] = lambda done, total: None  # called after each update of a refit
-        self.refitter = Refitter(method.refit, on_progress=lambda *progress: self.on_refit(*progress))
-        self.context = make_context(
-            **built_from,
-            rows=rows,
-            capacity=method.capacity(memory),
-            rng=rng,
-            engine=self.engine,
-            refits=method.refit is not None,
-            budget=memory - method.pace.samples_outside_memory,
-            refit=self.refitter,
+        self.on_refit = on_refit
+        context = self.config.build_context(self.engine)
+        self.refitter = Refitter(
+            given.method.refit,
+            context,
+            on_progress=lambda done, total: self.on_refit(done, total),
+            on_changed=lambda: self.trainer.forget(),
         )
-        self.context.network.train_head(method.head.train)
-        check_trained(method, self.context.network, freeze)
-        self.context.network.meter.counter = self.context.spent
-        self.method = method.attach(self.context)
+        self.context = dataclasses.replace(context, refit=self.refitter)
+        self.method = given.method.attach(self.context)
         self.parts = dict(self.method.parts())
         others = [part for name, part in self.parts.items() if name != "admission"]  # which hears of it by itself
         self._on_stored = [part.on_stored for part in others if type(part).on_stored is not Part.on_stored]
-        pace = method.pace
+        pace = self.method.pace
         streamed = pace.stream_batch if pace.train_stream else 0
         self.trainer = Trainer(self.method, self.context, streamed=streamed, pace=pace)
-        self.refitter.online = self.trainer
         self.stream_batch: list[Sample] = []  # samples of the round to come
         self.credit = 0  # updates owed, in units of 1 / denominator of updates_per_sample
         self.prepared_at: tuple[int, int, int] | None = None  # samples, updates and tasks of the last `prepare`
-        self._head_rows = torch.arange(rows, device=on)
+        self._head_rows = torch.arange(self.config.rows, device=self.engine.device)
 
     def __repr__(self) -> str:
-        given, context, memory = self.arguments, self.context, self.context.memory
-        network = given["network"]
-        shown = {name: given[name] for name in ("image", "classes", "memory", "network", "freeze", "seed", "device")}
-        shown["network"] = network if isinstance(network, str) else type(network)
+        config, context, memory = self.config, self.context, self.context.memory
+        names = ("image", "classes", "memory", "network", "freeze", "seed", "device")
+        shown = {name: getattr(config, name) for name in names}
+        if not isinstance(config.network, str):
+            shown["network"] = type(config.network)
         arguments = ", ".join(f"{name}={reprlib.repr(value)}" for name, value in shown.items())
         seen, updates = counted(context.seen, "sample"), counted(context.updates, "update")
         known, stored = counted(context.network.open_rows, "class"), f"{memory.size} of {memory.capacity} rows stored"
-        return f"Learner({given['method'].name!r}, {arguments}; {seen} seen, {updates}, {known}, {stored})"
+        return f"Learner({config.method.name!r}, {arguments}; {seen} seen, {updates}, {known}, {stored})"
 
     # ------------------------------------------------------------------------------------------------ learning
 
@@ -227,9 +174,8 @@ class Learner:
             self.method.readout.finish_pending()
             encoded = isinstance(images, Encoded)
             given = images.values if isinstance(images, Encoded) else self._pixels(images, "observe", may_be_one=True)
-            names = as_labels(
-                labels, len(given), is_one=np.ndim(labels if encoded else images) == (0 if encoded else 3)
-            )
+            is_one = np.ndim(labels if encoded else images) == (0 if encoded else 3)
+            names = _as_labels(labels, len(given), is_one=is_one)
             new, before = self._new_classes(names), self.context.updates
             for at, name in enumerate(names):
                 one = given[at : at + 1]  # cloned, since the caller may use the same array again
@@ -239,11 +185,11 @@ class Learner:
 
     def _new_classes(self, labels: Sequence[Label]) -> list[Label]:
         """Those without a row; UnknownLabelError if a batch has one that will not get any."""
-        net = self.context.network
+        net, announced = self.context.network, self.config.labels
         new = [label for label in dict.fromkeys(labels) if net.row_of(label) is None]
         for label in new:
-            if self.announced is not None and label not in self.announced:
-                names = ", ".join(sorted(map(repr, self.announced)))
+            if announced is not None and label not in announced:
+                names = ", ".join(sorted(map(repr, announced)))
                 raise UnknownLabelError(f"The label {label!r} is not in `classes` ({names}). Add it to `classes`.")
         if len(labels) > 1 and len(new) > net.rows - net.open_rows:  # one alone is refused when it comes
             raise UnknownLabelError(
@@ -279,7 +225,7 @@ class Learner:
 
     def _threads(self) -> AbstractContextManager[None]:
         """Torch has this learner's threads meanwhile."""
-        chosen = default_threads(self.arguments["network"]) if self._chooses_threads else None
+        chosen = default_threads(self.config.network) if self._chooses_threads else None
         return torch_threads(self.threads or chosen)
 
     def meet(self, label: Label) -> int:
@@ -346,7 +292,7 @@ class Learner:
                 return self.method.readout.logits(stored)
 
     def _pixels(self, images: Images, verb: str = "predict", *, may_be_one: bool = False) -> Tensor:
-        return self.engine.to_device(as_pixels(images, self.image, verb, may_be_one=may_be_one))
+        return self.engine.to_device(_as_pixels(images, self.config.image, verb, may_be_one=may_be_one))
 
     def prepare(self) -> None:
         """Let the readout compute what predictions need, once at each moment of the stream; `logits` calls it."""
@@ -366,7 +312,15 @@ class Learner:
 
         What was prepared before stays prepared: `logits(prepare=False)` answers as if this had not been called.
         """
-        return learner_state.snapshot(self)
+        readout, before = self.method.readout, self.prepared_at
+        held = [values.clone() for values in readout.prepared().values()] if readout.prepare_every > 1 else []
+        self.prepare()
+        made = [values.cpu().clone() for values in readout.answers_with()]
+        if held:
+            for values, old in zip(readout.prepared().values(), held, strict=True):
+                values.copy_(old)
+            self.prepared_at = before
+        return made
 
     def probabilities(self, images: Images) -> Tensor:
         """(B, classes met so far), in the order of `labels`."""
@@ -415,12 +369,50 @@ class Learner:
     # ------------------------------------------------------------------------------------------------ saving
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a resume needs, by reference: save or copy it before the next sample."""
-        return learner_state.take(self)
+        """Everything that a resume needs, by reference: save or copy it before the next sample.
+
+        A frozen body is no part of it: the configuration makes the same again.
+        """
+        context, waiting = self.context, self._together(self.stream_batch)
+        return {
+            "network": dict(context.network.state_dict()),
+            "labels": list(self.labels),
+            "optimizer": self.trainer.optimizer_state(),
+            "memory": context.memory.state_dict(),
+            "parts": {name: part.state_dict() for name, part in self.parts.items()},
+            "shared": {name: shared.state_dict() for name, shared in context.shared.items()},
+            "stream batch": {"images": waiting.images, "labels": waiting.labels},
+            "refit": self.refitter.state_dict(),
+            "counters": {
+                "seen": context.seen,
+                "updates": context.updates,
+                "credit": self.credit,
+                "tasks": context.tasks,
+                "spent": context.spent.state_dict(),
+            },
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from where `state_dict` was taken, bit for bit."""
-        learner_state.restore(self, state)
+        context, to_device = self.context, self.engine.to_device
+        context.network.load_state_dict(state["network"])
+        context.network.labels[:] = [label if label is None else plain_label(label) for label in state["labels"]]
+        self.trainer.load_optimizer_state(state["optimizer"])
+        context.memory.load_state_dict(state["memory"])
+        for name, shared in context.shared.items():
+            shared.load_state_dict(state["shared"][name])
+        for name, part in self.parts.items():
+            part.load_state_dict(state["parts"][name])
+        images, labels = state["stream batch"]["images"], state["stream batch"]["labels"]
+        self.stream_batch = [
+            Sample(to_device(i[None]), to_device(n[None]), int(n)) for i, n in zip(images, labels, strict=True)
+        ]
+        saved, counters = state["counters"], context.counters
+        counters.seen, counters.updates, counters.tasks = saved["seen"], saved["updates"], saved["tasks"]
+        context.spent.load_state_dict(saved["spent"])
+        self.credit, self.prepared_at = saved["credit"], None
+        self.refitter.load_state_dict(state["refit"])
+        self.check_weights()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes everything to one file, from which `load` makes a learner that goes on bit for bit.
@@ -430,9 +422,17 @@ class Learner:
         path : path
             Usually NAME.safetensors; an interrupted write leaves what was there.
         """
-        body = None if self.context.frozen is None else dict(self.context.frozen.network.body.state_dict())
-        initial = self.context.network.initial
-        learner_file.write(path, self.arguments, self.state_dict(), initial=initial, frozen=body)
+        place, frozen = as_path(path), self.context.frozen
+        kept = {
+            "state": self.state_dict(),
+            "initial": self.context.network.initial,  # the body's first weights, where refits start from them again
+            "frozen": None if frozen is None else dict(frozen.network.body.state_dict()),
+        }
+        about = {"kind": KIND, "format": FORMAT, "version": __version__, "arguments": self.config.to_json()}
+        data = pack(kept, about)
+        with write_errors(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_file(place, data)
 
     @classmethod
     def load(
@@ -459,18 +459,125 @@ class Learner:
             Default: what the learner had.
         """
         given = {"network": network, "classes": classes, "device": device, "precision": precision}
+        changes = {name: value for name, value in given.items() if value is not None}
+        place = as_path(path)
         with named(path, remedy="It does not fit this network; give the one it had."):
-            arguments, saved = learner_file.read(path, **given)
-            learner = cls(**arguments)
-            learner.load_state_dict(learner_file.fitted(saved["state"], learner, path))
+            arguments, saved = _read_folder(place) if place.is_dir() else _read_file(place)
+            learner = cls(LearnerConfig.from_json(arguments, **changes))
+            learner.load_state_dict(learner._fitted(saved["state"], place))
             learner.context.network.load_initial(saved["initial"])
             if learner.context.frozen is not None and saved["frozen"] is not None:
                 learner.context.frozen.network.body.load_state_dict(saved["frozen"])
         return learner
 
-    # ------------------------------------------------------------------------------------------------ checking
+    def _fitted(self, state: State, path: Path) -> State:
+        """A state for the rows that this new learner's head has, as if it had had them from the beginning."""
+        rows, wanted = len(state["network"]["open"]), self.context.network.rows
+        if wanted < rows:
+            raise InputError(
+                f"classes={wanted} is less than the {rows} rows of the head in {path}; give at least {rows}."
+            )
+        if wanted == rows:
+            return state
+        like = self.state_dict() | {"optimizer": self.trainer.zero_state(state["optimizer"])}
+        grown: State = _widened(state, like, (rows, wanted))
+        return grown
 
     def _together(self, samples: list[Sample]) -> Batch:
         if not samples:
             return Batch(self.context.memory.images[:0], self.context.memory.labels[:0])
         return Batch(torch.cat([s.images for s in samples]), torch.cat([s.labels for s in samples]))
+
+
+def _signature() -> inspect.Signature:
+    """Of `Learner`, with the fields of its configuration by name, for help() and editors."""
+    own = inspect.signature(Learner.__init__).parameters
+    fields = inspect.signature(LearnerConfig).parameters
+    configured = [fields[name] for name in fields if name != "method"]
+    return inspect.Signature([own["method"], *configured, *(own[name] for name in ("threads", "engine", "on_refit"))])
+
+
+def _read_folder(place: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    loaded = checkpoint.load_latest(place, remedy="Put back a good copy of the folder.")
+    if loaded is None:
+        raise FolderError(
+            f"{place} has no checkpoint, so no learner can be loaded; give the folder of a run or of a service that "
+            "has learnt something."
+        )
+    for sentence in loaded.skipped:
+        LOGGER.warning(sentence)
+    # first weights, and those of a frozen body, are made again from the arguments
+    return loaded.state["arguments"], {"state": loaded.state["learner"], "initial": None, "frozen": None}
+
+
+def _read_file(place: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        data = place.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise DataError(f"{str(place)!r} cannot be read ({error}); give {WANTED}.") from error
+    try:
+        state, about = unpack(data, format=FORMAT)
+    except CheckpointError as error:
+        raise CheckpointError(f"{place} cannot be used: {error}. Give {WANTED}.") from error
+    if about.get("kind") != KIND:
+        raise CheckpointError(f"{place} is not a saved learner; give {WANTED}.")
+    return about["arguments"], state
+
+
+def _widened(state: Any, like: Any, rows: tuple[int, int]) -> Any:
+    """Tensors and lists with so many rows and so many wanted take the others from `like`."""
+    if isinstance(state, dict) and isinstance(like, dict):
+        return {name: _widened(value, like.get(name), rows) for name, value in state.items()}
+    if isinstance(state, list) and isinstance(like, list) and (len(state), len(like)) == rows:
+        return state + like[len(state) :]
+    if not isinstance(state, Tensor) or not isinstance(like, Tensor) or state.dim() != like.dim():
+        return state
+    differing = {sizes for sizes in zip(state.shape, like.shape, strict=True) if sizes[0] != sizes[1]}
+    if differing != {rows}:  # equal, or of another network, which `load_state_dict` refuses
+        return state
+    grown = like.clone().to(state.device)
+    grown[tuple(slice(size) for size in state.shape)] = state
+    return grown
+
+
+def _as_labels(labels: Any, images: int, *, is_one: bool) -> list[Label]:
+    """A label for each of so many images; InputError where there are not so many."""
+    try:
+        plain = [plain_label(label) for label in ([labels] if is_one or isinstance(labels, str) else labels)]
+    except TypeError:  # a number
+        plain = []
+    if len(plain) != images:
+        raise InputError(f"labels={labels!r:.80} is not valid; give a label for each image, {images}.")
+    return plain
+
+
+def _as_pixels(images: Images, image: tuple[int, ...], verb: str, *, may_be_one: bool = False) -> Tensor:
+    """A batch of images, or one if it may be, as a uint8 batch; floats from 0 to 1 become the nearest of 256 levels."""
+    try:
+        pixels: Any = images if isinstance(images, Tensor) else np.asarray(images)
+    except ValueError as error:  # lists of different lengths
+        raise InputError(f"{verb} takes pixels as an array or a tensor ({error}).") from error
+    is_float = pixels.dtype.is_floating_point if isinstance(pixels, Tensor) else pixels.dtype.kind == "f"
+    is_one = may_be_one and len(pixels.shape) == len(image)
+    fits = tuple(pixels.shape[not is_one :]) == image
+    if not fits or not (is_float or pixels.dtype in (torch.uint8, np.uint8)):
+        want = f"{image}, or a batch of them," if may_be_one else f"({', '.join(map(str, ('any', *image)))})"
+        raise InputError(
+            f"{verb} takes pixels of shape {want} as uint8, or as floats from 0 to 1, not {pixels.dtype} "
+            f"{tuple(pixels.shape)}."
+        )
+    if not isinstance(pixels, Tensor):  # torch shares only arrays that may be written to
+        pixels = torch.from_numpy(pixels if pixels.flags.writeable and pixels.flags.c_contiguous else pixels.copy())
+    if is_float and pixels.numel():
+        low, high = pixels.min().item(), pixels.max().item()
+        if not 0 <= low <= high <= 1:
+            raise InputError(
+                f"{verb} takes floats from 0 to 1, as torchvision's ToTensor makes them, not from {low:.3g} to "
+                f"{high:.3g}; leave out Normalize (the learner has `mean` and `std`), or give uint8."
+            )
+        pixels = (pixels * 255).round()
+    batch: Tensor = pixels.to(torch.uint8)
+    return batch[None] if is_one else batch
+
+
+Learner.__signature__ = _signature()  # type: ignore[attr-defined]

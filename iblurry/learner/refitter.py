@@ -28,14 +28,23 @@ class Refitter:
     ----------
     training : Training, optional
         How to train, where the method says so.
+    online : Context
+        Of the learner.
     on_progress : callable
         Called with the updates done and the updates in all, after each update.
+    on_changed : callable
+        Called when the learner's own network was trained: its optimizer's state belongs to the network before.
     """
 
-    online: Trainer  # of the learner; set by the learner, which makes this first
-
-    def __init__(self, training: Training | None, *, on_progress: Callable[[int, int], None]) -> None:
-        self.training, self.on_progress = training, on_progress
+    def __init__(
+        self,
+        training: Training | None,
+        online: Context,
+        *,
+        on_progress: Callable[[int, int], None],
+        on_changed: Callable[[], None],
+    ) -> None:
+        self.training, self.online, self.on_progress, self.on_changed = training, online, on_progress, on_changed
         self.trainer: Trainer | None = None  # of the refit under way
         self._kept: dict[tuple[bool, bool], Trainer] = {}  # by fresh and frozen_norm
         self._began = -1  # samples seen when it began
@@ -54,14 +63,14 @@ class Refitter:
                 self.on_progress(context.updates, epochs * batches)
         self.trainer = None
         if not fresh:
-            self.online.forget()  # its moments belong to the network before the refit
+            self.on_changed()
         elif context.queries.first_time("refit", (context.memory.offered,)):
             context.queries.include(context.spent)
         return context
 
     def state_dict(self) -> State | None:
         """None where no refit is under way; one that the stream has left behind does not count."""
-        seen = self.online.context.seen
+        seen = self.online.seen
         if self.trainer is None or self._began != seen:
             return self._saved if self._saved is not None and self._saved["seen"] == seen else None
         context = self.trainer.context
@@ -80,7 +89,7 @@ class Refitter:
 
     def _trainer(self, fresh: bool, frozen_norm: bool) -> Trainer:
         """The trainer of the refit under way at this moment of the stream, or one at its start."""
-        now = self.online.context.seen
+        now = self.online.seen
         if self.trainer is not None and self._began == now:
             return self.trainer
         scope = f"refit at {now}"
@@ -89,12 +98,12 @@ class Refitter:
             trainer = self._kept[fresh, frozen_norm] = self._new_trainer(scope, fresh, frozen_norm)
         else:
             context = trainer.context
-            context.rng.rescope(self.online.context.rng.fork(scope).scope)
+            context.rng.rescope(self.online.rng.fork(scope).scope)
             if fresh:
-                restart(context.network, self.online.context.network.labels, context.rng)
+                restart(context.network, self.online.network.labels, context.rng)
                 context.spent.load_state_dict(ComputeCounter().state_dict())
             counters = context.counters
-            counters.seen, counters.updates, counters.tasks = now, 0, self.online.context.tasks
+            counters.seen, counters.updates, counters.tasks = now, 0, self.online.tasks
             trainer.restart()
         if self._saved is not None and self._saved["seen"] == now:
             _restore(trainer, self._saved)
@@ -103,7 +112,7 @@ class Refitter:
 
     def _new_trainer(self, scope: str, fresh: bool, frozen_norm: bool) -> Trainer:
         assert self.training is not None, "a method whose readout refits says how"
-        online = self.online.context
+        online = self.online
         rng = online.rng.fork(scope)
         network = online.network
         if fresh:

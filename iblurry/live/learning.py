@@ -12,7 +12,6 @@ import torch
 
 from iblurry.errors import CheckpointError
 from iblurry.learner import amendments
-from iblurry.learner import file as learner_file
 from iblurry.live.calibration import Calibrator
 from iblurry.live.held_out import HeldOut, HeldOutSample, ask
 from iblurry.live.log import LogEntry
@@ -37,7 +36,7 @@ class LiveLearner:
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder, self.settings = folder, settings
         self.learner = settings.build_learner()
-        self._arguments = learner_file.to_json(self.learner.arguments)  # with which Learner.load makes it again
+        self._arguments = self.learner.config.to_json()  # with which Learner.load makes it again
         self.quality = Quality(settings.max_classes)
         self.calibrator = Calibrator(settings.max_classes)
         self.held_out = HeldOut(settings.memory)

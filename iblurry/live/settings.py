@@ -15,6 +15,7 @@ from iblurry.storage.untrusted import MALFORMED, read_json, reason
 
 if TYPE_CHECKING:  # importing torch takes two seconds, which a command that refuses its options need not wait
     from iblurry.augment.transform import Transform
+    from iblurry.learner.config import LearnerConfig
     from iblurry.learner.learner import Learner
     from iblurry.methods.method import Method
     from iblurry.network.registry import Initialise
@@ -143,15 +144,13 @@ class Settings:
     @classmethod
     def from_learner(cls, learner: Learner, **given: Any) -> Self:
         """Those of a service that goes on with a learner; `given` are threads and where it came from."""
-        from iblurry.learner import file as learner_file
-
-        about = json.loads(json.dumps(learner_file.to_json(learner.arguments)))  # tuples as lists, as they are read
+        about = json.loads(json.dumps(learner.config.to_json()))  # tuples as lists, as they are read
         same = ("network", "memory", "seed", "device", "initialise", "freeze", "augment", "mean", "std")
         return cls(
             method=_written("method", about["method"]["name"]),
             recipe=about["method"],
-            image=learner.image,
-            max_classes=learner.context.network.rows,
+            image=learner.config.image,
+            max_classes=learner.config.rows,
             **{name: about[name] for name in same},
             **given,
         )
@@ -159,11 +158,6 @@ class Settings:
     def save(self, folder: Path) -> None:
         text = json.dumps({"format": FORMAT, "settings": self.to_json()}, indent=2)
         write_file(folder / FILE, (text + "\n").encode())
-
-    @property
-    def normalization(self) -> dict[str, Any]:
-        """Mean and standard deviation of pixels from 0 to 1."""
-        return {"mean": self.mean or (0.5,) * self.image[0], "std": self.std or (0.25,) * self.image[0]}
 
     @property
     def pretrained(self) -> bool:
@@ -240,34 +234,12 @@ class Settings:
         built.check_budget(self.memory)
         return built
 
-    def build_context(self) -> Context:
-        """What predictions need of a learner: no optimizer, whose first import takes longer than all of this."""
-        from iblurry.engine.devices import make_engine
-        from iblurry.learner.context import make_context
-        from iblurry.rng import Rng
+    def learner_config(self) -> LearnerConfig:
+        """What its learner is built from."""
+        from iblurry.learner.config import LearnerConfig
 
-        self.build_method()
-        return make_context(
-            image=self.image,
-            rows=self.max_classes,
-            capacity=1,
-            network=self.network,
-            initialise=self.initialise,
-            freeze=self.freeze,
-            augment=self._transforms() or (),
-            rng=Rng(self.seed),
-            engine=make_engine(self.device),
-            budget=1,
-            **self.normalization,
-        )
-
-    def build_learner(self) -> Learner:
-        """A learner that has learnt nothing yet."""
-        from iblurry.engine.devices import make_engine
-        from iblurry.learner.learner import Learner
-
-        return Learner(
-            self.build_method(),
+        return LearnerConfig(
+            method=self.build_method(),
             image=self.image,
             classes=self.max_classes,
             memory=self.memory,
@@ -275,11 +247,25 @@ class Settings:
             initialise=self.initialise,
             freeze=self.freeze,
             augment=self._transforms(),
+            mean=self.mean,
+            std=self.std,
             seed=self.seed,
             boundaries=False,
-            engine=make_engine(self.device),
-            **self.normalization,
+            device=self.device,
         )
+
+    def build_context(self) -> Context:
+        """What predictions need of a learner: no optimizer, whose first import takes longer than all of this."""
+        from iblurry.engine.devices import make_engine
+
+        return self.learner_config().build_context(make_engine(self.device), capacity=1)
+
+    def build_learner(self) -> Learner:
+        """A learner that has learnt nothing yet."""
+        from iblurry.engine.devices import make_engine
+        from iblurry.learner.learner import Learner
+
+        return Learner(self.learner_config(), engine=make_engine(self.device))
 
 
 def _written(field: str, name: str) -> str:

@@ -173,3 +173,11 @@ def _take_lock(lock: int, path: Path, timeout: float, remedy: str) -> None:
         else:
             return
     raise BusyError(f"Another process is running in {path.parent}; wait for it, or {remedy}.")
+
+
+def as_path(given: str | os.PathLike[str]) -> Path:
+    """The path of a file; InputError for what is none."""
+    try:
+        return Path(given)
+    except TypeError as error:
+        raise InputError(f"path={given!r:.80} is not a path; give the name of a file.") from error

@@ -295,7 +295,7 @@ def test_initial_weights_and_frozen_parts_of_a_network():
 
 
 def test_an_mlp_with_options_is_not_given_cropped_images():
-    assert small(network="mlp:width=6").partial_fit(PICTURES, TENS).learner_.arguments["augment"].pad == 0
+    assert small(network="mlp:width=6").partial_fit(PICTURES, TENS).learner_.config.augment.pad == 0
 
 
 @pytest.mark.quick("images")

@@ -60,7 +60,7 @@ class Counting(nn.Module):
 def test_the_name_is_a_shorthand():
     by_name, by_freeze = taught("er"), taught("er", network=f"mlp:width={WIDTH}", freeze="body")
     assert torch.equal(by_name.logits(IMAGES), by_freeze.logits(IMAGES))
-    assert by_name.arguments == by_freeze.arguments
+    assert by_name.config == by_freeze.config
     one = Experiment.of("er", network="frozen:mlp")
     assert one == Experiment.of("er", network="mlp", freeze="body", augment=())
     assert (one.network, one.freeze, one.augment) == ("mlp", "body", ())

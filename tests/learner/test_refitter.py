@@ -57,8 +57,9 @@ METHODS = {
 
 def anew(learner):
     """As if no refit had ever been."""
-    fresh = Refitter(learner.refitter.training, on_progress=learner.refitter.on_progress)
-    vars(learner.refitter).update(vars(fresh))
+    old = learner.refitter
+    fresh = Refitter(old.training, old.online, on_progress=old.on_progress, on_changed=old.on_changed)
+    vars(old).update(vars(fresh))
 
 
 def refits(learner, samples, questions, start=0, stops=STOPS, before=lambda learner: None):

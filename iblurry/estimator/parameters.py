@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from operator import index
 from typing import Any
 
@@ -13,95 +12,67 @@ from iblurry.augment.transform import Transforms, as_field, check_transforms
 from iblurry.engine.devices import make_engine
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError
+from iblurry.learner.config import LearnerConfig
 from iblurry.learner.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters
 from iblurry.methods import method as method_named
 from iblurry.methods.method import Method, check_updates
-from iblurry.network.registry import Initialise, network_key, split_frozen
+from iblurry.network.registry import network_key, split_frozen
 from iblurry.network.table_mlp import BYTES, TableMLP
 
 Shape = tuple[int, int, int]  # channels, height, width
 PACE: dict[str, Any] = {"batch_size": 16, "updates_per_sample": 1, "measure_every": 10}  # the parameters' defaults
 
 
-@dataclass(frozen=True, kw_only=True)
-class LearnerSpec:
-    """Everything that determines a new learner: two built from equal specs are equal.
+def learner_config(params: Mapping[str, Any], *, columns: int, shape: Shape | None, seed: int) -> LearnerConfig:
+    """What an estimator's parameters say of its learner, for an X of so many columns; InputError where they do not fit.
 
     Parameters
     ----------
-    method : Method
-    classes, memory : int
-        Rows of the head, and samples kept.
+    params : mapping
+        As `get_params` returns them.
     columns : int
-        Columns of X.
+        Of the first X.
     shape : tuple of int, optional
         (channels, height, width) of images; None: rows are numbers.
-    network : str
-        The key of a network; see `network_key`.
-    initialise, freeze : str
-        As `Learner` takes them.
-    augment : Transform or tuple of Transform, optional
-        None: the learner's default for images.
     seed : int
-    device : str
+        Of the learner.
     """
-
-    method: Method
-    classes: int
-    memory: int
-    columns: int
-    shape: Shape | None
-    network: str
-    initialise: Initialise | None
-    freeze: str
-    augment: Transforms | None
-    seed: int
-    device: str
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any], *, columns: int, shape: Shape | None, seed: int) -> LearnerSpec:
-        """From an estimator's parameters and the shape of the first X; InputError where they do not fit."""
-        if shape is not None and columns != math.prod(shape):
-            raise InputError(
-                f"A row of X has {columns} columns, but an image of shape={shape} has {math.prod(shape)} pixels; "
-                "give the shape (channels, height, width) that the rows have."
-            )
-        named, freeze = split_frozen(params["network"], params["freeze"])
-        network = _check_network(named, shape)
-        pace = {name: params[name] for name in ("batch_size", "updates_per_sample", "measure_every")}
-        return cls(
-            method=_check_method(params["method"], pace),
-            classes=positive_int("max_classes", params["max_classes"]),
-            memory=positive_int("memory", params["memory"]),
-            columns=columns,
-            shape=shape,
-            network=network,
-            initialise=params["initialise"],
-            freeze=freeze,
-            augment=_check_augment(params["augment"], network, shape, freeze),
-            seed=seed,
-            device=_check_device(params["device"]),
+    if shape is not None and columns != math.prod(shape):
+        raise InputError(
+            f"A row of X has {columns} columns, but an image of shape={shape} has {math.prod(shape)} pixels; "
+            "give the shape (channels, height, width) that the rows have."
         )
+    named, freeze = split_frozen(params["network"], params["freeze"])
+    network = _check_network(named, shape)
+    pace = {name: params[name] for name in ("batch_size", "updates_per_sample", "measure_every")}
+    config: dict[str, Any] = {
+        "method": _check_method(params["method"], pace),
+        "classes": positive_int("max_classes", params["max_classes"]),
+        "memory": positive_int("memory", params["memory"]),
+        "initialise": params["initialise"],
+        "freeze": freeze,
+        "augment": _check_augment(params["augment"], network, shape, freeze),
+        "seed": seed,
+        "boundaries": False,
+        "device": _check_device(params["device"]),
+    }
+    if shape is not None:
+        return LearnerConfig(**config, image=shape, network=network)
+    table = {
+        "image": (1, columns, BYTES),
+        "network": TableMLP,
+        "freeze": "layers" if freeze == "body" else freeze,  # its statistics go on moving
+        "mean": [0.0],  # bytes stay the numbers they are
+        "std": [1 / 255],
+    }
+    return LearnerConfig(**config | table)
 
-    def build(self) -> Learner:
-        """A new learner."""
-        is_table = self.shape is None
-        return Learner(
-            self.method,
-            image=self.shape or (1, self.columns, BYTES),
-            classes=self.classes,
-            memory=self.memory,
-            network=TableMLP if is_table else self.network,
-            initialise=self.initialise,
-            freeze="layers" if is_table and self.freeze == "body" else self.freeze,  # its statistics go on moving
-            augment=self.augment,
-            mean=[0.0] if is_table else None,  # bytes stay the numbers they are
-            std=[1 / 255] if is_table else None,
-            seed=self.seed,
-            boundaries=False,
-            engine=Eager(self.device) if is_table else make_engine(self.device),  # an mlp is not worth capturing
-        )
+
+def build_learner(config: LearnerConfig) -> Learner:
+    """A new learner; that of a table runs its steps as they are, since an mlp is not worth capturing."""
+    is_table = config.network is TableMLP
+    return Learner(config, engine=(Eager if is_table else make_engine)(config.device or "cpu"))
 
 
 def positive_int(name: str, given: Any) -> int:
