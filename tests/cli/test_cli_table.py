@@ -188,7 +188,7 @@ def test_refusals(tiny, refused):
         ("--runs nowhere", "tiny", "--runs", "nowhere"),
         ("the folder that holds it, runs", "tiny", "--runs", f"runs/{run.name}"),
         ("--out t.html", "tiny", "--out", "t.html"),
-        ("runs is a folder", "tiny", "--out", "runs", "--format", "csv"),
+        ("'runs'", "tiny", "--out", "runs", "--format", "csv"),
         ("file", "tiny", "--out", "file/t.md"),
         ("--format csv", "tiny", "--json", "--format", "csv"),
         ("--pairs", "tiny", "--format", "latex", "--pairs"),
