@@ -22,8 +22,8 @@ PAGE = OutputFile(".html", ".htm")
 def report(runs: Path, out: Path, title: str | None, name: str | None, as_json: bool) -> None:
     """Write one HTML page of the runs in DIR: a folder of them, or of data sets of them (default: runs).
 
-    Tables, curves to zoom into, maps of the classes, the paper's numbers, settings, versions, commands; finished runs
-    and unfinished ones. The file holds everything it shows and asks no network.
+    Tables that sort, curves, maps of the classes, compute, the paper's numbers, settings, versions, links to the runs;
+    finished runs and unfinished ones. The file holds everything it shows and asks no network.
     """
     from iblurry.storage.files import replacing
     from iblurry.studies.catalogue import get_study
@@ -31,7 +31,9 @@ def report(runs: Path, out: Path, title: str | None, name: str | None, as_json: 
     from iblurry.studies.report.page import render_page
 
     data = report_data(runs, title=title, study=get_study(name) if name is not None else None)
-    text = render_page(data).encode("utf-8", "replace")  # half a character in somebody's label is no reason to fail
+    text = render_page(data, out.resolve().parent).encode(
+        "utf-8", "replace"
+    )  # half a character in somebody's label is no reason to fail
     with replacing(out) as part:
         part.write_bytes(text)
     if as_json:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
-from importlib import resources
 from itertools import combinations
 
 import pytest
 
-from iblurry import web
 from iblurry.analysis.describe import DISPLAY_NAMES, display_name
-from iblurry.analysis.method_style import COLOURS, FAMILIES, LINES, family_name, method_styles
+from iblurry.analysis.method_style import COLOURS, FAMILIES, family_name, method_styles
 from iblurry.methods import METHODS
 from iblurry.studies.catalogue import STUDIES
-from iblurry.studies.report.page import COLOUR_CLASSES
 
 BUILT_IN = [*METHODS, *(f"{name}-released" for name in METHODS)]
 
@@ -65,22 +60,6 @@ def test_methods_of_ones_own_have_colours_of_their_own():
     left = COLOURS[len(FAMILIES) :]
     assert tuple(style.colour for style in method_styles(own[: len(left)]).values()) == left
     assert len(method_styles([*own, "more", "and more", ""])) == len(own) + 3
-
-
-def test_the_pages_have_as_many_colours():
-    for number in range(len(COLOURS)):
-        assert web.text("style.css").count(f"--c{number}: #") == 2  # light and dark
-    assert len(COLOURS) == len(set(COLOURS))
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_report_has_a_colour_and_a_kind_of_line_for_every_method(name):
-    style = method_styles([name])[name]
-    assets = resources.files("iblurry.studies.report") / "assets"
-    assert f".c{style.colour_number} {{ --c: var(--c{style.colour_number}); }}" in COLOUR_CLASSES
-    assert style.line_number == 0 or f".d{style.line_number}.key {{" in (assets / "parts.css").read_text()
-    (dashes,) = re.findall(r"const DASHES = (\[.*?\]);", (assets / "colours.js").read_text())
-    assert len(json.loads(dashes)) == len(LINES)
 
 
 def test_display_names():

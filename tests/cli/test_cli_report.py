@@ -23,8 +23,9 @@ def test_from_runs_to_the_page(runs, call, here):
     assert said.out == f"report.html: 2 finished runs of 2, {len(written) / 1000:,.0f} kB\n"
     assert written.startswith(b"<!doctype html>")
     about = json.loads(call("report", runs, "--out", "a/b.html", "--json").out)
-    assert about == {"page": "a/b.html", "bytes": len(written), "runs": 2, "finished": 2}
-    assert (here / "a/b.html").read_bytes() == written
+    other = (here / "a/b.html").read_bytes()
+    assert about == {"page": "a/b.html", "bytes": len(other), "runs": 2, "finished": 2}
+    assert other.replace(b'href="../runs', b'href="runs') == written  # links lead to the runs from where it lies
 
 
 def test_collected_runs_and_a_title(runs, call, here):

@@ -11,7 +11,7 @@ import pytest
 from iblurry.errors import UnknownNameError
 from iblurry.live import page
 
-SCRIPTS = [name for name in page.OWN if name.endswith(".js")]
+SCRIPTS = [name for name in page.ASSETS if name.endswith(".js")]
 
 
 def text(name):
@@ -54,7 +54,7 @@ def test_other_names_are_unknown(name):
 
 
 def test_the_folder_holds_what_is_offered_and_nothing_else():
-    assert {file.name for file in resources.files("iblurry.live.page").joinpath("assets").iterdir()} == set(page.OWN)
+    assert {file.name for file in resources.files("iblurry.live.page").joinpath("assets").iterdir()} == set(page.ASSETS)
 
 
 def test_every_file_is_reached_from_the_page_and_exists():

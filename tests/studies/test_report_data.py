@@ -8,19 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from iblurry.analysis.describe import run_command
+from iblurry import compute
 from iblurry.components.edit import edit
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
+from iblurry.learner import cost
 from iblurry.studies.catalogue import get_study
-from iblurry.studies.report.charts import CLASSES, POINTS, chart_data, class_maps, final_accuracies, thin
-from iblurry.studies.report.compute import mean_compute
+from iblurry.studies.report.compute import HOLDINGS, PURPOSES, mean_compute
 from iblurry.studies.report.data import report_data, stream_length
 from iblurry.studies.report.sections import (
     beside_paper,
-    commands_left,
     compare_environments,
     compare_settings,
+    final_accuracies,
 )
 from tests.studies.written import FLOPS, SAMPLES, spend, usual, write_run
 
@@ -47,28 +47,6 @@ def the_block(place, **options):
     return block
 
 
-def test_table_and_curve_are_those_of_the_journals(tmp_path):
-    written = [write_run(tmp_path, usual("clib", seed), 70 + seed) for seed in (1, 2, 3)]
-    write_run(tmp_path, usual("er", 1), 50)
-    block = the_block(tmp_path)
-    areas = np.array([area for _, area, _ in written])
-    table, chart = block.finished.table, chart_data(block)
-    assert table.rows == ("clib", "er")
-    assert table.cells.xs("a_auc", level="metric")["n"].tolist() == [3, 1]
-    assert str(table.ours("clib", "", "a_auc")) == f"{areas.mean():.2f} ± {areas.std(ddof=1):.2f}"
-    assert table.cells.xs("a_auc", level="metric")["best"].tolist() == [True, False]
-    line, alone = chart["lines"]
-    curves = np.array([_accuracy(folder) for folder, *_ in written])
-    assert line["x"] == list(range(10, SAMPLES + 1, 10))
-    assert line["y"] == pytest.approx(curves.mean(0), abs=0.01)
-    assert line["high"] == pytest.approx(curves.mean(0) + curves.std(0, ddof=1), abs=0.01)
-    assert line["low"] == pytest.approx(curves.mean(0) - curves.std(0, ddof=1), abs=0.01)
-    assert "low" not in alone
-    assert line["rate"] == [0.1] * 10
-    assert chart["ends"] == [20, 40, 60, 80, 100]
-    assert chart["arrivals"] == [[1, "ship", [1, 2, 3]]]
-
-
 def test_what_was_spent_is_the_last_account_of_each_run(tmp_path):
     areas = []
     for seed, teacher in ((1, 30), (2, 50)):
@@ -87,30 +65,17 @@ def test_what_was_spent_is_the_last_account_of_each_run(tmp_path):
     found = {row.name: mean_compute(row) for row in block.rows}
     assert [name for name, mean in found.items() if mean] == ["bic", "mir"]
     bic, mir = found["bic"], found["mir"]
-    assert (bic.n, bic.updates) == (2, SAMPLES)
-    assert bic.forward == {
-        "training": 100,
-        "losses": 0,
-        "distillation": 40,
-        "parts": 1.5,
-        "features": 0,
-        "queries": 900,
-    }
-    assert bic.backward == {
-        "training": 100,
-        **dict.fromkeys(("losses", "distillation", "parts", "features", "queries"), 0),
-    }
-    assert bic.flops["training"] == 3 * 100 * FLOPS
+    assert bic.updates == SAMPLES
+    zero = dict.fromkeys(PURPOSES, 0)
+    assert bic.counts["forward"] == zero | {"training": 100, "distillation": 40, "parts": 1.5, "queries": 900}
+    assert bic.counts["backward"] == zero | {"training": 100}
+    assert bic.counts["flops"]["training"] == 3 * 100 * FLOPS
+    assert bic.per_tflop == pytest.approx(np.mean(areas))
     assert bic.training == (300 + 40 + 1.5) * FLOPS
-    assert bic.per_tflop.mean == pytest.approx(np.mean(areas))
-    assert (mir.forward["distillation"], mir.forward["parts"]) == (0, 70)
-    assert mir.bytes["memory"] == 5_000_000
-    assert (mir.bytes["aside"], mir.bytes["parts"]) == (0, 2_000_000)
-
-
-def _accuracy(folder):
-    records = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
-    return [100 * one["correct"][0] / one["total"][0] for one in records if one["kind"] == "query"]
+    assert (mir.counts["forward"]["distillation"], mir.counts["forward"]["parts"]) == (0, 70)
+    assert mir.counts["bytes"] == dict.fromkeys(HOLDINGS, 0) | {"memory": 5e6, "parts": 2e6, "network": 500}
+    assert {*PURPOSES} == {*compute.PURPOSES}
+    assert {*HOLDINGS} == {*cost.HOLDINGS}
 
 
 def test_beside_the_paper(tmp_path):
@@ -120,7 +85,7 @@ def test_beside_the_paper(tmp_path):
     block = the_block(tmp_path)
     found = block.finished.comparisons["A_AUC"]
     clib, own = (next(one for one in found if one.row == name) for name in block.names)
-    mean = block.finished.table.ours("clib", "", "a_auc").mean
+    mean = 100 * np.mean([run.metrics.a_auc for run in block.rows[0].finished])
     assert (clib.paper.mean, clib.difference) == (70.26, pytest.approx(mean - 70.26))
     assert (own.paper, own.difference) == (None, None)
     assert own.verdict == "not in the paper: admission.step=0.2"
@@ -153,13 +118,7 @@ def test_unfinished_runs_are_not_in_the_table_but_on_the_page(tmp_path):
     assert [len(row.finished) for row in block.rows] == [1, 1]
     reached = {run.experiment.seed: (run.metrics.samples, stream_length(run)) for run in block.rows[0].runs}
     assert reached == {1: (100, 100), 2: (20, 100), 3: (0, 0)}
-    going = next(line for line in chart_data(block)["lines"] if not line["done"])
-    assert (going["x"], going["seeds"]) == ([10, 20], [2])
     assert [block.lacking_seeds(row) for row in block.rows] == [[4], [1, 2, 3]]
-    assert commands_left(block) == [
-        "iblurry run clib --dataset cifar10 --seeds 1,2,3,4",
-        "iblurry run er --dataset cifar10 --seeds 1,2,3,4",
-    ]
 
 
 def test_a_study_at_a_smaller_scale(tmp_path):
@@ -174,33 +133,7 @@ def test_a_study_at_a_smaller_scale(tmp_path):
     assert [(one.method.name, one.seed, one.share) for one in lacks] == [("gss", seed, 0.1) for seed in (1, 2, 3)]
 
 
-def test_only_unfinished_runs(tmp_path):
-    folder, *_ = write_run(tmp_path, usual("clib"), 70)
-    stop(folder, 1)
-    block = the_block(tmp_path)
-    assert (block.names, block.finished.table.rows) == (["clib"], ())
-    assert (chart_data(block)["lines"], class_maps(block)) == ([], [])
-
-
-def test_a_method_that_answers_once_is_a_level_line(tmp_path):
-    write_run(tmp_path, usual("joint"), 90)
-    (line,) = chart_data(the_block(tmp_path))["lines"]
-    assert (line["kind"], line["x"]) == ("level", [0, SAMPLES])
-    assert line["y"][0] == line["y"][1] == pytest.approx(90, abs=2)
-
-
-def test_ends_of_tasks_that_changed_the_answers_are_marked(tmp_path):
-    folder, *_ = write_run(tmp_path, usual("clib"), 70)
-    start = Start(usual("clib").digest, 40, (20, 40), 20)
-    queries = [Query(at, at // 20 - 1, (5,), (10,), 0.1, at) for at in (20, 40)]
-    ends = [TaskEnd(at, at // 20 - 1, (8,), (10,), 0.1, at) for at in (20, 40)]
-    rewrite(folder, start, NewClass(1, "ship"), queries[0], ends[0], queries[1], ends[1])
-    assert chart_data(the_block(tmp_path))["lines"][0]["after"] == [[20, 80], [40, 80]]
-    rewrite(folder, start, NewClass(1, "ship"), queries[0], TaskEnd(20, 0, (5,), (10,), 0.1, 20), queries[1])
-    assert chart_data(the_block(tmp_path))["lines"][0]["after"] == []
-
-
-def test_maps_class_by_class(tmp_path):
+def test_the_numbers_of_classes_at_the_end(tmp_path):
     folder, *_ = write_run(tmp_path, usual("clib"), 70)
     rewrite(
         folder,
@@ -211,34 +144,7 @@ def test_maps_class_by_class(tmp_path):
         Query(40, 1, (10, 0), (10, 4), 0.1, 40),
         TaskEnd(40, 1, (10, 1), (10, 4), 0.1, 40),
     )
-    block = the_block(tmp_path)
-    (found,) = class_maps(block)
-    assert found == {"row": 0, "seed": 1, "at": [20, 40], "labels": ["ship", "frog"], "cells": ["3264", "--00"]}
-    assert final_accuracies(block) == {"clib": {"frog": 25.0, "ship": 100.0}}
-
-
-def test_many_classes_share_the_lines_of_a_map(tmp_path):
-    folder, *_ = write_run(tmp_path, usual("clib"), 70)
-    many = 3 * CLASSES
-    right = tuple(10 if c % 3 == 0 else 0 for c in range(many))
-    rewrite(
-        folder,
-        Start(usual("clib").digest, many, (many,), many),
-        *(NewClass(c + 1, f"c{c}") for c in range(many)),
-        Query(many, 0, right, (10,) * many, 0.1, many),
-    )
-    (found,) = class_maps(the_block(tmp_path))
-    assert (found["labels"][0], len(found["labels"])) == ("c0 to c2", CLASSES)
-    assert set(found["cells"]) == {f"{33:02x}"}
-
-
-@pytest.mark.parametrize("points", [1, 7, POINTS, POINTS + 1, 10_000])
-def test_long_lines_are_thinned_evenly_and_keep_their_end(points):
-    every, kept = thin(points)
-    assert len(kept) <= POINTS
-    assert kept[-1] == points - 1
-    assert set(np.diff(kept)) <= {every}
-    assert every == 1 or len(kept) > POINTS / 2 - 1
+    assert final_accuracies(the_block(tmp_path)) == {"clib": {"frog": 25.0, "ship": 100.0}}
 
 
 def test_versions_and_places(tmp_path):
@@ -272,7 +178,7 @@ def test_a_study_keeps_its_own_and_says_what_is_missing(tmp_path):
     data = report_data(tmp_path, study=study)
     assert (len(data.runs), data.title) == (1, study.title)
     lacking = {group[0].method.name: group for group in data.missing}
-    assert run_command(lacking["clib"]) == "iblurry run clib --dataset cifar10 --seeds 2,3"
+    assert [one.seed for one in lacking["clib"]] == [2, 3]
     assert [one.seed for one in lacking["er"]] == [1, 2, 3]
     assert set(lacking) == set(study.rows)
     with pytest.raises(UnknownNameError, match="mian"):

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from importlib import resources
 
-from iblurry import web
 from iblurry.errors import UnknownNameError
 
-SHARED: dict[str, Callable[[], str]] = {
-    **{name: partial(web.text, name) for name in ("style.css", "table.css", "chart.css")},
-    "uplot.js": web.uplot,
-    "uplot.css": partial(web.text, "uplot/uPlot.min.css"),
-}
-OWN = (
+ASSETS = (
     *(
         "index.html",
         "docs.html",
         "docs.css",
         "docs.js",
-        "live.css",
+        *("style.css", "table.css", "chart.css", "live.css"),
         "icon.svg",
         "main.js",
         "api.js",
@@ -31,6 +24,7 @@ OWN = (
     *("curves.js", "dom.js", "downloads.js"),
     *("events.js", "lazily.js", "memory.js", "status.js", "teaching.js", "thumbnails.js", "token.js", "tray.js"),
 )
+UPLOT = {"uplot.js": "uPlot.iife.min.js", "uplot.css": "uPlot.min.css"}  # the library for curves, under its licence
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 POLICY = (  # the Content-Security-Policy of `/`: no script, style or request but the service's own, no HTML from text
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
@@ -40,7 +34,7 @@ POLICY = (  # the Content-Security-Policy of `/`: no script, style or request bu
 
 def names() -> tuple[str, ...]:
     """Every file of the page."""
-    return (*OWN, *SHARED)
+    return (*ASSETS, *UPLOT)
 
 
 @cache
@@ -52,6 +46,10 @@ def asset(name: str) -> tuple[bytes, str]:
     """
     if name not in names():
         raise UnknownNameError("file of the page", name, names())
-    own = resources.files(__name__).joinpath("assets", name)
-    text = own.read_text("utf-8") if name in OWN else SHARED[name]()
+    here = resources.files(__name__)
+    if name in UPLOT:  # its notice goes with every copy
+        licence, library = (here.joinpath("uplot", file).read_text("utf-8") for file in ("LICENSE", UPLOT[name]))
+        text = f"/*!\n{licence.strip()}\n*/\n{library}"
+    else:
+        text = here.joinpath("assets", name).read_text("utf-8")
     return text.encode(), f"{TYPES[name.rpartition('.')[2]]}; charset=utf-8"

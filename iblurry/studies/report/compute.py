@@ -1,26 +1,19 @@
-"""What the runs of a report computed and kept: means over seeds, and the sections that show them."""
+"""What the runs of a report computed and kept: tables of means over seeds, and the words behind them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from iblurry.analysis.metrics import (
-    NOTHING,
-    TABLE_METRICS,
-    MeanStd,
-    count_decimals,
-    format_mean_std,
-    format_number,
-    mean_std,
-)
+import numpy as np
+
+from iblurry.analysis.results import training_flops
 from iblurry.experiment.journal import Spent
 from iblurry.studies.report.data import Report, ReportBlock, ReportRow
-from iblurry.studies.report.html import Html, cell, definitions, join, metric, numeric, table, tabs, tag
-from iblurry.studies.report.sections import row_head
+from iblurry.studies.report.html import Html, cell, definitions, join, metric, numeric, table, tag
 
 COUNTED = "counted"  # where the page explains it
-PURPOSE_TEXTS = {  # in the order of PURPOSES: heading, and what is counted under it
+PURPOSES = {  # of the journal's records: heading, and what is counted under it
     "training": ("batches", "batches to learn from, forwards and backwards; those of refits too (RM, GDumb, joint)."),
     "losses": ("memory's loss", "the loss of every row of the memory, if a method needs it (CLIB)."),
     "distillation": (
@@ -39,7 +32,7 @@ PURPOSE_TEXTS = {  # in the order of PURPOSES: heading, and what is counted unde
     ),
     "queries": ("queries", "test images, and what a method computes before it can predict them."),
 }
-HOLDING_TEXTS = {
+HOLDINGS = {
     "memory": ("memory", "every row: its image, its label and what the method stores with it."),
     "stream": ("stream", "samples that wait until they are trained on."),
     "aside": ("set aside", "samples that a method holds outside the memory (BiC's validation set)."),
@@ -47,70 +40,84 @@ HOLDING_TEXTS = {
     "network": ("network", "weights and statistics; twice if a second network answers."),
     "optimizer": ("optimizer", "two numbers per weight for Adam, one for SGD with momentum."),
 }
-UNITS = ((1e15, "P", "10¹⁵"), (1e12, "T", "10¹²"), (1e9, "G", "10⁹"), (1e6, "M", "10⁶"), (1e3, "k", "10³"))
-DECIMALS = 3  # behind the point at most
-
-Counts = Mapping[str, float]  # by the names of PURPOSE_TEXTS or HOLDING_TEXTS
+COUNTS = {"forward": PURPOSES, "backward": PURPOSES, "flops": PURPOSES, "bytes": HOLDINGS}  # fields of Spent
 
 
 @dataclass(frozen=True)
 class MeanCompute:
-    """What the runs of a row computed and kept, mean over seeds: as in the journal's Spent, and accuracy per TFLOP."""
+    """What the finished runs of a row computed and kept, mean over seeds: `counts` by field of Spent and by name."""
 
     row: str
-    n: int
     updates: float
-    forward: Counts
-    backward: Counts
-    flops: Counts
-    bytes: Counts
-    per_tflop: MeanStd | None
+    counts: dict[str, dict[str, float]]
+    per_tflop: float | None  # A_AUC (percent) for 10¹² operations of training
 
     @property
     def training(self) -> float:
         """Operations of everything but queries."""
-        return sum(self.flops.values()) - self.flops["queries"]
+        return sum(self.counts["flops"].values()) - self.counts["flops"]["queries"]
 
 
 def mean_compute(row: ReportRow) -> MeanCompute | None:
-    """Of finished runs, from the last account of each; None unless every one has it."""
+    """Average the last account of each finished run; None unless every one has it."""
     accounts = [[record for record in run.records if isinstance(record, Spent)] for run in row.finished]
     if not accounts or not all(accounts):
         return None
-    records = [found[-1] for found in accounts]
-
-    def means(field: str, names: Iterable[str]) -> Counts:
-        """Older journals lack what was not counted apart yet: that is 0."""
-        return {name: sum(getattr(record, field).get(name, 0) for record in records) / len(records) for name in names}
-
-    return MeanCompute(
-        row.name,
-        len(records),
-        updates=sum(record.updates for record in records) / len(records),
-        forward=means("forward", PURPOSE_TEXTS),
-        backward=means("backward", PURPOSE_TEXTS),
-        flops=means("flops", PURPOSE_TEXTS),
-        bytes=means("bytes", HOLDING_TEXTS),
-        per_tflop=mean_std([TABLE_METRICS["per_compute"].value(run) for run in row.finished]),
-    )
+    last = [found[-1] for found in accounts]
+    counts = {  # older journals lack what was not counted apart yet: that is 0
+        field: {name: float(np.mean([getattr(one, field).get(name, 0) for one in last])) for name in names}
+        for field, names in COUNTS.items()
+    }
+    spent = [(run.metrics.a_auc, training_flops(run)) for run in row.finished]
+    per_tflop = [100e12 * area / flops for area, flops in spent if area is not None and flops]
+    mean = float(np.mean(per_tflop)) if len(per_tflop) == len(spent) else None
+    return MeanCompute(row.name, float(np.mean([one.updates for one in last])), counts, mean)
 
 
 def compute_section(block: ReportBlock) -> Html | None:
-    """Operations, images and bytes, row by row; None where nothing was counted."""
+    """Show operations, images and bytes, row by row; None where nothing was counted."""
     found = {row.name: mean_compute(row) for row in block.rows if row.finished}
     rows = [row for row in found.values() if row]
     if not rows:
         return None
     missing = ", ".join(name for name, row in found.items() if not row)
+    purposes, holdings = ([heading for heading, _ in texts.values()] for texts in (PURPOSES, HOLDINGS))
+
+    def show(caption: str, heads: list[str], cells: Callable[[MeanCompute], list[Html]]) -> Html:
+        lines = [[block.row_head(row.row), *cells(row)] for row in rows]
+        return table(["method", *heads], lines, caption=caption, sides="l" + "r" * len(heads))
+
+    def both_ways(row: MeanCompute) -> list[Html]:
+        pairs = [(row.counts["forward"][name], row.counts["backward"][name]) for name in PURPOSES]
+        return [cell(f"{out:,.0f} / {back:,.0f}" if out or back else "0", out, class_="n") for out, back in pairs]
+
     about = (
         "All images that pass through a network in a whole run, by purpose, and all bytes that a method keeps "
         "between samples; means over seeds. "
     )
-    contents = {"Operations": _operations(block, rows), "Images": _images(block, rows), "Bytes": _bytes(block, rows)}
     return join(
         [
             tag("p", about, tag("a", "What is counted", href=f"#{COUNTED}")),
-            tabs("Compute and memory", contents),
+            show(
+                "Operations of a whole run in TFLOP, 10¹² floating-point operations",
+                [metric("A_AUC per TFLOP"), "training in all", *purposes],
+                lambda row: [
+                    numeric(None) if row.per_tflop is None else _amount(row.per_tflop, 1),
+                    *(_amount(count, 1e12) for count in (row.training, *row.counts["flops"].values())),
+                ],
+            ),
+            show(
+                "Images forward / backward through a network in a whole run, and the optimizer's updates",
+                ["updates", *purposes],
+                lambda row: [numeric(row.updates, ",.0f"), *both_ways(row)],
+            ),
+            show(
+                "Kept between samples, in MB, 10⁶ bytes",
+                ["in all", *holdings],
+                lambda row: [
+                    _amount(count, 1e6) for count in (sum(row.counts["bytes"].values()), *row.counts["bytes"].values())
+                ],
+            ),
             tag("p", f"Runs of an older version, which counted nothing: {missing}.", class_="note")
             if missing
             else None,
@@ -119,20 +126,19 @@ def compute_section(block: ReportBlock) -> Html | None:
 
 
 def counting_section(report: Report) -> Html | None:
-    """The words behind the tables; None where there are none."""
+    """Explain the words in the tables; None where there are none."""
     if not any(mean_compute(row) for block in report.blocks for row in block.rows):
         return None
     about = (
         "The forward pass of an image counts the multiplications and additions of convolutions and linear layers, "
         "each as one operation; a backward pass counts twice that. Batch norm, augmentation, the optimizer's "
         "arithmetic and BiC's two numbers per task are not counted, nor are empty rows while the memory fills. "
-        f"The journal of a run calls the purposes {', '.join(PURPOSE_TEXTS)}, in this order."
+        f"The journal of a run calls the purposes {', '.join(PURPOSES)}, in this order."
     )
-    more = {
+    images = dict(PURPOSES.values()) | {
         "training in all": "everything except queries; studies of equal compute make this equal.",
         "A_AUC per TFLOP": "A_AUC in percent, divided by the training operations in units of 10¹².",
     }
-    images = dict(PURPOSE_TEXTS.values()) | more
     return tag(
         "section",
         tag("h2", "What is counted"),
@@ -140,71 +146,12 @@ def counting_section(report: Report) -> Html | None:
         tag("h3", "Operations and images, by purpose"),
         definitions({metric(name): text for name, text in images.items()}, "terms wide"),
         tag("h3", "Bytes, by content"),
-        definitions(dict(HOLDING_TEXTS.values()), "terms wide"),
+        definitions(dict(HOLDINGS.values()), "terms wide"),
         class_="block",
         id=COUNTED,
     )
 
 
-def _operations(block: ReportBlock, rows: Sequence[MeanCompute]) -> Html:
-    size, prefix, words = _unit([count for row in rows for count in (row.training, row.flops["queries"])])
-
-    def cells(row: MeanCompute) -> list[Html]:
-        number = row.per_tflop
-        text = " ± ".join(format_mean_std(TABLE_METRICS["per_compute"], number.mean, number.std)) if number else NOTHING
-        counts = [row.training, *(row.flops[name] for name in PURPOSE_TEXTS)]
-        return [cell(text, number.mean if number else None, class_="n"), *(_amount(count, size) for count in counts)]
-
-    heads = [metric("A_AUC per TFLOP"), "training in all", *dict(PURPOSE_TEXTS.values())]
-    caption = f"Operations of a whole run in {prefix}FLOP, {words} floating-point operations; 1 TFLOP is 10¹²"
-    return _table(block, rows, heads, caption, cells)
-
-
-def _images(block: ReportBlock, rows: Sequence[MeanCompute]) -> Html:
-    def both_ways(forward: float, backward: float) -> Html:
-        return cell(f"{forward:,.0f} / {backward:,.0f}" if forward or backward else "0", forward, class_="n")
-
-    def cells(row: MeanCompute) -> list[Html]:
-        counts = [both_ways(row.forward[name], row.backward[name]) for name in PURPOSE_TEXTS]
-        return [numeric(row.updates, ",.0f"), *counts]
-
-    caption = "Images forward / backward through a network in a whole run, and the optimizer's updates"
-    return _table(block, rows, ["updates", *dict(PURPOSE_TEXTS.values())], caption, cells)
-
-
-def _bytes(block: ReportBlock, rows: Sequence[MeanCompute]) -> Html:
-    size, prefix, words = _unit([sum(row.bytes.values()) for row in rows])
-
-    def cells(row: MeanCompute) -> list[Html]:
-        return [
-            _amount(count, size) for count in (sum(row.bytes.values()), *(row.bytes[name] for name in HOLDING_TEXTS))
-        ]
-
-    caption = f"Kept between samples, in {prefix}B, {words} bytes"
-    return _table(block, rows, ["in all", *dict(HOLDING_TEXTS.values())], caption, cells)
-
-
-def _table(
-    block: ReportBlock,
-    rows: Sequence[MeanCompute],
-    heads: Sequence[str],
-    caption: str,
-    cells: Callable[[MeanCompute], list[Html]],
-) -> Html:
-    lines = [[row_head(block, row.row), numeric(row.n), *cells(row)] for row in rows]
-    return table(["method", "n", *heads], lines, caption=caption, sides="l" + "r" * (1 + len(heads)))
-
-
-def _unit(values: Sequence[float]) -> tuple[float, str, str]:
-    """The largest unit of which there is one at least: its size, prefix and size in words."""
-    return next((unit for unit in UNITS if unit[0] <= max(values)), UNITS[-1])
-
-
 def _amount(value: float, size: float) -> Html:
-    """A cell in units of `size`: three significant digits, DECIMALS behind the point at most."""
-    amount = value / size
-    if 0 < amount < 10**-DECIMALS:
-        text = f"<{10**-DECIMALS:g}"
-    else:
-        text = format_number(amount, min(DECIMALS, count_decimals(amount))) if amount else "0"
-    return cell(text, value, class_="n")
+    """A cell in units of `size`, with three significant digits."""
+    return cell(f"{float(f'{value / size:.3g}'):,g}", value, class_="n")

@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
-from iblurry.analysis.method_style import MethodStyle, method_styles
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
@@ -16,6 +15,7 @@ from iblurry.experiment.journal import Start
 from iblurry.experiment.result import Result, read_result
 from iblurry.studies.compare import ComparisonBlock, group_by_configuration
 from iblurry.studies.paper import Configuration
+from iblurry.studies.report.html import Html, tag
 from iblurry.studies.study import SEEDS, Study
 
 FEW = 6  # names of what was found instead of runs
@@ -51,11 +51,6 @@ class ReportBlock:
         return [row.name for row in self.rows]
 
     @property
-    def styles(self) -> dict[str, MethodStyle]:
-        """By row, in their order."""
-        return method_styles(self.names)
-
-    @property
     def runs(self) -> list[Result]:
         return [run for row in self.rows for run in row.runs]
 
@@ -63,6 +58,10 @@ class ReportBlock:
     def finished(self) -> ComparisonBlock:
         """The finished runs, beside the paper's numbers."""
         return ComparisonBlock(self.configuration, {row.name: row.finished for row in self.rows if row.finished})
+
+    def row_head(self, name: str) -> Html:
+        """Make the first cell of a row, which is sorted by its place."""
+        return tag("th", name, scope="row", data_value=self.names.index(name))
 
     def lacking_seeds(self, row: ReportRow) -> list[int]:
         """Seeds that other rows of the configuration have and this one has not."""

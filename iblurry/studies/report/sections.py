@@ -2,63 +2,68 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
-from iblurry.analysis.describe import describe_command, experiment_fields, format_setting, run_command
-from iblurry.analysis.formats import describe_seeds
-from iblurry.analysis.metrics import ACCURACY_METRICS, format_value
+import numpy as np
+
+from iblurry.analysis.describe import experiment_fields, format_setting, is_bound, seed_ranges
+from iblurry.analysis.results import results_frame
+from iblurry.experiment.journal import NewClass, TaskEnd
 from iblurry.experiment.result import Result
 from iblurry.studies.compare import NOT_RUN, Comparison, find_warnings
 from iblurry.studies.paper import COUNTERPARTS, PAPER_METRICS
-from iblurry.studies.report.charts import final_accuracies
 from iblurry.studies.report.data import ReportBlock, stream_length
-from iblurry.studies.report.html import Html, cell, definitions, dots, join, metric, numeric, table, tabs, tag
+from iblurry.studies.report.html import Html, cell, definitions, join, metric, numeric, table, tag
 
+ACCURACIES = {"a_auc": "A_AUC ↑", "a_avg": "A_avg ↑", "a_last": "A_last ↑", "f_last": "F_last ↓"}
 SHORT = {"iblurry": "iblurry", "python": "Python", "torch": "PyTorch", "numpy": "NumPy"}
 UNLIKE = ("order", "seconds")  # of an environment: belong to the run, not to the place
 HASHES = {"data": 12, "order": 12}  # digits that tell enough
 
 
 def results(block: ReportBlock) -> Html:
-    """Our numbers, row by row; a row without a finished run waits below."""
-    ours = block.finished.table
+    """Show our numbers, row by row; a row without a finished run waits below."""
     waiting = ", ".join(row.name for row in block.rows if not row.finished)
     note = tag("p", f"No finished run yet: {waiting}.", class_="note") if waiting else None
-    if not ours.rows:
+    rows = [row for row in block.rows if row.finished]
+    if not rows:
         return join([note])
+    frame = results_frame([run for row in rows for run in row.finished])
+    frame["row"] = [row.name for row in rows for _ in row.finished]
+    groups = frame.groupby("row")[[*ACCURACIES]]
+    means, stds = (100 * groups.agg(how, skipna=False) for how in ("mean", "std"))  # of all seeds, or none
+    contenders = means[[not is_bound(name) for name in means.index]].round(2)
     lines = []
-    for name in ours.rows:
-        line = [row_head(block, name), numeric(len(block.finished.groups[name]))]
-        for key in ACCURACY_METRICS:
-            text, found = format_value(ours.ours(name, "", key)), ours.ours(name, "", key)
-            is_best = ours.cells.loc[(name, "", key), "best"]
-            line.append(cell(tag("strong", text) if is_best else text, found.mean if found else None, class_="n"))
+    for row in rows:
+        line = [block.row_head(row.name), numeric(len(row.finished))]
+        for name in ACCURACIES:
+            mean, std = means.loc[row.name, name], stds.loc[row.name, name]
+            text = _mean_std(mean, std)
+            best = contenders[name].min() if name == "f_last" else contenders[name].max()
+            is_best = row.name in contenders.index and len(contenders[name].dropna()) > 1 and round(mean, 2) == best
+            line.append(cell(tag("strong", text) if is_best else text, None if mean != mean else mean, class_="n"))
         lines.append(line)
-    heads = ["method", "n", *(metric(shown.heading) for shown in ACCURACY_METRICS.values())]
-    return join([_headline(block), table(heads, lines, caption=describe_seeds(ours), sides="lrrrrr"), note])
+    heads = ["method", "n", *map(metric, ACCURACIES.values())]
+    caption = "Percent; mean ± sample standard deviation over n seeds"
+    return join([table(heads, lines, caption=caption, sides="lrrrrr"), note])
 
 
 def beside_paper(block: ReportBlock) -> Html | None:
-    """The paper's numbers and ours, one table per metric; None where it has none for this configuration."""
-    shown = {
-        name: _comparisons(block, name, found)
-        for name, found in block.finished.comparisons.items()
-        if any(one.paper for one in found)
-    }
-    return tabs("Metric", shown) if shown else None
+    """Show the paper's numbers and ours, one table per metric; None where it has none for this configuration."""
+    found = block.finished.comparisons.items()
+    return join([_comparisons(block, name, made) for name, made in found if any(one.paper for one in made)]) or None
 
 
 def settings(block: ReportBlock) -> Html:
-    """Every field by the path that --set takes: what differs between the rows first."""
+    """Show every field by the path that --set takes: what differs between the rows first."""
     differ, common = compare_settings(block)
     parts: list[Html] = []
     if differ:
         lines = [[_path(path), *map(cell, values)] for path, values in differ.items()]
-        heads = ["field", *(named(block, name) for name in block.names)]
-        parts.append(table(heads, lines, caption="What differs between the rows"))
+        parts.append(table(["field", *block.names], lines, caption="What differs between the rows"))
     lines = [[_path(path), cell(value)] for path, value in common.items()]
     heading = f"{len(common)} more: every field, the same in all rows" if differ else "every field"
     same = table(["field", "value"], lines, caption="In all")
@@ -66,7 +71,7 @@ def settings(block: ReportBlock) -> Html:
 
 
 def compare_settings(block: ReportBlock) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The fields that differ, each with its value in every row, and those that all rows share."""
+    """Find the fields that differ, each with its value in every row, and those that all rows share."""
     tables = [experiment_fields(row.experiments[0]) for row in block.rows]
     paths = dict.fromkeys(path for fields in tables for path in fields)
     values = {path: [format_setting(fields.get(path, "–")) for fields in tables] for path in paths}
@@ -74,54 +79,56 @@ def compare_settings(block: ReportBlock) -> tuple[dict[str, list[str]], dict[str
     return differ, {path: found[0] for path, found in values.items() if path not in differ}
 
 
-def runs(block: ReportBlock, folder: Path) -> Html:
-    """Each run: how far, how long, where."""
+def runs(block: ReportBlock, folder: Path, beside: Path) -> Html:
+    """Show each run: how far, how long, where; linked to its folder, whose experiment.json says how to run it again."""
     same, differ = compare_environments(block)
     facts = {SHORT.get(name, name): text or "none" for name, text in same.items()}
     heads = ["method", "seed", "state", "samples", "updates", "seconds", "samples/s", *differ, "folder", "order"]
-    lines = [_run(block, row.name, run, differ, folder) for row in block.rows for run in row.runs]
+    lines = []
+    for name, run in [(row.name, run) for row in block.rows for run in row.runs]:
+        samples, seconds = run.metrics.samples, run.environment.get("seconds")
+        place = tag("code", run.folder.relative_to(folder).as_posix())
+        link = Path(os.path.relpath(run.folder.resolve(), beside.resolve())).as_posix()
+        line = [
+            tag("th", name, scope="row"),
+            numeric(run.experiment.seed),
+            cell(_state(run), class_=None if run.summary is not None else "miss"),
+            numeric(samples, ","),
+            numeric(run.metrics.updates, ","),
+            numeric(seconds, ",.0f"),
+            numeric(samples / seconds if seconds else None, ",.0f"),
+            *(cell(_noted(run, key)) for key in differ),
+            cell(tag("a", place, href=f"{link}/")),
+            cell(tag("code", _noted(run, "order"))),
+        ]
+        lines.append(line)
     shown = table(heads, lines, caption=f"{len(lines)} runs", sides="lrlrrrr")
     return join([definitions(facts, "facts"), shown])
 
 
 def compare_environments(block: ReportBlock) -> tuple[dict[str, str], list[str]]:
-    """Versions and hardware: what is the same for all runs, and the names of what is not."""
+    """Find versions and hardware that are the same for all runs, and the names of those that are not."""
     names = dict.fromkeys(name for run in block.runs for name in run.environment if name not in UNLIKE)
     noted = {name: {_noted(run, name) for run in block.runs} for name in names}
     same = {name: found.pop() for name, found in noted.items() if len(found) == 1}
     return same, [name for name in names if name not in same]
 
 
-def commands(block: ReportBlock) -> Html:
-    """How to run it again."""
-    return copied(describe_command(row.name, row.experiments) for row in block.rows)
-
-
 def unfinished(block: ReportBlock) -> Html | None:
-    """What is under way, and which seeds a row lacks that others have."""
+    """Show what is under way, and which seeds a row lacks that others have."""
     items = [_progress(row.name, run) for row in block.rows for run in row.unfinished]
     for row in block.rows:
-        if seeds := ", ".join(map(str, block.lacking_seeds(row))):
+        if seeds := seed_ranges(block.lacking_seeds(row)):
             items.append(tag("li", tag("b", row.name), f" has no run with seed {seeds}, but others have."))
     if not items:
         return None
-    note = tag("p", "Unfinished runs continue where they stopped; finished runs are not run again:")
-    todo = commands_left(block)
-    return join([tag("ul", *items, class_="going"), join([note, copied(todo)]) if todo else None])
-
-
-def commands_left(block: ReportBlock) -> list[str]:
-    """What finishes the rows, with the seeds that they lack; nothing for what only Python can build."""
-    found = []
-    for row in block.rows:
-        lacking = [replace(row.experiments[0], seed=seed) for seed in block.lacking_seeds(row)]
-        if lacking or row.unfinished:
-            found.append(run_command([*row.experiments, *lacking]))
-    return [command for command in found if command]
+    note = "Unfinished runs continue where they stopped, by the command that began them."
+    is_begun = any(row.unfinished for row in block.rows)
+    return join([tag("ul", *items, class_="going"), tag("p", note) if is_begun else None])
 
 
 def by_class(block: ReportBlock) -> Html | None:
-    """The numbers behind the last column of the maps."""
+    """Show the numbers behind the last column of the maps."""
     rows = final_accuracies(block)
     labels = sorted({label for found in rows.values() for label in found})
     if not labels:
@@ -130,54 +137,29 @@ def by_class(block: ReportBlock) -> Html | None:
         [tag("th", label, scope="row"), *(numeric(found.get(label), ".1f") for found in rows.values())]
         for label in labels
     ]
-    heads = ["class", *(named(block, name) for name in rows)]
     caption = "Accuracy at the end in percent, mean over seeds"
-    shown = table(heads, lines, caption=caption, sides="l" + "r" * len(rows))
+    shown = table(["class", *rows], lines, caption=caption, sides="l" + "r" * len(rows))
     return tag("details", tag("summary", "The numbers at the end of the stream"), shown)
 
 
-def named(block: ReportBlock, name: str) -> Html:
-    """A row's name with its mark in the charts."""
-    mark = tag("i", class_=f"key {_style(block, name)}", aria_hidden="true")
-    return tag("span", mark, tag("span", name), class_="named")
-
-
-def row_head(block: ReportBlock, name: str) -> Html:
-    """The first cell of a row, which is sorted by its place."""
-    return tag("th", named(block, name), scope="row", data_value=block.names.index(name))
-
-
-def copied(lines: Iterable[str]) -> Html:
-    """Commands, with a button that copies them."""
-    code = tag("pre", tag("code", "\n".join(lines)), tabindex=0)
-    return tag("div", code, tag("button", "Copy", type="button", class_="copy"), class_="commands")
-
-
-def _headline(block: ReportBlock) -> Html | None:
-    """Which row is best at any time, and by how much."""
-    table = block.finished.table
-    found = [(row, ours) for row in table.rows if (ours := table.ours(row, "", "a_auc"))]
-    known = sorted(found, key=lambda pair: -pair[1].mean)
-    if len(known) < 2:
-        return None
-    (best, first), (next_best, second) = known[:2]
-    apart = first.mean - second.mean
-    words = "."  # a single seed has no spread to compare with
-    if first.std is not None and second.std is not None:
-        further = "not more" if apart <= first.std + second.std else "more"
-        words = f", {further} than the sum of both standard deviations."
-    return tag(
-        "p",
-        *("Best at any time: ", tag("strong", best), ", ", metric("A_AUC"), " "),
-        f"{format_value(first)}. The next, {next_best}, is {apart:.2f} points lower{words}",
-    )
+def final_accuracies(block: ReportBlock) -> dict[str, dict[str, float]]:
+    """Average accuracy (percent) at the last evaluation of finished runs over seeds, by row and class."""
+    rows = {}
+    for row in (row for row in block.rows if row.finished):
+        found: dict[str, list[float]] = {}
+        for run in row.finished:
+            ends = [record for record in run.records if isinstance(record, TaskEnd)]
+            labels = [record.label for record in run.records if isinstance(record, NewClass)]
+            for last in ends[-1:]:  # a class met since has no answers yet
+                for label, correct, total in zip(labels, last.correct, last.total, strict=False):
+                    if total:
+                        found.setdefault(label, []).append(100 * correct / total)
+        rows[row.name] = {label: round(float(np.mean(values)), 2) for label, values in found.items()}
+    return rows
 
 
 def _comparisons(block: ReportBlock, name: str, comparisons: Sequence[Comparison]) -> Html:
     """Our runs with the paper's numbers; its rows that were not run wait below."""
-    numbers = [number for one in comparisons for number in (one.paper, one.ours) if number]
-    low = min(number.mean - (number.std or 0) for number in numbers)
-    high = max(number.mean + (number.std or 0) for number in numbers)
     lines, rest = [], []
     for one in comparisons:
         paper, ours, difference, error = one.texts
@@ -186,31 +168,29 @@ def _comparisons(block: ReportBlock, name: str, comparisons: Sequence[Comparison
         if one.row is None or one.ours is None:
             rest.append([tag("th", theirs, scope="row"), cell(tag("code", one.method)), paper_cell])
             continue
-        line = [row_head(block, one.row), cell(theirs), numeric(one.n), paper_cell]
+        line = [block.row_head(one.row), cell(theirs), numeric(one.n), paper_cell]
         line += [cell(ours, one.ours.mean, class_="n"), cell(difference, one.difference, class_="n")]
         line.append(cell(error, one.standard_error, class_="n"))
-        line.append(cell(dots(one.paper, one.ours, low, high, style=_style(block, one.row)), class_="dots"))
         lines.append([*line, cell(one.verdict, class_="miss" if one.misses else None)])
-    heads = ["our method", "paper's row", "n", "paper", "ours", "difference", "standard error"]
-    heads += ["◇ paper  ● ours", "verdict"]
-    arrow = ACCURACY_METRICS[PAPER_METRICS[name]].heading.partition(" ")[2]
+    heads = ["our method", "paper's row", "n", "paper", "ours", "difference", "standard error", "verdict"]
+    arrow = ACCURACIES[PAPER_METRICS[name]].partition(" ")[2]
     caption = f"{name.replace('final_', 'Final ')} {arrow} in percent, the paper's and ours"
     count = f"{len(rest)} more {'row' if len(rest) == 1 else 'rows'} of the paper, {NOT_RUN}"
     rest_heads = ["paper's row", "our name for it", "paper"]
     not_run = table(rest_heads, rest, caption="The paper's numbers, percent", sides="llr")
     return join(
         [
-            table(heads, lines, caption=caption, sides="llrrrrrll") if lines else None,
+            tag("h4", metric(name)),
+            table(heads, lines, caption=caption, sides="llrrrrrl") if lines else None,
             tag("details", tag("summary", count), not_run) if rest else None,
             *(tag("p", f"⚠ {warning}.", class_="note") for warning in find_warnings(comparisons)),
         ]
     )
 
 
-def _style(block: ReportBlock, name: str) -> str:
-    """Classes of the style sheet: its colour and its kind of line."""
-    style = block.styles[name]
-    return f"c{style.colour_number} d{style.line_number}"
+def _mean_std(mean: float, std: float) -> str:
+    """Such as 70.26 ± 1.28; a dash where there is no number."""
+    return "–" if mean != mean else f"{mean:z.2f}" + (f" ± {std:.2f}" if std == std else "")
 
 
 def _path(path: str) -> Html:
@@ -223,23 +203,10 @@ def _noted(run: Result, name: str) -> str:
     return str(run.environment[name])[: HASHES.get(name)] if name in run.environment else "not recorded"
 
 
-def _run(block: ReportBlock, name: str, run: Result, differ: Sequence[str], folder: Path) -> list[Html]:
-    samples, seconds = run.metrics.samples, run.environment.get("seconds")
-    state = "finished" if run.stopped is None else f"stopped early at {run.stopped.at:,}: {run.stopped.reason}"
+def _state(run: Result) -> str:
     if run.summary is None:
-        state = f"unfinished, {samples:,} of {stream_length(run):,}" if run.records else "not started"
-    return [
-        tag("th", named(block, name), scope="row"),
-        numeric(run.experiment.seed),
-        cell(state, class_=None if run.summary is not None else "miss"),
-        numeric(samples, ","),
-        numeric(run.metrics.updates, ","),
-        numeric(seconds, ",.0f"),
-        numeric(samples / seconds if seconds else None, ",.0f"),
-        *(cell(_noted(run, key)) for key in differ),
-        cell(tag("code", run.folder.relative_to(folder).as_posix())),
-        cell(tag("code", _noted(run, "order"))),
-    ]
+        return f"unfinished, {run.metrics.samples:,} of {stream_length(run):,}" if run.records else "not started"
+    return "finished" if run.stopped is None else f"stopped early at {run.stopped.at:,}: {run.stopped.reason}"
 
 
 def _progress(row: str, run: Result) -> Html:
@@ -248,12 +215,7 @@ def _progress(row: str, run: Result) -> Html:
         return tag("li", tag("b", label), " is not started.")
     samples, whole = run.metrics.samples, stream_length(run)
     bar = tag("progress", value=samples, max=whole, aria_label=label)
-    known = {name: one.value(run) for name, one in ACCURACY_METRICS.items()}
-    numbers = [
-        part
-        for name, value in known.items()
-        if value is not None
-        for part in ("; ", metric(ACCURACY_METRICS[name].heading), f" {value:.2f}")
-    ]
-    share = f"{samples:,} of {whole:,} samples ({100 * samples / whole:.0f} %)"
-    return tag("li", tag("b", label), bar, tag("span", share, " so far" if numbers else None, *numbers))
+    area = run.metrics.a_auc
+    so_far = "" if area is None else f"; A_AUC {100 * area:.2f} so far"
+    share = f"{samples:,} of {whole:,} samples ({100 * samples / whole:.0f} %){so_far}"
+    return tag("li", tag("b", label), bar, tag("span", share))
