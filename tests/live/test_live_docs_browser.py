@@ -34,13 +34,16 @@ def tab(browser, request):
 
 def test_the_api_is_shown_to_whoever_has_the_token(tab, url):
     tab.goto(f"{url}/docs")
-    tab.wait_for_selector("#token:not([hidden])")
+    tab.wait_for_selector("#token[open]")
     assert tab.query_selector("article") is None
-    tab.fill("#typed", "wrong")
-    tab.click("#token button")
-    tab.wait_for_function("() => document.getElementById('trouble').textContent.includes('wrong')")
-    tab.fill("#typed", TOKEN)
-    tab.click("#token button")
+    tab.fill("#token-text", "wrong")
+    tab.click("#token .main")
+    tab.wait_for_function("() => document.getElementById('token-why').textContent.includes('refused')")
+    tab.click("#token-not")
+    tab.wait_for_function("() => document.getElementById('trouble').textContent.includes('token')")
+    tab.reload()
+    tab.fill("#token-text", TOKEN)
+    tab.click("#token .main")
     tab.wait_for_selector("article#learn")
     assert len(tab.query_selector_all("article")) == 15
     assert tab.inner_text("#trouble") == ""
@@ -49,7 +52,7 @@ def test_the_api_is_shown_to_whoever_has_the_token(tab, url):
         assert word in learn
     tab.eval_on_selector_all("details", "all => all.forEach((one) => (one.open = true))")
     assert "507" in tab.inner_text("article#learn")
-    assert "3 x 4 x 4 = 48 bytes" in tab.inner_text("article#learn")
+    assert "3 x 4 x 4 = 48 bytes" in tab.inner_text("#about")
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert all(address.startswith(url) for address in tab.asked)
     assert not [text for text in tab.said if "401" not in text]

@@ -58,17 +58,21 @@ def test_the_folder_holds_what_is_offered_and_nothing_else():
 
 
 def test_every_file_is_reached_from_the_page_and_exists():
-    index = Elements(text("index.html"))
-    linked = [place.removeprefix("assets/") for place in index.all("src", "href") if place.startswith("assets/")]
+    index, docs = (Elements(text(name)) for name in ("index.html", "docs.html"))
+    places = [*index.all("src", "href"), *docs.all("src", "href")]
+    linked = [place.removeprefix("assets/") for place in places if place.startswith("assets/")]
     imported = {found for name in SCRIPTS for found in re.findall(r'(?:from|import) "\./([\w.]+)"', text(name))}
-    assert {*linked, *imported, "index.html"} == set(page.names())
+    assert {*linked, *imported, "index.html", "docs.html"} == set(page.names())
     others = [place for place in index.all("src", "href") if not place.startswith("assets/")]
     assert sorted(others) == ["#main", "docs"]  # relative: the service may live below a path
 
 
 def test_scripts_ask_for_elements_that_exist():
-    ids = Elements(text("index.html")).all("id")
-    assert len(ids) == len(set(ids))
+    ids = []
+    for name in ("index.html", "docs.html"):
+        own = Elements(text(name)).all("id")
+        assert len(own) == len(set(own))
+        ids += own
     cards = re.findall(r"(\w+): \"", text("status.js").split("const BARS")[0])
     made = {id + end for id in cards for end in ("", "-of", "-bar")}
     asked = {id for name in SCRIPTS for id in re.findall(r'\bat\("([\w-]+)"\)', text(name))}
@@ -83,7 +87,7 @@ def test_nothing_needs_a_looser_policy():
     assert page.POLICY.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
 
 
-@pytest.mark.parametrize("name", [*SCRIPTS, "live.css"])
+@pytest.mark.parametrize("name", [*SCRIPTS, "live.css", "docs.css"])
 def test_files_are_short_and_say_what_they_are(name):
     assert text(name).count("\n") <= 300
     assert text(name).startswith(("// ", "/* "))
@@ -93,4 +97,4 @@ def test_files_are_short_and_say_what_they_are(name):
 
 
 def test_the_page_is_small():
-    assert sum(len(page.asset(name)[0]) for name in page.names() if "uplot" not in name) < 80_000
+    assert sum(len(page.asset(name)[0]) for name in page.names() if not name.startswith(("uplot", "docs"))) < 80_000

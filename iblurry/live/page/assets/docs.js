@@ -1,19 +1,11 @@
-"use strict";
 // Reads /openapi.json and lays it out; every text goes in as text, never as HTML.
-const KEY = "iblurry-token";
-const at = (id) => document.getElementById(id);
-
-function make(name, properties, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(properties || {})) element[key] = value;
-  element.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
-  return element;
-}
+import { Refused, json } from "./api.js";
+import { at, make } from "./dom.js";
 
 /** Paragraphs, with `code` as code. */
 function prose(text) {
   return (text || "").split(/\n\s*\n/).filter((part) => part.trim()).map((part) =>
-    make("p", {}, ...part.trim().split("`").map((piece, i) => (i % 2 ? make("code", { textContent: piece }) : piece))));
+    make("p", {}, ...part.trim().split("`").map((piece, i) => (i % 2 ? make("code", {}, piece) : piece))));
 }
 
 class Description {
@@ -54,14 +46,14 @@ class Description {
     if (schema.type === "array") return this.parts(schema.items, depth + 1);
     if (schema.oneOf || schema.anyOf) {
       const inner = (schema.oneOf || schema.anyOf).map((one) => this.parts(one, depth + 1)).filter(Boolean);
-      return inner.length ? make("div", {}, ...inner.flatMap((one, i) => (i ? [make("p", { className: "muted" }, "or"), one] : [one]))) : null;
+      return inner.length ? make("div", {}, ...inner.flatMap((one, i) => (i ? [make("p", { class: "muted" }, "or"), one] : [one]))) : null;
     }
     if (!schema.properties) return null;
     const required = new Set(schema.required || []);
-    return make("ul", { className: "schema" }, ...Object.entries(schema.properties).map(([name, value]) =>
-      make("li", {}, make("code", { textContent: name }), " ", make("span", { className: "muted" },
+    return make("ul", { class: "schema" }, ...Object.entries(schema.properties).map(([name, value]) =>
+      make("li", {}, make("code", {}, name), " ", make("span", { class: "muted" },
         this.kind(value) + (required.has(name) ? "" : ", optional")),
-      this.meant(value).description ? make("small", { textContent: this.meant(value).description }) : null,
+      this.meant(value).description ? make("small", {}, this.meant(value).description) : null,
       this.parts(value, depth + 1))));
   }
 }
@@ -86,7 +78,7 @@ function commands(endpoint) {
 const quoted = (text) => "'" + text.replaceAll("'", "'\\''") + "'";
 
 function command(text) {
-  const button = make("button", { type: "button", textContent: "Copy" });
+  const button = make("button", { type: "button" }, "Copy");
   button.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(text);
@@ -96,38 +88,38 @@ function command(text) {
     }
     setTimeout(() => (button.textContent = "Copy"), 1500);
   });
-  return make("div", { className: "curl" }, make("pre", {}, make("code", { textContent: text })), button);
+  return make("div", { class: "curl" }, make("pre", {}, make("code", {}, text)), button);
 }
 
-const table = (rows) => make("div", { className: "scroll" }, make("table", {}, make("tbody", {}, ...rows)));
+const table = (rows) => make("div", { class: "scroll" }, make("table", {}, make("tbody", {}, ...rows)));
 
 function heading(text, ...rest) {
   const there = rest.filter(Boolean);
-  return there.length ? [make("h4", { textContent: text }), ...there] : [];
+  return there.length ? [make("h4", {}, text), ...there] : [];
 }
 
 function card(description, endpoint) {
   const method = endpoint.method.toUpperCase();
-  const title = make("h3", {}, make("span", { className: "method " + endpoint.method, textContent: method }),
-    make("code", { textContent: endpoint.path }), make("span", { textContent: endpoint.summary }));
+  const title = make("h3", {}, make("span", { class: "method " + endpoint.method }, method),
+    make("code", {}, endpoint.path), make("span", {}, endpoint.summary));
   const rows = (endpoint.parameters || []).map((one) => make("tr", {},
-    make("th", { scope: "row" }, make("code", { textContent: one.name })),
-    make("td", {}, one.description || "", make("small", { textContent: one.in + ", " + description.kind(one.schema)
+    make("th", { scope: "row" }, make("code", {}, one.name)),
+    make("td", {}, one.description || "", make("small", {}, one.in + ", " + description.kind(one.schema)
       + (one.required ? "" : ", optional")
-      + (one.schema.default !== undefined ? ", usually " + one.schema.default : "") }))));
+      + (one.schema.default !== undefined ? ", usually " + one.schema.default : "")))));
   const bodies = Object.entries(endpoint.requestBody?.content || {}).map(([kind, content]) =>
-    make("details", {}, make("summary", {}, make("code", { textContent: kind })),
-      make("p", { textContent: content.schema.description || "" }), description.parts(content.schema)));
+    make("details", {}, make("summary", {}, make("code", {}, kind)),
+      make("p", {}, content.schema.description || ""), description.parts(content.schema)));
   const all = Object.entries(endpoint.responses);
   const answers = all.filter(([status]) => status < 400).map(([status, answer]) => {
     const [kind, content] = Object.entries(answer.content || {})[0] || [];
-    if (!content) return make("p", {}, make("code", { textContent: status }), " ", answer.description);
-    return make("details", {}, make("summary", {}, make("code", { textContent: status }), " ",
-      description.meant(content.schema).description || make("code", { textContent: kind })), description.parts(content.schema));
+    if (!content) return make("p", {}, make("code", {}, status), " ", answer.description);
+    return make("details", {}, make("summary", {}, make("code", {}, status), " ",
+      description.meant(content.schema).description || make("code", {}, kind)), description.parts(content.schema));
   });
-  const refusals = make("details", {}, make("summary", { textContent: "Errors: a code, and a sentence that says what to do" }),
+  const refusals = make("details", {}, make("summary", {}, "Errors: a code, and a sentence that says what to do"),
     table(all.filter(([status]) => status >= 400).map(([status, answer]) => make("tr", {},
-      make("th", { scope: "row" }, make("code", { textContent: status })), make("td", { textContent: answer.description })))));
+      make("th", { scope: "row" }, make("code", {}, status)), make("td", {}, answer.description)))));
   return make("article", { id: endpoint.operationId }, title, ...prose(endpoint.description),
     ...heading("Try it", ...commands(endpoint).map(command)),
     ...heading("Parameters", rows.length ? table(rows) : null),
@@ -137,30 +129,18 @@ function card(description, endpoint) {
 
 function show(spec) {
   const description = new Description(spec), all = [...description.endpoints()];
-  at("about").replaceChildren(...prose(spec.info.description), make("p", { className: "muted", textContent: "Version " + spec.info.version }));
+  at("about").replaceChildren(...prose(spec.info.description), make("p", { class: "muted" }, "Version " + spec.info.version));
   at("contents").replaceChildren(make("ul", {}, ...all.map((one) =>
-    make("li", {}, make("a", { href: "#" + one.operationId, textContent: one.path })))));
-  at("endpoints").replaceChildren(...spec.tags.flatMap((tag) => [make("h2", { textContent: tag.name }),
-    make("p", { className: "muted", textContent: tag.description }),
+    make("li", {}, make("a", { href: "#" + one.operationId }, one.path)))));
+  at("endpoints").replaceChildren(...spec.tags.flatMap((tag) => [make("h2", {}, tag.name),
+    make("p", { class: "muted" }, tag.description),
     ...all.filter((one) => one.tags.includes(tag.name)).map((one) => card(description, one))]));
   if (location.hash) at(location.hash.slice(1))?.scrollIntoView();
 }
 
-async function load() {
-  const token = sessionStorage.getItem(KEY);
-  const response = await fetch("/openapi.json", token === null ? {} : { headers: { Authorization: "Bearer " + token } });
-  at("token").hidden = response.status !== 401;
-  at("trouble").textContent = response.ok || (response.status === 401 && token === null) ? "" : (await response.json()).message;
-  if (response.ok) show(await response.json());
+try {
+  show(await json("/openapi.json"));
+} catch (problem) {
+  if (!(problem instanceof Refused)) throw problem;
+  at("trouble").textContent = problem.message;
 }
-
-function tell() {
-  at("trouble").textContent = "The service does not answer; reload this page when it runs.";
-}
-
-at("token").addEventListener("submit", (event) => {
-  event.preventDefault();
-  sessionStorage.setItem(KEY, at("typed").value);
-  load().catch(tell);
-});
-load().catch(tell);
