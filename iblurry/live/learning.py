@@ -12,12 +12,10 @@ import torch
 
 from iblurry.errors import CheckpointError
 from iblurry.learner import amendments
-from iblurry.live.calibration import Calibrator
-from iblurry.live.held_out import HeldOut, HeldOutSample, ask
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import LearnerReport, MemorySample, Operation
+from iblurry.live.quality import UNTESTED, Calibrator, HeldOut, HeldOutSample, Quality, ask
 from iblurry.live.settings import Settings
-from iblurry.live.status import UNTESTED, Quality
 from iblurry.network import FLOOR
 from iblurry.parts import Importance
 from iblurry.parts.memory import Encoded

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from iblurry.learner.learner import Learner
-from iblurry.live.calibration import to_probabilities
 from iblurry.live.messages import Predictions, Snapshot
+from iblurry.live.quality import to_probabilities
 from iblurry.live.settings import Settings
 from iblurry.live.worker import BatchWorker
 

@@ -85,7 +85,7 @@ def _labels(learner: Learner) -> list[str]:
 
 def _write(folder: Path, settings: Settings, learner: Learner) -> None:
     from iblurry.live.learning import LiveLearner
-    from iblurry.live.status import Quality
+    from iblurry.live.quality import Quality
 
     live = LiveLearner(folder, settings)
     live.learner.load_state_dict(learner.state_dict())

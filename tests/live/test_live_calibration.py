@@ -10,11 +10,11 @@ import torch
 
 from benchmarks.live.calibration import ece
 from iblurry.data.load import load
-from iblurry.live.calibration import LEAST, PAIRS, Calibrator, fit_temperature, to_probabilities
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import Calibration, Operation
 from iblurry.live.predictor import SnapshotModel, take_snapshot
+from iblurry.live.quality import LEAST, PAIRS, Calibrator, fit_temperature, to_probabilities
 from iblurry.live.settings import Settings
 from iblurry.network import FLOOR
 from iblurry.storage import checkpoint

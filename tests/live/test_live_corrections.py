@@ -16,11 +16,11 @@ from iblurry.live import log as logs
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry, LogReader, LogWriter, RehearseRequest, SampleLog
 from iblurry.live.messages import Acceptance, IncomingSample, Operation
+from iblurry.live.quality import Quality
 from iblurry.live.questions import QuestionStore
 from iblurry.live.quota import Limits, Refusal
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
-from iblurry.live.status import Quality
 
 SMALL = Settings(network="mlp", image=(1, 8, 8), memory=40, max_classes=12, batch=8)
 

@@ -203,12 +203,12 @@ def test_a_sheet_of_nothing():
 
 def test_an_answer_below_the_threshold_is_unknown():
     predictions = Predictions(3, ("b", "a"), np.array([[0.5, 0.5], [0.2, 0.8]]), ("x", "y"), threshold=0.8)
-    found = format_predictions(predictions, 1)
+    found = format_predictions(predictions, 1).model_dump()
     assert (found["threshold"], [answer["unknown"] for answer in found["answers"]]) == (0.8, [True, False])
 
 
 def test_of_equal_classes_the_one_met_first_is_named():
-    answers = format_predictions(Predictions(3, ("b", "a"), np.array([[0.5, 0.5]], np.float32), ("x",)), 5)
+    answers = format_predictions(Predictions(3, ("b", "a"), np.array([[0.5, 0.5]], np.float32), ("x",)), 5).model_dump()
     assert [guess["label"] for guess in answers["answers"][0]["top"]] == ["b", "a"]
 
 

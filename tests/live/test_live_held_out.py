@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from iblurry import Client
 from iblurry.cli.main import iblurry
 from iblurry.data.load import load
-from iblurry.live.held_out import BATCH, PER_UPDATE, HeldOut
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import IncomingSample, Operation
+from iblurry.live.quality import ASKED, PER_UPDATE, HeldOut
 from iblurry.live.quota import Refusal
 from iblurry.live.service import Service
 from tests.live.test_live_service import SMALL, some, until
@@ -102,9 +102,9 @@ def test_they_are_asked_about_in_turn_and_the_oldest_leave():
         held_out.add(torch.tensor([number]), "a")
         assert [int(one.image) for one in held_out.next(1)] == [number]
     assert [int(one.image) for one in held_out.samples] == [*range(20, 120)]
-    asked = [[int(one.image) for one in held_out.due(1)] for _ in range(3 * BATCH // PER_UPDATE)]
-    assert [number for some in asked for number in some] == [20 + place % 100 for place in range(3 * BATCH)]
-    assert {len(one) for one in asked} == {0, BATCH}
+    asked = [[int(one.image) for one in held_out.due(1)] for _ in range(3 * ASKED // PER_UPDATE)]
+    assert [number for some in asked for number in some] == [20 + place % 100 for place in range(3 * ASKED)]
+    assert {len(one) for one in asked} == {0, ASKED}
     assert len(held_out.due(1000)) == 100  # none of them twice
     assert len(HeldOut(5).due(1000)) == 0
 

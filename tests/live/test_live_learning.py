@@ -11,12 +11,12 @@ import torch
 from iblurry.augment import Augment
 from iblurry.data.load import load
 from iblurry.errors import CheckpointError, DataError, DivergedError, FolderError, InputError
-from iblurry.live.calibration import to_probabilities
 from iblurry.live.http.answers import format_memory
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import Operation
 from iblurry.live.predictor import Predictor, SnapshotModel, take_snapshot
+from iblurry.live.quality import to_probabilities
 from iblurry.live.settings import FILE, Settings
 from iblurry.methods import er, ncm
 from iblurry.methods.recipe import recipe

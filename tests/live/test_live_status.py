@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from iblurry.live import status as module
+from iblurry.live import quality as module
 from iblurry.live.messages import LearnerReport
+from iblurry.live.quality import NO_CLASS, UNTESTED, Quality
 from iblurry.live.quota import Limits, Refusal
 from iblurry.live.settings import Settings
-from iblurry.live.status import NO_CLASS, UNTESTED, Quality, ServiceStatus
+from iblurry.live.status import ServiceStatus
 
 SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4)
 LABELS = ["a", "b", "c"]

@@ -247,8 +247,8 @@ def refusal_response(refusal: Refusal, headers: Mapping[str, str] | None = None)
     return JSONResponse(answer.model_dump(exclude_none=True), refusal.status, more)
 
 
-def format_predictions(predictions: Predictions, top: int) -> dict[str, Any]:
-    """The `top` likeliest classes of each image; of equals, the one met first."""
+def format_predictions(predictions: Predictions, top: int) -> PredictResponse:
+    """Name the `top` likeliest classes of each image; of equals, the one met first."""
     if not np.isfinite(predictions.probabilities).all():
         message = "The model returns NaN: it has diverged; see /v1/status, or start with another folder."
         raise Refusal(503, "not_finite", message)
@@ -265,7 +265,7 @@ def format_predictions(predictions: Predictions, top: int) -> dict[str, Any]:
         {"id": one, **best[0], "unknown": least is not None and best[0]["probability"] < least, "top": best}
         for one, best in zip(predictions.ids, named, strict=True)
     ]
-    return {"model": predictions.model, "threshold": least, "answers": answers}
+    return PredictResponse.model_validate({"model": predictions.model, "threshold": least, "answers": answers})
 
 
 def unlearning(idle_updates: int, *, trains: bool) -> str:

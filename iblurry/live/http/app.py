@@ -19,7 +19,6 @@ from fastapi.routing import APIRoute
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -97,6 +96,8 @@ def body(model: type[BaseModel], example: Spec, *, pictures: bool = False) -> Sp
 
 REQUESTS = (bodies.LearnRequest, bodies.PredictRequest, bodies.LabelRequest, bodies.CorrectRequest)
 LEARN_BODY = body(bodies.LearnRequest, {"label": "cat", "image": ONE_PIXEL}, pictures=True)
+ACCEPTED: Spec = {"status_code": 202, "tags": LEARN}
+LEARNS = ACCEPTED | {"openapi_extra": LEARN_BODY}
 MODEL_HEADERS: Spec = {
     "ETag": {"schema": {"type": "string"}, "description": "The last operation in it, and its format."},
     "X-Samples": {"schema": {"type": "integer", "minimum": 1}, "description": "Samples it has learnt."},
@@ -147,14 +148,7 @@ api = APIRouter(responses=refusals(400, 403, 408, 413, 429, 503))
 pages = APIRouter(include_in_schema=False)
 
 
-@api.post(
-    "/v1/learn",
-    status_code=202,
-    response_model=answers.LearnResponse,
-    tags=LEARN,
-    responses=refusals(409, 415, 422, 507),
-    openapi_extra=LEARN_BODY,
-)
+@api.post("/v1/learn", response_model=answers.LearnResponse, responses=refusals(409, 415, 422, 507), **LEARNS)
 async def learn(request: Request, label: UrlLabel = None, key: Key = None) -> Any:
     """Accept samples.
 
@@ -165,14 +159,7 @@ async def learn(request: Request, label: UrlLabel = None, key: Key = None) -> An
     return _numbered(len(samples), await live(request).service.learn(samples, key=key))
 
 
-@api.post(
-    "/v1/held-out",
-    status_code=202,
-    response_model=answers.HeldOutResponse,
-    tags=LEARN,
-    responses=refusals(415, 422, 507),
-    openapi_extra=LEARN_BODY,
-)
+@api.post("/v1/held-out", response_model=answers.HeldOutResponse, responses=refusals(415, 422, 507), **LEARNS)
 async def hold_out(request: Request, label: UrlLabel = None, key: Key = None) -> Any:
     """Accept held-out samples, which are never learnt.
 
@@ -207,15 +194,14 @@ async def predict(
         pixels = of.reader.read_images(content_type, raw)
     else:
         pixels = await _run(of.predicting, lambda: of.reader.read_images(content_type, raw))
-    answer = to_json(format_predictions(await of.service.predict(pixels), top))
-    return Response(answer, media_type=JSON)
+    answer = format_predictions(await of.service.predict(pixels), top)
+    return Response(answer.model_dump_json(), media_type=JSON)
 
 
 @api.post(
     "/v1/label",
-    status_code=202,
     response_model=answers.LearnResponse,
-    tags=LEARN,
+    **ACCEPTED,
     responses=refusals(404, 409, 410, 415, 422, 507),
     openapi_extra=body(bodies.LabelRequest, {"id": "5f2a9c01-17", "label": "cat"}),
 )
@@ -231,9 +217,8 @@ async def label(request: Request, key: Key = None) -> Any:
 
 @api.post(
     "/v1/correct",
-    status_code=202,
     response_model=answers.CorrectResponse,
-    tags=LEARN,
+    **ACCEPTED,
     responses=refusals(404, 409, 415, 422, 507),
     openapi_extra=body(bodies.CorrectRequest, {"action": "delete", "label": "cot"}),
 )

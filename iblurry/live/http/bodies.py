@@ -7,20 +7,19 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Discriminator,
     FailFast,
     Field,
     PlainValidator,
-    Tag,
     ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 
 from iblurry.data.images import Shape
@@ -81,78 +80,44 @@ class _Entry(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class Picture(_Entry):
-    """An encoded picture of any size."""
+class Image(_Entry):
+    """An image in exactly one of three forms."""
 
-    form: ClassVar[str] = "image"
-    image: Base64 = Field(description="A PNG, JPEG, WebP, GIF or BMP.")
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [form]} for form in FORMS]})
+
+    image: Base64 | None = Field(None, description="A PNG, JPEG, WebP, GIF or BMP, of any size.")
+    pixels: Base64 | None = Field(None, description="Bytes of the service's size: channel by channel, row by row.")
+    array: Planes | None = None
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        if len(self.model_fields_set & {*FORMS}) != 1:
+            raise Refusal(422, "bad_body", "must have exactly one of image, pixels and array.")
+        return self
+
+    @property
+    def form(self) -> str:
+        """The name of the form."""
+        (found,) = self.model_fields_set & {*FORMS}
+        return found
 
     def decode(self, decoder: PictureDecoder, where: str) -> NDArray[np.uint8]:
-        return decoder.decode(self.image, where)
-
-
-class Pixels(_Entry):
-    """The raw bytes of an image."""
-
-    form: ClassVar[str] = "pixels"
-    pixels: Base64 = Field(description="Of the service's size: channel by channel, row by row.")
-
-    def decode(self, decoder: PictureDecoder, where: str) -> NDArray[np.uint8]:
-        images = unpack_pixels(self.pixels, decoder.shape, where)
+        """Return (C, H, W)."""
+        if self.form == "array":
+            return parse_array(self.array, decoder.shape, where)
+        if self.form == "image":
+            return decoder.decode(self.image or b"", where)
+        images = unpack_pixels(self.pixels or b"", decoder.shape, where)
         if len(images) > 1:
             raise Refusal(422, "wrong_size", f"{where} holds {len(images)} images; give each image its own entry.")
         image: NDArray[np.uint8] = images[0]
         return image
 
 
-class PixelArray(_Entry):
-    """An image as lists of numbers."""
-
-    form: ClassVar[str] = "array"
-    array: Planes
-
-    def decode(self, decoder: PictureDecoder, where: str) -> NDArray[np.uint8]:
-        return parse_array(self.array, decoder.shape, where)
-
-
-class LabelledPicture(Picture):
-    """An encoded picture of any size, and what it shows."""
+class Sample(Image):
+    """An image in exactly one of three forms, and what it shows."""
 
     label: Label
-
-
-class LabelledPixels(Pixels):
-    """The raw bytes of an image, and what it shows."""
-
-    label: Label
-
-
-class LabelledPixelArray(PixelArray):
-    """An image as lists of numbers, and what it shows."""
-
-    label: Label
-
-
-def _form(entry: Any) -> str | None:
-    """Which of the three forms an entry has; None for several or none."""
-    found = [form for form in FORMS if isinstance(entry, dict) and form in entry]
-    return found[0] if len(found) == 1 else None
-
-
-_BY_FORM = Discriminator(
-    _form,
-    custom_error_type="bad_body",
-    custom_error_message="give exactly one of image, pixels and array, with a label if it is to be learnt",
-)
-Image = Annotated[
-    Annotated[Picture, Tag("image")] | Annotated[Pixels, Tag("pixels")] | Annotated[PixelArray, Tag("array")], _BY_FORM
-]
-Sample = Annotated[
-    Annotated[LabelledPicture, Tag("image")]
-    | Annotated[LabelledPixels, Tag("pixels")]
-    | Annotated[LabelledPixelArray, Tag("array")],
-    _BY_FORM,
-]
 
 
 class Remove(_Entry):
@@ -281,7 +246,7 @@ class BodyReader:
         except ValidationError as error:
             raise refusal_of(error.errors(include_url=False)[0]) from None
 
-    def _decode(self, name: str, entries: Sequence[Any]) -> list[NDArray[np.uint8]]:
+    def _decode(self, name: str, entries: Sequence[Image]) -> list[NDArray[np.uint8]]:
         decoder, images = PictureDecoder(self.shape, self.limits), []
         for place, entry in enumerate(entries):
             with _naming(place, entry.form):
@@ -305,8 +270,8 @@ def refusal_of(error: Any) -> Refusal:
         place, default = place[1:], "bad_parameter"
     else:
         default = "bad_body"
-        if place[:1] != ["labels"]:
-            del place[2:3]  # the name of one of several forms, which the body does not have
+        if place[:1] == ["corrections"]:
+            del place[2:3]  # the action, which is not a part of the place
     where = ".".join(map(str, place)) or "The body"
     last = str(place[-1]) if place else ""
     if error["type"] == "too_long" and len(place) == 1:
