@@ -80,7 +80,7 @@ class _Entry(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class Image(_Entry):
+class RequestImage(_Entry):
     """An image in exactly one of three forms."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [form]} for form in FORMS]})
@@ -114,7 +114,7 @@ class Image(_Entry):
         return image
 
 
-class Sample(Image):
+class RequestSample(RequestImage):
     """An image in exactly one of three forms, and what it shows."""
 
     label: Label
@@ -172,13 +172,13 @@ class LateLabel(_Entry):
 class LearnRequest(_Entry):
     """Labelled images."""
 
-    samples: Annotated[list[Sample], FailFast()] = Field(min_length=1, max_length=BATCH)
+    samples: Annotated[list[RequestSample], FailFast()] = Field(min_length=1, max_length=BATCH)
 
 
 class PredictRequest(_Entry):
     """Images to classify."""
 
-    images: Annotated[list[Image], FailFast()] = Field(min_length=1, max_length=BATCH)
+    images: Annotated[list[RequestImage], FailFast()] = Field(min_length=1, max_length=BATCH)
 
 
 class LabelRequest(_Entry):
@@ -246,7 +246,7 @@ class BodyReader:
         except ValidationError as error:
             raise refusal_of(error.errors(include_url=False)[0]) from None
 
-    def _decode(self, name: str, entries: Sequence[Image]) -> list[NDArray[np.uint8]]:
+    def _decode(self, name: str, entries: Sequence[RequestImage]) -> list[NDArray[np.uint8]]:
         decoder, images = PictureDecoder(self.shape, self.limits), []
         for place, entry in enumerate(entries):
             with _naming(place, entry.form):

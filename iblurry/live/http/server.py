@@ -151,6 +151,7 @@ def _config(app: FastAPI, limits: Limits) -> uvicorn.Config:
         ws="none",
         interface="asgi3",
         log_config=None,
+        log_level="error",  # not a line for each stranger that speaks no HTTP
         access_log=False,
         server_header=False,
         proxy_headers=False,
