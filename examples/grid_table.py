@@ -7,32 +7,30 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
-from statistics import mean, stdev
 
-from iblurry import Experiment, Exponential, run
+from iblurry import Experiment, Exponential, results, run
 
 RATES, MEMORIES = (3e-4, 1e-3), (25, 50)
 SHARE = 0.2  # of each class's training images, to be done in a minute
+POINT = ["memory", "schedule.initial_lr"]
 
 
-def a_auc(rate: float, memory: int, seeds: tuple[int, ...], *, validate: float = 0.0) -> list[float]:
-    """Per cent, one for each seed; `validate` holds that share of the training images out and asks about those."""
+def train(memory: int, rate: float, seed: int, out: str, validate: float = 0.0) -> None:
+    """`validate` holds that share of the training images out and asks about those."""
     fixed = {"memory": memory, "share": SHARE, "validate": validate, "schedule": Exponential(initial_lr=rate)}
-    return [100 * run(Experiment.of("er", "digits", seed=seed, **fixed), out="runs").metrics.a_auc for seed in seeds]
+    run(Experiment.of("er", "digits", seed=seed, **fixed), out=out)
 
 
 def main() -> None:
-    chosen = {point: mean(a_auc(*point, seeds=(11,), validate=0.2)) for point in product(RATES, MEMORIES)}
-    for (rate, memory), score in chosen.items():
-        print(f"rate {rate:g}, memory {memory}: {score:.1f} % on held-out images")
-    rows = []
-    for memory in MEMORIES:  # reported on other seeds, and on the test images
-        best = max(RATES, key=lambda rate: chosen[rate, memory])
-        scores = a_auc(best, memory, seeds=(1, 2))
-        rows.append(rf"    {memory} & {best:g} & ${mean(scores):.1f} \pm {stdev(scores):.1f}$ \\")
-    head = [r"\begin{tabular}{rrc}", r"    \toprule", r"    $K$ & rate & $A_\mathrm{AUC}$ (\%) \\", r"    \midrule"]
-    table = "\n".join([*head, *rows, r"    \bottomrule", r"\end{tabular}"])
-    Path("er.tex").write_text(table + "\n")
+    for memory, rate in product(MEMORIES, RATES):
+        train(memory, rate, seed=11, out="search", validate=0.2)
+    chosen = results("search").groupby(POINT)["a_auc"].mean()
+    print(chosen.to_string(float_format="{:.1%} on held-out images".format))
+    for (memory, rate), seed in product(chosen.groupby("memory").idxmax(), (1, 2)):
+        train(memory, rate, seed, out="report")  # on other seeds, and on the test images
+    found = results("report", fields=POINT).groupby(POINT)["a_auc"].agg(["mean", "std"])
+    table = found.reset_index().to_latex(index=False, formatters=["{}".format, "{:g}".format, *["{:.3f}".format] * 2])
+    Path("er.tex").write_text(table)
     print(table)
 
 

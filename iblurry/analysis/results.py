@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iblurry.analysis.describe import experiment_fields, name_runs
-from iblurry.errors import InputError
+from iblurry.errors import InputError, UnknownNameError
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Evaluation, Query
 from iblurry.experiment.result import Result, read_result
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ALWAYS = ("method", "dataset", "stream", "memory", "network")  # fields that stand in the table though all are alike
 
 
-def results(*folders: Path | str, metrics: Sequence[str] = ()) -> DataFrame:
+def results(*folders: Path | str, metrics: Sequence[str] = (), fields: Sequence[str] = ()) -> DataFrame:
     """Read runs into a table of pandas with one line per run.
 
     Its columns: `run` (the name of its folder); `row` (what `iblurry show` calls all runs that differ only in their
@@ -36,13 +36,15 @@ def results(*folders: Path | str, metrics: Sequence[str] = ()) -> DataFrame:
         Run folders, or folders of them; "runs" unless any is given.
     metrics : sequence of str
         More numbers, as `Result.metric` names them: "aaa", "wc_acc", "forgetting:max".
+    fields : sequence of str
+        Fields that are columns though they do not differ: "share", "schedule.initial_lr".
 
     Examples
     --------
     >>> runs = results("runs")  # doctest: +SKIP
     >>> runs[runs.finished].groupby("row")["a_auc"].agg(["count", "mean", "std"])  # doctest: +SKIP
     """
-    return results_frame(read_runs(folders), metrics)
+    return results_frame(read_runs(folders), metrics, fields)
 
 
 def curves(*folders: Path | str, task_ends: bool = False) -> DataFrame:
@@ -68,11 +70,15 @@ def curves(*folders: Path | str, task_ends: bool = False) -> DataFrame:
 
 
 def find_runs(places: Iterable[Path | str]) -> list[Path]:
-    """Find the folders of runs that are meant by their names, or by those of folders of them; each once."""
+    """Find the folders of runs that are meant by their names, or by those of folders of them; each once.
+
+    A folder may also hold data sets of runs, as `iblurry dev collect` makes them.
+    """
     first: dict[Path, Path] = {}
     for place in map(Path, places):
         is_run = (place / "experiment.json").exists()
-        found = [place] if is_run else sorted(child.parent for child in place.glob("*/experiment.json"))
+        inside = ([*place.glob("*/experiment.json")] or place.glob("*/*/experiment.json")) if not is_run else ()
+        found = [place] if is_run else sorted(path.parent for path in inside)
         if not found:
             raise InputError(f"{place} is not a run and contains none; give a folder that `iblurry run` wrote.")
         for folder in found:
@@ -85,13 +91,16 @@ def read_runs(places: Sequence[Path | str]) -> list[Result]:
     return [read_result(RunFolder(folder)) for folder in find_runs(places or ["runs"])]
 
 
-def results_frame(runs: Sequence[Result], metrics: Sequence[str] = ()) -> DataFrame:
+def results_frame(runs: Sequence[Result], metrics: Sequence[str] = (), fields: Sequence[str] = ()) -> DataFrame:
     """Make the table of `results` of runs that were read."""
     import pandas as pd
 
-    fields = pd.DataFrame([_fields(run) for run in runs])
-    differ = [name for name in fields if fields[name].nunique(dropna=False) > 1]
-    shown = fields[list(dict.fromkeys(["method", "dataset", "seed", *ALWAYS, *differ]))]
+    known = pd.DataFrame([_fields(run) for run in runs])
+    for name in fields:
+        if name not in known:
+            raise UnknownNameError("field of these runs", name, [*known])
+    differ = [name for name in known if known[name].nunique(dropna=False) > 1]
+    shown = known[list(dict.fromkeys(["method", "dataset", "seed", *ALWAYS, *fields, *differ]))]
     numbers = pd.DataFrame([asdict(run.metrics) for run in runs]).rename(columns={"samples": "seen"})
     more = pd.DataFrame([{name: run.metric(name) for name in metrics} | _logged(run) for run in runs])
     place = pd.DataFrame([_place(run) for run in runs])

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import iblurry
-from iblurry.errors import DataError, InputError
+from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Evaluation, Journal, Logged, Query, Stopped, read
 from iblurry.experiment.result import read_result
@@ -53,6 +53,9 @@ def test_rows_are_those_of_show_and_fields_that_differ_are_columns(runs):
     assert {"memory", "admission", "schedule"} <= {*frame}
     assert not {"query_every", "share", "tasks"} & {*frame}
     one = iblurry.results(runs / usual("er").name)
+    assert iblurry.results(runs / usual("er").name, fields=["share"])["share"].tolist() == [1.0]
+    with pytest.raises(UnknownNameError, match="shrae"):
+        iblurry.results(runs, fields=["shrae"])
     assert {"method", "dataset", "seed", "stream", "memory", "network"} <= {*one}
     assert "admission" not in one
 
@@ -120,6 +123,7 @@ def test_folders_without_runs_and_damaged_ones_are_named(runs, tmp_path_factory,
         iblurry.curves()
     shutil.copytree(runs, nothing / "runs")
     assert len(iblurry.results()) == 6
+    assert len(iblurry.results(nothing)) == 6  # a folder of folders of runs
     assert len(iblurry.results("runs", nothing / "runs" / usual("er").name)) == 6  # each run once
     broken = runs / usual("er").name / "journal.jsonl"
     broken.write_text(broken.read_text().replace('"at":10,', '"at":11,', 1) + "{}")
