@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # an alias or a star says to checkers that a name is public
     from iblurry.experiment.experiment import Experiment as Experiment
     from iblurry.experiment.replay import replay as replay
     from iblurry.experiment.result import Result as Result
-    from iblurry.experiment.run_callbacks import RunState as RunState
+    from iblurry.experiment.run_state import RunState as RunState
     from iblurry.launch.config import LaunchConfig as LaunchConfig
     from iblurry.launch.launch import run as run
     from iblurry.launch.launch import run_all as run_all
@@ -69,7 +69,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.experiment.experiment": "Experiment",
     "iblurry.experiment.replay": "replay",
     "iblurry.experiment.result": "Result",
-    "iblurry.experiment.run_callbacks": "RunState",
+    "iblurry.experiment.run_state": "RunState",
     "iblurry.learner.config": "LearnerConfig",
     "iblurry.learner.exported": "ExportedModel load_exported",
     "iblurry.launch.config": "LaunchConfig",

@@ -15,6 +15,7 @@ import pytest
 
 import iblurry
 from iblurry import METHODS, parts
+from tools import architecture
 
 ROOT = Path(iblurry.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -166,6 +167,14 @@ def test_the_picture_of_the_architecture_is_true():
         assert re.search(rf"\b{name}\b", used), f"{source} does not use {name}"
         defined = [getattr(node, "name", "") for node in ast.walk(TREES[ROOT / target])]
         assert name in defined, f"{target} does not define {name}"
+
+
+def test_the_picture_of_the_folders_is_drawn_from_the_imports():
+    assert architecture.PICTURE.read_text() == architecture.picture(), "run: python -m tools.architecture"
+
+
+def test_no_folders_import_each_other():
+    assert architecture.circles(architecture.rooms(architecture.imports())) == []
 
 
 def test_the_table_of_layers_is_that_of_this_test():

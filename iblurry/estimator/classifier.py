@@ -20,7 +20,6 @@ from iblurry.errors import InputError
 from iblurry.estimator.parameters import Shape, build_learner, check_shape, learner_config, positive_int
 from iblurry.estimator.validation import as_images, as_table, check_targets, from_images, merge_classes, to_label
 from iblurry.learner.config import LearnerConfig
-from iblurry.learner.export import export
 from iblurry.learner.learner import Learner
 from iblurry.methods.method import Method
 from iblurry.network.registry import AnyNetwork, Initialise, network_key, split_frozen
@@ -237,7 +236,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         with self.learner_.engine.cuda_stream():
-            export(self.learner_, path, columns=self._config.image[1] if self._is_table else None)
+            self.learner_.export(path, columns=self._config.image[1] if self._is_table else None)
 
     @property
     def memory_(self) -> tuple[NDArray[Any], NDArray[Any]]:

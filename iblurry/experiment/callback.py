@@ -11,7 +11,7 @@ from iblurry.errors import InputError
 
 if TYPE_CHECKING:
     from iblurry.experiment.journal import Query, TaskEnd
-    from iblurry.experiment.run_callbacks import RunState
+    from iblurry.experiment.run_state import RunState
     from iblurry.streams.iterator import StreamItem
 
 RUN_HOOKS = (  # called where the run is, with the learner

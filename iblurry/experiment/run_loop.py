@@ -28,7 +28,8 @@ from iblurry.experiment.folder import RunFolder, describe_callbacks
 from iblurry.experiment.journal import Journal, NewClass, Query, Record, Spent, Start, Stopped, TaskEnd, read
 from iblurry.experiment.journal_writer import JournalWriter, PendingQuery
 from iblurry.experiment.metrics import NO_BOUNDARIES, has_boundaries, logged, metrics, stopped
-from iblurry.experiment.run_callbacks import RunCallbacks, RunState
+from iblurry.experiment.run_callbacks import RunCallbacks
+from iblurry.experiment.run_state import RunState
 from iblurry.network.flops import feature_flops, flops
 from iblurry.streams.iterator import StreamItem, StreamIterator
 

@@ -7,7 +7,7 @@ import os
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from iblurry.compute import ComputeCounter
 from iblurry.errors import IblurryError, InputError
+from iblurry.learner.config import LearnerConfig
 from iblurry.learner.exported import KEY
 from iblurry.network import EXPORTING
+from iblurry.network.registry import Image
+from iblurry.parts import Readout
 from iblurry.storage.files import as_path, replacing
 from iblurry.version import __version__
-
-if TYPE_CHECKING:
-    from iblurry.learner.learner import Learner
 
 FORMAT = 1
 ENDINGS = (".pt2", ".onnx")
@@ -31,32 +31,36 @@ ROUNDING = {"float32": 1e-3, "bfloat16": 0.1}  # of the largest logit, by which 
 LIBRARIES = ("onnx", "onnxscript")  # the extra `onnx`
 
 
-def export(learner: Learner, path: str | os.PathLike[str], *, columns: int | None = None) -> None:
+def export(
+    config: LearnerConfig, readout: Readout, path: str | os.PathLike[str], *, columns: int | None = None
+) -> None:
     """Writes what answers now, and keeps the file only if it answers like the learner; see `Learner.export`.
 
     Parameters
     ----------
-    learner : Learner
-        One that has learnt something.
+    config : LearnerConfig
+        Of the learner.
+    readout : Readout
+        Of the learner, prepared to answer.
     path : path
         NAME.pt2 or NAME.onnx.
     columns : int, optional
         Of a table: the input is (B, columns) float32 in place of pixels.
     """
-    place = as_path(path)
+    place, context = as_path(path), readout.context
     check_ending(place)
-    learner.prepare()
-    program = _traced(learner, columns)
-    about = {"format": FORMAT, "version": __version__, "method": learner.method.name, "seen": learner.context.seen}
-    form = {"image": learner.config.image} if columns is None else {"columns": columns}
-    text = json.dumps(about | form | {"mean": learner.config.mean, "std": learner.config.std, "labels": learner.labels})
+    answering = AnsweringModule(readout, columns).eval()
+    program = _traced(answering, config.image)
+    about = {"format": FORMAT, "version": __version__, "method": config.method.name, "seen": context.seen}
+    form = {"image": config.image} if columns is None else {"columns": columns}
+    text = json.dumps(about | form | {"mean": config.mean, "std": config.std, "labels": context.network.labels})
     with replacing(place) as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's own doings
         if place.suffix == ".onnx":
             _write_onnx(program, temporary, text)
         else:
             torch.export.save(program, temporary, extra_files={KEY: text})
-        _check(learner, columns, temporary)
+        _check(answering, config.image, temporary)
 
 
 def check_ending(path: Path) -> None:
@@ -69,36 +73,36 @@ def check_ending(path: Path) -> None:
 
 
 class AnsweringModule(nn.Module):
-    """Pixels to logits of the classes met, as the readout answers.
+    """Pixels to logits of the classes met, as a readout answers.
 
     Parameters
     ----------
-    learner : Learner
-        Whose readout it is.
+    readout : Readout
+        Of a learner.
     columns : int, optional
         Of a table.
     """
 
-    def __init__(self, learner: Learner, columns: int | None) -> None:
+    def __init__(self, readout: Readout, columns: int | None) -> None:
         super().__init__()
-        self._readout, self._known, self._columns = learner.method.readout, len(learner.labels), columns
-        self._encode = learner.context.encode
+        self.readout, self.columns = readout, columns
+        self._encode, self._known = readout.context.encode, readout.context.network.known
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) uint8, or (B, columns) float32, to (B, classes)."""
-        if self._columns is not None:
-            images = images.view(torch.uint8).reshape(-1, 1, self._columns, 4)  # the bytes of its numbers
-        return self._readout.logits(self._encode(images))[:, : self._known]
+        if self.columns is not None:
+            images = images.view(torch.uint8).reshape(-1, 1, self.columns, 4)  # the bytes of its numbers
+        return self.readout.logits(self._encode(images))[:, : self._known]
 
 
 @torch.no_grad()
-def _traced(learner: Learner, columns: int | None) -> torch.export.ExportedProgram:
-    device, batch = learner.engine.device, 2  # torch.export takes a batch of 1 for a constant
-    if columns is None:
-        example = torch.zeros(batch, *learner.config.image, dtype=torch.uint8, device=device)
+def _traced(module: AnsweringModule, image: Image) -> torch.export.ExportedProgram:
+    context, batch = module.readout.context, 2  # torch.export takes a batch of 1 for a constant
+    device = context.device
+    if module.columns is None:
+        example = torch.zeros(batch, *image, dtype=torch.uint8, device=device)
     else:
-        example = torch.zeros(batch, columns, device=device)
-    module = AnsweringModule(learner, columns).eval()
+        example = torch.zeros(batch, module.columns, device=device)
     shapes = {"images": {0: torch.export.Dim("batch", min=1, max=MOST_IMAGES)}}
     token = EXPORTING.set(True)
     try:
@@ -106,8 +110,8 @@ def _traced(learner: Learner, columns: int | None) -> torch.export.ExportedProgr
     except IblurryError:
         raise
     except Exception as error:  # of the user's body or readout, or torch's: there is no common class
-        body = (learner.context.frozen or learner.context).network.body
-        names = f"{type(body).__name__} with {type(learner.method.readout).__name__}"
+        body = (context.frozen or context).network.body
+        names = f"{type(body).__name__} with {type(module.readout).__name__}"
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InputError(
             f"{names} cannot be exported ({why}); it must be tensor operations only, for any number of images."
@@ -137,21 +141,21 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, text: str) ->
 
 
 @torch.no_grad()
-def _check(learner: Learner, columns: int | None, path: Path) -> None:
+def _check(module: AnsweringModule, image: Image, path: Path) -> None:
     """InputError unless the file answers as the learner does: for noise, and for what the memory has of images."""
-    context, rng = learner.context, np.random.default_rng(1)
+    context, columns, rng = module.readout.context, module.columns, np.random.default_rng(1)
     held = context.memory.images[: min(context.memory.size, CHECKED)]
     if columns is None:
-        noise = torch.from_numpy(rng.integers(0, 256, (CHECKED, *learner.config.image), dtype=np.uint8))
+        noise = torch.from_numpy(rng.integers(0, 256, (CHECKED, *image), dtype=np.uint8))
     else:
         noise = torch.from_numpy(rng.standard_normal((CHECKED, columns), dtype=np.float32))
         held = held.reshape(-1, 4 * columns).view(torch.float32) if context.frozen is None else held
-    noise = learner.engine.to_device(noise)
+    noise = context.engine.to_device(noise)
     images = torch.cat([held, noise]) if context.frozen is None else noise
     with context.network.meter.counting("queries", into=ComputeCounter()):
-        wanted = AnsweringModule(learner, columns).eval()(images).float().cpu()
+        wanted = module(images).float().cpu()
     found = (_run_onnx if path.suffix == ".onnx" else _run_program)(path, images.cpu())
-    most = ROUNDING[learner.engine.precision] * max(1.0, float(wanted.abs().max()))
+    most = ROUNDING[context.engine.precision] * max(1.0, float(wanted.abs().max()))
     difference = float((found - wanted).abs().max()) if len(wanted) else 0.0
     if not difference <= most:
         raise InputError(

@@ -330,7 +330,7 @@ class Learner:
         """The most likely label of each image."""
         return [self.labels[row] for row in self.logits(images).argmax(1).tolist()]
 
-    def export(self, path: str | os.PathLike[str]) -> None:
+    def export(self, path: str | os.PathLike[str], *, columns: int | None = None) -> None:
         """Writes the network that answers now to a file that needs no iblurry: pixels in, logits out, on a CPU.
 
         Normalisation, the readout's correction and the class names are inside; a call takes up to 65,535 images.
@@ -339,8 +339,11 @@ class Learner:
         ----------
         path : path
             NAME.pt2 for torch.export, read by `iblurry.load_exported` or torch.export.load; or NAME.onnx.
+        columns : int, optional
+            Of a table, whose rows (B, columns) float32 are then the input in place of pixels.
         """
-        export(self, path)
+        self.prepare()
+        export(self.config, self.method.readout, path, columns=columns)
 
     @property
     def labels(self) -> list[Any]:

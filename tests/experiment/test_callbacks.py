@@ -9,7 +9,7 @@ import pytest
 from iblurry import Callback, CheckpointPolicy, LaunchConfig, run, run_all
 from iblurry.errors import FolderError, InputError
 from iblurry.experiment.journal import Logged, Spent, Stopped, decode, encode, read
-from iblurry.experiment.run_callbacks import RunState
+from iblurry.experiment.run_state import RunState
 from iblurry.storage import checkpoint
 from iblurry.studies.collect import read_run
 from tests.experiment.small import At, CrashError, crash, kept, small
@@ -294,7 +294,7 @@ def test_no_callback_leaves_files_as_they_were(tmp_path):
 
 
 def test_hooks_that_nobody_overrides_cost_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("iblurry.experiment.run_callbacks.without_trace", None)  # would fail if it was used
+    monkeypatch.setattr("iblurry.experiment.run_state.without_trace", None)  # would fail if it was used
     assert run(small(), tmp_path, callback=Watching()).summary
 
 

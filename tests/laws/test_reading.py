@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from iblurry.experiment.run_callbacks import without_trace
+from iblurry.experiment.run_state import without_trace
 from tests.laws.lawful import SAMPLES, assert_same_state, new_learner
 
 LABELS = torch.arange(SAMPLES) % 5

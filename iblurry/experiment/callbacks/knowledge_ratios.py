@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from iblurry.experiment.callback import Callback
 
 if TYPE_CHECKING:
-    from iblurry.experiment.run_callbacks import RunState
+    from iblurry.experiment.run_state import RunState
     from iblurry.streams.iterator import StreamItem
 
 

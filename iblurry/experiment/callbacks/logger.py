@@ -16,7 +16,7 @@ from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Evaluation, Logged, NewClass, Query, Record, Start, TaskEnd
 
 if TYPE_CHECKING:
-    from iblurry.experiment.run_callbacks import RunState
+    from iblurry.experiment.run_state import RunState
 
 Row = dict[str, float | str]
 FINAL = {"a_auc": "final/A_AUC", "a_avg": "final/A_avg", "a_last": "final/A_last", "f_last": "final/F_last"}

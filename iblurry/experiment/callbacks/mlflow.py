@@ -12,7 +12,7 @@ from iblurry.experiment.callbacks.logger import Logger, Row, environment_of, run
 from iblurry.experiment.folder import RunFolder
 
 if TYPE_CHECKING:
-    from iblurry.experiment.run_callbacks import RunState
+    from iblurry.experiment.run_state import RunState
 
 TAG = "iblurry.run"
 MOST = {"metrics": 1000, "params": 100, "tags": 100}  # that MLflow takes at once

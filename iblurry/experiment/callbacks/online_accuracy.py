@@ -8,7 +8,7 @@ from iblurry.errors import InputError
 from iblurry.experiment.callback import Callback
 
 if TYPE_CHECKING:
-    from iblurry.experiment.run_callbacks import RunState
+    from iblurry.experiment.run_state import RunState
     from iblurry.streams.iterator import StreamItem
 
 

@@ -11,7 +11,7 @@ from iblurry.experiment.fields import Value
 from iblurry.experiment.folder import RunFolder
 
 if TYPE_CHECKING:
-    from iblurry.experiment.run_callbacks import RunState
+    from iblurry.experiment.run_state import RunState
 
 SUFFIX = ".iblurry"  # of files that may be replaced
 

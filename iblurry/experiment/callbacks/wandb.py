@@ -11,7 +11,7 @@ from iblurry.experiment.callbacks.logger import Logger, Row, environment_of, run
 from iblurry.experiment.folder import RunFolder
 
 if TYPE_CHECKING:
-    from iblurry.experiment.run_callbacks import RunState
+    from iblurry.experiment.run_state import RunState
 
 OFFLINE = ("offline", "dryrun")  # two words for it
 

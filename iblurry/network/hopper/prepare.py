@@ -15,8 +15,8 @@ from iblurry.network.bodies import ConvUnit, ResidualBlock
 from iblurry.network.fused import ALIGNED
 from iblurry.network.hopper import inference, norm
 from iblurry.network.hopper.compiler import Call, start, wait
-from iblurry.network.hopper.training import Descent, fits, plan_sums, run_convolution
-from iblurry.network.hopper.weight_gradient import LEAST, can_descend, descend, weight_gradient
+from iblurry.network.hopper.training import fits, plan_sums, run_convolution
+from iblurry.network.hopper.weight_gradient import LEAST, Descent, can_descend, descend, weight_gradient
 
 MANY = 512  # images of a query: there is one kernel for any large number
 

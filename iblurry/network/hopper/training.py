@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,14 @@ from iblurry.network.hopper import conv3x3, convolution
 from iblurry.network.hopper.convolution import choose_tile, group_rows
 from iblurry.network.hopper.inference import write_patches
 from iblurry.network.hopper.norm import ACROSS, PARTS, MapSums, NormFunction, NormState
-from iblurry.network.hopper.weight_gradient import LEAST, PIXELS, can_descend, descend, plan_tiles, weight_gradient
+from iblurry.network.hopper.weight_gradient import (
+    LEAST,
+    PIXELS,
+    Descent,
+    descend,
+    plan_tiles,
+    weight_gradient,
+)
 from iblurry.network.weight_stream import WeightStream
 
 
@@ -192,28 +199,6 @@ class ConvolveFunction(torch.autograd.Function):
         before = _convolve_backwards(ctx, grads, rounded) if ctx.needs_input_grad[0] else None
         slope = gradient() if stream is None else stream.run(begun, ctx.weight, [grads, maps], gradient)
         return before, slope, *[None] * 8
-
-
-class Descent(NamedTuple):
-    """A weight whose step of SGD is part of its gradient's kernel, so that the gradient is never written."""
-
-    weight: Tensor
-    rounded: Tensor  # to bfloat16
-    momentum: Tensor
-    lr: Tensor  # read at each step
-    friction: float  # momentum's
-    decay: float  # weight decay
-    nesterov: bool
-
-    @staticmethod
-    def fits(unit: ConvUnit, models: int) -> bool:
-        """Whether the gradient's kernel can take the steps of so many models."""
-        conv = unit.convolution
-        return can_descend(conv.in_channels, conv.out_channels, conv.kernel_size[0], models)
-
-    def restart(self) -> None:
-        """After the weight was changed by others."""
-        self.rounded.copy_(self.weight)
 
 
 class DescendFunction(torch.autograd.Function):

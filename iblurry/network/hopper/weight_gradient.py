@@ -31,7 +31,7 @@ from iblurry.network.hopper.launch import launch
 from iblurry.network.hopper.weight_columns import column_gradient
 
 if TYPE_CHECKING:
-    from iblurry.network.hopper.training import Descent
+    from iblurry.network.bodies import ConvUnit
 
 PIXELS = 128  # of one step
 LEAST = 64  # channels of one block, on both sides
@@ -153,6 +153,28 @@ def _launch_columns(grads: Tensor, maps: Tensor, plan: TilePlan, done: Tensor) -
         STAGES=3,
         num_warps=4,
     )
+
+
+class Descent(NamedTuple):
+    """A weight whose step of SGD is part of its gradient's kernel, so that the gradient is never written."""
+
+    weight: Tensor
+    rounded: Tensor  # to bfloat16
+    momentum: Tensor
+    lr: Tensor  # read at each step
+    friction: float  # momentum's
+    decay: float  # weight decay
+    nesterov: bool
+
+    @staticmethod
+    def fits(unit: ConvUnit, models: int) -> bool:
+        """Whether the gradient's kernel can take the steps of so many models."""
+        conv = unit.convolution
+        return can_descend(conv.in_channels, conv.out_channels, conv.kernel_size[0], models)
+
+    def restart(self) -> None:
+        """After the weight was changed by others."""
+        self.rounded.copy_(self.weight)
 
 
 def descend(grads: Tensor, maps: Tensor, stride: int, models: int, descent: Descent) -> None:
