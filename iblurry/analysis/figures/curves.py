@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -33,10 +32,11 @@ from iblurry.analysis.figures.style import (
 from iblurry.analysis.method_style import MethodStyle, method_styles
 from iblurry.errors import InputError
 from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
-from iblurry.experiment.metrics import a_auc, a_last, curve
+from iblurry.experiment.metrics import a_auc, a_last
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Journal = Sequence[Record]
 Columns = Mapping[str, Mapping[str, Sequence[Journal]]]  # journals by column and method, seed by seed
@@ -110,39 +110,35 @@ def draw_rates(columns: Columns, path: Path | str, *, title: str | None = None) 
         for axes, (column, groups) in zip(panels, columns.items(), strict=True):
             axes.set_yscale("log")
             for method, runs in groups.items():
-                at, rates = shared_rate(method, runs)
-                band = (rates.min(axis=0), rates.max(axis=0)) if len(runs) > 1 else (None, None)
-                mean = np.exp(np.log(rates).mean(axis=0))
-                draw_line(axes, styles[method], at, mean, *band, label=names[method], markers=10)
+                rates = shared_rate(method, runs).T
+                band = (rates.min(skipna=False), rates.max(skipna=False)) if len(runs) > 1 else (None, None)
+                mean = np.exp(np.log(rates).mean(skipna=False))
+                draw_line(axes, styles[method], rates.columns, mean, *band, label=names[method], markers=10)
             _mark_samples(axes, groups, arrivals=True, narrow=across > 1)
             axes.set_title(column, fontsize=9, parse_math=False)
         label_panels(figure, panels, across, x="samples seen", y="learning rate", title=title)
         add_legend_below(figure, below, describe_spread(counts, "line: geometric mean, band: least to greatest"))
 
 
-def shared_curve(
-    method: str, runs: Sequence[Journal]
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64] | None]:
-    """Where all runs were queried, their mean accuracy there, and its sample standard deviation (None for one run)."""
-    measured = [curve(run) for run in runs]
-    at = _shared_points(method, [points for points, _ in measured])
-    table = np.array([accuracy[np.isin(points, at)] for points, accuracy in measured])  # (runs, points)
-    return at, table.mean(axis=0), table.std(axis=0, ddof=1) if len(runs) > 1 else None
+def shared_curve(method: str, runs: Sequence[Journal]) -> DataFrame:
+    """Look up the accuracy of each run (columns) where all of them were queried (index: samples seen)."""
+    queries = [[record for record in run if isinstance(record, Query)] for run in runs]
+    return _shared(method, [{query.at: query.accuracy for query in found} for found in queries])
 
 
-def shared_rate(method: str, runs: Sequence[Journal]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Where all runs have a learning rate, and their rates there: (runs, points), not a number where it is zero."""
-    rates = [{record.at: record.rate for record in find_evaluations(run)} for run in runs]
-    at = _shared_points(method, [np.array(sorted(rate), dtype=np.int64) for rate in rates])
-    table = np.array([[rate[int(point)] for point in at] for rate in rates], dtype=np.float64)
-    return at, np.where(table > 0, table, np.nan)
+def shared_rate(method: str, runs: Sequence[Journal]) -> DataFrame:
+    """Look up the learning rate of each run (columns) where all have one (index); not a number where it is zero."""
+    rates = _shared(method, [{record.at: record.rate for record in find_evaluations(run)} for run in runs])
+    return rates.where(rates > 0)
 
 
-def _shared_points(method: str, points: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    at = reduce(np.intersect1d, points) if points else np.array([], dtype=np.int64)
-    if not len(at):
+def _shared(method: str, runs: Sequence[Mapping[int, float]]) -> DataFrame:
+    import pandas as pd
+
+    shared = pd.DataFrame(dict(enumerate(map(pd.Series, runs))), dtype=float).dropna()
+    if shared.empty:
         raise InputError(f"The runs of {method!r} have no query in common; continue them, or use one query_every.")
-    return at
+    return shared
 
 
 def _mark_samples(axes: Axes, groups: Mapping[str, Sequence[Journal]], *, arrivals: bool, narrow: bool) -> None:
@@ -182,10 +178,11 @@ _PLACES: dict[str, Place] = {"samples": lambda run, at: at.astype(np.float64), "
 def _draw_accuracy(
     axes: Axes, style: MethodStyle, method: str, name: str, runs: Sequence[Journal], place: Place, *, areas: bool
 ) -> None:
-    at, mean, std = shared_curve(method, runs)
+    curves = shared_curve(method, runs)
+    at, mean, std = curves.index.to_numpy(), curves.mean(axis=1), curves.std(axis=1)
     found = [100 * area for run in runs if (area := a_auc(run)) is not None]
     label = _label(name, r"A_{\mathrm{AUC}}", found) if areas else name
-    band = (None, None) if std is None else (100 * (mean - std), 100 * (mean + std))
+    band = (100 * (mean - std), 100 * (mean + std)) if len(runs) > 1 else (None, None)
     draw_line(axes, style, np.mean([place(run, at) for run in runs], axis=0), 100 * mean, *band, label=label)
 
 
@@ -222,14 +219,17 @@ def _draw_task_ends(axes: Axes, style: MethodStyle, runs: Sequence[Journal], pla
 
 def changed_by_task_ends(runs: Sequence[Journal], place: Place = _PLACES["samples"]) -> list[NDArray[np.float64]]:
     """Samples seen and accuracy (percent) after each task end, mean over runs; [] where no end changed 1 percent."""
-    points: dict[int, list[tuple[float, float]]] = {}  # by task
-    changed = False
+    import pandas as pd
+
+    lines = []
     for run in runs:
         queries = {record.at: record.accuracy for record in run if isinstance(record, Query)}
         for end in (record for record in run if isinstance(record, TaskEnd)):
-            points.setdefault(end.task, []).append((float(place(run, np.array([end.at]))[0]), 100 * end.accuracy))
-            changed |= abs(end.accuracy - queries.get(end.at, end.accuracy)) > 0.01
-    return [np.mean(values, axis=0) for values in points.values()] if changed else []
+            changed = abs(end.accuracy - queries.get(end.at, end.accuracy))
+            lines.append((end.task, place(run, np.array([end.at]))[0], 100 * end.accuracy, changed))
+    ends = pd.DataFrame(lines, columns=["task", "x", "accuracy", "changed"])
+    is_shown = (ends["changed"] > 0.01).any()
+    return [*ends.groupby("task", sort=False)[["x", "accuracy"]].mean().to_numpy()] if is_shown else []
 
 
 def _label(name: str, symbol: str, values: Sequence[float]) -> str:

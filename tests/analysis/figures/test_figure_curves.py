@@ -36,19 +36,18 @@ def short_run(seed: int, *, every: int = 4, until: int = SAMPLES, ends: tuple[in
 
 
 def test_shared_curve_is_the_mean_where_all_seeds_were_asked() -> None:
-    at, mean, std = shared_curve("er", [short_run(1, every=4), short_run(2, every=6), short_run(3, every=4, until=40)])
-    assert at.tolist() == [12, 24, 36]
+    seeds = [short_run(1, every=4), short_run(2, every=6), short_run(3, every=4, until=40)]
+    shared = shared_curve("er", seeds)
+    at = shared.index.tolist()
+    assert at == [12, 24, 36]
     values = np.array(
         [[r.accuracy for r in short_run(s, every=1) if isinstance(r, Query) and r.at in at] for s in (1, 2, 3)]
     )
-    assert mean == pytest.approx(values.sum(axis=0) / 3)
-    assert std == pytest.approx(np.sqrt(((values - values.mean(axis=0)) ** 2).sum(axis=0) / 2))
-
-
-def test_one_seed_has_no_band() -> None:
-    at, mean, std = shared_curve("er", [short_run(1)])
-    assert len(at) == len(mean) == 15
-    assert std is None
+    assert shared.to_numpy() == pytest.approx(values.T)
+    assert shared.mean(axis=1).tolist() == pytest.approx(values.sum(axis=0) / 3)
+    std = np.sqrt(((values - values.mean(axis=0)) ** 2).sum(axis=0) / 2)
+    assert shared.std(axis=1).tolist() == pytest.approx(std)
+    assert shared_curve("er", seeds[:1]).shape == (15, 1)
 
 
 def test_runs_without_a_shared_point_are_refused() -> None:
@@ -63,7 +62,7 @@ def test_the_figure_shows_lines_bands_tasks_and_areas(drawn: list[Figure], tmp_p
     draw_curves({"": groups}, tmp_path / "f.png", title="a $title$", arrivals=True)
     axes: Axes = drawn[0].axes[0]
     clib, er, *others = axes.lines
-    assert clib.get_ydata() == pytest.approx(100 * shared_curve("clib", groups["clib"])[1])
+    assert clib.get_ydata() == pytest.approx(100 * shared_curve("clib", groups["clib"]).mean(axis=1))
     assert er.get_xdata() == pytest.approx(np.arange(4, 61, 4))
     assert (clib.get_color(), clib.get_linestyle(), clib.get_marker()) != (
         er.get_color(),
@@ -162,10 +161,10 @@ def test_every_column_has_a_panel_and_a_method_one_look(drawn, tmp_path, records
     assert [axes.get_title() for axes in places] == ["N=0", "N=50", "N=100"]
     _, clib = places[0].lines[:2]
     alone = places[1].lines[0]
-    at, mean, _ = shared_curve("clib", runs["clib"])
+    curves = shared_curve("clib", runs["clib"])
     for line in (clib, alone):
-        assert line.get_xdata() == pytest.approx(at)
-        assert line.get_ydata() == pytest.approx(100 * mean)
+        assert line.get_xdata() == pytest.approx(curves.index)
+        assert line.get_ydata() == pytest.approx(100 * curves.mean(axis=1))
     assert (clib.get_color(), clib.get_marker()) == (alone.get_color(), alone.get_marker())
     assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["ER", "CLIB"]
     assert len({axes.get_ylim() for axes in places}) == 1
@@ -210,10 +209,9 @@ def rated(at, rate, met=MET) -> list[Record]:
 
 
 def test_rates_are_what_the_queries_say(records):
-    at, rate = shared_rate("er", [records(1, rate=0.5)])
-    assert list(at) == list(range(20, 401, 20))
-    assert list(rate[0]) == pytest.approx([0.5 * (1 + n / 400) for n in at])
-    assert list(shared_rate("er", [records(1, asked=False)])[0]) == [200, 400]  # only at the ends of tasks
+    (rate,) = shared_rate("er", [records(1, rate=0.5)]).to_dict().values()
+    assert rate == pytest.approx({n: 0.5 * (1 + n / 400) for n in range(20, 401, 20)})
+    assert [*shared_rate("er", [records(1, asked=False)]).index] == [200, 400]  # only at the ends of tasks
 
 
 def test_lines_are_geometric_means_and_bands_least_and_greatest(drawn, tmp_path):
