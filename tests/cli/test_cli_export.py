@@ -87,7 +87,7 @@ def test_a_run_goes_on_as_its_learner_would(run):
     saved = checkpoint.load_latest(run).state["learner"]
     assert_same_state(learner.state_dict(), saved)
     assert learner.config.labels == list(data.classes)
-    assert (learner.mean, learner.std) == (pytest.approx(data.mean), pytest.approx(data.std))
+    assert (learner.config.mean, learner.config.std) == (pytest.approx(data.mean), pytest.approx(data.std))
     assert len(learner.predict(data.test.images)) == len(data.test.images)
 
 
