@@ -14,12 +14,12 @@ from iblurry.analysis.figures.classes import class_accuracies, find_evaluations
 from iblurry.analysis.figures.curves import draw_curves, draw_rates
 from iblurry.analysis.figures.flops import draw_flops
 from iblurry.analysis.figures.forgetting import draw_forgetting
+from iblurry.analysis.report.html import Html, tag
+from iblurry.analysis.report.report import ReportBlock
 from iblurry.analysis.results import training_flops
 from iblurry.experiment.journal import Evaluation, Query, Record
 from iblurry.experiment.metrics import a_last
 from iblurry.experiment.result import Result
-from iblurry.studies.report.data import ReportBlock
-from iblurry.studies.report.html import Html, tag
 
 Journals = dict[str, list[list[Record]]]  # by row, seed by seed
 

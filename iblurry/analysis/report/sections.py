@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from iblurry.analysis.describe import experiment_fields, format_setting, is_bound, seed_ranges
+from iblurry.analysis.report.html import Html, cell, definitions, join, metric, numeric, table, tag
+from iblurry.analysis.report.report import ReportBlock, stream_length
 from iblurry.analysis.results import results_frame
 from iblurry.experiment.journal import NewClass, TaskEnd
 from iblurry.experiment.result import Result
-from iblurry.studies.compare import NOT_RUN, Comparison, find_warnings
-from iblurry.studies.paper import COUNTERPARTS, PAPER_METRICS
-from iblurry.studies.report.data import ReportBlock, stream_length
-from iblurry.studies.report.html import Html, cell, definitions, join, metric, numeric, table, tag
 
 ACCURACIES = {"a_auc": "A_AUC ↑", "a_avg": "A_avg ↑", "a_last": "A_last ↑", "f_last": "F_last ↓"}
 SHORT = {"iblurry": "iblurry", "python": "Python", "torch": "PyTorch", "numpy": "NumPy"}
@@ -49,12 +46,6 @@ def results(block: ReportBlock) -> Html:
     heads = ["method", "n", *map(metric, ACCURACIES.values())]
     caption = "Percent; mean ± sample standard deviation over n seeds"
     return join([table(heads, lines, caption=caption, sides="lrrrrr"), note])
-
-
-def beside_paper(block: ReportBlock) -> Html | None:
-    """Show the paper's numbers and ours, one table per metric; None where it has none for this configuration."""
-    found = block.finished.comparisons.items()
-    return join([_comparisons(block, name, made) for name, made in found if any(one.paper for one in made)]) or None
 
 
 def settings(block: ReportBlock) -> Html:
@@ -156,36 +147,6 @@ def final_accuracies(block: ReportBlock) -> dict[str, dict[str, float]]:
                         found.setdefault(label, []).append(100 * correct / total)
         rows[row.name] = {label: round(float(np.mean(values)), 2) for label, values in found.items()}
     return rows
-
-
-def _comparisons(block: ReportBlock, name: str, comparisons: Sequence[Comparison]) -> Html:
-    """Our runs with the paper's numbers; its rows that were not run wait below."""
-    lines, rest = [], []
-    for one in comparisons:
-        paper, ours, difference, error = one.texts
-        paper_cell = cell(paper, one.paper.mean if one.paper else None, class_="n")
-        theirs = COUNTERPARTS[one.method] if one.method and one.paper else "–"
-        if one.row is None or one.ours is None:
-            rest.append([tag("th", theirs, scope="row"), cell(tag("code", one.method)), paper_cell])
-            continue
-        line = [block.row_head(one.row), cell(theirs), numeric(one.n), paper_cell]
-        line += [cell(ours, one.ours.mean, class_="n"), cell(difference, one.difference, class_="n")]
-        line.append(cell(error, one.standard_error, class_="n"))
-        lines.append([*line, cell(one.verdict, class_="miss" if one.misses else None)])
-    heads = ["our method", "paper's row", "n", "paper", "ours", "difference", "standard error", "verdict"]
-    arrow = ACCURACIES[PAPER_METRICS[name]].partition(" ")[2]
-    caption = f"{name.replace('final_', 'Final ')} {arrow} in percent, the paper's and ours"
-    count = f"{len(rest)} more {'row' if len(rest) == 1 else 'rows'} of the paper, {NOT_RUN}"
-    rest_heads = ["paper's row", "our name for it", "paper"]
-    not_run = table(rest_heads, rest, caption="The paper's numbers, percent", sides="llr")
-    return join(
-        [
-            tag("h4", metric(name)),
-            table(heads, lines, caption=caption, sides="llrrrrrl") if lines else None,
-            tag("details", tag("summary", count), not_run) if rest else None,
-            *(tag("p", f"⚠ {warning}.", class_="note") for warning in find_warnings(comparisons)),
-        ]
-    )
 
 
 def _mean_std(mean: float, std: float) -> str:

@@ -1,88 +1,24 @@
-"""What the report shows: the runs of a folder, put together by configuration and row."""
+"""The report of `iblurry report`: the runs of a folder by configuration and row, beside the paper's numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+from iblurry.analysis.metrics import ACCURACY_METRICS
+from iblurry.analysis.report.html import Html, cell, join, metric, numeric, row_head, table, tag
+from iblurry.analysis.report.report import Report, ReportBlock, ReportRow
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Start
 from iblurry.experiment.result import Result, read_result
-from iblurry.studies.compare import ComparisonBlock, group_by_configuration
-from iblurry.studies.paper import Configuration
-from iblurry.studies.report.html import Html, tag
+from iblurry.studies.compare import NOT_RUN, Comparison, ComparisonBlock, find_warnings, group_by_configuration
+from iblurry.studies.paper import COUNTERPARTS, PAPER_METRICS, Configuration, configuration_of, load_paper
 from iblurry.studies.study import SEEDS, Study
 
 FEW = 6  # names of what was found instead of runs
-
-
-@dataclass(frozen=True)
-class ReportRow:
-    """Runs that differ only in their seed, in the order of their seeds."""
-
-    name: str  # the method, and what sets it apart from other rows
-    finished: list[Result]
-    unfinished: list[Result]  # as far as they got; those not begun have no records
-
-    @property
-    def runs(self) -> list[Result]:
-        return self.finished + self.unfinished
-
-    @property
-    def experiments(self) -> list[Experiment]:
-        return [run.experiment for run in self.runs]
-
-
-@dataclass(frozen=True)
-class ReportBlock:
-    """One configuration of stream and memory."""
-
-    id: str  # its anchor on the page
-    configuration: Configuration
-    rows: list[ReportRow]
-
-    @property
-    def names(self) -> list[str]:
-        return [row.name for row in self.rows]
-
-    @property
-    def runs(self) -> list[Result]:
-        return [run for row in self.rows for run in row.runs]
-
-    @cached_property
-    def finished(self) -> ComparisonBlock:
-        """The finished runs, beside the paper's numbers."""
-        return ComparisonBlock(self.configuration, {row.name: row.finished for row in self.rows if row.finished})
-
-    def row_head(self, name: str) -> Html:
-        """Make the first cell of a row, which is sorted by its place."""
-        return tag("th", name, scope="row", data_value=self.names.index(name))
-
-    def lacking_seeds(self, row: ReportRow) -> list[int]:
-        """Seeds that other rows of the configuration have and this one has not."""
-        return sorted({run.experiment.seed for run in self.runs} - {one.seed for one in row.experiments})
-
-
-@dataclass(frozen=True)
-class Report:
-    """Everything the page shows."""
-
-    title: str
-    folder: Path  # the page names run folders as they are inside it
-    study: Study | None  # whose runs these are
-    runs: list[Result]  # all of them, finished or not
-    blocks: list[ReportBlock]  # the paper's configurations in its order, then others by name
-    missing: list[list[Experiment]]  # what the study plans and nobody began, row by row
-
-    @property
-    def finished(self) -> int:
-        """Number of finished runs."""
-        return sum(run.summary is not None for run in self.runs)
 
 
 def report_data(place: Path, *, title: str | None = None, study: Study | None = None) -> Report:
@@ -102,14 +38,17 @@ def report_data(place: Path, *, title: str | None = None, study: Study | None = 
     if study is not None:
         runs, missing = select_study(study, runs)
     blocks = [
-        ReportBlock(f"c{number}", where, sorted(map(_row, groups, groups.values()), key=lambda row: row.name))
+        _block(f"c{number}", where, sorted(map(_row, groups, groups.values()), key=lambda row: row.name))
         for number, (where, groups) in enumerate(group_by_configuration(runs).items(), start=1)
     ]
     if title is None:
-        datasets = list(dict.fromkeys(block.configuration.dataset for block in blocks))
+        datasets = list(dict.fromkeys(configuration_of(run.experiment).dataset for run in runs))
         title = study.title if study else f"Continual learning on {_join_words(datasets)}"
     alike = [list(group) for _, group in groupby(missing, key=lambda planned: replace(planned, seed=0).digest)]
-    return Report(title, place, study, runs, blocks, alike)
+    shows = f" ({', '.join(study.shows)} of the paper)" if study and study.shows else ""
+    question = f"{study.question}{shows}" if study else None
+    about = f"The paper: {load_paper()['paper']}. Its numbers: {load_paper()['units']}."
+    return Report(title, question, place, runs, blocks, alike, study.name if study else None, about)
 
 
 def find_runs(place: Path) -> list[Path]:
@@ -155,9 +94,45 @@ def select_study(study: Study, runs: Sequence[Result]) -> tuple[list[Result], li
     return selected, missing
 
 
-def stream_length(run: Result) -> int:
-    """Samples of its whole stream; 0 before it was begun."""
-    return next((record.samples for record in run.records if isinstance(record, Start)), 0)
+def beside_paper(block: ComparisonBlock, names: Sequence[str]) -> Html | None:
+    """Show the paper's numbers and ours, one table per metric; None where it has none for this configuration."""
+    found = block.comparisons.items()
+    return join([_compare(names, name, made) for name, made in found if any(one.paper for one in made)]) or None
+
+
+def _compare(names: Sequence[str], name: str, comparisons: Sequence[Comparison]) -> Html:
+    """Our runs with the paper's numbers; its rows that were not run wait below."""
+    lines, rest = [], []
+    for one in comparisons:
+        paper, ours, difference, error = one.texts
+        paper_cell = cell(paper, one.paper.mean if one.paper else None, class_="n")
+        theirs = COUNTERPARTS[one.method] if one.method and one.paper else "–"
+        if one.row is None or one.ours is None:
+            rest.append([tag("th", theirs, scope="row"), cell(tag("code", one.method)), paper_cell])
+            continue
+        line = [row_head(one.row, names.index(one.row)), cell(theirs), numeric(one.n), paper_cell]
+        line += [cell(ours, one.ours.mean, class_="n"), cell(difference, one.difference, class_="n")]
+        line.append(cell(error, one.standard_error, class_="n"))
+        lines.append([*line, cell(one.verdict, class_="miss" if one.misses else None)])
+    heads = ["our method", "paper's row", "n", "paper", "ours", "difference", "standard error", "verdict"]
+    arrow = ACCURACY_METRICS[PAPER_METRICS[name]].heading.partition(" ")[2]
+    caption = f"{name.replace('final_', 'Final ')} {arrow} in percent, the paper's and ours"
+    count = f"{len(rest)} more {'row' if len(rest) == 1 else 'rows'} of the paper, {NOT_RUN}"
+    rest_heads = ["paper's row", "our name for it", "paper"]
+    not_run = table(rest_heads, rest, caption="The paper's numbers, percent", sides="llr")
+    return join(
+        [
+            tag("h4", metric(name)),
+            table(heads, lines, caption=caption, sides="llrrrrrl") if lines else None,
+            tag("details", tag("summary", count), not_run) if rest else None,
+            *(tag("p", f"⚠ {warning}.", class_="note") for warning in find_warnings(comparisons)),
+        ]
+    )
+
+
+def _block(anchor: str, where: Configuration, rows: list[ReportRow]) -> ReportBlock:
+    ours = ComparisonBlock(where, {row.name: row.finished for row in rows if row.finished})
+    return ReportBlock(anchor, str(where), rows, beside_paper(ours, [row.name for row in rows]))
 
 
 def _row(name: str, runs: Sequence[Result]) -> ReportRow:

@@ -13,13 +13,13 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from iblurry.analysis.report.figures import draw_figures
+from iblurry.analysis.report.html import Html, tag
+from iblurry.analysis.report.page import render_page
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Journal, NewClass, Query, Start, TaskEnd
-from iblurry.studies.report.data import report_data
-from iblurry.studies.report.figures import draw_figures
-from iblurry.studies.report.html import Html, tag
-from iblurry.studies.report.page import render_page
-from tests.studies.test_report_data import rewrite, stop
+from iblurry.studies.report import report_data
+from tests.analysis.test_report_data import rewrite, stop
 from tests.studies.written import spend, usual, write_run
 
 EVIL = '</script><b onload="x">&\u2028'

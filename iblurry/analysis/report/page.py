@@ -9,14 +9,13 @@ from importlib import resources
 from pathlib import Path
 
 from iblurry.analysis.describe import seed_ranges
+from iblurry.analysis.report import sections
+from iblurry.analysis.report.compute import compute_section, counting_section
+from iblurry.analysis.report.figures import draw_figures
+from iblurry.analysis.report.html import Html, definitions, join, metric, tag
+from iblurry.analysis.report.report import Report, ReportBlock
 from iblurry.analysis.verdict import PAPER_SEEDS, RULE
 from iblurry.launch.progress import duration
-from iblurry.studies.paper import load_paper
-from iblurry.studies.report import sections
-from iblurry.studies.report.compute import compute_section, counting_section
-from iblurry.studies.report.data import Report, ReportBlock
-from iblurry.studies.report.figures import draw_figures
-from iblurry.studies.report.html import Html, definitions, join, metric, tag
 from iblurry.version import __version__
 
 TERMS = {
@@ -61,7 +60,7 @@ def render_page(report: Report, beside: Path | None = None) -> str:
             "main",
             *(_block(block, report.folder, beside or report.folder) for block in report.blocks),
             _missing(report),
-            _reading(),
+            _reading(report.note),
             counting_section(report),
             id="main",
         ),
@@ -72,8 +71,7 @@ def render_page(report: Report, beside: Path | None = None) -> str:
 
 
 def _header(report: Report) -> Html:
-    study, runs = report.study, report.runs
-    shows = f" ({', '.join(study.shows)} of the paper)" if study and study.shows else ""
+    runs = report.runs
     methods = {run.experiment.method.name for run in runs}
     seeds = {run.experiment.seed for run in runs}
     devices = sorted({str(run.environment["device"]) for run in runs if "device" in run.environment})
@@ -84,11 +82,11 @@ def _header(report: Report) -> Html:
         "time spent": duration(sum(run.environment.get("seconds", 0) for run in runs)),
         "on": ", ".join("CPU" if name == "cpu" else name for name in devices) or "not recorded",
     }
-    links = [tag("a", str(block.configuration), href=f"#{block.id}") for block in report.blocks]
+    links = [tag("a", block.about, href=f"#{block.id}") for block in report.blocks]
     return tag(
         "header",
         tag("h1", report.title),
-        tag("p", f"{study.question}{shows}", class_="lead") if study else None,
+        tag("p", report.question, class_="lead") if report.question else None,
         definitions(facts, "cards"),
         tag("nav", *links, aria_label="Configurations") if len(links) > 1 else None,
     )
@@ -100,7 +98,7 @@ def _block(block: ReportBlock, folder: Path, beside: Path) -> Html:
         "Results": sections.results(block),
         "Not finished or missing": sections.unfinished(block),
         "Accuracy while learning": figures.get("Accuracy while learning"),
-        "Compared with the paper": sections.beside_paper(block),
+        "Compared with the paper": block.beside_paper,
         "Class by class": join([figures.get("Class by class"), sections.by_class(block)]) or None,
         "Learning rate": figures.get("Learning rate"),
         "Compute and memory": join([figures.get("Accuracy and compute"), compute_section(block)]) or None,
@@ -112,7 +110,7 @@ def _block(block: ReportBlock, folder: Path, beside: Path) -> Html:
         for name, content in parts.items()
         if content is not None
     ]
-    title, rest = str(block.configuration).split(", ", 1)
+    title, rest = block.about.split(", ", 1)
     return tag("section", tag("h2", title, tag("small", rest)), *shown, id=block.id, class_="block")
 
 
@@ -125,18 +123,15 @@ def _missing(report: Report) -> Html | None:
         for group in report.missing
     ]
     count = sum(map(len, report.missing))
-    words = (
-        f"{count} experiments of the study {report.study.name} have not been started here; `iblurry study` runs them."
-    )
+    words = f"{count} experiments of the study {report.study} have not been started here; `iblurry study` runs them."
     return tag("section", tag("h2", "Missing from the study"), tag("p", words), tag("ul", *items), class_="block")
 
 
-def _reading() -> Html:
+def _reading(note: str) -> Html:
     """What the words and signs mean."""
     shown = definitions({metric(name): text for name, text in TERMS.items()}, "terms")
-    paper = tag("p", f"The paper: {load_paper()['paper']}. Its numbers: {load_paper()['units']}.", class_="note")
-    return tag("section", tag("h2", "How to read this"), shown, paper, class_="block")
+    return tag("section", tag("h2", "How to read this"), shown, tag("p", note, class_="note"), class_="block")
 
 
 def _asset(name: str) -> str:
-    return resources.files("iblurry.studies.report").joinpath(name).read_text("utf-8")
+    return resources.files("iblurry.analysis.report").joinpath(name).read_text("utf-8")

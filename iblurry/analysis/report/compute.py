@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iblurry.analysis.report.html import Html, cell, definitions, join, metric, numeric, table, tag
+from iblurry.analysis.report.report import Report, ReportBlock, ReportRow
 from iblurry.analysis.results import training_flops
 from iblurry.experiment.journal import Spent
-from iblurry.studies.report.data import Report, ReportBlock, ReportRow
-from iblurry.studies.report.html import Html, cell, definitions, join, metric, numeric, table, tag
 
 COUNTED = "counted"  # where the page explains it
 PURPOSES = {  # of the journal's records: heading, and what is counted under it
