@@ -18,7 +18,7 @@ from iblurry.cli.options import launch_config
 
 if TYPE_CHECKING:
     from iblurry.errors import IblurryError
-    from iblurry.studies.search.point import PointResult, SearchPoint
+    from iblurry.studies.search.points import PointResult, SearchPoint
 
 USUAL = Path("runs")
 
@@ -40,10 +40,10 @@ def run_grid(
     from iblurry.launch.launch import run_all
     from iblurry.launch.progress import ProgressDisplay
     from iblurry.studies.search.figure import draw_search
-    from iblurry.studies.search.grid import expand_grid, grid_results, parse_grid
+    from iblurry.studies.search.points import expand_grid, grid_results, parse_spaces
 
-    axes = parse_grid(grids, taken_paths(rows, about))
-    points = expand_grid(make_experiments(rows, with_validation(about)), axes)
+    spaces = parse_spaces(grids, taken_paths(rows, about), option="--grid")
+    points = expand_grid(make_experiments(rows, with_validation(about)), spaces)
     experiments = [experiment for point in points for experiment in point.experiments]
     check_all(experiments, load(about["dataset"], data_home))
     failures: dict[str, IblurryError] = {}
@@ -74,7 +74,7 @@ def run_grid(
 
 def with_validation(about: Mapping[str, Any]) -> dict[str, Any]:
     """What is told about the experiments of a search: without --validate, the usual share is held out."""
-    from iblurry.studies.search.point import VALIDATE
+    from iblurry.studies.search.points import VALIDATE
 
     return {**about, "validate": VALIDATE if about["validate"] is None else about["validate"]}
 
@@ -103,8 +103,8 @@ def show_search(
     """
     from iblurry.analysis.describe import describe_settings
     from iblurry.storage.files import replacing
-    from iblurry.studies.search.point import best_points
-    from iblurry.studies.search.table import describe_failures, search_to_json, search_to_terminal
+    from iblurry.studies.search.points import best_points
+    from iblurry.studies.search.table import search_to_json, search_to_terminal
 
     title = describe_settings([one for result in results for one in result.point.experiments])
     best = best_points(results)
@@ -114,8 +114,9 @@ def show_search(
             draw(results, part, title=title)
     places = [*(["--out", out] if out != USUAL else []), *(["--data-home", data_home] if data_home else [])]
     commands = {row: shlex.join(map(str, [*_test_words(one.point, about), *places])) for row, one in best.items()}
-    for name, note in describe_failures(results).items():
-        click.echo(f"iblurry: {name}: {note}", err=True)
+    for result in results:
+        if result.note:
+            click.echo(f"iblurry: {result.point.row} {result.point}: {result.note}", err=True)
     if as_json:
         chosen = [
             {"method": row, "fields": dict(one.point.changes), "command": commands[row]} for row, one in best.items()

@@ -89,7 +89,7 @@ def tune(
     from iblurry.data.load import load
     from iblurry.launch.progress import ProgressDisplay
     from iblurry.studies.search.figure import draw_history
-    from iblurry.studies.search.space import parse_spaces
+    from iblurry.studies.search.points import parse_spaces
     from iblurry.studies.search.tune import Tuner, import_optuna
 
     import_optuna()

@@ -22,8 +22,7 @@ from iblurry.data.load import load
 from iblurry.experiment.experiment import Experiment
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.pack import Pack
-from iblurry.studies.search.grid import expand_grid, parse_grid
-from iblurry.studies.search.space import check_spaces, parse_spaces
+from iblurry.studies.search.points import check_spaces, expand_grid, parse_spaces
 from iblurry.studies.search.tune import PRUNERS, Tuner
 from tests.cli.conftest import QUICK
 from tests.printed import commands
@@ -305,7 +304,7 @@ def test_searches_of_the_page_can_be_run(command):
     given = {"run": run, "tune": tune}[verb].make_context(verb, words).params
     about = with_validation({name: given[name] for name in (*STREAM, *LEARNING)})
     if verb == "run":
-        points = expand_grid(make_experiments(given["methods"], about), parse_grid(given["grids"]))
+        points = expand_grid(make_experiments(given["methods"], about), parse_spaces(given["grids"], option="--grid"))
         found = [point.experiments[0] for point in points]
     else:
         (first, *_) = make_experiments([given["method"]], about).values()

@@ -8,8 +8,7 @@ from PIL import Image
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.studies.search.figure import draw_history, draw_search
-from iblurry.studies.search.grid import expand_grid, parse_grid
-from iblurry.studies.search.point import FAILED, PRUNED, PointResult
+from iblurry.studies.search.points import FAILED, PRUNED, PointResult, expand_grid, parse_spaces
 
 TITLE = "digits, on held-out training images (10 %)"
 LR, MEMORY, SLOT = "schedule.initial_lr=1e-4,1e-3,1e-2", "memory=30,50", "admission=Balanced,Reservoir"
@@ -17,7 +16,7 @@ LR, MEMORY, SLOT = "schedule.initial_lr=1e-4,1e-3,1e-2", "memory=30,50", "admiss
 
 def searched(*grids, rows=("clib", "er"), seeds=(1, 2)):
     base = {(row, seed): Experiment.of(row, seed=seed, validate=0.1) for row in rows for seed in seeds}
-    points = expand_grid(base, parse_grid(grids))
+    points = expand_grid(base, parse_spaces(grids, option="--grid"))
     return [PointResult(point, {seed: 50.0 + 3 * n % 17 + seed for seed in seeds}) for n, point in enumerate(points)]
 
 

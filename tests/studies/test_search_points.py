@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from iblurry.analysis.describe import describe_settings
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd, encode
 from iblurry.studies.paper import configuration_of, paper_number
-from iblurry.studies.search.grid import expand_grid, grid_results, parse_grid
-from iblurry.studies.search.point import PointResult, SearchPoint, best_points, split_values
-from iblurry.studies.search.space import check_spaces, format_float, is_whole, parse_spaces
+from iblurry.studies.search.points import (
+    PointResult,
+    SearchPoint,
+    Space,
+    best_points,
+    check_spaces,
+    expand_grid,
+    grid_results,
+    parse_spaces,
+)
 from iblurry.studies.search.table import search_to_json, search_to_terminal
 from iblurry.studies.search.tune import CurveReader
 
@@ -20,9 +29,14 @@ def base(*rows, seeds=(1,), **fields):
     return {(row, seed): Experiment.of(row, seed=seed, **{"validate": 0.1} | fields) for row in rows for seed in seeds}
 
 
+def parse_grid(texts, taken=()):
+    return parse_spaces(texts, taken, option="--grid")
+
+
 def test_all_combinations_for_every_method_and_seed():
-    axes = parse_grid(["schedule.initial_lr=1e-4,3e-4", "memory=20,50"])
-    points = expand_grid(base("clib", "er", seeds=(1, 2)), axes)
+    points = expand_grid(
+        base("clib", "er", seeds=(1, 2)), parse_grid(["schedule.initial_lr=1e-4,3e-4", "memory=20,50"])
+    )
     assert [(point.row, *point.changes.values()) for point in points] == [
         (row, lr, memory) for row in ("clib", "er") for lr in ("1e-4", "3e-4") for memory in ("20", "50")
     ]
@@ -32,77 +46,71 @@ def test_all_combinations_for_every_method_and_seed():
 
 
 def test_slots_are_filled_before_fields_of_what_is_in_them():
-    axes = parse_grid(["schedule.initial_lr=0.1,0.2", "schedule=Constant,Exponential"])
-    schedules = [point.experiments[0].method.schedule for point in expand_grid(base("er"), axes)]
-    assert [(type(one).__name__, one.initial_lr) for one in schedules] == [
-        *(("Constant", 0.1), ("Exponential", 0.1)),
-        *(("Constant", 0.2), ("Exponential", 0.2)),
-    ]
+    spaces = parse_grid(["schedule.initial_lr=0.1,0.2", "schedule=Constant,Exponential"])
+    schedules = [point.experiments[0].method.schedule for point in expand_grid(base("er"), spaces)]
+    kinds = [(type(one).__name__, one.initial_lr) for one in schedules]
+    assert kinds == [(kind, lr) for lr in (0.1, 0.2) for kind in ("Constant", "Exponential")]
 
 
 def test_commas_inside_parentheses_belong_to_a_value():
-    assert split_values("(CrossEntropy,Elastic),CrossEntropy", "--grid") == ("CrossEntropy,Elastic", "CrossEntropy")
-    assert split_values("a, (b , c) ,d", "--grid") == ("a", "b , c", "d")
+    first, second = parse_grid(["terms=(CrossEntropy,Elastic),CrossEntropy", "admission=a, (b , c) ,d"])
+    assert first.choices == ("CrossEntropy,Elastic", "CrossEntropy")
+    assert second.choices == ("a", "b , c", "d")
 
 
+@pytest.mark.parametrize("option", ["--grid", "--space"])
 @pytest.mark.parametrize(
-    "text", ["memory", "memory=", "=1,2", "memory=20,,50", "memory=20,50,", "terms=(a,b", "terms=a),b"]
+    "text, named",
+    [
+        *((text, text) for text in ("memory", "memory=", "=1,2", "memory=20")),
+        *((f"memory={values}", values) for values in ("20,,50", "20,50,", "(a,b", "a),b")),
+        *((f"{path}=0.1,0.2", path) for path in ("dataset", "seed", "method", "name", "validate")),
+    ],
 )
-def test_a_grid_without_values_is_refused(text):
-    with pytest.raises(InputError, match="--grid"):
-        parse_grid([text])
+def test_values_that_are_none(option, text, named):
+    with pytest.raises(InputError, match=re.escape(named)):
+        parse_spaces([text], option=option)
 
 
-@pytest.mark.parametrize("texts", [["memory=20"], ["memory=20,50", "schedule.initial_lr=0.1"]])
-def test_a_grid_that_varies_nothing_is_refused(texts):
-    with pytest.raises(InputError, match="only one value"):
-        parse_grid(texts)
+@pytest.mark.parametrize("text", ["memory=50..20", "memory=0..5:log", "memory=20..", "memory=nan..5"])
+def test_ranges_that_are_none(text):
+    with pytest.raises(InputError, match="memory"):
+        parse_spaces([text])
 
 
-@pytest.mark.parametrize("path", ["dataset", "seed", "method", "name", "validate"])
-def test_what_no_search_varies(path):
-    with pytest.raises(InputError, match=path):
-        parse_grid([f"{path}=0.1,0.2"])
-    with pytest.raises(InputError, match=path):
-        parse_spaces([f"{path}=0.1..0.2"])
+def test_a_grid_has_no_ranges():
+    with pytest.raises(InputError, match=re.escape("memory=20..50")):
+        parse_grid(["memory=20..50"])
 
 
 def test_paths_twice_and_paths_that_are_set_too():
-    with pytest.raises(InputError, match="memory"):
-        parse_grid(["memory=20,50", "memory=100,200"])
-    with pytest.raises(InputError, match="memory"):
-        parse_grid(["memory=20,50"], ["memory"])
+    for texts, taken in ((["memory=20,50", "memory=100,200"], ()), (["memory=20,50"], ["memory"])):
+        with pytest.raises(InputError, match="memory"):
+            parse_grid(texts, taken)
 
 
-@pytest.mark.parametrize("text", ["memory=20,50,20", "schedule.initial_lr=1e-4,0.0001"])
-def test_points_that_are_the_same_experiment(text):
-    with pytest.raises(InputError, match="same experiment"):
-        expand_grid(base("er"), parse_grid([text]))
+@pytest.mark.parametrize(
+    "row, texts, named",
+    [
+        ("er", ["memory=20,50,20"], "memory=20"),  # the same experiment twice
+        ("er", ["schedule.initial_lr=1e-4,0.0001"], "0.0001"),
+        ("er", ["memroy=20,50"], "memroy"),
+        ("er", ["admission=Blanced,Reservoir"], "Blanced"),
+        ("er", ["memory=20,many"], "many"),
+        ("joint", ["memory=20,50"], "joint"),  # which has no curve
+        ("er", [f"terms.{n}.strength=0,1,2,3,4,5,6,7,8,9" for n in range(6)], "1,000,000"),
+    ],
+)
+def test_grids_that_are_refused(row, texts, named):
+    with pytest.raises(InputError, match=named):
+        expand_grid(base(row), parse_grid(texts))
 
 
-def test_unknown_paths_and_values():
-    with pytest.raises(UnknownNameError, match="memroy"):
-        expand_grid(base("er"), parse_grid(["memroy=20,50"]))
-    with pytest.raises(UnknownNameError, match="Blanced"):
-        expand_grid(base("er"), parse_grid(["admission=Blanced,Reservoir"]))
-    with pytest.raises(InputError, match="many"):
-        expand_grid(base("er"), parse_grid(["memory=20,many"]))
-
-
-def test_no_choice_by_the_test_images_nor_without_a_curve():
-    axes = parse_grid(["memory=20,50"])
-    with pytest.raises(InputError, match="validate=0"):
-        expand_grid(base("er", validate=0.0), axes)
-    with pytest.raises(InputError, match="joint"):
-        expand_grid(base("joint"), axes)
-    with pytest.raises(InputError, match="validate=0"):
+def test_no_choice_by_the_test_images():
+    with pytest.raises(InputError, match="validate"):
+        expand_grid(base("er", validate=0.0), parse_grid(["memory=20,50"]))
+    with pytest.raises(InputError, match="validate"):
         check_spaces(Experiment.of("er"), parse_spaces(["memory=20..50"]))
-
-
-def test_a_grid_of_endless_runs_is_refused():
-    axes = {f"terms.{n}.strength": tuple("0123456789") for n in range(6)}
-    with pytest.raises(InputError, match="1,000,000"):
-        expand_grid(base("er"), axes)
 
 
 def scored(*means, row="er", **more):
@@ -120,7 +128,7 @@ def test_the_best_of_each_row_has_the_highest_mean():
 
 
 def test_a_failed_point_is_told_and_cannot_be_best():
-    (point,) = expand_grid(base("er"), {"memory": ("20",)})
+    point, _ = expand_grid(base("er"), parse_grid(["memory=20,50"]))
     (result,) = grid_results([point], [_unfinished(point)], {point.experiments[0].name: InputError("too high")})
     assert (result.state, result.note, result.score) == ("failed", "too high", None)
     assert best_points([result]) == {}
@@ -135,8 +143,8 @@ def _unfinished(point):
 
 @pytest.mark.parametrize("width", [50, 60, 200])
 def test_the_table_is_no_wider_than_the_terminal(width):
-    axes = parse_grid(["schedule.initial_lr=1e-4,3e-4", "pace.updates_per_sample=1,2", "memory=20,50"])
-    points = expand_grid(base("clib", "er", seeds=(1, 2)), axes)
+    spaces = parse_grid(["schedule.initial_lr=1e-4,3e-4", "pace.updates_per_sample=1,2", "memory=20,50"])
+    points = expand_grid(base("clib", "er", seeds=(1, 2)), spaces)
     results = [PointResult(point, {1: 50.0 + n, 2: 51.0}) for n, point in enumerate(points)]
     text = search_to_terminal(results, width=width, bold=False)
     assert max(map(len, text.splitlines())) <= width
@@ -157,13 +165,7 @@ def test_ranges_and_choices():
 def test_whole_numbers_only_where_the_field_takes_no_others():
     experiment = Experiment.of("er")
     spaces = parse_spaces(["memory=20..50", "schedule.initial_lr=0..1", "schedule.gamma=0.5..1"])
-    assert [is_whole(experiment, space) for space in spaces] == [True, False, False]
-
-
-@pytest.mark.parametrize("text", ["memory=50..20", "memory=0..5:log", "memory=20", "memory=20..", "memory=nan..5"])
-def test_spaces_that_are_none(text):
-    with pytest.raises(InputError, match="--space memory"):
-        parse_spaces([text])
+    assert [space.is_whole(experiment) for space in spaces] == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +186,7 @@ def test_ends_and_choices_are_tried_before_anything_runs(text, named):
     "value, low, high", [(1 / 3, 0.0, 1.0), (0.1234567, 0.12, 0.13), (3.33333e-4, 1e-5, 1.0), (0.0, 0.0, 1.0)]
 )
 def test_proposed_numbers_are_short_and_inside(value, low, high):
-    text = format_float(value, low, high)
+    text = Space("lr", (str(low), str(high)), low, high).format(value)
     assert low <= float(text) <= high
     assert float(text) == pytest.approx(value, abs=1e-4 * (high - low))
     assert len(text) <= 10

@@ -25,7 +25,7 @@ from iblurry.analysis.figures.style import (
 )
 from iblurry.analysis.method_style import COLOURS, method_styles
 from iblurry.errors import InputError
-from iblurry.studies.search.point import FINISHED, PRUNED, PointResult, best_points
+from iblurry.studies.search.points import FINISHED, PRUNED, PointResult, best_points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

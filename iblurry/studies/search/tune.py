@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,29 +21,29 @@ from iblurry.experiment.result import Result
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run_all
 from iblurry.storage.files import locked
-from iblurry.studies.search.point import (
+from iblurry.studies.search.points import (
     FAILED,
     FINISHED,
     PRUNED,
     PointResult,
     SearchPoint,
+    Space,
     a_auc_by_seed,
     apply_changes,
+    check_spaces,
 )
-from iblurry.studies.search.space import Space, check_spaces, is_whole
 
 PRUNERS = ("median", "none")
-STARTUP = 5  # trials before any is pruned
-WARMUP = 0.1  # of the stream, in which no trial is pruned: few classes are known
-CHANGES, VALUES, ERROR = "fields", "a_auc_percent", "error"  # user attributes of a trial
-LOCK_SECONDS = 2.0
+_STARTUP = 5  # trials before any is pruned
+_WARMUP = 0.1  # of the stream, in which no trial is pruned: few classes are known
+_VALUES, _ERROR = "a_auc_percent", "error"  # user attributes of a trial
 
 
 class Tuner:
     """A search for the fields of an experiment with the highest A_AUC on held-out training images.
 
-    What Optuna proposes is a function of the trials before, so a search that was interrupted continues as if it had not
-    been. Trials are kept in `out`/`name`.log, a journal of Optuna, and each is a run folder per seed.
+    Optuna's journal `out`/`name`.log keeps the trials that have ended, and run folders the runs. What Optuna proposes
+    is a function of these trials, so one that was interrupted is proposed again, and its runs continue.
 
     Parameters
     ----------
@@ -74,9 +73,10 @@ class Tuner:
     ) -> None:
         if not spaces:
             raise InputError("A search needs at least one field to vary; give --space PATH=LOW..HIGH or PATH=A,B,C.")
+        if pruner not in PRUNERS:
+            raise UnknownNameError("pruner", pruner, PRUNERS)
         self.corners = check_spaces(experiments[0], spaces)
         self.row, self.experiments, self.spaces, self.config = row, tuple(experiments), tuple(spaces), config
-        self.whole = {space.path: is_whole(experiments[0], space) for space in spaces}
         self.samples = min(len(experiment.order(dataset)) for experiment in experiments)
         self.pruner = pruner
         identity = {
@@ -104,14 +104,19 @@ class Tuner:
         callback : callable
             Makes the callback of a run, from the trial's number, the experiment and its fields in words.
         """
+        optuna = import_optuna()
+        from optuna.trial import TrialState
+
         with self._open_study() as study:
-            for number in range(trials):
-                known = study.get_trials(deepcopy=False)
-                if number < len(known) and known[number].state.is_finished():
-                    continue
-                if not self._run_trial(study, number, callback):
+            for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+                study.tell(trial.number, state=TrialState.FAIL)  # interrupted; its values are proposed again
+            distributions = {space.path: space.distribution(self.experiments[0]) for space in self.spaces}
+            ended = (TrialState.COMPLETE, TrialState.PRUNED)
+            while len(done := study.get_trials(deepcopy=False, states=ended)) < trials:
+                study.sampler = optuna.samplers.TPESampler(seed=len(done))
+                if not self._run_trial(study, study.ask(distributions), len(done), callback):
                     return None
-            return [self._result(trial) for trial in study.get_trials(deepcopy=False)[:trials]]
+            return [self._result(number, trial) for number, trial in enumerate(done[:trials])]
 
     @contextmanager
     def _open_study(self) -> Iterator[Any]:
@@ -119,58 +124,52 @@ class Tuner:
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
 
-        with locked(self.journal.with_suffix(".lock"), timeout=LOCK_SECONDS, remedy="choose another --out"):
+        with locked(self.journal.with_suffix(".lock"), timeout=2.0, remedy="choose another --out"):
+            Path(f"{self.journal}.lock").unlink(missing_ok=True)  # Optuna's own, of a process that was killed
             if self.config.again:
                 self.journal.unlink(missing_ok=True)
             _cut_torn_line(self.journal)
-            lock: Any = _NoLock()
+            pruner = optuna.pruners.MedianPruner(n_startup_trials=_STARTUP, n_warmup_steps=int(_WARMUP * self.samples))
             level = optuna.logging.get_verbosity()
             optuna.logging.set_verbosity(optuna.logging.WARNING)
             try:
                 yield optuna.create_study(
-                    storage=JournalStorage(JournalFileBackend(str(self.journal), lock_obj=lock)),
+                    storage=JournalStorage(JournalFileBackend(str(self.journal))),
                     study_name=self.name,
                     direction="maximize",
                     load_if_exists=True,
-                    sampler=optuna.samplers.RandomSampler(),
-                    pruner=_make_pruner(optuna, self.pruner, int(WARMUP * self.samples)),
+                    pruner=pruner if self.pruner == "median" else optuna.pruners.NopPruner(),
                 )
             finally:
                 optuna.logging.set_verbosity(level)
 
-    def _propose(self, study: Any, trial: Any) -> dict[str, str]:
-        """Values by path; each draw has a seed of its own, so that an interrupted trial gets the same again."""
-        optuna = import_optuna()
-        changes = {}
-        for space in self.spaces:
-            study.sampler = optuna.samplers.TPESampler(seed=zlib.crc32(f"{trial.number} {space.path}".encode()))
-            changes[space.path] = space.suggest(trial, whole=self.whole[space.path])
-        return changes
+    def _run_trial(
+        self, study: Any, trial: Any, number: int, callback: Callable[[int, Experiment, str], Callback]
+    ) -> bool:
+        """Run a trial to its end, whatever that is; False if it is interrupted."""
+        from optuna.trial import TrialState
 
-    def _run_trial(self, study: Any, number: int, callback: Callable[[int, Experiment, str], Callback]) -> bool:
-        """Run a new trial, or one that was interrupted, to its end, whatever that is; False if it is interrupted."""
-        from optuna.trial import Trial, TrialState
-
-        known = study.get_trials(deepcopy=False)
-        trial = study.ask() if number == len(known) else Trial(study, known[number]._trial_id)
-        reported = known[number].intermediate_values if number < len(known) else ()
-        changes = self._propose(study, trial)
-        trial.set_user_attr(CHANGES, changes)
         try:
-            watch = _TrialWatch(trial, self._point(changes), self.config.out, self.samples, reported)
-            results = watch.run(self.config, callback)
+            point = self._point(self._changes(trial))
+            watch = _TrialWatch(trial, point, self.config.out, self.samples)
+            callbacks = [[callback(number, experiment, str(point)), watch] for experiment in point.experiments]
+            results: list[Result] = run_all(point.experiments, self.config, callbacks)
         except _PrunedError:
             study.tell(trial, state=TrialState.PRUNED)
         except (_UnfitError, DivergedError) as error:  # told as pruned, the sampler learns to stay away
-            trial.set_user_attr(ERROR, str(error))
+            trial.set_user_attr(_ERROR, str(error))
             study.tell(trial, state=TrialState.PRUNED)
         else:
             values = a_auc_by_seed(results)
             if not values:
                 return False
-            trial.set_user_attr(VALUES, {str(seed): value for seed, value in values.items()})
-            study.tell(trial, sum(values.values()) / len(values) / 100)
+            watch.update(may_prune=False)  # runs that were finished before called nothing
+            trial.set_user_attr(_VALUES, {str(seed): value for seed, value in values.items()})
+            study.tell(trial, fmean(values.values()) / 100)
         return True
+
+    def _changes(self, trial: Any) -> dict[str, str]:
+        return {space.path: space.format(trial.params[space.path]) for space in self.spaces}
 
     def _point(self, changes: dict[str, str]) -> SearchPoint:
         try:
@@ -178,47 +177,39 @@ class Tuner:
         except InputError as error:  # values that do not go together
             raise _UnfitError(str(error)) from error
 
-    def _result(self, trial: Any) -> PointResult:
+    def _result(self, number: int, trial: Any) -> PointResult:
         """A trial that has ended, from Optuna's journal."""
-        changes, note = trial.user_attrs[CHANGES], trial.user_attrs.get(ERROR, "")
-        values = {int(seed): value for seed, value in trial.user_attrs.get(VALUES, {}).items()}
+        changes, note = self._changes(trial), trial.user_attrs.get(_ERROR, "")
+        values = {int(seed): value for seed, value in trial.user_attrs.get(_VALUES, {}).items()}
         state = FINISHED if values else FAILED if note else PRUNED
-        steps = {int(step): 100 * value for step, value in trial.intermediate_values.items()}
+        steps = {step: 100 * value for step, value in trial.intermediate_values.items()}
         try:
             point = self._point(changes)
         except _UnfitError:
             point = SearchPoint(self.row, changes, ())
-        return PointResult(point, values, state, note, trial.number, steps)
+        return PointResult(point, values, state, note, number, steps)
 
 
-class _TrialWatch:
-    """Reads the journals of a trial's runs as they grow, and tells Optuna the A_AUC so far at every query.
+class _TrialWatch(Callback):
+    """Tells Optuna the A_AUC so far of a trial's runs, query by query, as their journals grow.
 
     With several seeds that is their mean, once all have come to the query.
     """
 
-    def __init__(self, trial: Any, point: SearchPoint, out: Path, samples: int, reported: Iterable[int]) -> None:
-        self.trial, self.point, self.reported = trial, point, set(reported)
-        self.is_pruned = False
+    def __init__(self, trial: Any, point: SearchPoint, out: Path, samples: int) -> None:
+        self.trial = trial
         self.readers = [CurveReader(out / experiment.name) for experiment in point.experiments]
-        every = point.experiments[0].query_every
-        self.last = samples // every * every  # the last query: a trial that has come there is not pruned
+        self.every = point.experiments[0].query_every
+        self.last = samples // self.every * self.every  # the last query: a trial that has come there is not pruned
+        self.reported: set[int] = set()
+        self.is_pruned = False
 
-    def run(self, config: LaunchConfig, callback: Callable[[int, Experiment, str], Callback]) -> list[Result]:
-        """Run what is not finished; _PrunedError once Optuna says so."""
-        if self.reported and self.trial.should_prune():  # it was interrupted at that moment
-            raise _PrunedError
-        callbacks = [
-            [callback(self.trial.number, experiment, str(self.point)), _WatchCallback(self, experiment.query_every)]
-            for experiment in self.point.experiments
-        ]
-        results = run_all(self.point.experiments, config, callbacks)
-        if all(result.summary is not None for result in results):
-            self.update(may_prune=False)  # runs that were finished before called nothing
-        return results
+    def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
+        if position // self.every > len(self.reported):
+            self.update()
 
     def update(self, *, may_prune: bool = True) -> None:
-        """Report what is new, query by query; _PrunedError where the trial should end."""
+        """Report the queries that are new; _PrunedError where the trial should end."""
         if self.is_pruned:  # the other seeds are being stopped
             return
         curves = [reader.read() for reader in self.readers]
@@ -254,34 +245,12 @@ class CurveReader:
         return self.curve
 
 
-class _WatchCallback(Callback):
-    """Has the trial watched where a query of a run may have come."""
-
-    def __init__(self, watch: _TrialWatch, every: int) -> None:
-        self.watch, self.every, self.queries = watch, every, 0
-
-    def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
-        if position // self.every != self.queries:
-            self.queries = position // self.every
-            self.watch.update()
-
-
 class _PrunedError(StoppedError):
     """Ends the runs of a trial; they keep their last checkpoints."""
 
 
 class _UnfitError(StoppedError):
     """The values of a trial do not go together."""
-
-
-class _NoLock:
-    """Optuna's journal needs no lock of its own: the search holds one, and the system releases it."""
-
-    def acquire(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        pass
 
 
 def import_optuna() -> Any:
@@ -294,16 +263,7 @@ def import_optuna() -> Any:
     return optuna
 
 
-def _make_pruner(optuna: Any, name: str, warmup: int) -> Any:
-    if name not in PRUNERS:
-        raise UnknownNameError("pruner", name, PRUNERS)
-    if name == "none":
-        return optuna.pruners.NopPruner()
-    return optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=warmup)
-
-
 def _cut_torn_line(path: Path) -> None:
-    """Take away a last line without its end, which a killed process left; Optuna would not read on."""
+    """Take away a last line without its end, which a power failure left; Optuna would not read on."""
     if path.exists():
-        whole = path.read_bytes().rfind(b"\n") + 1
-        os.truncate(path, whole)
+        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
