@@ -15,6 +15,7 @@ from iblurry.analysis.verdict import ABOVE, AGREES, BELOW, ERRORS, PAPER_SEEDS
 from iblurry.experiment.result import Result
 from iblurry.storage.files import replacing
 from iblurry.studies.compare import NOT_RUN, PROVISIONAL, Comparison, ComparisonBlock, find_warnings
+from iblurry.studies.notes import Note
 from iblurry.studies.paper import (
     COUNTERPARTS,
     Configuration,
@@ -23,7 +24,6 @@ from iblurry.studies.paper import (
     paper_number,
     paper_rows,
 )
-from iblurry.studies.reasons import Reason, read_reasons
 
 HEADINGS = {
     "A_AUC": "A_AUC",
@@ -40,13 +40,14 @@ def reproduction_page(
     blocks: Sequence[ComparisonBlock],
     *,
     noise: Sequence[RunNoise] = (),
-    notes: str | None = None,
+    notes: Sequence[Note] = (),
+    prose: str = "",
     stem: str = "reproduction",
 ) -> str:
-    """The whole page in Markdown; `notes` are written by people, included as they are, and searched for reasons."""
-    misses = _misses(blocks, read_reasons(notes or ""))
+    """The whole page in Markdown; `prose` is written by people and stands below the notes as it is."""
+    misses = _misses(blocks, notes)
     sections = [_head(), _summary(blocks, misses), *(_block(block, stem) for block in blocks)]
-    sections += [_notes(misses, notes), _noise(noise), _rest(blocks), _text()]
+    sections += [_notes(misses, notes, prose), _noise(noise), _rest(blocks), _text()]
     return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
 
 
@@ -72,7 +73,7 @@ def figure_name(where: Configuration, stem: str) -> str:
 def _head() -> str:
     made = """
         Made by `iblurry dev reproduction` from the journals under `results/` and from the numbers of the paper's
-        tables; it needs no GPU. Nothing here is typed by hand but the notes, which come from a file of their own."""
+        tables; it needs no GPU. Nothing here is typed by hand but the notes, which come from files of their own."""
     paper = load_paper()
     numbers = f"""
         The paper: {paper["paper"]}. Its numbers: {paper["units"]}. Ours: percent, mean ± sample standard deviation
@@ -157,12 +158,12 @@ def _noted(runs: Sequence[Result], name: str) -> str:
     return " / ".join(sorted({describe_noted(run, name) for run in runs}))
 
 
-def _misses(blocks: Sequence[ComparisonBlock], reasons: Sequence[Reason]) -> list[list[str]]:
+def _misses(blocks: Sequence[ComparisonBlock], notes: Sequence[Note]) -> list[list[str]]:
     """Each number above or below the paper's, in words; the last is TESTED or OPEN."""
     return [
         [
             *(str(block.configuration), f"`{one.row}`", metric, *one.texts[2:], one.verdict),
-            TESTED if any(why.covers(one.row, metric, block.configuration) for why in reasons) else OPEN,
+            TESTED if any(note.explains(one.row, metric, block.configuration) for note in notes) else OPEN,
         ]
         for block in blocks
         for metric, comparisons in block.comparisons.items()
@@ -185,14 +186,16 @@ def _summary(blocks: Sequence[ComparisonBlock], misses: Sequence[Sequence[str]])
     return text + (f" Provisional verdicts: {provisional}." if provisional else "")
 
 
-def _notes(misses: Sequence[Sequence[str]], notes: str | None) -> str:
+def _notes(misses: Sequence[Sequence[str]], notes: Sequence[Note], prose: str) -> str:
     parts = []
     if misses:
         heads = ["configuration", "our method", "metric", "difference", "standard error", "verdict", "reason"]
-        said = "Every miss. *Tested*: the notes below give its reason and the test that shows it; else it is *open*."
+        said = (
+            "Every miss. *Tested*: a note below gives its reason, which an experiment has confirmed; else it is *open*."
+        )
         parts += [said, markdown_grid(heads, misses, sides="lllrrll")]
-    parts += [notes.strip()] if notes else []
-    return "\n\n".join(["## What differs, and why", *parts]) if parts else ""
+    parts += ["\n".join(map(str, notes)), prose.strip()]
+    return "\n\n".join(["## What differs, and why", *filter(None, parts)]) if any(parts) else ""
 
 
 def _noise(noise: Sequence[RunNoise]) -> str:

@@ -13,6 +13,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.streams.stream import Published
 from iblurry.studies.collect import read_collected, read_repeats, read_run
 from iblurry.studies.compare import compare_with_paper
+from iblurry.studies.notes import Note, read_notes
 from iblurry.studies.reproduction import draw_blocks, figure_name, reproduction_page
 from tests.studies.written import usual, write_run
 
@@ -51,12 +52,12 @@ def test_misses_are_listed_and_open_until_a_test_explains_them(blocks):
     er = r"\| cifar10, i-Blurry-50-10, 5 tasks, memory 500 \| `er` \| A_AUC \| -1\S+ \| \d\.\d\d \| below \| open \|"
     assert re.search(er, misses)
     assert "| `clib` | A_AUC |" not in misses
-    notes = "\n- **ER-like.** All.\n- **Why `mir`, `er` differ in\n  A_AUC on cifar10.** ER was ill.\n"
-    told = reproduction_page(blocks, notes=notes)
+    note = Note(dataset="cifar10", methods=["mir", "er"], metrics=["A_AUC"], text="ER was ill.", tested=True)
+    told = reproduction_page(blocks, notes=[note], prose="\n- **ER-like.** All.\n")
     misses = section(told, "## What differs, and why")
     assert re.search(er.replace("open", "tested"), misses)
     assert re.search(r"`er` \| A_avg \|.* \| open \|", misses)  # of another metric nothing was said
-    assert misses.rstrip().endswith("ER was ill.")
+    assert misses.rstrip().endswith(f"{note}\n\n- **ER-like.** All.")
     judged = [one for block in blocks for found in block.comparisons.values() for one in found if one.standard_error]
     words = [one.verdict.split()[0] for one in judged]
     agree, below, above = (words.count(word) for word in ("agrees", "below", "above"))
@@ -214,11 +215,12 @@ def test_the_noise_of_a_run_against_itself(tmp_path):
 
 
 def test_the_committed_page_is_what_the_command_makes():
-    notes, runs = ROOT / "docs" / "reproduction-notes.md", read_collected(ROOT / "results")
+    runs = read_collected(ROOT / "results")
     made = reproduction_page(
         compare_with_paper(runs),
         noise=find_noise([*runs, *read_repeats(ROOT / "results")]),
-        notes=notes.read_text("utf-8") if notes.is_file() else None,
+        notes=read_notes(ROOT / "results"),
+        prose=(ROOT / "docs" / "reproduction-notes.md").read_text("utf-8"),
     )
     assert (ROOT / "docs" / "reproduction.md").read_text("utf-8") == made, "run `make reproduction` and commit the page"
     for path in re.findall(r"!\[.*?\]\((.*?)\)", made):

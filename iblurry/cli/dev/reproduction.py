@@ -21,26 +21,28 @@ NOTES = click.Path(exists=True, dir_okay=False, path_type=Path)
     default="docs/reproduction.md",
     help="The page; its figures go to images/ beside it.",
 )
-@click.option("--notes", metavar="FILE", type=NOTES, help="Written by people, with reasons.  [default: <out>-notes.md]")
+@click.option("--notes", metavar="FILE", type=NOTES, help="Prose for the page.  [default: <out>-notes.md]")
 @import_option
 @click.option("--json", "as_json", is_flag=True, help="Print the comparisons as JSON too.")
 def reproduction(results: Path, out: Path, notes: Path | None, as_json: bool) -> None:
     """Set the runs that `iblurry dev collect` put into RESULTS (default: results) beside the paper's tables.
 
     Paper, ours, the difference, its standard error and a verdict per method, the curves, and the command of every run.
-    Runs in RESULTS/noise that repeat others in another place say what rounding alone does. Needs no GPU.
+    RESULTS/<data set>/notes.toml says why numbers differ; runs in RESULTS/noise that repeat others in another place say
+    what rounding alone does. Needs no GPU.
     """
     from iblurry.analysis.noise import find_noise
     from iblurry.storage.files import replacing
     from iblurry.studies.collect import read_collected, read_repeats
     from iblurry.studies.compare import compare_with_paper
+    from iblurry.studies.notes import read_notes
     from iblurry.studies.reproduction import draw_blocks, reproduction_page
 
     beside = notes or out.with_name(f"{out.stem}-notes.md")
     runs = read_collected(results)
     blocks, noise = compare_with_paper(runs), find_noise([*runs, *read_repeats(results)])
-    written = beside.read_text("utf-8") if beside.is_file() else None
-    text = reproduction_page(blocks, noise=noise, notes=written, stem=out.stem)
+    prose = beside.read_text("utf-8") if beside.is_file() else ""
+    text = reproduction_page(blocks, noise=noise, notes=read_notes(results), prose=prose, stem=out.stem)
     figures = draw_blocks(blocks, out.parent / "images", stem=out.stem)
     with replacing(out) as part:
         part.write_text(text, "utf-8")
