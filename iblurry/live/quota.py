@@ -63,13 +63,9 @@ class Limits:
     queue : int
         Samples accepted and not learnt yet.
     seconds : float
-        Time for a request's body to arrive, and for a client to take its answer.
-    head_seconds : float
-        Time for a request's address and headers to arrive.
+        Time for a request's body to arrive, and for a client to send its next request.
     connections : int
         Open connections.
-    per_address : int
-        Those of one address, unless it is a loopback one, from which a reverse proxy speaks for many.
     listeners : int
         Clients of /v1/events.
     questions : int
@@ -82,9 +78,7 @@ class Limits:
     pixels: int = 16_000_000
     queue: int = 1000
     seconds: float = 30
-    head_seconds: float = 10
     connections: int = 512
-    per_address: int = 128
     listeners: int = 64
     questions: int = 1000
     question_seconds: float = 3600
