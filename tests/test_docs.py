@@ -17,7 +17,7 @@ from PIL import Image
 
 from benchmarks import method_pages
 from benchmarks.gpu import __main__ as context
-from benchmarks.gpu import resume
+from benchmarks.gpu import accelerations, resume
 from iblurry import Callback, ContinualClassifier, Learner, RunState, Stream, load
 from iblurry.analysis.metrics import TABLE_METRICS
 from iblurry.components.component import hyperparameters
@@ -105,14 +105,18 @@ def test_commands_of_the_gpu_page():
     """Those that are not the program's own."""
     others = [shlex.split(command) for command in commands(DOCS / "gpu.md") if not command.startswith("iblurry")]
     makefile = (ROOT / "Makefile").read_text()
-    parsers = {"benchmarks.gpu": context.parser(), "benchmarks.gpu.resume": resume.parser()}
+    parsers = {
+        "benchmarks.gpu": context.parser(),
+        "benchmarks.gpu.resume": resume.parser(),
+        "benchmarks.gpu.accelerations": accelerations.parser(),
+    }
     assert {words[0] for words in others} == {"make", "python"}
     for program, *words in others:
         if program == "make":
             assert re.search(rf"^{words[0]}:", makefile, flags=re.MULTILINE)
         else:
             assert words[0] == "-m"
-            assert parsers[words[1]].parse_args(words[2:]).methods
+            assert parsers[words[1]].parse_args(words[2:])
 
 
 @pytest.mark.slow
