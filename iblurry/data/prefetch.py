@@ -1,20 +1,17 @@
-"""Decodes pictures ahead of their use, in worker processes that write into shared memory."""
+"""Decodes pictures ahead of their use, in the worker processes of a torch DataLoader."""
 
 from __future__ import annotations
 
-import json
-import math
-import mmap
+import gc
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
-import tempfile
-import weakref
-from collections import deque
+import threading
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import IO, NamedTuple
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,102 +20,21 @@ from iblurry.data.images import ImageStore, PictureFiles, Shape, env_int, read_p
 from iblurry.errors import InputError, StoppedError
 
 AHEAD = 32  # pictures decoded ahead per worker: enough to bridge a slow file, and 5 MB of 224 x 224 pixels
-STREAM, TESTS = range(QUEUES := 2)  # who reads: the stream, and the evaluator at the same time
-WORKER_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    # glibc otherwise gives memory back after each picture and asks for it again: 200 page faults, a sixth of the time
-    "MALLOC_TRIM_THRESHOLD_": str(2**25),
-    "MALLOC_MMAP_THRESHOLD_": str(2**25),
-}
-DONE, FAILED = b"+", b"-"
-
-
-class Prefetch:
-    """Some rows of the pictures by position: reading one makes the next `decoders.ahead` be decoded meanwhile.
-
-    Fast when read in order, correct in any order. At most `decoders.ahead` decoded images are kept.
-    Position i is picture rows[i]. The decoders may be shared by one prefetch per `queue`, STREAM or TESTS.
-    """
-
-    def __init__(
-        self, pictures: PictureFiles, rows: NDArray[np.int64], decoders: Decoders, *, queue: int = STREAM
-    ) -> None:
-        self.pictures, self.rows, self.decoders = pictures, rows, decoders
-        self._first = queue * decoders.ahead
-        self._next, self._submitted = 0, 0  # positions from _next up to _submitted are being decoded
-        self._generation = decoders.generation
-        self._last: tuple[int, NDArray[np.uint8]] | None = None
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, at: int) -> NDArray[np.uint8]:
-        """(C, H, W), a copy; DataError, which names the file, where it cannot be read."""
-        if self._last is None or self._last[0] != at:
-            self._last = at, self._take(at)
-        return self._last[1]
-
-    def _take(self, at: int) -> NDArray[np.uint8]:
-        if at != self._next or self._generation != self.decoders.generation:
-            self._submitted, self._generation = at, self.decoders.generation
-        self._submit(at)
-        decoded = self.decoders.result(self._slot(at))
-        # what a worker could not decode is tried again here, for an error that names the file
-        image = self.pictures[int(self.rows[at])] if decoded is None else decoded.copy()
-        self._next = at + 1
-        self._submit(at + 1)  # into the slot that was just read
-        return image
-
-    def _submit(self, at: int) -> None:
-        while self._submitted < min(at + self.decoders.ahead, len(self)):
-            self.decoders.submit(self._slot(self._submitted), self.pictures, int(self.rows[self._submitted]))
-            self._submitted += 1
-
-    def _slot(self, at: int) -> int:
-        return self._first + at % self.decoders.ahead
-
-
-def decoders_for(images: ImageStore, *, workers: int | None = None, ahead: int | None = None) -> Decoders | None:
-    """Worker processes for these images; None where the images are in memory, or with workers=0."""
-    if not isinstance(images, PictureFiles):
-        return None
-    workers = default_workers() if workers is None else workers
-    if workers < 0:
-        raise InputError(f"workers={workers} is not possible; give 0 to decode in this process, or more.")
-    return Decoders(images.image, workers=workers, ahead=ahead) if workers else None
-
-
-def prefetch(
-    images: ImageStore, rows: NDArray[np.int64], decoders: Decoders | None, *, queue: int = STREAM
-) -> Prefetch | None:
-    """A Prefetch of these rows; None where the images are in memory or there are no workers."""
-    return Prefetch(images, rows, decoders, queue=queue) if isinstance(images, PictureFiles) and decoders else None
-
-
-def batches(
-    images: ImageStore, rows: NDArray[np.int64], size: int, decoders: Decoders | None
-) -> Iterator[NDArray[np.uint8]]:
-    """`rows` of the images, `size` at a time: (size, C, H, W), contiguous; the last one may be smaller."""
-    ahead = prefetch(images, rows, decoders, queue=TESTS)
-    for start in range(0, len(rows), size):
-        stop = min(start + size, len(rows))
-        yield images[rows[start:stop]] if ahead is None else np.stack([ahead[at] for at in range(start, stop)])
-
-
-class _Worker(NamedTuple):
-    process: subprocess.Popen[bytes]
-    jobs: IO[bytes]
-    replies: IO[bytes]
-    pending: deque[int]  # slots submitted and not reported yet, in order
 
 
 class Decoders:
-    """Worker processes that decode pictures into slots of shared memory; a slot holds one image.
+    """Worker processes that decode the pictures that one reader is about to need.
 
-    They start with the first picture and end with `close`, with this object or with this process, however it ends. They
-    are plain subprocesses with a pipe each, not multiprocessing: the main module is not imported again, a killed worker
-    does not block the others, and daemonic processes may have some.
-    `ahead` is the number of slots per queue, 32 per worker unless given.
+    They start with the first picture and end with `close`, with this object or with this process, however it ends.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (C, H, W) of the images.
+    workers : int
+        Number of processes.
+    ahead : int, optional
+        Pictures decoded ahead, rounded up to a multiple of the workers; 32 per worker unless given.
     """
 
     def __init__(self, shape: Shape, *, workers: int, ahead: int | None = None) -> None:
@@ -127,72 +43,92 @@ class Decoders:
         for name, value in (("workers", self.workers), ("ahead", self.ahead)):
             if value < 1:
                 raise InputError(f"{name}={value} is too small; decoding ahead needs at least 1.")
-        self.generation = 0  # grows with every close: what was submitted before is lost
-        self._running: list[_Worker] = []
-        self._failed: set[int] = set()
+        self._due = _Due()
+        self._loader: Any = None
+        self._images: Any = None  # the loader's iterator, which owns the processes
+        self._reader: object = None  # whose pictures it yields
 
-    def submit(self, slot: int, pictures: PictureFiles, row: int) -> None:
-        """Starts decoding a picture into a slot, which is overwritten."""
-        if not self._running:
-            self._start()
-        worker = self._running[slot % self.workers]
-        if slot in worker.pending:
-            self.result(slot)
-        self._failed.discard(slot)
-        job = json.dumps([slot, pictures.path(row), pictures.resized])  # ASCII, also for other file names
-        with self._close_on_error():
-            try:
-                worker.jobs.write(job.encode() + b"\n")
-                worker.jobs.flush()
-            except BrokenPipeError:
-                raise self._died(worker) from None
-            worker.pending.append(slot)
+    def read(self, pictures: PictureFiles, rows: NDArray[np.int64]) -> Iterator[NDArray[np.uint8]]:
+        """Yields the image of each row, in order; DataError, which names the file, where one cannot be read.
 
-    def result(self, slot: int) -> NDArray[np.uint8] | None:
-        """Waits for the image of a slot, valid until the slot is used again; None where it could not be decoded."""
-        worker = self._running[slot % self.workers]
-        with self._close_on_error():
-            while slot in worker.pending:
-                reply = worker.replies.read(1)
-                if not reply:
-                    raise self._died(worker)
-                done = worker.pending.popleft()
-                if reply == FAILED:
-                    self._failed.add(done)
-        return None if slot in self._failed else self._slots[slot]
+        Another reader, or `close`, in between costs what was decoded ahead, and changes no image.
+        """
+        reader = object()
+        for at, row in enumerate(rows.tolist()):
+            with self._close_on_error():
+                if self._reader is not reader:
+                    self._start(pictures, rows[at:])
+                    self._reader = reader
+                image = next(self._images)
+            # what a worker could not decode is tried again here, for an error that names the file
+            yield pictures[row] if image is None else image
 
     def close(self) -> None:
         """Ends the processes; the next picture starts new ones."""
-        if self._running:
-            self._running = []
-            self.generation += 1
-            self._end()
+        images, self._images, self._loader, self._reader = self._images, None, None, None
+        if images is not None:
+            images._shutdown_workers()  # also where a traceback still holds the iterator
+
+    def _start(self, pictures: PictureFiles, rows: NDArray[np.int64]) -> None:
+        self._due.pictures, self._due.rows = pictures, rows
+        if self._loader is None:
+            from torch import Generator
+            from torch.utils.data import DataLoader
+
+            self._loader = DataLoader(
+                _Pictures(self.shape),  # type: ignore[arg-type]  # it has all that a map-style data set needs
+                sampler=self._due,
+                batch_size=None,
+                collate_fn=_as_it_is,  # an array goes through a pipe, a tensor would take the room of /dev/shm
+                num_workers=self.workers,
+                prefetch_factor=-(-self.ahead // self.workers),
+                persistent_workers=True,
+                multiprocessing_context="fork",  # the others import the user's main module again
+                worker_init_fn=_prepare_worker,
+                generator=Generator(),  # it would draw from torch's global numbers
+            )
+        with _own_child_signals(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # that a process with threads forks
+            self._images = iter(self._loader)
 
     @contextmanager
     def _close_on_error(self) -> Iterator[None]:
-        """After an exception (also Ctrl-C) in between, replies could no longer be matched to slots."""
+        """After an exception (also Ctrl-C) in between, part of a picture may be left in the pipe."""
         try:
             yield
+        except RuntimeError as error:
+            self.close()
+            raise StoppedError(
+                f"A process that decodes pictures ended ({error}), often for lack of memory; run again, with fewer of "
+                f"them (IBLURRY_DECODERS=N, now {self.workers}; 0: decode without any) if it happens again."
+            ) from error
         except BaseException:
             self.close()
             raise
 
-    def _start(self) -> None:
-        shape = (QUEUES * self.ahead, *self.shape)
-        self._failed = set()
-        self._end = weakref.finalize(self, _end_workers, self._running)
-        with self._close_on_error(), _shared_file(math.prod(shape)) as file:
-            self._slots = _map_slots(file.fileno(), shape)
-            for _ in range(self.workers):
-                self._running.append(_start_worker(file.fileno(), shape))
 
-    def _died(self, worker: _Worker) -> StoppedError:
-        code = worker.process.wait()
-        how = f"was killed by {signal.Signals(-code).name}, often for lack of memory" if code < 0 else ""
-        return StoppedError(
-            f"A process that decodes pictures {how or f'ended with code {code}'}; run again, with fewer of them "
-            f"(IBLURRY_DECODERS=N, now {self.workers}; 0: decode without any) if it happens again."
-        )
+def decoders_for(images: ImageStore, *, workers: int | None = None, ahead: int | None = None) -> Decoders | None:
+    """Worker processes for these images; None where the images are in memory, or with workers=0.
+
+    There are `default_workers` unless given, and none in a daemonic process, which Python allows no children.
+    """
+    if not isinstance(images, PictureFiles):
+        return None
+    if workers is None:
+        workers = 0 if multiprocessing.current_process().daemon else default_workers()
+    if workers < 0:
+        raise InputError(f"workers={workers} is not possible; give 0 to decode in this process, or more.")
+    return Decoders(images.image, workers=workers, ahead=ahead) if workers else None
+
+
+def batches(
+    images: ImageStore, rows: NDArray[np.int64], size: int, decoders: Decoders | None
+) -> Iterator[NDArray[np.uint8]]:
+    """Yields `rows` of the images, `size` at a time: (size, C, H, W), contiguous; the last one may be smaller."""
+    ahead = decoders.read(images, rows) if decoders and isinstance(images, PictureFiles) else None
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        yield images[part] if ahead is None else np.stack([*islice(ahead, len(part))])
 
 
 def default_workers(*, runs: int = 1) -> int:
@@ -205,64 +141,59 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def worker_main(memory: int, shape: tuple[int, ...]) -> None:
-    """A worker's main loop: decodes what is requested on standard input until that ends, as it does with the parent.
+class _Due:
+    """The loader's sampler: path of each picture, and whether it is resized."""
 
-    A picture that cannot be decoded is only reported: the parent decodes it again and raises the error.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    slots = _map_slots(memory, shape)
-    replies = os.dup(1)
-    os.dup2(2, 1)  # what a library prints must not be read as a reply
-    image: Shape = (shape[1], shape[2], shape[3])
-    for line in sys.stdin.buffer:
-        slot, path, resized = json.loads(line)
+    pictures: PictureFiles
+    rows: NDArray[np.int64]
+
+    def __iter__(self) -> Iterator[tuple[str, bool]]:
+        pictures = self.pictures
+        return ((pictures.path(row), pictures.resized) for row in self.rows.tolist())
+
+
+class _Pictures:
+    """The loader's data set: images by what the sampler says, None for one that cannot be decoded."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+    def __getitem__(self, due: tuple[str, bool]) -> NDArray[np.uint8] | None:
+        path, resized = due
         try:
-            slots[slot] = read_picture(path, image, resized=resized)
-            reply = DONE
+            return read_picture(path, self.shape, resized=resized)
         except Exception:
-            reply = FAILED
-        try:
-            os.write(replies, reply)
-        except BrokenPipeError:
-            return
+            return None
 
 
-def _start_worker(memory: int, shape: tuple[int, ...]) -> _Worker:
-    call = f"from iblurry.data.prefetch import worker_main; worker_main({memory}, {shape!r})"
-    code = f"import sys; sys.path[:] = {sys.path!r}; {call}"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        pass_fds=[memory],
-        env=os.environ | WORKER_ENVIRONMENT,
-        process_group=0,  # Ctrl-C in a terminal goes to the parent alone, which may have to save
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    return _Worker(process, process.stdin, process.stdout, deque())
+def _as_it_is(image: Any) -> Any:
+    return image
 
 
-def _end_workers(running: list[_Worker]) -> None:
-    for worker in running:
-        worker.process.kill()
-    for worker in running:
-        with suppress(BrokenPipeError):  # a job that was never read
-            worker.jobs.close()
-        worker.replies.close()
-        worker.process.wait()
+def _prepare_worker(_: int) -> None:
+    """Makes a worker end with its parent, also when that is killed, and leave Ctrl-C to it, which may have to save."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.setpgid(0, 0)
+    gc.freeze()  # what the parent held, perhaps on a GPU, is not this process's to free
 
 
-def _shared_file(size: int) -> IO[bytes]:
-    """A nameless file that vanishes when the last process closes it."""
-    if sys.platform == "linux":  # in memory, and not bound by the size of /dev/shm
-        file: IO[bytes] = os.fdopen(os.memfd_create("iblurry"), "r+b")
-    else:
-        file = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
-    file.truncate(size)
-    return file
+@contextmanager
+def _own_child_signals() -> Iterator[None]:
+    """Takes back torch's handler of SIGCHLD: it raises wherever this process is, also while it writes a file.
 
-
-def _map_slots(file: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    return np.frombuffer(mmap.mmap(file, math.prod(shape)), dtype=np.uint8).reshape(shape)
+    A worker that died is found without it, when its picture is due.
+    """
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)

@@ -108,7 +108,7 @@ class LocalWorkers(Workers):
         with _environment(**self.environment, **visible), _blocked_sigint():
             here, there = context.Pipe()
             arguments = (there, self.config, self.queue.tolerant, self.queue.objects())
-            process = context.Process(target=_work, args=arguments, daemon=True)
+            process = context.Process(target=_work, args=arguments)  # no daemon: its runs may start decoders
             process.start()
             there.close()  # so that the pipe ends when the worker does
         self.workers[here], self.place_of[here] = process, place

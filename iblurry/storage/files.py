@@ -161,6 +161,7 @@ def locked(path: Path, *, timeout: float, remedy: str) -> Iterator[None]:
         _take_lock(lock, path, timeout, remedy)
         yield
     finally:
+        fcntl.flock(lock, fcntl.LOCK_UN)  # also for processes that were forked meanwhile, which have the file open
         os.close(lock)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.data.dataset import Dataset
-from iblurry.data.prefetch import decoders_for, prefetch
+from iblurry.data.images import PictureFiles
+from iblurry.data.prefetch import decoders_for
 from iblurry.errors import InputError
 from iblurry.streams.order import Order
 
@@ -43,7 +44,7 @@ class StreamIterator:
     """The training samples of a data set in a given order.
 
     Iterating continues from `position`, also after a `break`. Worker processes start with the first sample and end with
-    `close`; images in memory need none.
+    `close`; images in memory need none. `decoders` are others of them, for whoever reads test images meanwhile.
 
     Parameters
     ----------
@@ -66,8 +67,12 @@ class StreamIterator:
         self.order = order
         self._ends, self._indices = order.ends, order.indices
         self._position = 0
-        self.decoders = decoders_for(dataset.train.images, workers=workers, ahead=ahead)
-        self._ahead = prefetch(dataset.train.images, self._indices, self.decoders)
+        images = dataset.train.images
+        self._decoders = decoders_for(images, workers=workers, ahead=ahead)
+        self.decoders = decoders_for(images, workers=workers, ahead=ahead)
+        self._ahead: Iterator[NDArray[np.uint8]] = iter(())
+        self._next = -1  # the position of the picture that _ahead yields next; -1: of none
+        self._held: tuple[int, NDArray[np.uint8]] | None = None  # the last one read, and its position
 
     @property
     def position(self) -> int:
@@ -95,10 +100,22 @@ class StreamIterator:
         train, at = self.dataset.train, self._position - 1
         index, task = int(self._indices[at]), bisect_right(self._ends, at)
         label = self.dataset.classes[train.labels[index]]
-        image = train.images[index] if self._ahead is None else self._ahead[at]
-        return StreamItem(image, label, index, task, at + 1 == self._ends[task])
+        return StreamItem(self._image(at), label, index, task, at + 1 == self._ends[task])
+
+    def _image(self, at: int) -> NDArray[np.uint8]:
+        images = self.dataset.train.images
+        if self._decoders is None or not isinstance(images, PictureFiles):
+            return images[int(self._indices[at])]
+        if self._held is None or self._held[0] != at:
+            if self._next != at:
+                self._ahead = self._decoders.read(images, self._indices[at:])
+            self._next = -1  # after an error
+            self._held = at, next(self._ahead)
+            self._next = at + 1
+        return self._held[1]
 
     def close(self) -> None:
         """End the worker processes, if any; iterating further starts new ones."""
-        if self.decoders is not None:
-            self.decoders.close()
+        for decoders in (self._decoders, self.decoders):
+            if decoders is not None:
+                decoders.close()

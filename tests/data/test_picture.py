@@ -124,9 +124,9 @@ def test_pixels_are_the_same_in_a_process_that_decodes_ahead(tmp_path):
         (tmp_path / "train" / "a" / f"{row:02}.png").write_bytes(raw)
     images = folder(tmp_path, size=4, lazy=True).train.images
     decoders = Decoders((3, 4, 4), workers=1)
-    for row, (name, raw) in enumerate(PICTURES.items()):
-        decoders.submit(row, images, row)
-        np.testing.assert_array_equal(decoders.result(row), decode(raw, name, 3, size=(4, 4)))
+    ahead = decoders.read(images, np.arange(len(images)))
+    for image, (name, raw) in zip(ahead, PICTURES.items(), strict=True):
+        np.testing.assert_array_equal(image, decode(raw, name, 3, size=(4, 4)))
     decoders.close()
 
 
