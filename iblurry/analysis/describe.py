@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LONGEST = 60  # letters of a file's name: a path of it has room on a line
 Fields = dict[str, Any]  # by the paths that --set takes
-FITTED = ("tasks", "memory", "query_every")  # what Experiment.of fits to the user's data
+_FITTED = ("tasks", "memory", "query_every")  # what Experiment.of fits to the user's data
 SHOWN = ("network", "freeze", "samples")  # in titles, where all runs have another one than usual
 JOINT = "joint"  # trained on everything at once: neither the order of the stream nor the memory matters
 DISPLAY_NAMES = {  # in figures and LaTeX: the paper's names, shorter where its tables are wordy
@@ -187,7 +187,7 @@ def run_command(experiments: Sequence[Experiment]) -> str | None:
     given = {option: changed[option] for option in changed if option in OPTIONS and (drawn or option not in DRAWN)}
     if not is_known(wanted.dataset):  # what would be chosen by the data is said
         fields = experiment_fields(wanted)
-        given |= {option: fields[option] for option in FITTED if option in fields and (drawn or option not in DRAWN)}
+        given |= {option: fields[option] for option in _FITTED if option in fields and (drawn or option not in DRAWN)}
     stream: dict[str, Any] = {} if drawn else {"stream": wanted.stream}
     words += [] if drawn else ["--stream", _write_stream(wanted.stream)]
     made = Experiment.of(name, wanted.dataset, seed=wanted.seed, **given, **stream)
@@ -296,7 +296,7 @@ def _default(experiment: Experiment) -> Experiment | None:
 def _usual(method: str, dataset: str) -> Experiment:
     """Without a look at the data."""
     numbers = setting(dataset)
-    return Experiment.of(method, dataset, **{name: getattr(numbers, name) for name in FITTED})
+    return Experiment.of(method, dataset, **{name: getattr(numbers, name) for name in _FITTED})
 
 
 def _settings(experiment: Experiment) -> Fields:

@@ -20,22 +20,22 @@ from iblurry.analysis.verdict import RULE
 from iblurry.errors import InputError
 from iblurry.experiment.metrics import NO_BOUNDARIES, has_boundaries
 
-OURS, PAPER, DIFFERENCE = KINDS = ("ours", "paper", "difference")  # of a line
-CSV_COLUMNS = (
+_OURS, _PAPER, _DIFFERENCE = _KINDS = ("ours", "paper", "difference")  # of a line
+_CSV_COLUMNS = (
     *("study", "dataset", "row", "column", "metric"),
     *("n", "mean", "std", "seeds", "paper_mean", "paper_std", "difference", "verdict"),
     *("equal_compute", "equal_bytes"),  # the rows whose compute and bytes all were given; empty: their own
 )
-PRETRAINED = "With a pre-trained body, which may have seen these classes, so not comparable with the others:"
-STD = "sample standard deviation (n - 1)"
-TEX = str.maketrans(
+_PRETRAINED = "With a pre-trained body, which may have seen these classes, so not comparable with the others:"
+_STD = "sample standard deviation (n - 1)"
+_TEX = str.maketrans(
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}"}
     | {">": r"\textgreater{}", "–": "--", "±": r"$\pm$"}
     | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 )
-ARROWS = {"↑": r"$\uparrow$", "↓": r"$\downarrow$"}
-Text = tuple[str, bool]  # and whether it is the best of its column
-Heading = tuple[str, TableMetric]  # of a column of numbers
+_ARROWS = {"↑": r"$\uparrow$", "↓": r"$\downarrow$"}
+_Text = tuple[str, bool]  # and whether it is the best of its column
+_Heading = tuple[str, TableMetric]  # of a column of numbers
 
 
 def to_terminal(table: Table, pairs: Sequence[PairedComparison] | None = None, *, bold: bool = True) -> str:
@@ -49,7 +49,7 @@ def to_terminal(table: Table, pairs: Sequence[PairedComparison] | None = None, *
         for piece in _fit_width(table, heads, headings, width):
             text = rich_grid(*_grid(table, heads[piece], headings[piece]), width, bold=bold)
             parts.append(f"{title}\n{text}" if title else text)
-    parts += filter(None, ["\n".join(_wrap(note, width) for note in table_notes(table, bold=bold))])
+    parts += filter(None, ["\n".join(_wrap(note, width) for note in _table_notes(table, bold=bold))])
     if table.missing_words:
         parts.append(_wrap(f"Not run yet: {'; '.join(table.missing_words)}. To run them:", width))
         parts[-1] += "".join(f"\n  {command}" for command in table.commands)
@@ -73,7 +73,7 @@ def to_markdown(table: Table, pairs: Sequence[PairedComparison] | None = None) -
 
 def markdown_notes(table: Table, pairs: Sequence[PairedComparison] | None = None) -> list[str]:
     """Say what stands below the numbers: what they are, what has not been run, and rows compared seed by seed."""
-    parts = table_notes(table)
+    parts = _table_notes(table)
     if table.missing_words:
         commands = "```console\n" + "\n".join(table.commands) + "\n```"
         parts += [f"Not run yet: {'; '.join(table.missing_words)}.", commands]
@@ -97,7 +97,7 @@ def to_latex(table: Table, pairs: Sequence[PairedComparison] | None = None) -> s
     counts = {*table.cells["n"][table.cells["mean"].notna()]}
     lines = _lines(table, _headings(table), partial(_latex_text, counted=len(counts) > 1))
     body = [
-        [escape_latex(display_name(row)) if kind == OURS else "", kind, *(text for text, _ in texts)]
+        [escape_latex(display_name(row)) if kind == _OURS else "", kind, *(text for text, _ in texts)]
         for row, kind, texts in lines
     ]
     body = body if table.has_paper else [[name, *texts] for name, _, *texts in body]
@@ -136,7 +136,7 @@ def to_csv(table: Table, pairs: Sequence[PairedComparison] | None = None) -> str
     cells["seeds"] = [" ".join(map(str, values)) for values in _values(table)]
     cells["paper_mean"] = [one and one.mean for one in cells["paper"]]
     cells["paper_std"] = [one and one.std for one in cells["paper"]]
-    text: str = cells.reset_index()[[*CSV_COLUMNS]].to_csv(index=False, lineterminator="\n")
+    text: str = cells.reset_index()[[*_CSV_COLUMNS]].to_csv(index=False, lineterminator="\n")
     return text
 
 
@@ -151,7 +151,7 @@ def to_json(table: Table, pairs: Sequence[PairedComparison] | None = None) -> st
     names = [*KEYS, "n", "mean", "std", "best", "values", "folders", "paper", "difference", "verdict"]
     content: dict[str, Any] = dict(table.about) | {
         "units": {metric.name: metric.unit for metric in table.metrics},
-        "std": STD,
+        "std": _STD,
         "rows": table.rows,
         "columns": table.columns,
         "metrics": [metric.name for metric in table.metrics],
@@ -179,14 +179,14 @@ def runs_to_terminal(table: Table) -> str:
     width = shutil.get_terminal_size().columns
     heads = ["method", "n", *(metric.heading for metric in table.metrics)]
     grid = rich_grid(heads, _run_lines(table, table.rows), width, sides="l" + "r" * (len(heads) - 1))
-    return "\n".join([grid, *(_wrap(note, width) for note in (describe_seeds(table), *_describe_runs(table)))])
+    return "\n".join([grid, *(_wrap(note, width) for note in (_describe_seeds(table), *_describe_runs(table)))])
 
 
 def runs_to_markdown(table: Table) -> str:
     """Write a table of runs in Markdown: the best mean of each column in bold."""
     heads = ["method", "n", *(metric.heading for metric in table.metrics)]
     grid = markdown_grid(heads, map(_in_stars, _run_lines(table, table.rows)), sides="l")
-    return "\n\n".join([grid, describe_seeds(table), *_describe_runs(table)]) + "\n"
+    return "\n\n".join([grid, _describe_seeds(table), *_describe_runs(table)]) + "\n"
 
 
 def runs_to_json(table: Table) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def runs_to_json(table: Table) -> dict[str, Any]:
         for row, found in numbers.items()
     ]
     units = {metric.name: metric.unit for metric in table.metrics}
-    return {"unit": "percent", "units": units, "stopped": _stopped(table), "std": STD, "rows": rows}
+    return {"unit": "percent", "units": units, "stopped": _stopped(table), "std": _STD, "rows": rows}
 
 
 def to_ranking(table: Table, column: str) -> str:
@@ -212,18 +212,18 @@ def to_ranking(table: Table, column: str) -> str:
     return markdown_grid(["", "method", "n", *(metric.heading for metric in table.metrics)], lines, sides="rl")
 
 
-def describe_seeds(table: Table) -> str:
+def _describe_seeds(table: Table) -> str:
     """Say what the numbers of a table of runs are."""
     counts = {*table.cells["n"]}
     seeds = f"{max(counts)}" if len(counts) == 1 else "n"
-    over = "one seed each" if counts == {1} else f"mean ± {STD} over {seeds} seeds"
+    over = "one seed each" if counts == {1} else f"mean ± {_STD} over {seeds} seeds"
     return f"{_describe_units(table, over)}."
 
 
-def table_notes(table: Table, *, bold: bool = True) -> list[str]:
+def _table_notes(table: Table, *, bold: bool = True) -> list[str]:
     """Say what the numbers are, and by which rule they are judged; `bold`: whether the form can show the best in it."""
     counts = {*table.cells["n"][table.cells["mean"].notna()]}
-    over = "one seed each" if counts == {1} else f"mean ± {STD} over (n) seeds"
+    over = "one seed each" if counts == {1} else f"mean ± {_STD} over (n) seeds"
     best = "; the best of ours in bold" if bold and table.cells["best"].any() else ""
     notes = [f"{_describe_units(table, over)}{best}."] if counts else []
     if table.cells["verdict"].notna().any():
@@ -234,7 +234,7 @@ def table_notes(table: Table, *, bold: bool = True) -> list[str]:
 
 
 def rich_grid(
-    heads: Sequence[str], lines: Iterable[Sequence[Text]], width: int, *, sides: str = "", bold: bool = True
+    heads: Sequence[str], lines: Iterable[Sequence[_Text]], width: int, *, sides: str = "", bold: bool = True
 ) -> str:
     """Draw a table no wider than the terminal: long names folded, never cut; without `bold` no escape codes."""
     from rich import box
@@ -270,14 +270,14 @@ def escape_latex(text: str) -> str:
     >>> escape_latex("50% of a_b")
     '50\\\\% of a\\\\_b'
     """
-    return text.translate(TEX)
+    return text.translate(_TEX)
 
 
-def _headings(table: Table) -> list[Heading]:
+def _headings(table: Table) -> list[_Heading]:
     return [(column, metric) for column in table.columns for metric in table.metrics]
 
 
-def _blocks(table: Table) -> list[tuple[str, list[str], list[Heading]]]:
+def _blocks(table: Table) -> list[tuple[str, list[str], list[_Heading]]]:
     """Grids of their own, each with its title and the heads of its columns: one for each metric where settings vary."""
     if len(table.columns) == 1:
         return [(table.columns[0], [metric.heading for metric in table.metrics], _headings(table))]
@@ -287,21 +287,21 @@ def _blocks(table: Table) -> list[tuple[str, list[str], list[Heading]]]:
 
 
 def _lines(
-    table: Table, headings: Sequence[Heading], write: Callable[[Any, str, TableMetric], str]
-) -> Iterator[tuple[str, str, list[Text]]]:
+    table: Table, headings: Sequence[_Heading], write: Callable[[Any, str, TableMetric], str]
+) -> Iterator[tuple[str, str, list[_Text]]]:
     """Row, kind and texts of each line: ours always; the paper's and the difference where there is one."""
     cells = {cell.Index: cell for cell in table.cells.itertuples()}
     for row in table.rows:
         own = [(cells[row, column, metric.name], metric) for column, metric in headings]
         is_there = [True, any(cell.paper for cell, _ in own), any(cell.verdict for cell, _ in own)]
-        for kind in compress(KINDS, is_there):
-            yield row, kind, [(write(cell, kind, metric), kind == OURS and cell.best) for cell, metric in own]
+        for kind in compress(_KINDS, is_there):
+            yield row, kind, [(write(cell, kind, metric), kind == _OURS and cell.best) for cell, metric in own]
 
 
-def _grid(table: Table, heads: Sequence[str], headings: Sequence[Heading]) -> tuple[list[str], list[list[Text]]]:
+def _grid(table: Table, heads: Sequence[str], headings: Sequence[_Heading]) -> tuple[list[str], list[list[_Text]]]:
     """Heads and lines for people: the method, the kind where there are several, and the numbers."""
     lines = [
-        [(row if kind == OURS else "", False), *([(kind, False)] if table.has_paper else []), *texts]
+        [(row if kind == _OURS else "", False), *([(kind, False)] if table.has_paper else []), *texts]
         for row, kind, texts in _lines(table, headings, _text)
     ]
     return ["method", *([""] if table.has_paper else []), *heads], lines
@@ -309,46 +309,46 @@ def _grid(table: Table, heads: Sequence[str], headings: Sequence[Heading]) -> tu
 
 def _text(cell: Any, kind: str, metric: TableMetric) -> str:
     """70.26 ± 1.28 (3), or +0.64 agrees."""
-    if kind == DIFFERENCE:
+    if kind == _DIFFERENCE:
         return f"{cell.difference:+z.{metric.digits}f} {cell.verdict}" if cell.verdict else NOTHING
     if (number := _number(cell, kind)) is None:
         return NOTHING
-    mark = f" ({cell.n})" if kind == OURS else " ⚠" if cell.paper.warning else ""
+    mark = f" ({cell.n})" if kind == _OURS else " ⚠" if cell.paper.warning else ""
     return " ± ".join(format_mean_std(metric, *number)) + mark
 
 
 def _latex_text(cell: Any, kind: str, metric: TableMetric, *, counted: bool) -> str:
-    if kind == DIFFERENCE:
+    if kind == _DIFFERENCE:
         return f"${cell.difference:+z.{metric.digits}f}$ {cell.verdict}" if cell.verdict else "--"
     if (number := _number(cell, kind)) is None:
         return "--"
     mean, *spread = (text.replace(",", "{,}") for text in format_mean_std(metric, *number))  # else TeX sets it apart
-    shown = r" \pm ".join([rf"\mathbf{{{mean}}}" if kind == OURS and cell.best else mean, *spread])
-    mark = r"^\dagger" if kind == PAPER and cell.paper.warning else ""
-    return f"${shown}{mark}$" + (f" ({cell.n})" if kind == OURS and counted else "")
+    shown = r" \pm ".join([rf"\mathbf{{{mean}}}" if kind == _OURS and cell.best else mean, *spread])
+    mark = r"^\dagger" if kind == _PAPER and cell.paper.warning else ""
+    return f"${shown}{mark}$" + (f" ({cell.n})" if kind == _OURS and counted else "")
 
 
 def _number(cell: Any, kind: str) -> tuple[float, float | None] | None:
     """Mean and spread of ours or of the paper's; None where there is none."""
-    if kind == PAPER:
+    if kind == _PAPER:
         return cell.paper and (cell.paper.mean, cell.paper.std)
     return None if cell.mean != cell.mean else (cell.mean, cell.std)
 
 
-def _run_lines(table: Table, rows: Iterable[str], column: str = "") -> Iterator[list[Text]]:
+def _run_lines(table: Table, rows: Iterable[str], column: str = "") -> Iterator[list[_Text]]:
     """Row, n and numbers of a table of runs."""
     cells = {cell.Index: cell for cell in table.cells.itertuples()}
     for row in rows:
         own = [(cells[row, column, metric.name], metric) for metric in table.metrics]
-        texts = [(_text(cell, OURS, metric).removesuffix(f" ({cell.n})"), cell.best) for cell, metric in own]
+        texts = [(_text(cell, _OURS, metric).removesuffix(f" ({cell.n})"), cell.best) for cell, metric in own]
         yield [(row, False), (str(own[0][0].n), False), *texts]
 
 
-def _in_stars(line: Iterable[Text]) -> list[str]:
+def _in_stars(line: Iterable[_Text]) -> list[str]:
     return [f"**{text}**" if is_best else text for text, is_best in line]
 
 
-def _fit_width(table: Table, heads: Sequence[str], headings: Sequence[Heading], width: int) -> Iterator[slice]:
+def _fit_width(table: Table, heads: Sequence[str], headings: Sequence[_Heading], width: int) -> Iterator[slice]:
     """The columns in pieces that are no wider than the terminal, if one column is not."""
     texts = [text for *_, line in _lines(table, headings, _text) for text, _ in line]
     widest = max(map(len, [*heads, *texts]))
@@ -362,7 +362,7 @@ def _latex_heading(metric: TableMetric) -> str:
     name, _, arrow = metric.heading.partition(" ")
     letter, line, below = name.partition("_")
     formula = rf"${letter}_\mathrm{{{below}}}$" if line else escape_latex(name)
-    return " ".join(word for word in (formula, ARROWS.get(arrow, escape_latex(arrow))) if word)
+    return " ".join(word for word in (formula, _ARROWS.get(arrow, escape_latex(arrow))) if word)
 
 
 def _caption(table: Table, counts: set[int]) -> str:
@@ -394,7 +394,7 @@ def _describe_runs(table: Table) -> list[str]:
     """Sentences on runs with pre-trained bodies, on stopped ones, and on those without task boundaries, if any."""
     said = [f"{one['run']} at sample {one['at']:,} ({one['reason']})" for one in _stopped(table)]
     trained = dict.fromkeys(row for row, *_, run in table.all_runs if run.pretrained)
-    notes = [f"{PRETRAINED} {', '.join(trained)}."] if trained else []
+    notes = [f"{_PRETRAINED} {', '.join(trained)}."] if trained else []
     notes += [f"Stopped early, so only a part of the stream: {'; '.join(said)}."] if said else []
     if {"a_avg", "f_last"} & {metric.name for metric in table.metrics}:
         without = dict.fromkeys(row for row, *_, run in table.all_runs if not has_boundaries(run.records))

@@ -146,7 +146,7 @@ def mean_std(values: Sequence[float | None]) -> MeanStd | None:
 
 def format_mean_std(metric: TableMetric, mean: float, std: float | None) -> list[str]:
     """Write the mean and, if there is one, the spread, to the same place behind the point."""
-    digits = count_decimals(mean) if metric.digits is None else metric.digits
+    digits = _count_decimals(mean) if metric.digits is None else metric.digits
     return [format_number(value, digits) for value in (mean, std) if value is not None and value == value]
 
 
@@ -161,13 +161,13 @@ def format_number(value: float, digits: int | None = 2) -> str:
     >>> format_number(69.996), format_number(-0.001), format_number(0.034111, None), format_number(30_123.4, None)
     ('70.00', '0.00', '0.0341', '30,123')
     """
-    return f"{value:z,.{count_decimals(value) if digits is None else digits}f}"  # z: no "-0.00"
+    return f"{value:z,.{_count_decimals(value) if digits is None else digits}f}"  # z: no "-0.00"
 
 
-def count_decimals(value: float) -> int:
+def _count_decimals(value: float) -> int:
     """Count the digits behind the point that leave three significant ones.
 
-    >>> count_decimals(0.034111), count_decimals(3.4), count_decimals(30_123.4)
+    >>> _count_decimals(0.034111), _count_decimals(3.4), _count_decimals(30_123.4)
     (4, 2, 0)
     """
     return max(0, 2 - math.floor(math.log10(abs(value)))) if value else 2

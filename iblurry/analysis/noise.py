@@ -11,7 +11,7 @@ from iblurry.analysis.metrics import ACCURACY_METRICS
 from iblurry.experiment.environment import LAST_BITS
 from iblurry.experiment.result import Result
 
-NOTED = ("commit", "python", *LAST_BITS, "threads")  # of an environment: what may change a run's rounding
+_NOTED = ("commit", "python", *LAST_BITS, "threads")  # of an environment: what may change a run's rounding
 METRICS = ("a_auc", "a_avg", "a_last")
 
 
@@ -39,7 +39,7 @@ def find_noise(runs: Sequence[Result]) -> list[RunNoise]:
 
 
 def _differs(first: Result, second: Result) -> str:
-    noted = {name: sorted(describe_noted(run, name) for run in (first, second)) for name in NOTED}
+    noted = {name: sorted(describe_noted(run, name) for run in (first, second)) for name in _NOTED}
     words = [f"{name} {one} / {other}" for name, (one, other) in noted.items() if one != other]
     return ", ".join(words) or "no recorded setting"
 

@@ -16,7 +16,7 @@ from iblurry.experiment.result import Result, read_result
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-ALWAYS = ("method", "dataset", "stream", "memory", "network")  # fields that stand in the table though all are alike
+_ALWAYS = ("method", "dataset", "stream", "memory", "network")  # fields that stand in the table though all are alike
 
 
 def results(*folders: Path | str, metrics: Sequence[str] = (), fields: Sequence[str] = ()) -> DataFrame:
@@ -44,7 +44,7 @@ def results(*folders: Path | str, metrics: Sequence[str] = (), fields: Sequence[
     >>> runs = results("runs")  # doctest: +SKIP
     >>> runs[runs.finished].groupby("row")["a_auc"].agg(["count", "mean", "std"])  # doctest: +SKIP
     """
-    return results_frame(read_runs(folders), metrics, fields)
+    return results_frame(_read_runs(folders), metrics, fields)
 
 
 def curves(*folders: Path | str, task_ends: bool = False) -> DataFrame:
@@ -65,8 +65,19 @@ def curves(*folders: Path | str, task_ends: bool = False) -> DataFrame:
     --------
     >>> curves("runs").pivot_table("accuracy", "seen", "method").plot()  # doctest: +SKIP
     """
-    lines = evaluations_frame(read_runs(folders))
-    return lines if task_ends else lines[lines["query"]].drop(columns="query").reset_index(drop=True)
+    import pandas as pd
+
+    columns = ["run", "method", "dataset", "seed", "seen", "task", "query", "accuracy", "rate", "updates", "folder"]
+    lines = [
+        (
+            *(run.folder.name, run.experiment.method.name, run.experiment.dataset, run.experiment.seed),
+            *(one.at, one.task, isinstance(one, Query), one.accuracy, one.rate, one.updates, str(run.folder)),
+        )
+        for run in _read_runs(folders)
+        for one in run.records
+        if isinstance(one, Evaluation if task_ends else Query)
+    ]
+    return pd.DataFrame(lines, columns=columns).drop(columns=[] if task_ends else "query")
 
 
 def find_runs(places: Iterable[Path | str]) -> list[Path]:
@@ -86,11 +97,6 @@ def find_runs(places: Iterable[Path | str]) -> list[Path]:
     return list(first.values())
 
 
-def read_runs(places: Sequence[Path | str]) -> list[Result]:
-    """Read the runs in these folders; those in "runs" where none is given."""
-    return [read_result(RunFolder(folder)) for folder in find_runs(places or ["runs"])]
-
-
 def results_frame(runs: Sequence[Result], metrics: Sequence[str] = (), fields: Sequence[str] = ()) -> DataFrame:
     """Make the table of `results` of runs that were read."""
     import pandas as pd
@@ -100,7 +106,7 @@ def results_frame(runs: Sequence[Result], metrics: Sequence[str] = (), fields: S
         if name not in known:
             raise UnknownNameError("field of these runs", name, [*known])
     differ = [name for name in known if known[name].nunique(dropna=False) > 1]
-    shown = known[list(dict.fromkeys(["method", "dataset", "seed", *ALWAYS, *fields, *differ]))]
+    shown = known[list(dict.fromkeys(["method", "dataset", "seed", *_ALWAYS, *fields, *differ]))]
     numbers = pd.DataFrame([asdict(run.metrics) for run in runs]).rename(columns={"samples": "seen"})
     more = pd.DataFrame([{name: run.metric(name) for name in metrics} | _logged(run) for run in runs])
     place = pd.DataFrame([_place(run) for run in runs])
@@ -110,23 +116,6 @@ def results_frame(runs: Sequence[Result], metrics: Sequence[str] = (), fields: S
     frame.insert(0, "run", [run.folder.name for run in runs])
     frame.insert(1, "row", name_runs(runs))
     return frame
-
-
-def evaluations_frame(runs: Sequence[Result]) -> DataFrame:
-    """Make the table of `curves`, ends of tasks among its lines, of runs that were read."""
-    import pandas as pd
-
-    columns = ["run", "method", "dataset", "seed", "seen", "task", "query", "accuracy", "rate", "updates", "folder"]
-    lines = [
-        (
-            *(run.folder.name, run.experiment.method.name, run.experiment.dataset, run.experiment.seed),
-            *(one.at, one.task, isinstance(one, Query), one.accuracy, one.rate, one.updates, str(run.folder)),
-        )
-        for run in runs
-        for one in run.records
-        if isinstance(one, Evaluation)
-    ]
-    return pd.DataFrame(lines, columns=columns)
 
 
 def training_flops(run: Result) -> float | None:
@@ -139,6 +128,11 @@ def held_bytes(run: Result) -> float | None:
     """Count the bytes that a method keeps from sample to sample; None for a run that did not count."""
     held = (run.summary or {}).get("compute", {}).get("bytes")
     return None if held is None else float(sum(held.values()))
+
+
+def _read_runs(places: Sequence[Path | str]) -> list[Result]:
+    """Read the runs in these folders; those in "runs" where none is given."""
+    return [read_result(RunFolder(folder)) for folder in find_runs(places or ["runs"])]
 
 
 def _fields(run: Result) -> dict[str, Any]:

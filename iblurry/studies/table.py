@@ -16,7 +16,7 @@ from iblurry.studies.selection import Selection
 from iblurry.studies.shipped import find_other_orders
 from iblurry.studies.study import PlannedRun, Study, find_finished
 
-PAPER_NAMES = {ours: theirs for theirs, ours in PAPER_METRICS.items()}
+_PAPER_NAMES = {ours: theirs for theirs, ours in PAPER_METRICS.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +117,8 @@ def _paper_numbers(
     for (row, column), (one, *_) in groups.items():
         if (method := find_counterpart(one.experiment)) is not None:
             where = configuration_of(one.experiment)
-            for name in (metric.name for metric in metrics if metric.name in PAPER_NAMES):
-                numbers[row, column, name] = paper_number(method, PAPER_NAMES[name], where)
+            for name in (metric.name for metric in metrics if metric.name in _PAPER_NAMES):
+                numbers[row, column, name] = paper_number(method, _PAPER_NAMES[name], where)
     return numbers
 
 

@@ -27,7 +27,7 @@ from iblurry.experiment.journal import NewClass, Start
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHADES = (1.0, 0.55, 0.78, 0.38)  # of a task's colour, so that neighbours differ
+_SHADES = (1.0, 0.55, 0.78, 0.38)  # of a task's colour, so that neighbours differ
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def class_colours(tasks: Sequence[int]) -> list[tuple[float, float, float]]:
     for task, group in groupby(tasks):
         hue = np.array(to_rgb(TASK_COLOURS[order.index(task) % len(TASK_COLOURS)]))
         for number, _ in enumerate(group):
-            part = SHADES[number % len(SHADES)]
+            part = _SHADES[number % len(_SHADES)]
             red, green, blue = (part * hue + (1 - part)).tolist()
             found.append((red, green, blue))
     return found

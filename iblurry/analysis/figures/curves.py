@@ -211,13 +211,13 @@ def _draw_once(
 
 def _draw_task_ends(axes: Axes, style: MethodStyle, runs: Sequence[Journal], place: Place) -> bool:
     """Draw what a task boundary changed, the mean over seeds; whether it changed anything."""
-    points = changed_by_task_ends(runs, place)
+    points = _changed_by_task_ends(runs, place)
     if points:
         axes.plot(*np.array(points).T, style.marker, color=style.colour, clip_on=False, zorder=4, **OPEN)
     return bool(points)
 
 
-def changed_by_task_ends(runs: Sequence[Journal], place: Place = _PLACES["samples"]) -> list[NDArray[np.float64]]:
+def _changed_by_task_ends(runs: Sequence[Journal], place: Place = _PLACES["samples"]) -> list[NDArray[np.float64]]:
     """Samples seen and accuracy (percent) after each task end, mean over runs; [] where no end changed 1 percent."""
     import pandas as pd
 

@@ -54,7 +54,7 @@ LEAST = 0.1  # of the axis, between neighbours that are to be told apart
 LETTERS = 64  # that fit below the axis
 ACROSS = 2  # panels of bars beside each other
 INK = "0.15"
-EMPTY = {"markerfacecolor": "white", "fillstyle": "full"}  # the paper's
+_EMPTY = {"markerfacecolor": "white", "fillstyle": "full"}  # the paper's
 
 
 def draw_sweep(
@@ -79,7 +79,7 @@ def draw_sweep(
             _draw_points(axes, styles[method], left, ours, label=names[method], linestyle=styles[method].line)
             published = [_pair(theirs.get(column, {}).get(method)) for column in columns]
             if not np.isnan(published).all():
-                _draw_points(axes, styles[method], left + step, published, linestyle="none", **EMPTY)
+                _draw_points(axes, styles[method], left + step, published, linestyle="none", **_EMPTY)
         if any(theirs.values()):
             axes.errorbar([], [], fmt="o", color="0.4", markerfacecolor="white", markersize=4.5, label="the paper's")
         label_columns(axes, columns, at, scale)

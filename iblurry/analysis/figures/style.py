@@ -23,9 +23,9 @@ OPEN: dict[str, Any] = {"markersize": 5, "markerfacecolor": "white", "markeredge
 TASK_COLOURS = COLOURS[:7]  # of tasks, in turn
 WIDTH = 6.6  # inches, that of a page's text
 LETTERS = 112  # that fit below the axes, side by side
-WRAPPED = 80  # of a single name
+_WRAPPED = 80  # of a single name
 METADATA: dict[str, dict[str, None]] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-STYLE: dict[Any, Any] = {
+_STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -46,7 +46,7 @@ def open_figure(path: Path | str, height: float) -> Iterator[Figure]:
         raise InputError(f"The figure {path.name!r} ends in {path.suffix!r}; end it in .png, .svg or .pdf.")
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # the same figure whatever the reader's own settings
-        matplotlib.rcParams.update(STYLE)
+        matplotlib.rcParams.update(_STYLE)
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         _set_canvas(figure)
         yield figure
@@ -89,14 +89,14 @@ def legend_names(counts: Mapping[str, Sequence[int]]) -> dict[str, str]:
     {'er': 'ER, n = 3', 'clib': 'CLIB, n = 2 to 3'}
     """
     differ = len({n for found in counts.values() for n in found}) > 1
-    names = {row: display_name(row) + (f", {describe_n(found)}" if differ else "") for row, found in counts.items()}
-    return {row: textwrap.fill(escape_math(name), WRAPPED) for row, name in names.items()}
+    names = {row: display_name(row) + (f", {_describe_n(found)}" if differ else "") for row, found in counts.items()}
+    return {row: textwrap.fill(escape_math(name), _WRAPPED) for row, name in names.items()}
 
 
-def describe_n(counts: Iterable[int], unit: str = "") -> str:
+def _describe_n(counts: Iterable[int], unit: str = "") -> str:
     """How many seeds, such as "n = 3 seeds"; of several counts, from the least to the most.
 
-    >>> describe_n([3, 3], "seed"), describe_n([1], "seed"), describe_n([2, 1])
+    >>> _describe_n([3, 3], "seed"), _describe_n([1], "seed"), _describe_n([2, 1])
     ('n = 3 seeds', 'n = 1 seed', 'n = 1 to 2')
     """
     low, high = min(counts := list(counts)), max(counts)
@@ -107,7 +107,7 @@ def describe_n(counts: Iterable[int], unit: str = "") -> str:
 def describe_spread(counts: Mapping[str, Sequence[int]], spread: str) -> str:
     """What a figure shows: `spread` in words, unless there are only single seeds, and n; `counts` are seeds by row."""
     found = [n for row in counts.values() for n in row]
-    return ", ".join([spread] * (max(found) > 1) + [describe_n(found, "seed")])
+    return ", ".join([spread] * (max(found) > 1) + [_describe_n(found, "seed")])
 
 
 def add_legend_below(figure: Figure, columns: int, note: str) -> None:
@@ -221,7 +221,7 @@ def format_sample_axis(axes: Axes, *, narrow: bool = False) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(3))
 
 
-def shared_task_ends(ends: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+def _shared_task_ends(ends: Sequence[Sequence[int]]) -> NDArray[np.float64]:
     """Mean samples at the end of each task; none unless all runs agree, give or take 2 % of the stream.
 
     Classes of unequal size shift the ends a little.
@@ -235,7 +235,7 @@ def shared_task_ends(ends: Sequence[Sequence[int]]) -> NDArray[np.float64]:
 def mark_tasks(axes: Axes, ends: Sequence[Sequence[int]], *, word: str = "task ") -> None:
     """Dashed lines where tasks end and their names above, and the axis as long as the stream; `ends` are each run's."""
     axes.set_xlim(0, max(run[-1] for run in ends))
-    means = shared_task_ends(ends)
+    means = _shared_task_ends(ends)
     if len(means) < 2:
         return
     for end in means[:-1]:
