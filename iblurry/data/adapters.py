@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from itertools import chain
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.data.convert import to_array, to_images
-from iblurry.data.dataset import Dataset, mean_and_std
-from iblurry.data.images import ImageStore
+from iblurry.data.images import ImageStore, load_images
 from iblurry.data.picture import MODES, decode, resize, to_pixels, turn_upright
-from iblurry.data.sources.folder import MEASURED, load_images
 from iblurry.errors import DataError, InputError, UnknownNameError
 
 LARGEST = 2**16  # pixels of a side
@@ -147,25 +145,23 @@ def dataframe_rows(given: Any, part: str, *, path: str | None, image: str | None
     return LabelledRows(part, count, lambda row: (columns[0][row], columns[1][row]), classes)
 
 
-def adapt(train: LabelledRows, test: LabelledRows, options: AdapterOptions) -> Dataset:
-    """The data set of these rows."""
+class ReadRows(NamedTuple):
+    """What the rows of both parts hold, as `Dataset.from_arrays` takes it: training first."""
+
+    images: tuple[ImageStore, ImageStore]
+    labels: tuple[list[Any], list[Any]]
+    classes: Sequence[str] | None
+    are_files: bool  # whether the images were given as paths
+
+
+def read_rows(train: LabelledRows, test: LabelledRows, options: AdapterOptions) -> ReadRows:
+    """Reads each row once; the labels mean the same in both parts."""
     if not train.count:
         raise InputError(f"The data set {options.name!r} has no training images; give at least one.")
     read = _Reader((train, test), options)
     images = read.images()
-    mean, std = options.mean, options.std
-    if read.are_files and (mean is None or std is None):
-        measured = mean_and_std(images[0], limit=MEASURED)
-        mean, std = measured[0] if mean is None else mean, measured[1] if std is None else std
     classes, labels = _name_labels((train, test), read.labels, options.classes)
-    return Dataset.from_arrays(
-        *(images[0], labels[0], images[1], labels[1]),
-        name=options.name,
-        classes=classes,
-        mean=mean,
-        std=std,
-        layout="NCHW",
-    )
+    return ReadRows(images, labels, classes, read.are_files)
 
 
 class _Reader:

@@ -12,10 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iblurry.data.adapters import (
+    AdapterOptions,
+    LabelledRows,
+    dataframe_rows,
+    huggingface_rows,
+    read_rows,
+    torch_rows,
+)
 from iblurry.data.convert import label_positions, to_floats, to_images, to_labels
 from iblurry.data.images import ImageStore, PictureFiles
 from iblurry.data.labels import class_labels
 from iblurry.errors import InputError
+
+MEASURED = 2000  # training pictures to take mean and std from; as many for few as for a million
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,10 +216,8 @@ class Dataset:
         >>> data.shape, data.train.labels.tolist()
         ((1, 4, 4), [0, 1, 0, 1])
         """
-        from iblurry.data.adapters import AdapterOptions, adapt, torch_rows
-
         options = AdapterOptions(name, classes, size, channels, layout, mean=mean, std=std)
-        return adapt(torch_rows(train, "training"), torch_rows(test, "test"), options)
+        return cls._from_rows(torch_rows(train, "training"), torch_rows(test, "test"), options)
 
     @classmethod
     def from_huggingface(
@@ -251,12 +259,10 @@ class Dataset:
         mean, std : sequence of float, optional
             Per channel, of pixels scaled to [0, 1]; measured on training images unless given.
         """
-        from iblurry.data.adapters import AdapterOptions, adapt, huggingface_rows
-
         trained = huggingface_rows(train, "training", image=image, label=label)
         tested = huggingface_rows(test, "test", image=image, label=label)
         options = AdapterOptions(name, classes, size, channels, layout, lazy=lazy, mean=mean, std=std)
-        return adapt(trained, tested, options)
+        return cls._from_rows(trained, tested, options)
 
     @classmethod
     def from_dataframe(
@@ -306,11 +312,27 @@ class Dataset:
         mean, std : sequence of float, optional
             Per channel, of pixels scaled to [0, 1]; measured on training images unless given.
         """
-        from iblurry.data.adapters import AdapterOptions, adapt, dataframe_rows
-
         trained = dataframe_rows(train, "training", path=path, image=image, label=label)
         tested = dataframe_rows(test, "test", path=path, image=image, label=label)
-        return adapt(trained, tested, AdapterOptions(name, classes, size, channels, layout, root, lazy, mean, std))
+        return cls._from_rows(
+            trained, tested, AdapterOptions(name, classes, size, channels, layout, root, lazy, mean, std)
+        )
+
+    @classmethod
+    def _from_rows(cls, train: LabelledRows, test: LabelledRows, options: AdapterOptions) -> Dataset:
+        read = read_rows(train, test, options)
+        mean, std = options.mean, options.std
+        if read.are_files and (mean is None or std is None):
+            measured = mean_and_std(read.images[0], limit=MEASURED)
+            mean, std = measured[0] if mean is None else mean, measured[1] if std is None else std
+        return cls.from_arrays(
+            *(read.images[0], read.labels[0], read.images[1], read.labels[1]),
+            name=options.name,
+            classes=read.classes,
+            mean=mean,
+            std=std,
+            layout="NCHW",
+        )
 
 
 def mean_and_std(images: ImageStore, *, limit: int | None = None) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.data.picture import decode
+from iblurry.data.picture import MODES, decode
 from iblurry.errors import DataError, InputError
 
 EAGER_BYTES = 4 * 2**30  # images that take more stay on the disk; $IBLURRY_EAGER_BYTES changes it
@@ -86,6 +87,31 @@ class PictureFiles:
                 raise _unreadable(self.path(row), error) from error
             digest.update(f"{name}\0{stat.st_size}\0{int(stat.st_mtime)}\n".encode("utf-8", "surrogateescape"))
         return digest.digest()
+
+
+def load_images(
+    root: Path, train: list[str], test: list[str], *, size: int | None, channels: int, lazy: bool | None
+) -> tuple[ImageStore, ImageStore]:
+    """Training and test images of one shape, from files below a root: decoded now, or (lazy) when they are read.
+
+    They are lazy, unless given, where all of them take more than `eager_bytes`.
+    """
+    if channels not in MODES:
+        raise InputError(f"channels={channels} is not possible; give 1 (grey) or 3 (colour).")
+    if size is not None and size < 1:
+        raise InputError(f"size={size} is not possible; give a number of pixels of at least 1.")
+    names, resized = train + test, size is not None
+    if size is None:  # all must have the shape of the first
+        first = os.path.join(root, names[0])
+        _, height, width = decode(read_bytes(first), first, channels).shape
+    else:
+        height = width = size
+    shape = (channels, height, width)
+    if len(names) * math.prod(shape) > eager_bytes() if lazy is None else lazy:
+        return PictureFiles(root, train, shape, resized=resized), PictureFiles(root, test, shape, resized=resized)
+    files = [os.path.join(root, name) for name in names]
+    images = decode_pictures(files, read_bytes, shape, resized=resized, title=f"Reading {root.name}")
+    return images[: len(train)], images[len(train) :]
 
 
 def read_picture(path: str, shape: Shape, *, resized: bool) -> NDArray[np.uint8]:

@@ -6,8 +6,9 @@ import os
 import re
 from pathlib import Path
 
-from iblurry.data.dataset import Dataset, mean_and_std
-from iblurry.data.sources.folder import MEASURED, labelled_dataset, list_files, load_images
+from iblurry.data.dataset import MEASURED, Dataset, mean_and_std
+from iblurry.data.images import load_images
+from iblurry.data.sources.folder import labelled_dataset, list_files
 from iblurry.errors import DataError
 
 CATEGORIES = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from iblurry.data.dataset import Dataset, LabelledImages, mean_and_std
-from iblurry.data.images import ImageStore, PictureFiles, decode_pictures, eager_bytes, read_bytes
-from iblurry.data.picture import MODES, decode, upright_size
+from iblurry.data.dataset import MEASURED, Dataset, LabelledImages, mean_and_std
+from iblurry.data.images import ImageStore, load_images, read_bytes
+from iblurry.data.picture import upright_size
 from iblurry.errors import DataError, InputError
 from iblurry.rng import Rng
 
 LAYOUT = "put pictures in train/<class>/ and test/<class>/ (or val/<class>/), or in <class>/ to have them split"
-MEASURED = 2000  # training pictures to take mean and std from; as many for few as for a million
 LARGEST_OWN, LARGEST_CHOSEN, LEAST_CHOSEN = 128, 64, 8  # pixels of a side
 
 
@@ -111,28 +109,6 @@ def labelled_dataset(
     trained, tested = (np.array(list(labels.values()), dtype=np.int64) for labels in (train, test))
     parts = LabelledImages(images[0], trained), LabelledImages(images[1], tested)
     return Dataset(name, tuple(classes), *parts, mean, std)
-
-
-def load_images(
-    root: Path, train: list[str], test: list[str], *, size: int | None, channels: int, lazy: bool | None
-) -> tuple[ImageStore, ImageStore]:
-    """Training and test images of one shape: decoded now, or (lazy) when they are read."""
-    if channels not in MODES:
-        raise InputError(f"channels={channels} is not possible; give 1 (grey) or 3 (colour).")
-    if size is not None and size < 1:
-        raise InputError(f"size={size} is not possible; give a number of pixels of at least 1.")
-    names, resized = train + test, size is not None
-    if size is None:  # all must have the shape of the first
-        first = os.path.join(root, names[0])
-        _, height, width = decode(read_bytes(first), first, channels).shape
-    else:
-        height = width = size
-    shape = (channels, height, width)
-    if len(names) * math.prod(shape) > eager_bytes() if lazy is None else lazy:
-        return PictureFiles(root, train, shape, resized=resized), PictureFiles(root, test, shape, resized=resized)
-    files = [os.path.join(root, name) for name in names]
-    images = decode_pictures(files, read_bytes, shape, resized=resized, title=f"Reading {root.name}")
-    return images[: len(train)], images[len(train) :]
 
 
 def list_folders(root: Path, notes: list[str] | None = None) -> list[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from iblurry.data.dataset import Dataset
-from iblurry.data.images import decode_pictures
+from iblurry.data.images import decode_pictures, load_images
 from iblurry.data.sources.archive import Archive, open_archive
-from iblurry.data.sources.folder import label_files, labelled_dataset, list_files, list_folders, load_images
+from iblurry.data.sources.folder import label_files, labelled_dataset, list_files, list_folders
 from iblurry.errors import DataError
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
