@@ -1,4 +1,4 @@
-"""How a method looks: its colour, line and marker in figures, reports and pages."""
+"""How a method looks: its colour, line and marker in figures and reports."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 # Okabe and Ito's palette without its yellow, which is faint on white; then colours of Tol's schemes that are far from
-# it. The pages have the same under the names --c0, --c1, ... in web/style.css, each with enough contrast on its ground.
+# it.
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00"),
     *("#882255", "#999933", "#777777"),
     *("#332288", "#D01C8B", "#7A4419", "#7CAE00"),
     *("#3333DD", "#D6203C", "#A63AD6", "#0B4D1F", "#1B7F86", "#5C5470"),
 )
-LINES = (  # with the markers, they carry it in black and white; the report draws the same
+LINES = (  # with the markers, they carry it in black and white
     *("-", (0, (6, 2)), (0, (6, 2, 1.5, 2)), (0, (1.5, 1.5))),
     *((0, (6, 2, 1.5, 2, 1.5, 2)), (0, (3, 3)), (0, (10, 3))),
 )
@@ -58,23 +58,14 @@ class MethodStyle:
     variant: int
 
     @property
-    def colour_number(self) -> int:
-        """Place in COLOURS, and in the style sheet of the pages; methods beyond share those left by the built-in."""
-        own = self.family - len(FAMILIES)
-        return self.family if own < 0 else len(FAMILIES) + own % (len(COLOURS) - len(FAMILIES))
-
-    @property
-    def line_number(self) -> int:
-        """Place in LINES."""
-        return (self.family + self.variant) % len(LINES)
-
-    @property
     def colour(self) -> str:
-        return COLOURS[self.colour_number]
+        """The family's; methods beyond the built-in share the colours that those leave."""
+        own = self.family - len(FAMILIES)
+        return COLOURS[self.family if own < 0 else len(FAMILIES) + own % (len(COLOURS) - len(FAMILIES))]
 
     @property
     def line(self) -> Any:
-        return LINES[self.line_number]
+        return LINES[(self.family + self.variant) % len(LINES)]
 
     @property
     def marker(self) -> str:
@@ -92,15 +83,15 @@ class MethodStyle:
 def method_styles(rows: Iterable[str]) -> dict[str, MethodStyle]:
     """The styles of rows that are shown together, such as "clib", "clib-released" or "clib admission=Balanced".
 
-    Built-in methods and their named variants have fixed styles. Others take the next colour that is left in the order
-    of the alphabet, other variants the next line and fill in the order they come.
+    Built-in methods and their named variants have fixed styles. Others take the next colour that is left, other
+    variants the next line and fill, in the order they come.
 
     >>> alone, beside = method_styles(["clib"]), method_styles(["er", "mine", "clib"])
     >>> alone["clib"] == beside["clib"], beside["clib"].colour
     (True, '#0072B2')
     """
     rows = list(dict.fromkeys(rows))
-    families = [*FAMILIES, *sorted({family_name(row) for row in rows} - FAMILIES.keys())]
+    families = dict.fromkeys([*FAMILIES, *map(family_name, rows)])
     styles: dict[str, MethodStyle] = {}
     for number, family in enumerate(families):
         named = [family, f"{family}-released", *FAMILIES.get(family, ())]

@@ -10,6 +10,7 @@ from pathlib import Path
 from iblurry.analysis.metrics import ACCURACY_METRICS
 from iblurry.analysis.report.html import Html, cell, join, metric, numeric, row_head, table, tag
 from iblurry.analysis.report.report import Report, ReportBlock, ReportRow
+from iblurry.analysis.results import find_runs
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
@@ -17,8 +18,6 @@ from iblurry.experiment.result import Result, read_result
 from iblurry.studies.compare import NOT_RUN, Comparison, ComparisonBlock, find_warnings, group_by_configuration
 from iblurry.studies.paper import COUNTERPARTS, PAPER_METRICS, Configuration, configuration_of, load_paper
 from iblurry.studies.study import SEEDS, Study
-
-FEW = 6  # names of what was found instead of runs
 
 
 def report_data(place: Path, *, title: str | None = None, study: Study | None = None) -> Report:
@@ -33,7 +32,7 @@ def report_data(place: Path, *, title: str | None = None, study: Study | None = 
     study : Study, optional
         Only the runs of this study, and what it still lacks.
     """
-    runs = [read_result(RunFolder(folder)) for folder in find_runs(place)]
+    runs = [read_result(RunFolder(folder)) for folder in find_runs([place])]
     missing: list[Experiment] = []
     if study is not None:
         runs, missing = select_study(study, runs)
@@ -49,23 +48,6 @@ def report_data(place: Path, *, title: str | None = None, study: Study | None = 
     question = f"{study.question}{shows}" if study else None
     about = f"The paper: {load_paper()['paper']}. Its numbers: {load_paper()['units']}."
     return Report(title, question, place, runs, blocks, alike, study.name if study else None, about)
-
-
-def find_runs(place: Path) -> list[Path]:
-    """The folders of runs in a folder of them, or of data sets of them; itself if it is one."""
-    if not place.is_dir():
-        raise InputError(f"There is no folder {place}; name one that `iblurry run` or `iblurry dev collect` wrote.")
-    patterns = ("experiment.json", "*/experiment.json", "*/*/experiment.json")
-    found = sorted({path.parent for pattern in patterns for path in place.glob(pattern)})
-    if not found:
-        names = sorted(f"{path.name}/" if path.is_dir() else path.name for path in place.iterdir())
-        more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-        listed = f"{', '.join(names[:FEW])}{more}" if names else "nothing at all"
-        raise InputError(
-            f"{place} holds no runs, only {listed}; name the folder that `iblurry run` wrote to (usually runs) or that "
-            "of `iblurry dev collect` (usually results)."
-        )
-    return found
 
 
 def select_study(study: Study, runs: Sequence[Result]) -> tuple[list[Result], list[Experiment]]:

@@ -15,11 +15,8 @@ BUILT_IN = [*METHODS, *(f"{name}-released" for name in METHODS)]
 
 
 def looks(rows):
-    """By row, what tells it apart in print, and on a page, where lines have no markers."""
-    styles = method_styles(rows)
-    prints = {row: (one.colour, one.marker, one.fill, one.line_number) for row, one in styles.items()}
-    pages = {row: (one.colour_number, one.line_number) for row, one in styles.items()}
-    return prints, pages
+    """By row, what tells it apart."""
+    return {row: (one.colour, one.marker, one.fill, one.line) for row, one in method_styles(rows).items()}
 
 
 @pytest.mark.parametrize("row", [*BUILT_IN, "clib memory=200", "ewc schedule=Constant", "mine", "mine-released"])
@@ -30,35 +27,37 @@ def test_a_method_looks_the_same_whatever_stands_beside_it(row):
 
 
 def test_all_built_in_methods_are_told_apart():
-    prints, pages = looks(METHODS)
-    assert len(set(prints.values())) == len(METHODS)
-    assert len({pages[name] for name in FAMILIES}) == len({prints[name][:2] for name in FAMILIES}) == len(FAMILIES)
+    found = looks(METHODS)
+    assert len(set(found.values())) == len(METHODS)
+    assert len({found[name][0] for name in FAMILIES}) == len(FAMILIES)
     assert set(FAMILIES) == {family_name(name) for name in METHODS}  # every method of the package has its place
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
-def test_rows_of_a_study_are_told_apart_in_print_and_on_a_page(study):
-    for found in looks(study.rows):
-        for one, other in combinations(study.rows, 2):
-            assert found[one] != found[other], (one, other)
+def test_rows_of_a_study_are_told_apart(study):
+    found = looks(study.rows)
+    for one, other in combinations(study.rows, 2):
+        assert found[one] != found[other], (one, other)
 
 
 def test_variants_have_the_colour_and_the_marker_of_their_method():
     rows = ["clib", "clib-released", "clib-balanced", "clib-stream-released", *(f"clib memory={k}" for k in range(9))]
     styles = method_styles(rows)
     assert {(style.colour, style.marker) for style in styles.values()} == {("#0072B2", "o")}
-    assert len(set(looks(rows)[0].values())) == len(rows)
+    assert len(set(looks(rows).values())) == len(rows)
     assert [row for row, style in styles.items() if style.fill == "full"] == ["clib"]
 
 
 def test_methods_of_ones_own_have_colours_of_their_own():
     assert family_name("er-ace") == "er-ace"  # no variant of er
     own = [f"m{n:02}" for n in range(21)]
-    prints, pages = looks([*own, *BUILT_IN])
-    assert len({prints[row] for row in own}) == len({pages[row] for row in own}) == len(own)
-    assert not {prints[row][0] for row in own} & {prints[row][0] for row in BUILT_IN}
+    found = looks([*own, *BUILT_IN])
+    assert len({found[row] for row in own}) == len(own)
+    assert not {found[row][0] for row in own} & {found[row][0] for row in BUILT_IN}
     left = COLOURS[len(FAMILIES) :]
     assert tuple(style.colour for style in method_styles(own[: len(left)]).values()) == left
+    first, second = method_styles(["z", "a"]).values()  # in the order they come
+    assert (first.colour, second.colour) == left[:2]
     assert len(method_styles([*own, "more", "and more", ""])) == len(own) + 3
 
 

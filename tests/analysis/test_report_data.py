@@ -192,20 +192,7 @@ def test_a_study_without_runs(tmp_path):
         report_data(tmp_path, study=get_study("main"))
 
 
-def test_no_runs_at_all(tmp_path):
-    with pytest.raises(InputError, match="nowhere"):
-        report_data(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="nothing at all"):
-        report_data(tmp_path)
-    for name in "abcdefgh":
-        (tmp_path / name).touch()
-    (tmp_path / "a-folder").mkdir()
-    with pytest.raises(InputError, match="a, a-folder/, b, c, d, e and 3 more"):
-        report_data(tmp_path)
-
-
-def test_one_run_twice_is_refused(tmp_path):
-    write_run(tmp_path / "a", usual("clib"), 70)
-    write_run(tmp_path / "b", usual("clib"), 70)
-    with pytest.raises(InputError, match=usual("clib").name):
-        report_data(tmp_path)
+@pytest.mark.parametrize("name", ["nowhere", ""])
+def test_no_runs_at_all(tmp_path, name):
+    with pytest.raises(InputError, match=str(tmp_path / name)):
+        report_data(tmp_path / name)
