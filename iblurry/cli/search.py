@@ -34,7 +34,7 @@ def run_grid(
     data_home: Path | None,
     as_json: bool,
 ) -> int:
-    """Every point of a grid; a point whose run fails does not stop the others."""
+    """Run every point of a grid; a point whose run fails does not stop the others."""
     from iblurry.cli.verbs import FAILED, INTERRUPTED
     from iblurry.data.load import load
     from iblurry.launch.launch import run_all
@@ -73,7 +73,7 @@ def run_grid(
 
 
 def with_validation(about: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told about the experiments of a search: without --validate, the usual share is held out."""
+    """Options of the experiments of a search: without --validate, the usual share is held out."""
     from iblurry.studies.search.points import VALIDATE
 
     return {**about, "validate": VALIDATE if about["validate"] is None else about["validate"]}
@@ -97,7 +97,7 @@ def show_search(
     as_json: bool,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """The figure into its files; the table and the commands of the best points to standard output.
+    """Draw the figure into its files; print the table and the commands of the best points.
 
     The commands are for the same experiments and folders, and on the test images; `more` are entries for the JSON.
     """

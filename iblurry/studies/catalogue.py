@@ -6,30 +6,30 @@ from collections.abc import Mapping
 
 from iblurry.errors import UnknownNameError
 from iblurry.experiment.settings import setting
-from iblurry.studies.compute import COMPUTE, LEADERBOARD
+from iblurry.studies.equal import EqualCompute
 from iblurry.studies.study import METHODS, Changes, Study
 
 MANY_CLASSES = ("cifar100", "tinyimagenet", "imagenet")
 
 
 def disjoint_shares(dataset: str) -> Mapping[str, Changes]:
-    """N: from all classes blurry to all disjoint."""
+    """Columns of N, from all classes blurry to all disjoint."""
     return {f"N={n}": {"disjoint": n} for n in (0, 50, 100)}
 
 
 def blur_levels(dataset: str) -> Mapping[str, Changes]:
-    """M, with half of the classes blurry."""
+    """Columns of M, with half of the classes blurry."""
     return {f"M={m}": {"blur": m} for m in (10, 30, 50)}
 
 
 def memory_sizes(dataset: str) -> Mapping[str, Changes]:
-    """K: two fifths, once and twice the usual memory; 200, 500 and 1,000 on CIFAR-10, as the paper has it."""
+    """Columns of K: two fifths, once and twice the usual memory; 200, 500, 1,000 on CIFAR-10, as the paper has it."""
     usual = setting(dataset).memory
     return {f"K={k}": {"memory": k} for k in (usual * 2 // 5, usual, usual * 2)}
 
 
 def task_counts(dataset: str) -> Mapping[str, Changes]:
-    """T: 5, 10 and 25 as the paper has on CIFAR-100; fewer where 10 classes are all there are.
+    """Columns of T: 5, 10 and 25 as the paper has on CIFAR-100; fewer where 10 classes are all there are.
 
     Two or ten tasks cannot share five disjoint classes equally, so there the split is uneven.
     """
@@ -139,6 +139,27 @@ BALANCE = Study(
     question="Is CLIB's memory by importance better than a memory balanced over classes?",
     rows=("clib", "clib-balanced", "clib-released"),
 )
+COMPUTE = EqualCompute(
+    name="compute",
+    title="Equal compute",
+    question="Which method is best when all have the same compute as CLIB?",
+    datasets=("cifar10", "cifar100", "tinyimagenet", "imagenet"),
+    # not A-GEM and GSS, which alone take more where the memory is small
+    metrics=("a_auc", "a_avg", "compute"),  # whole epochs, and what a bill leaves out, are not quite equal
+)
+LEADERBOARD = EqualCompute(
+    name="leaderboard",
+    title="Leaderboard",
+    question="Which method is best without being told of tasks, at its own pace and at BALM's compute?",
+    datasets=("cifar10",),
+    rows=(
+        *("er", "er-averaged", "er-ace", "derpp", "mir", "mkd", "agem", "gss"),
+        *("sar", "sdp", "clib", "clib-averaged", "balm"),
+    ),
+    metrics=("a_auc", "a_avg", "a_last", "f_last", "compute"),
+    reference="balm",
+    own_pace_only=("mir", "agem", "gss", "clib", "clib-averaged"),
+)
 STUDIES = {
     study.name: study
     for study in (
@@ -150,7 +171,7 @@ STUDIES = {
 
 
 def get_study(name: str) -> Study:
-    """By its name on the command line."""
+    """The study of this name, as the command line gives it."""
     if name not in STUDIES:
         raise UnknownNameError("study", name, STUDIES)
     return STUDIES[name]

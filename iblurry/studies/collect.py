@@ -49,7 +49,7 @@ def read_collected(results: Path) -> list[Result]:
 
 
 def read_repeats(results: Path) -> list[Result]:
-    """Every run under results/noise/, which `collect` with this folder, or one inside it, as --out has put there."""
+    """Every run under results/noise/, where `collect` has put runs that repeat collected ones."""
     return [read_run(path.parent) for path in sorted((results / REPEATS).rglob("experiment.json"))]
 
 

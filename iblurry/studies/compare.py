@@ -46,7 +46,7 @@ class Comparison:
 
     @property
     def standard_error(self) -> float | None:
-        """Of the difference."""
+        """Standard error of the difference."""
         return standard_error(self.paper, self.ours, self.n) if self.ours and self.paper else None
 
     @property
@@ -80,7 +80,7 @@ class ComparisonBlock:
 
     @cached_property
     def comparisons(self) -> dict[str, list[Comparison]]:
-        """By metric of the paper: its rows in its order, then rows that only we have."""
+        """Comparisons by metric of the paper: its rows in its order, then rows that only we have."""
         return {metric: _compare_metric(metric, self) for metric in PAPER_METRICS}
 
 

@@ -19,7 +19,7 @@ FIGURES = {  # kinds, and what each shows
 
 
 def write_page(table: StudyTable, path: Path, pairs: Sequence[PairedComparison] | None = None) -> list[Path]:
-    """Writes the page, and its figures into a folder `images` beside it; returns all files."""
+    """Write the page of a study, and its figures into a folder `images` beside it; returns all files."""
     figures = {kind: path.parent / "images" / f"{path.stem}-{kind}.png" for kind in FIGURES}
     for kind, place in figures.items():
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def write_page(table: StudyTable, path: Path, pairs: Sequence[PairedComparison] 
 
 
 def study_page(table: StudyTable, figures: Mapping[str, Path], pairs: Sequence[PairedComparison] | None = None) -> str:
-    """The page; `figures` by their kinds lie in the folder `images` beside it; of `pairs`, the first metric's."""
+    """The page of a study; `figures`, by kind, lie in the folder `images` beside it; of `pairs`, the first metric's."""
     shown = [
         f"![{FIGURES[kind].format(metric=table.metrics[0].heading)}](images/{place.name})"
         for kind, place in figures.items()

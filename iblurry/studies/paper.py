@@ -60,7 +60,7 @@ class Configuration:
 
     @property
     def column(self) -> Configuration:
-        """The same, whatever its orders: the paper's tables do not tell them apart."""
+        """This configuration whatever its orders, which the paper's tables do not tell apart."""
         return replace(self, published=False)
 
 
@@ -124,7 +124,7 @@ def default_experiment(experiment: Experiment) -> Experiment:
 
 
 def load_paper() -> dict[str, Any]:
-    """paper.json: citation, units, numbers, and where the paper's text contradicts its tables."""
+    """The content of paper.json: citation, units, numbers, and where the paper's text contradicts its tables."""
     text = resources.files("iblurry.studies").joinpath("paper.json").read_text(encoding="utf-8")
     content: dict[str, Any] = json.loads(text)
     return content
@@ -132,7 +132,7 @@ def load_paper() -> dict[str, Any]:
 
 @cache
 def _numbers() -> dict[tuple[Configuration | str, str, str], PaperNumber]:
-    """By configuration (joint training: data set), the paper's row and metric."""
+    """Numbers by configuration (joint training: data set), the paper's row and metric."""
     found = {}
     for line in load_paper()["numbers"]:
         is_joint = line["N"] is None

@@ -12,8 +12,7 @@ from iblurry.analysis.describe import make_file_name, seed_ranges
 from iblurry.components.edit import component
 from iblurry.errors import InputError
 from iblurry.streams.stream import Stream
-from iblurry.studies.compute import EQUAL, equal_compute
-from iblurry.studies.equal_bytes import equal_bytes
+from iblurry.studies.equal import EQUAL, equal_bytes, equal_compute
 from iblurry.studies.study import SEEDS, PlannedRun, Study
 
 
@@ -47,7 +46,7 @@ class Selection:
 
     @cached_property
     def planned(self) -> list[PlannedRun]:
-        """Column by column, row by row, seed by seed."""
+        """Its runs: column by column, row by row, seed by seed."""
         planned = own = replace(self.study, rows=self.row_names).plan(
             self.dataset,
             columns=self.columns,
@@ -93,7 +92,7 @@ class Selection:
 
     @property
     def slug(self) -> str:
-        """Names files and labels: the study and its data, and whatever is chosen that is not the default."""
+        """A name for files and labels: the study and its data, and whatever is chosen that is not the default."""
         words = [self.study.name, self.dataset]
         words += self.row_names if self.row_names != self.study.rows else ()
         words += self.columns or ()

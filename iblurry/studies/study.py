@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from iblurry.components.edit import edit
 from iblurry.data.load import load
-from iblurry.errors import InputError, UnknownNameError
-from iblurry.experiment.experiment import Experiment
+from iblurry.errors import IblurryError, InputError, UnknownNameError
+from iblurry.experiment.experiment import Experiment, canonical
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.result import Result, read_result
 from iblurry.experiment.settings import setting
@@ -97,7 +98,7 @@ class Study:
         return True
 
     def seeds_of(self, row: str, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        """Those of `seeds` that a row is run with."""
+        """The seeds, of those given, that a row is run with."""
         return seeds[:1] if row in self.once else seeds
 
     def adjust(self, planned: PlannedRun, data_home: Path | None) -> PlannedRun:
@@ -112,7 +113,7 @@ class Study:
         return columns
 
     def _keep(self, kind: str, chosen: Sequence[str] | None, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Those chosen, in the study's order; all where nothing is chosen."""
+        """The names that were chosen, in the study's order; all where none was."""
         if not chosen:
             return names
         for name in chosen:
@@ -138,6 +139,41 @@ def find_finished(planned: Sequence[PlannedRun], folders: Sequence[Path]) -> dic
                 found[run] = read_result(place, run.experiment)
                 break
     _check_same_data(found)
+    return found
+
+
+def find_other_orders(
+    cells: Mapping[tuple[str, str], Sequence[PlannedRun]], folders: Iterable[Path]
+) -> dict[tuple[str, str], dict[int, Result]]:
+    """Finished runs of cells that are the planned ones but for their orders, such as the paper's own, by cell and seed.
+
+    All runs of a cell are on the same orders: those on which most seeds are finished. A stream with other numbers of
+    tasks, N or M is another setup, not another order.
+
+    Parameters
+    ----------
+    cells : mapping
+        By row and column, what was planned there.
+    folders : iterable of Path
+        Folders of runs; the first that has a run counts.
+    """
+    found = {}
+    places = dict.fromkeys(folder.resolve() for folder in folders)
+    for cell, group in cells.items():
+        orders: dict[str, dict[int, RunFolder]] = {}
+        for wanted in (planned.experiment for planned in group):
+            pattern = f"{wanted.name.removesuffix(wanted.digest)}*/summary.json"
+            for run in (RunFolder(path.parent) for place in places for path in sorted(place.glob(pattern))):
+                with suppress(IblurryError):  # parts of somebody's own that were not imported: not this experiment
+                    there, numbers = run.experiment(), ("tasks", "disjoint", "blur")
+                    is_same = all(getattr(there.stream, n, None) == getattr(wanted.stream, n, None) for n in numbers)
+                    if is_same and replace(there, stream=wanted.stream).digest == wanted.digest:
+                        alike = canonical(
+                            there.stream.identity_json() | {"data": (run.environment() or {}).get("data")}
+                        )
+                        orders.setdefault(alike, {}).setdefault(wanted.seed, run)
+        if orders:
+            found[cell] = {seed: read_result(run) for seed, run in max(orders.values(), key=len).items()}
     return found
 
 

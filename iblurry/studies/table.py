@@ -13,8 +13,7 @@ from iblurry.analysis.table import Runs, Table, make_frames
 from iblurry.data.load import parse_spec
 from iblurry.studies.paper import PAPER_METRICS, configuration_of, find_counterpart, load_paper, paper_number
 from iblurry.studies.selection import Selection
-from iblurry.studies.shipped import find_other_orders
-from iblurry.studies.study import PlannedRun, Study, find_finished
+from iblurry.studies.study import PlannedRun, Study, find_finished, find_other_orders
 
 _PAPER_NAMES = {ours: theirs for theirs, ours in PAPER_METRICS.items()}
 
