@@ -22,7 +22,7 @@ from iblurry.data.images import ImageStore, load_images
 from iblurry.data.picture import MODES, decode, resize, to_pixels, turn_upright
 from iblurry.errors import DataError, InputError, UnknownNameError
 
-LARGEST = 2**16  # pixels of a side
+_LARGEST = 2**16  # pixels of a side
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class AdapterOptions:
 
     def __post_init__(self) -> None:
         size, root = self.size, self.root
-        if size is not None and not (_is_whole(size) and 1 <= size <= LARGEST):
-            raise InputError(f"size={_short(size)} is not possible; give a number of pixels from 1 to {LARGEST:,}.")
+        if size is not None and not (_is_whole(size) and 1 <= size <= _LARGEST):
+            raise InputError(f"size={_short(size)} is not possible; give a number of pixels from 1 to {_LARGEST:,}.")
         if self.channels is not None and not (_is_whole(self.channels) and self.channels in MODES):
             raise InputError(f"channels={_short(self.channels)} is not possible; give 1 (grey), 3 (colour) or None.")
         if not isinstance(self.lazy, bool | None):
@@ -61,13 +61,13 @@ class LabelledRows:
     classes: tuple[str, ...] | None
 
 
-NOTHING = LabelledRows("test", 0, lambda row: (None, None), None)
+_NOTHING = LabelledRows("test", 0, lambda row: (None, None), None)
 
 
 def torch_rows(given: Any, part: str) -> LabelledRows:
     """The rows of a map-style torch.utils.data.Dataset of (image, label)."""
     if given is None and part == "test":
-        return NOTHING
+        return _NOTHING
     count = _count(given, part, "a map-style data set with len() and [row], as torch.utils.data.Dataset")
 
     def read(row: int) -> tuple[Any, Any]:
@@ -87,7 +87,7 @@ def huggingface_rows(given: Any, part: str, *, image: str, label: str) -> Labell
     """The rows of a datasets.Dataset with these columns."""
     _check_columns(image=image, label=label)
     if given is None and part == "test":
-        return NOTHING
+        return _NOTHING
     if isinstance(given, Mapping):
         raise InputError(
             f"The {part} data hold the splits {', '.join(map(str, given))}; give one, as in data['train']."
@@ -123,7 +123,7 @@ def dataframe_rows(given: Any, part: str, *, path: str | None, image: str | None
         )
     _check_columns(**({"image": image} if path is None else {"path": path}), label=label)
     if given is None and part == "test":
-        return NOTHING
+        return _NOTHING
     wanted = "a table with columns, as pandas.DataFrame"
     count, named = _count(given, part, wanted), getattr(given, "columns", None)
     if not isinstance(named, Iterable):

@@ -64,7 +64,7 @@ def label_positions(
     parts: Sequence[NDArray[Any]], *, classes: Sequence[str] | None
 ) -> tuple[tuple[str, ...], list[NDArray[np.int64]]]:
     """The names of the classes, and the labels of each part as positions in them."""
-    classes = None if classes is None else class_names(classes)
+    classes = None if classes is None else _class_names(classes)
     kinds = {"str" if part.dtype.kind == "U" else "int" for part in parts if part.size}
     if len(kinds) > 1:
         raise InputError("The training and test labels have different types, numbers and strings; use one type.")
@@ -82,7 +82,7 @@ def label_positions(
     return names, [at[np.searchsorted(known, part)] if part.size else np.empty(0, dtype=np.int64) for part in parts]
 
 
-def class_names(given: Any) -> tuple[str, ...]:
+def _class_names(given: Any) -> tuple[str, ...]:
     """Names in the order of the labels; InputError if it is no sequence of strings or whole numbers."""
     given = given.tolist() if isinstance(given, np.ndarray) else given
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):

@@ -16,7 +16,7 @@ from iblurry.errors import DataError, InputError
 from iblurry.storage.files import write_errors
 
 CHUNK = 1 << 16
-PATIENCE = 30  # seconds without a byte
+_PATIENCE = 30  # seconds without a byte
 
 
 def fetch(name: str, home: Path | None = None) -> Path:
@@ -72,7 +72,7 @@ def _continue(url: str, part: Path, show: Callable[[int, int | None], None], rem
     have = _size(part)
     headers = {"User-Agent": "iblurry"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
-        reply = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=PATIENCE)
+        reply = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_PATIENCE)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and have:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from iblurry.data.picture import MODES, decode
 from iblurry.errors import DataError, InputError
 
-EAGER_BYTES = 4 * 2**30  # images that take more stay on the disk; $IBLURRY_EAGER_BYTES changes it
+_EAGER_BYTES = 4 * 2**30  # images that take more stay on the disk; $IBLURRY_EAGER_BYTES changes it
 
 Shape = tuple[int, int, int]  # (C, H, W)
 
@@ -116,7 +116,7 @@ def load_images(
 
 def read_picture(path: str, shape: Shape, *, resized: bool) -> NDArray[np.uint8]:
     """One picture as bytes (C, H, W), contiguous."""
-    return decode_picture(read_bytes(path), path, shape, resized=resized)
+    return _decode_picture(read_bytes(path), path, shape, resized=resized)
 
 
 def decode_pictures(
@@ -130,11 +130,11 @@ def decode_pictures(
     console = Console(stderr=True)
     bar = track(names, description=title, console=console, transient=True, disable=not console.is_terminal)
     for row, name in enumerate(bar):
-        images[row] = decode_picture(read(name), name, shape, resized=resized)
+        images[row] = _decode_picture(read(name), name, shape, resized=resized)
     return images
 
 
-def decode_picture(raw: bytes, name: str, shape: Shape, *, resized: bool) -> NDArray[np.uint8]:
+def _decode_picture(raw: bytes, name: str, shape: Shape, *, resized: bool) -> NDArray[np.uint8]:
     """One picture as bytes (C, H, W), contiguous: resized to the shape, or refused if it has another."""
     channels, height, width = shape
     image = decode(raw, name, channels, size=(width, height) if resized else None)
@@ -161,7 +161,7 @@ def _unreadable(path: str, error: OSError | ValueError) -> DataError:
 
 def eager_bytes() -> int:
     """How many bytes of images may be in memory at once: $IBLURRY_EAGER_BYTES, or 4 GiB."""
-    return env_int("IBLURRY_EAGER_BYTES", EAGER_BYTES)
+    return env_int("IBLURRY_EAGER_BYTES", _EAGER_BYTES)
 
 
 def env_int(variable: str, default: int) -> int:

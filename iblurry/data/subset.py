@@ -12,7 +12,7 @@ from iblurry.data.dataset import Dataset, LabelledImages
 from iblurry.data.images import ImageStore, PictureFiles
 
 
-class ImageSubset:
+class _ImageSubset:
     """Rows of an array of images, read when they are asked for.
 
     Parameters
@@ -45,7 +45,7 @@ def take(part: LabelledImages, rows: NDArray[np.int64]) -> LabelledImages:
         names = [images.names[row] for row in rows.tolist()]
         chosen = PictureFiles(images.root, names, images.image, resized=images.resized)
     else:
-        chosen = ImageSubset(images, rows)
+        chosen = _ImageSubset(images, rows)
     return LabelledImages(chosen, part.labels[rows])
 
 

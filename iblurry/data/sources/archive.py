@@ -12,7 +12,7 @@ from pathlib import Path
 
 from iblurry.errors import DataError
 
-CORRUPT = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+_CORRUPT = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 
 class Archive:
@@ -43,7 +43,7 @@ class Archive:
         """The bytes of one of `names`."""
         try:
             return self._read(name)
-        except CORRUPT as error:
+        except _CORRUPT as error:
             raise DataError(f"{name} in {self.path} cannot be read ({error}); download or copy it again.") from error
 
 
@@ -76,7 +76,7 @@ def _read_tar(path: Path) -> dict[str, bytes]:
                 file = archive.extractfile(member) if member.isfile() else None
                 if file is not None:
                     held[member.name] = file.read()
-    except CORRUPT as error:
+    except _CORRUPT as error:
         raise DataError(
             f"{path} cannot be read as a tar or zip archive; it is cut short, damaged or of another kind, "
             "so download or copy it again."

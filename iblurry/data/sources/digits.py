@@ -9,7 +9,7 @@ import numpy as np
 from iblurry.data.dataset import Dataset
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-TRAINED = 140  # images of each class
+_TRAINED = 140  # images of each class
 
 
 def digits() -> Dataset:
@@ -28,6 +28,6 @@ def digits() -> Dataset:
     test = np.zeros(len(labels), dtype=bool)
     for digit in range(len(NAMES)):
         rows = np.flatnonzero(labels == digit)
-        left = len(rows) - TRAINED
+        left = len(rows) - _TRAINED
         test[rows[(2 * np.arange(left) + 1) * len(rows) // (2 * left)]] = True  # the middles of `left` equal stretches
     return Dataset.from_arrays(images[~test], labels[~test], images[test], labels[test], name="digits", classes=NAMES)

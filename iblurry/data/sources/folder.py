@@ -16,7 +16,7 @@ from iblurry.data.picture import upright_size
 from iblurry.errors import DataError, InputError
 from iblurry.rng import Rng
 
-LAYOUT = "put pictures in train/<class>/ and test/<class>/ (or val/<class>/), or in <class>/ to have them split"
+_LAYOUT = "put pictures in train/<class>/ and test/<class>/ (or val/<class>/), or in <class>/ to have them split"
 LARGEST_OWN, LARGEST_CHOSEN, LEAST_CHOSEN = 128, 64, 8  # pixels of a side
 
 
@@ -43,7 +43,7 @@ def folder(
     Links are followed. The data set's `notes` say what was chosen, left out or lies behind links.
     """
     if not path.is_dir():
-        raise DataError(f"There is no folder {path}; {LAYOUT} and give their parent.")
+        raise DataError(f"There is no folder {path}; {_LAYOUT} and give their parent.")
     if not 0 <= test < 1:
         raise InputError(f"test={test} is not a fraction of the pictures; give a number from 0 to below 1.")
     trained = "train" if any(entry.is_dir() for entry in path.glob("train/*")) else ""
@@ -114,13 +114,13 @@ def labelled_dataset(
 def list_folders(root: Path, notes: list[str] | None = None) -> list[str]:
     """The names of the folders of classes, sorted; a note tells of hidden ones, which are left out."""
     if not root.is_dir():
-        raise DataError(f"There is no folder {root}; {LAYOUT}.")
+        raise DataError(f"There is no folder {root}; {_LAYOUT}.")
     names = sorted(entry.name for entry in root.iterdir() if entry.is_dir())
     hidden = [name for name in names if name.startswith(".")]
     if notes is not None and hidden:
         notes.append(f"Hidden folders are left out: {', '.join(map(repr, hidden))}; rename those that are classes.")
     if len(hidden) == len(names):
-        raise DataError(f"{root} has no folders of classes; {LAYOUT}.")
+        raise DataError(f"{root} has no folders of classes; {_LAYOUT}.")
     return [name for name in names if name not in hidden]
 
 

@@ -17,8 +17,8 @@ from iblurry.errors import DataError
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 TINY_MEAN, TINY_STD = (0.4802, 0.4481, 0.3975), (0.2302, 0.2265, 0.2262)
 TINY_CLASSES, TINY_TRAIN, TINY_TEST = 200, 500, 50  # training and test images per class
-INSIDE = Path("ILSVRC", "Data", "CLS-LOC")  # where the competition's archive has train and val
-LIST = "LOC_val_solution.csv"  # its list of the classes of val: ImageId,PredictionString
+_INSIDE = Path("ILSVRC", "Data", "CLS-LOC")  # where the competition's archive has train and val
+_LIST = "LOC_val_solution.csv"  # its list of the classes of val: ImageId,PredictionString
 
 
 def imagenet(path: Path, *, size: int = 224, lazy: bool | None = None) -> Dataset:
@@ -30,7 +30,7 @@ def imagenet(path: Path, *, size: int = 224, lazy: bool | None = None) -> Datase
     O. Russakovsky et al., "ImageNet Large Scale Visual Recognition Challenge", IJCV 2015; its terms allow
     non-commercial research and education.
     """
-    root = path / INSIDE if (path / INSIDE).is_dir() else path
+    root = path / _INSIDE if (path / _INSIDE).is_dir() else path
     classes = list_folders(root / "train")
     train = label_files(root, "train", classes)
     has_folders = any(entry.is_dir() for entry in root.glob("val/*"))
@@ -42,11 +42,11 @@ def imagenet(path: Path, *, size: int = 224, lazy: bool | None = None) -> Datase
 def _val_by_list(path: Path, root: Path, classes: list[str]) -> dict[str, int]:
     """Label by file, where val is as it was published: all pictures in one folder, their classes in a list."""
     files = list_files(root, "val")
-    lists = [place / LIST for place in (path, root, root / "val") if (place / LIST).is_file()]
+    lists = [place / _LIST for place in (path, root, root / "val") if (place / _LIST).is_file()]
     if not lists:
         raise DataError(
-            f"{root / 'val'} has no folders of the classes in train and there is no {LIST} with it; sort its pictures "
-            f"into folders val/<wnid>/, or put {LIST} into {path}."
+            f"{root / 'val'} has no folders of the classes in train and there is no {_LIST} with it; sort its pictures "
+            f"into folders val/<wnid>/, or put {_LIST} into {path}."
         )
     label_of_class = {wnid: label for label, wnid in enumerate(classes)}
     with lists[0].open(newline="", encoding="utf-8", errors="replace") as file:

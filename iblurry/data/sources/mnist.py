@@ -15,7 +15,7 @@ from iblurry.data.sources.archive import Archive, open_archive
 from iblurry.data.sources.digits import NAMES
 from iblurry.errors import DataError
 
-CLOTHES = (
+_CLOTHES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 )  # fmt: skip
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -36,7 +36,7 @@ def fashion_mnist(path: Path) -> Dataset:
     H. Xiao, K. Rasul and R. Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
     Algorithms", arXiv:1708.07747, 2017; MIT licence.
     """
-    return _read(path, "fashion_mnist", CLOTHES)
+    return _read(path, "fashion_mnist", _CLOTHES)
 
 
 def _read(path: Path, name: str, classes: tuple[str, ...]) -> Dataset:

@@ -33,12 +33,12 @@ class _Unpickler(pickle.Unpickler):
         self.where = where
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in ALLOWED:
+        if (module, name) not in _ALLOWED:
             raise DataError(
                 f"{self.where} asks for {module}.{name}, which a file of plain arrays never needs; "
                 "it is not the original or not safe, so do not use it and download it again from its web site."
             )
-        return ALLOWED[module, name]
+        return _ALLOWED[module, name]
 
 
 class _Array:
@@ -75,7 +75,7 @@ def _encoded(text: str, encoding: str | bytes = "latin1") -> bytes:
     return text.encode("latin1")
 
 
-ALLOWED: dict[tuple[str, str], Any] = {
+_ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy.core.multiarray", "_reconstruct"): _Array,
     ("numpy._core.multiarray", "_reconstruct"): _Array,
     ("numpy", "ndarray"): _Array,

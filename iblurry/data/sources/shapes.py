@@ -13,9 +13,9 @@ from iblurry.data.dataset import Dataset
 from iblurry.errors import InputError
 from iblurry.rng import Rng
 
-Field = NDArray[Any]  # (n, size, size) float32
+_Field = NDArray[Any]  # (n, size, size) float32
 
-MOST = 2**36  # bytes of pixels at once
+_MOST = 2**36  # bytes of pixels at once
 CHUNK = 64  # images drawn at once; an image is the same however many are asked for
 GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples spread evenly over a circle, for any number of them
 
@@ -45,10 +45,10 @@ def shapes(
         raise InputError(f"shapes draws channels=1 (grey) or 3 (colour), not {channels}.")
     if not 0 <= noise <= 1:
         raise InputError(f"shapes needs a noise between 0 and 1, not {noise}.")
-    if classes * (train + test) * channels * size * size > MOST:
+    if classes * (train + test) * channels * size * size > _MOST:
         raise InputError(
             f"shapes of {classes} classes, {train} + {test} images each, {channels}x{size}x{size}, are more than "
-            f"{MOST // 2**30} GiB; ask for fewer or smaller ones."
+            f"{_MOST // 2**30} GiB; ask for fewer or smaller ones."
         )
     parts = []
     for part, count in (("train", train), ("test", test)):
@@ -93,13 +93,13 @@ def _draw(rng: Rng, purpose: str, step: int, label: int, size: int, channels: in
     return image_bytes
 
 
-def _direction(angle: Field) -> tuple[Field, Field]:
+def _direction(angle: _Field) -> tuple[_Field, _Field]:
     """Cosine and sine by the half-angle formula with tan(a/2) ~ a/2: a true unit vector from exact operations."""
     half = angle / 2
     return (1 - half * half) / (1 + half * half), 2 * half / (1 + half * half)
 
 
-def _stripes(x: Field, y: Field, round_: int, phase: Field) -> Field:
+def _stripes(x: _Field, y: _Field, round_: int, phase: _Field) -> _Field:
     """A triangle wave whose direction and width belong to the round, and whose phase to the image."""
     angle = math.pi * (round_ * GOLDEN % 1)
     waves = 1.5 + 2 * (round_ * GOLDEN * GOLDEN % 1)
@@ -107,7 +107,7 @@ def _stripes(x: Field, y: Field, round_: int, phase: Field) -> Field:
     return 1.2 * np.abs(along - np.floor(along) - 0.5) - 0.3
 
 
-def _tint(inside: Field, round_: int, hue: Field) -> Field:
+def _tint(inside: _Field, round_: int, hue: _Field) -> _Field:
     """(n, 3, H, W) of factors: the shape in the hue of its round, the ground in the opposite one."""
     turn = (round_ * GOLDEN + 0.15 * hue) % 1  # (n, 1, 1)
     thirds = np.array([0, 1 / 3, 2 / 3], dtype=np.float32)[None, :, None, None]
@@ -116,17 +116,17 @@ def _tint(inside: Field, round_: int, hue: Field) -> Field:
     return ground + inside[:, None] * (shape - ground)
 
 
-def _box(u: Field, v: Field, width: float, height: float) -> Field:
+def _box(u: _Field, v: _Field, width: float, height: float) -> _Field:
     return np.maximum(np.abs(u) - width, np.abs(v) - height)
 
 
-def _round(u: Field, v: Field) -> Field:
-    distance: Field = np.sqrt(u * u + v * v)
+def _round(u: _Field, v: _Field) -> _Field:
+    distance: _Field = np.sqrt(u * u + v * v)
     return distance
 
 
 # Roughly the distance to the edge of each shape of size 1, negative inside.
-KINDS: dict[str, Callable[[Field, Field], Field]] = {
+KINDS: dict[str, Callable[[_Field, _Field], _Field]] = {
     "bar": lambda u, v: _box(u, v, 1.0, 0.28),
     "disc": lambda u, v: _round(u, v) - 0.85,
     "cross": lambda u, v: np.minimum(_box(u, v, 1.0, 0.25), _box(u, v, 0.25, 1.0)),
