@@ -12,7 +12,7 @@ from torch import nn
 
 from iblurry.components import objects
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.learner.learner import refitter
+from iblurry.learner import refitter
 from iblurry.methods import gdumb
 from iblurry.network.build import build, restart
 from iblurry.network.flops import flops
