@@ -104,9 +104,16 @@ def make_context():
         network = build(body, image, rows, rng=rng).eval()
         for row in range(rows):
             network.expose(row, *fresh_row(rng, row, network.features))
+        engine = Eager()
         pipeline = Pipeline(Augment(pad=1), shape=image, mean=(0.5,), std=(0.25,))
-        both = {"rng": rng, "engine": Eager()}
-        return Context(network=network, memory=Memory(capacity, image), pipeline=pipeline, budget=capacity, **both)
+        both = {"rng": rng, "engine": engine}
+        return Context(
+            network=engine.setup(network).eval(),
+            memory=Memory(capacity, image),
+            pipeline=pipeline,
+            budget=capacity,
+            **both,
+        )
 
     return make
 

@@ -15,8 +15,8 @@ import torch
 
 from benchmarks.gpu import switches
 from benchmarks.gpu.accelerations import AnyTriton, table
+from iblurry.engine.fused import OwnConvolutions
 from iblurry.network.bodies import ConvUnit, ResNet
-from iblurry.network.fused import OwnConvolutions
 
 ROOT = Path(__file__).parents[1]
 DATA = "shapes:classes=10,train=80,test=6,size=8,channels=3"
@@ -82,7 +82,7 @@ def compare_passes() -> None:
     switches.leave_out_weight_gradient()
     switches.leave_out_norm()
     switches.leave_out_patches()
-    from iblurry.network.hopper import training
+    from iblurry.engine.hopper import training
 
     torch.manual_seed(0)
     plain = ResNet(3, blocks=(1, 1, 1, 1), stem="cifar").to(memory_format=torch.channels_last)

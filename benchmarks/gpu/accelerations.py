@@ -67,7 +67,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     if given.device != "cpu":
         with suppress(ImportError):
-            import iblurry.network.hopper  # noqa: F401  seconds of every process that is forked from this one
+            import iblurry.engine.hopper  # noqa: F401  seconds of every process that is forked from this one
     start = start_method(given)
     lines = read_lines(given.out)
     given.out.write_text("".join(json.dumps(line) + "\n" for line in lines))  # without what was cut off
@@ -145,7 +145,7 @@ def measure(
             os.environ.update({name: str(Path(folder, place)) for name, place in CACHES.items()})
         ROWS[row].switch()
         if ROWS[row].is_cold and setup.device != "cpu":
-            from iblurry.network.compile_worker import start_early
+            from iblurry.engine.compile_worker import start_early
 
             start_early([experiment.network])  # as the command line does
         queries, refits = watch_queries(setup.device), watch_refits(setup.device)

@@ -21,10 +21,10 @@ from benchmarks.gpu.timing import time_captured
 from benchmarks.gpu.weight_kernels import adam, projection
 from iblurry.augment import Augment
 from iblurry.augment.pipeline import Pipeline
+from iblurry.engine.fused import ALIGNED, kernels
 from iblurry.errors import InputError
 from iblurry.learner.refit_stack import MODELS
 from iblurry.network.bodies import ConvUnit
-from iblurry.network.fused import ALIGNED, kernels
 from iblurry.rng import Rng
 
 MOST = 0.01  # of the largest value: bfloat16 keeps eight bits

@@ -18,9 +18,9 @@ from benchmarks.gpu.timing import time_captured
 from iblurry.engine.eager import Eager
 from iblurry.engine.optimizer import SGD
 from iblurry.engine.optimizer_state import set_lr
+from iblurry.engine.stacked import StackedNetwork
 from iblurry.network.build import build
 from iblurry.network.network import Network
-from iblurry.network.stacked import StackedNetwork
 from iblurry.rng import Rng
 
 CLASSES = 10

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.gpu.layers import Layer, Pair, backward_by_torch, random_values
+from iblurry.engine.fused import kernels
+from iblurry.engine.stacked import StackedNorm
 from iblurry.learner.refit_stack import MODELS
 from iblurry.network.bodies import ConvUnit
-from iblurry.network.fused import kernels
-from iblurry.network.stacked import StackedNorm
 
 
 def stacked(layer: Layer, count: int, back: bool) -> Pair:

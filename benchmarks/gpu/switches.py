@@ -17,14 +17,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from iblurry.augment.pipeline import Pipeline
-from iblurry.engine import devices
+from iblurry.engine import compile_worker, devices, fused
 from iblurry.engine.eager import Eager
+from iblurry.engine.fused import FoldedBody
 from iblurry.engine.graph import Graph
+from iblurry.engine.weight_stream import WeightStream
 from iblurry.learner.refit_stack import RefitStack
-from iblurry.network import compile_worker, fused
-from iblurry.network.fused import FoldedBody
 from iblurry.network.network import Network
-from iblurry.network.weight_stream import WeightStream
 from iblurry.parts.gradient import gradient
 
 ALL = ("er", "clib", "gdumb")
@@ -60,7 +59,7 @@ def keep_all() -> None:
 
 
 def leave_out_sums() -> None:
-    from iblurry.network.hopper import prepare, training
+    from iblurry.engine.hopper import prepare, training
 
     for module in (training, prepare):
         put(module, "plan_sums", lambda *_: None)
@@ -76,7 +75,7 @@ def leave_out_input_gradient() -> None:
 
 
 def _convolve_by_cudnn(*, backwards: bool) -> None:
-    from iblurry.network.hopper import training
+    from iblurry.engine.hopper import training
 
     own, replaced = training.run_convolution, backwards
 
@@ -125,7 +124,7 @@ def _backward(grads: Tensor, maps: Tensor, weight: Tensor, stride: int, wanted: 
 
 
 def leave_out_weight_gradient() -> None:
-    from iblurry.network.hopper import training
+    from iblurry.engine.hopper import training
 
     leave_out_descent()
 
@@ -142,14 +141,14 @@ def leave_out_weight_gradient() -> None:
 
 
 def leave_out_descent() -> None:
-    from iblurry.network.hopper import prepare, training
+    from iblurry.engine.hopper import prepare, training
 
     for module in (training, prepare):
         put(module, "can_descend", lambda *_: False)
 
 
 def leave_out_norm() -> None:
-    from iblurry.network.hopper import training
+    from iblurry.engine.hopper import training
 
     leave_out_sums()
 
@@ -165,14 +164,14 @@ def compile_norm() -> None:
 
 
 def leave_out_patches() -> None:
-    from iblurry.network.hopper import training
+    from iblurry.engine.hopper import training
 
     put(training, "has_patches", lambda *_: False)
     put(fused.FirstConvolution, "fits", staticmethod(lambda *_: False))
 
 
 def leave_out_adam() -> None:
-    from iblurry.network.hopper import adam
+    from iblurry.engine.hopper import adam
 
     put(adam, "fits", lambda _: False)
 
@@ -207,7 +206,7 @@ def leave_out_folding() -> None:
 
 
 def leave_out_inference() -> None:
-    from iblurry.network.hopper import inference
+    from iblurry.engine.hopper import inference
 
     put(inference, "convolve", lambda *_, **__: None)
 
@@ -266,7 +265,7 @@ class EndedWorker:
 
 
 def leave_out_processes() -> None:
-    from iblurry.network.hopper import compiler
+    from iblurry.engine.hopper import compiler
 
     for module in (compile_worker, compiler):
         put(module, "start_workers", lambda: None)
@@ -274,7 +273,7 @@ def leave_out_processes() -> None:
 
 
 def compile_late() -> None:
-    from iblurry.network.hopper import prepare
+    from iblurry.engine.hopper import prepare
 
     leave_out_processes()
     put(prepare, "start", lambda *_: [])

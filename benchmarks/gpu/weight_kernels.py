@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.timing import time_captured
+from iblurry.engine.fused import kernels
 from iblurry.network.bodies import ResNet
-from iblurry.network.fused import kernels
 from iblurry.parts.gradient.gradient import project
 
 

@@ -12,10 +12,11 @@ from torch.backends import mkldnn
 
 from iblurry.augment.pipeline import Pipeline
 from iblurry.compute import ComputeMeter
+from iblurry.engine.arm import arm_convolutions
+from iblurry.engine.fused import hopper_convolutions, kernels
+from iblurry.engine.network import OptimizedNetwork
 from iblurry.errors import InputError
-from iblurry.network.arm import arm_convolutions
 from iblurry.network.bodies import ConvNet
-from iblurry.network.fused import hopper_convolutions, kernels
 from iblurry.network.network import Network
 
 P = ParamSpec("P")
@@ -56,11 +57,12 @@ class Eager:
             self._side_stream = torch.cuda.Stream(self.device, priority=NORMAL)
             self._parallel_stream = torch.cuda.Stream(self.device, priority=HIGH)
 
-    def setup(self, network: Network) -> Network:
-        """Moves the network to the device and sets this engine's precision and memory layout.
+    def setup(self, given: Network) -> OptimizedNetwork:
+        """The network on the device, in this engine's precision and memory layout.
 
         A head on stored features, whose body has no weights, stays float32: its products are small.
         """
+        network = OptimizedNetwork(given)
         if self.precision == "bfloat16" and any(True for _ in network.body.parameters()):
             network.precision = torch.bfloat16
             if self.device.type == "cuda":
@@ -191,7 +193,7 @@ def _make_deterministic() -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
 
 
-def _use_channels_last(network: Network) -> None:
+def _use_channels_last(network: OptimizedNetwork) -> None:
     """For maps and weights."""
     network.layout = torch.channels_last
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -14,7 +14,8 @@ from iblurry.augment import Augment
 from iblurry.augment.pipeline import AugmentParams, Pipeline
 from iblurry.compute import ComputeMeter, Pass
 from iblurry.engine.eager import HIGH, Eager, Precision
-from iblurry.network.fused import kernels
+from iblurry.engine.fused import kernels
+from iblurry.engine.network import OptimizedNetwork
 from iblurry.network.network import Network
 from iblurry.network.weights import cuda_generator
 
@@ -46,13 +47,15 @@ class Graph(Eager):
         self.pool = torch.cuda.graph_pool_handle()  # shared by all steps: one runs at a time
         self.capturing = torch.cuda.Stream(self.device, priority=HIGH)  # kernels keep the priority
 
-    def setup(self, network: Network) -> Network:
+    def setup(self, given: Network) -> OptimizedNetwork:
+        network = super().setup(given)
         if self.compiles:
             network.fuse = self.fuse
-        return super().setup(network)
+        return network
 
     def expect_batch_size(self, network: Network, pipeline: Pipeline, size: int) -> None:
         """Compiles for batches of this size. Which code runs depends on the size alone, so resumed runs are equal."""
+        assert isinstance(network, OptimizedNetwork), "one that `setup` returned, or a twin of it"
         if self.compiles and size not in network.compiled:
             network.compiled[size] = self._compiled_body(network, (size, *pipeline.shape))
             self.expect_images(pipeline, size)
@@ -66,7 +69,7 @@ class Graph(Eager):
         is_own = isinstance(pipeline.augment, Augment)
         return vary if is_own else CompiledOrEager(vary, pipeline.vary_eagerly, "augment")
 
-    def _compiled_body(self, network: Network, images: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+    def _compiled_body(self, network: OptimizedNetwork, images: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         convolutions, own = network.convolutions, kernels(self.device)
         if own is not None and convolutions is not None and convolutions.finish is not None:
             prepared: Callable[[Tensor], Tensor] = own.prepare.PreparedBody(network.body, images, self.device)

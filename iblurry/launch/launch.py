@@ -15,6 +15,7 @@ from typing import Any
 from iblurry.components.code_hash import IMPORTING
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
+from iblurry.engine.compile_worker import start_early
 from iblurry.engine.devices import visible_gpus
 from iblurry.engine.threads import default_threads
 from iblurry.errors import IblurryError, InputError, RunFailedError, check_type
@@ -33,7 +34,6 @@ from iblurry.launch.ray import RayWorkers
 from iblurry.launch.stop import StopRequest, stop_on_signals
 from iblurry.launch.workers import LocalWorkers
 from iblurry.methods.method import Method
-from iblurry.network.compile_worker import start_early
 
 
 def run(

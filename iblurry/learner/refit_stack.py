@@ -15,12 +15,12 @@ from torch.nn import functional as F
 from iblurry.augment import Augment
 from iblurry.augment.pipeline import AugmentParams, StackedParams
 from iblurry.compute import ComputeCounter
+from iblurry.engine.fused import kernels
 from iblurry.engine.optimizer import SGD, Adam, AdamW
 from iblurry.engine.optimizer_state import reset_state, set_lr
+from iblurry.engine.stacked import StackedNetwork, can_stack
 from iblurry.methods.training import Training
 from iblurry.network.build import restart
-from iblurry.network.fused import kernels
-from iblurry.network.stacked import StackedNetwork, can_stack
 from iblurry.parts import CrossEntropy, Shuffled
 from iblurry.parts.context import Context, Update
 

@@ -9,8 +9,6 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from iblurry.network.weight_stream import WeightStream
-
 Stem = Literal["cifar", "imagenet"]
 SMALLEST_CONVNET = 8  # side in pixels; the last map is never smaller than 3x3, so batch norm can train on one image
 SMALLEST_RESNET: dict[Stem, int] = {"cifar": 16, "imagenet": 64}  # the side whose last map is 2x2, likewise
@@ -155,7 +153,7 @@ class PassedGradient:
 class ConvUnit(nn.Sequential):
     """A convolution without bias that keeps the side (over the stride), batch norm with eps 1e-6, ReLU.
 
-    Optional attributes replace parts of `forward`; see network/fused.py and, for Arm CPUs, network/arm.py.
+    Optional attributes replace parts of `forward`; see engine/fused.py and, for Arm CPUs, engine/arm.py.
     """
 
     fused: Callable[..., Tensor] | None = None  # the whole unit in eval mode, and the sum behind it
@@ -166,7 +164,7 @@ class ConvUnit(nn.Sequential):
     receives: PassedGradient | None = None  # what the convolution's gradient is added to, during a training step
     passes: PassedGradient | None = None  # where the convolution puts the gradient for its input
     passes_sum: PassedGradient | None = None  # where `finish` puts the gradient for the maps that are added
-    weight_stream: WeightStream | None = None  # where the gradient for the convolution's weight is computed
+    weight_stream: Any = None  # where the gradient for the convolution's weight is computed
 
     def __init__(self, channels: int, width: int, *, kernel: int = 3, stride: int = 1) -> None:
         super().__init__(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
 from typing import Any, Self
 
 import torch
@@ -17,15 +16,10 @@ from iblurry.components.code_hash import is_own
 from iblurry.compute import ComputeMeter
 from iblurry.errors import InputError, UnknownLabelError
 from iblurry.network import FLOOR
-from iblurry.network.bodies import BatchNorm
 from iblurry.network.freeze import find_frozen
-from iblurry.network.fused import FoldedBody, OwnConvolutions
 from iblurry.network.table_mlp import TableMLP
-from iblurry.network.weight_stream import LinearFunction
 from iblurry.network.weights import redraw
 from iblurry.rng import Rng
-
-FEW = 2**15  # values: of 10 images of 3x32x32, folding costs a CPU as much as it saves
 
 
 class Network(nn.Module):
@@ -68,58 +62,21 @@ class Network(nn.Module):
         self.meter = ComputeMeter()  # counts every image that passes; shared with the networks made by `twin`
         # labels[row], in order of exposure, None where a class was deleted; not part of the state_dict
         self.labels: list[Any] = []
-        self.precision: torch.dtype | None = None  # of convolutions and products, where it is not float32
-        self.layout = torch.contiguous_format  # of images and convolutions in memory
-        self.compiled: dict[int, Callable[[Tensor], Tensor]] = {}  # the body compiled for training batches of this size
-        self.fuse: Callable[..., Any] | None = None  # makes fewer kernels of a function, where the engine can
-        self.convolutions: OwnConvolutions | None = None  # those that train in ways of our own
-        self.folded: FoldedBody | None = None  # made when first asked, where answers are faster by it
-        self.is_held = False  # no weight has changed since `hold`
-
-    @property
-    def has_kernels(self) -> bool:
-        """Whether its convolutions train by kernels of our own, which there are for a kind of GPU."""
-        return self.convolutions is not None and self.open.is_cuda
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) float -> (B, rows) logits."""
         return self.forward_both(images)[1]
 
     def forward_both(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, C, H, W) float -> features (B, features), in the body's precision, and logits (B, rows)."""
-        if self.norms_need_two and self.training and len(images) == 1:
-            return self._forward_one(images)
-        if self.precision is None and not self.compiled:  # the way of the CPU, where every call counts
-            features: Tensor = self.body(images.contiguous(memory_format=self.layout))
-            return features, self.counted(self.head(features))
-        compiled = self.compiled.get(len(images)) if self.training else None
-        is_rare = self.training and compiled is None and bool(self.compiled)  # not worth compiling kernels for its size
-        own = self.convolutions
-        with nullcontext() if own is None else own.left_out() if is_rare else own.rounded():
-            return self._precisely(self.body if compiled is None else compiled, images)
-
-    def inputs(self, images: Tensor) -> Tensor:
-        """What the first layer of the body is given, (B, n): the numbers of the images, or of the rows of a table."""
-        return self.body.standardised(images) if isinstance(self.body, TableMLP) else images.flatten(1)
+        """(B, C, H, W) float -> features (B, features) and logits (B, rows)."""
+        features: Tensor = self.body(images)
+        return features, self.counted(self.head(features))
 
     def float_both(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Features and logits in eval mode and float32, by operations that can be traced; nothing is counted."""
-        self.eval()
-        with nullcontext() if self.convolutions is None else self.convolutions.left_out():
-            features: Tensor = self.body(images)
-            logits: Tensor = self.head(features)
+        features: Tensor = self.eval().body(images)
+        logits: Tensor = self.head(features)
         return features, logits.masked_fill(~self.open, FLOOR)
-
-    def _forward_one(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """One training image, for which batch norm uses its running statistics."""
-        norms = [layer for layer in self.body.modules() if isinstance(layer, _NormBase) and layer.training]
-        try:
-            for norm in norms:
-                norm.training = False
-            return self._precisely(self.body, image)
-        finally:
-            for norm in norms:
-                norm.training = True
 
     @torch.no_grad()
     def answering(
@@ -132,54 +89,14 @@ class Network(nn.Module):
         normalise : callable
             From pixels to the images that the body expects.
         images : Tensor
-            All that will be asked, of which parts may be given; for few, a CPU does not fold batch norm.
+            All that will be asked, of which parts may be given.
         """
         self.eval()
-        is_few = not images.is_cuda and images.numel() < FEW
-        if not self._can_fold or (is_few and not self.is_held):
-            # Of 500 images, channels last saves a sixth on a Neoverse-N1; of a training batch it saves nothing.
-            layout = self.layout if self.convolutions is None else torch.channels_last
-            return lambda pixels: self.forward_both(normalise(pixels).contiguous(memory_format=layout))
-        body = self._fold() if self.folded is None or not self.is_held else self.folded
-        return lambda pixels: self._precisely(lambda pixels: body(normalise(pixels)), pixels)
+        return lambda pixels: self.forward_both(normalise(pixels))
 
-    def hold(self) -> None:
-        """No weight changes until the next call, so batch norm is folded now and not for each answer."""
-        self.is_held = self._can_fold
-        if self.is_held:
-            self._fold()
-
-    @property
-    def _can_fold(self) -> bool:
-        return self.layout is torch.channels_last and self.is_own
-
-    @torch.no_grad()
-    def _fold(self) -> FoldedBody:
-        if self.folded is None:
-            self.folded = FoldedBody(self.body, self.precision or torch.float32, fuse=self.fuse)
-        self.folded.refresh()
-        return self.folded
-
-    def _precisely(self, body: Callable[[Tensor], Tensor], images: Tensor) -> tuple[Tensor, Tensor]:
-        if self.precision is None:
-            features = body(images)
-            return features, self.counted(self.head(features))
-        if images.is_floating_point():
-            images = images.contiguous(memory_format=self.layout)
-        with torch.autocast(images.device.type, self.precision, cache_enabled=False):
-            features = body(images)
-            logits = self._logits(features)
-        return features, self.counted(logits.float())
-
-    def _logits(self, features: Tensor) -> Tensor:
-        """By the head, whose gradients are computed beside a backward pass where the body's are."""
-        stream = None if self.convolutions is None else self.convolutions.weight_stream
-        logits: Tensor
-        if stream is not None and self.head.weight.requires_grad and torch.is_grad_enabled():
-            logits = LinearFunction.apply(features, self.head.weight, self.head.bias, stream)  # type: ignore[no-untyped-call]
-        else:
-            logits = self.head(features)
-        return logits
+    def inputs(self, images: Tensor) -> Tensor:
+        """What the first layer of the body is given, (B, n): the numbers of the images, or of the rows of a table."""
+        return self.body.standardised(images) if isinstance(self.body, TableMLP) else images.flatten(1)
 
     def counted(self, logits: Tensor) -> Tensor:
         """Logits with closed rows at FLOOR; their images are counted, and once more when a gradient comes back."""
@@ -283,13 +200,15 @@ class Network(nn.Module):
         self.open[row] = False
         self.labels[row] = None
 
-    def twin(self) -> Network:
-        """A network like this one with weights of its own and nothing compiled yet; the meter is shared."""
-        prepared = self.compiled, self.fuse, self.folded, self.meter, self.initial
-        self.compiled, self.fuse, self.folded, self.meter, self.initial = {}, None, None, ComputeMeter(), None
-        twin = copy.deepcopy(self)
-        self.compiled, self.fuse, self.folded, self.meter, self.initial = prepared
-        twin.fuse, twin.meter, twin.initial = self.fuse, self.meter, self.initial
+    def twin(self) -> Self:
+        """A network like this one with weights of its own; the meter is shared."""
+        shared = self.meter, self.initial
+        self.meter, self.initial = ComputeMeter(), None
+        try:
+            twin = copy.deepcopy(self)
+        finally:
+            self.meter, self.initial = shared
+        twin.meter, twin.initial = shared
         return twin
 
     @torch.no_grad()
@@ -308,55 +227,6 @@ class Network(nn.Module):
         self.head.bias.zero_()
         self.open.fill_(False)
         self.labels.clear()
-
-    def constant(self) -> AbstractContextManager[None]:
-        """For passes inside, between which weights do not change: what is made of them is made once."""
-        own = self.convolutions if self.has_kernels else None
-        return nullcontext() if own is None else own.rounded()
-
-    @property
-    def passes_can_overlap(self) -> bool:
-        """Whether training passes change nothing but statistics that `apart_statistics` keeps apart.
-
-        Not of a body that a compiler has traced: it would be traced again for other statistics.
-        """
-        is_plain = self.is_own and all(isinstance(layer, BatchNorm) for layer in self._mode_layers)
-        is_traced = self.fuse is not None and (self.convolutions is None or self.convolutions.finish is None)
-        return is_plain and not is_traced and not self.norms_need_two
-
-    @contextmanager
-    def apart_statistics(self) -> Iterator[Callable[[], None]]:
-        """For one training pass inside, at the same time as another: batch norm's running statistics stay as they are.
-
-        Calling what this yields moves them afterwards, as the pass would have. Where passes cannot overlap, the pass
-        moves them.
-        """
-        norms = [layer for layer in self._mode_layers if isinstance(layer, BatchNorm) and layer.training]
-        norms = norms if self.passes_can_overlap else []
-        kept = [values for norm in norms for values in (norm.running_mean, norm.running_var) if values is not None]
-        sizes = [len(values) for values in kept]
-        found = kept[0].new_zeros(sum(sizes)).split(sizes) if kept else ()
-        momentum = norms[0].momentum if norms else None
-
-        def put(values: Sequence[Tensor], momentum: float | None) -> None:
-            for norm, mean, var in zip(norms, values[::2], values[1::2], strict=True):
-                norm.running_mean, norm.running_var, norm.momentum = mean, var, momentum
-
-        def merge() -> None:
-            each: Any = torch
-            if kept:
-                each._foreach_lerp_(kept, found, momentum)
-
-        put(found, 1.0)  # what the pass finds
-        try:
-            yield merge
-        finally:
-            put(kept, momentum)
-
-    def parallel_backward(self) -> AbstractContextManager[None]:
-        """For a backward pass inside, before which no weight has a gradient; see `OwnConvolutions`."""
-        own = self.convolutions
-        return nullcontext() if own is None else own.parallel_backward()
 
     @property
     def rows(self) -> int:

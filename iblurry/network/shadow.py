@@ -123,12 +123,16 @@ class AveragedNetwork(ShadowNetwork):
         The network that is followed.
     decay : float
         What is kept of the average at each update, in [0, 1).
+    fuse : callable
+        Makes fewer kernels of a function, where the engine can.
     warm_up : bool
         Whether the decay starts lower: min(decay, (1 + n) / (10 + n)) at the n-th update, of a head row at the n-th
         since it opened.
     """
 
-    def __init__(self, network: Network, *, decay: float, warm_up: bool) -> None:
+    def __init__(
+        self, network: Network, *, decay: float, warm_up: bool, fuse: Callable[[Callable[[], None]], Callable[[], None]]
+    ) -> None:
         super().__init__(network)
         self.decay, self.warm_up = decay, warm_up
         self.updates = torch.zeros((), device=network.open.device)  # n
@@ -137,7 +141,7 @@ class AveragedNetwork(ShadowNetwork):
         own = {name: value for name, value in self.network.state_dict().items() if not name.startswith("head.")}
         averaged = [name for name, value in own.items() if value.is_floating_point()]
         self._averages, self._values = [own[name] for name in averaged], [followed[name] for name in averaged]
-        self._fused: Callable[[], None] = network.fuse(self._move) if network.fuse else self._move
+        self._fused = fuse(self._move)
 
     @no_grad
     def on_update(self) -> None:

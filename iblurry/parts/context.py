@@ -18,8 +18,9 @@ from iblurry.rng import Rng
 if TYPE_CHECKING:
     from iblurry.augment.pipeline import AugmentParams, Pipeline
     from iblurry.engine.eager import Eager
+    from iblurry.engine.network import OptimizedNetwork
+    from iblurry.engine.stacked import GroupedNetwork
     from iblurry.network.network import Network
-    from iblurry.network.stacked import GroupedNetwork
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -171,7 +172,7 @@ class Context:
 
     Parameters
     ----------
-    network : Network
+    network : OptimizedNetwork
         Body and head; `network.meter` counts every image that passes.
     memory : Memory
         The rows of stored samples.
@@ -195,7 +196,7 @@ class Context:
         Of a body that is not trained, whose features the memory keeps in place of pixels; None: it keeps pixels.
     """
 
-    network: Network
+    network: OptimizedNetwork
     memory: Memory
     pipeline: Pipeline
     rng: Rng
@@ -235,7 +236,10 @@ class Context:
     def average(self, decay: float, *, warm_up: bool = False) -> AveragedNetwork:
         """The moving average of the network with this decay, made when first asked for; parts share it."""
         name = f"average {decay}{' with warm-up' if warm_up else ''}"
-        return self._shared(name, AveragedNetwork, lambda: AveragedNetwork(self.network, decay=decay, warm_up=warm_up))
+        fuse = self.engine.fuse
+        return self._shared(
+            name, AveragedNetwork, lambda: AveragedNetwork(self.network, decay=decay, warm_up=warm_up, fuse=fuse)
+        )
 
     def scalar(self, name: str) -> SharedScalar:
         """The number of this name that parts share."""
@@ -343,7 +347,7 @@ class Context:
 
     def grouped(self, groups: int) -> GroupedNetwork | None:
         """What takes the gradients of so many groups of images at once; None where own kernels for it are missing."""
-        from iblurry.network.stacked import GroupedNetwork, can_stack
+        from iblurry.engine.stacked import GroupedNetwork, can_stack
 
         if not self.network.has_kernels or not can_stack(self.network):
             return None

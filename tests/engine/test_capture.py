@@ -15,6 +15,7 @@ from iblurry.compute import ComputeMeter
 from iblurry.engine import graph
 from iblurry.engine.eager import Eager
 from iblurry.engine.graph import STEADY, CapturedStep, CompiledOrEager, Graph
+from iblurry.engine.network import OptimizedNetwork
 from iblurry.methods import er
 from iblurry.network.build import build
 from iblurry.network.weights import seeded
@@ -130,7 +131,9 @@ def test_a_body_that_torch_cannot_compile_runs_as_it_is():
 def test_only_the_packages_own_bodies_take_the_fast_ways(engine, monkeypatch):
     engine.compiles = True
     monkeypatch.setattr(engine, "fuse", lambda function: function)
-    own, users = (build(one, (1, 8, 8), 3, rng=Rng(1)) for one in ("mlp", nn.Sequential(nn.Flatten())))
+    own, users = (
+        OptimizedNetwork(build(one, (1, 8, 8), 3, rng=Rng(1))) for one in ("mlp", nn.Sequential(nn.Flatten()))
+    )
     pipeline = Pipeline((), (1, 8, 8), (0.5,), (0.25,))
     for network in (own, users):
         engine.expect_batch_size(network, pipeline, 4)
@@ -171,6 +174,6 @@ def test_pipelines_are_compiled_where_they_can_be_captured(engine, monkeypatch):
     compiled = []
     for augment in (Augment(), (Augment(), Negative()), TorchTransform(nn.Identity())):
         pipeline = Pipeline(augment, (1, 8, 8), (0.5,), (0.25,))
-        engine.expect_batch_size(build("mlp", (1, 8, 8), 3, rng=Rng(1)), pipeline, 4)
+        engine.expect_batch_size(OptimizedNetwork(build("mlp", (1, 8, 8), 3, rng=Rng(1))), pipeline, 4)
         compiled.append([type(one).__name__ for one in pipeline.compiled.values()])
     assert compiled == [["method"], ["CompiledOrEager"], []]

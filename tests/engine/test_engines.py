@@ -10,7 +10,9 @@ import torch
 from iblurry.engine import eager
 from iblurry.engine.devices import default_device, make_engine
 from iblurry.engine.eager import Eager
+from iblurry.engine.fused import FoldedBody
 from iblurry.engine.graph import _filled, _form
+from iblurry.engine.network import OptimizedNetwork
 from iblurry.engine.optimizer import SGD, Adam
 from iblurry.engine.optimizer_state import reset_state, restore, set_lr, state_of
 from iblurry.errors import InputError
@@ -20,7 +22,6 @@ from iblurry.launch.launch import run
 from iblurry.methods import Hyperparameters, bic, er
 from iblurry.network.bodies import ConvUnit
 from iblurry.network.build import build, fresh_row
-from iblurry.network.fused import FoldedBody
 from iblurry.parts.memory import Batch
 from iblurry.rng import Rng
 from tests.laws.lawful import new_learner
@@ -163,7 +164,7 @@ def test_a_convnet_on_a_cpu_has_channels_last(name, is_last, monkeypatch):
 
 
 def test_a_twin_shares_nothing():
-    network = build("convnet", (1, 8, 8), 4, rng=Rng(1))
+    network = OptimizedNetwork(build("convnet", (1, 8, 8), 4, rng=Rng(1)))
     network.expose("a", *fresh_row(Rng(1), 0, network.features))
     network.compiled[3] = network.body
     twin = network.twin()

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from iblurry.compute import Cost, Passes, Workload
+from iblurry.engine.mlp_passes import MLPPasses
 from iblurry.errors import InputError
 from iblurry.learner.cost import MethodCost, cost, stores
 from iblurry.methods import METHODS, Hyperparameters, bic, clib, er, mir
 from iblurry.methods.method import KINDS, Pace
-from iblurry.network.mlp_passes import MLPPasses
 from iblurry.network.network import Network
 from iblurry.network.shadow import ShadowNetwork
 from iblurry.parts import (

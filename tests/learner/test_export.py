@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from iblurry.engine.fused import OwnConvolutions
 from iblurry.errors import DataError, InputError
 from iblurry.learner import export
 from iblurry.learner.exported import KEY, load_exported
@@ -18,7 +19,6 @@ from iblurry.learner.learner import Learner
 from iblurry.methods import METHODS, Hyperparameters, er
 from iblurry.network import EXPORTING
 from iblurry.network.bodies import ConvUnit
-from iblurry.network.fused import OwnConvolutions
 from iblurry.parts import Averaged
 
 RNG = np.random.default_rng(1)

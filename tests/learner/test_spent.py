@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from iblurry.compute import ComputeMeter, QueryCounter
+from iblurry.engine.mlp_passes import MLPPasses
 from iblurry.learner.cost import HOLDINGS, bytes_held
 from iblurry.methods import METHODS, Hyperparameters, er, gdumb, method, mir
 from iblurry.methods.method import Method, Pace
-from iblurry.network.mlp_passes import MLPPasses
 from iblurry.network.network import Network
 from iblurry.network.shadow import ShadowNetwork
 from iblurry.parts import BiasCorrected, Diverse, Interfered, Project, Refit, Shuffled

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from iblurry.engine.network import OptimizedNetwork
 from iblurry.network.bodies import ResidualBlock, ResNet
 from iblurry.network.build import build
 from iblurry.network.network import Network
@@ -124,7 +125,7 @@ def test_the_small_networks_learn(name):
 @pytest.mark.parametrize("name, image", SMALLEST)
 def test_statistics_of_a_pass_that_are_kept_apart_move_the_network_afterwards_as_the_pass_would_have(name, image):
     images, others = (torch.randn(4, *image, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
-    plain, apart = (build(name, image, 3, rng=Rng(1)).train() for _ in range(2))
+    plain, apart = (OptimizedNetwork(build(name, image, 3, rng=Rng(1))).train() for _ in range(2))
     plain(images), plain(others)
     before = {key: values.clone() for key, values in apart.named_buffers()}
     with apart.apart_statistics() as move:
@@ -138,7 +139,7 @@ def test_statistics_of_a_pass_that_are_kept_apart_move_the_network_afterwards_as
 
 
 def test_statistics_that_a_single_image_reads_are_not_kept_apart():
-    network = build("resnet18", (3, 16, 16), 3, rng=Rng(1)).train()
+    network = OptimizedNetwork(build("resnet18", (3, 16, 16), 3, rng=Rng(1))).train()
     assert network.passes_can_overlap
     network.norms_need_two = True
     image = torch.randn(1, 3, 16, 16)
@@ -148,6 +149,6 @@ def test_statistics_that_a_single_image_reads_are_not_kept_apart():
 
 
 def test_passes_of_a_body_that_a_compiler_traces_do_not_overlap():
-    network = build("convnet", (1, 8, 8), 3, rng=Rng(1)).train()
+    network = OptimizedNetwork(build("convnet", (1, 8, 8), 3, rng=Rng(1))).train()
     network.fuse = lambda function: function
     assert not network.passes_can_overlap

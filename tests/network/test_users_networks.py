@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from iblurry.components import objects
+from iblurry.engine.network import OptimizedNetwork
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.learner import refitter
 from iblurry.methods import gdumb
@@ -208,7 +209,7 @@ def test_random_numbers_are_noticed():
 
 
 def test_a_batch_of_one_image_trains_where_batch_norm_needs_two():
-    network = made("bias_free").train()
+    network = OptimizedNetwork(made("bias_free")).train()
     norm = network.body[2]
     network(torch.rand(5, *IMAGE))
     before = body_state(network)

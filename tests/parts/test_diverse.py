@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from iblurry.engine.stacked import GroupedNetwork
 from iblurry.errors import InputError
-from iblurry.network.stacked import GroupedNetwork
 from iblurry.parts import Diverse
 from iblurry.parts.admission.diverse import in_proportion
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from iblurry.engine.network import OptimizedNetwork
 from iblurry.errors import InputError
 from iblurry.methods import Hyperparameters, agem
-from iblurry.network.network import Network
 from iblurry.parts import Project
 from iblurry.parts.context import Drawn
 from iblurry.parts.gradient.gradient import project
@@ -64,7 +64,7 @@ BESIDE, AFTER = ["mark", "forward", "ahead"], ["mark", "forward", "mark", "ahead
     "network, has_kernels, order", [("convnet", True, BESIDE), ("convnet", False, AFTER), (normed, True, AFTER)]
 )
 def test_the_reference_pass_waits_for_the_forward_pass_where_it_must(samples, network, has_kernels, order, monkeypatch):
-    monkeypatch.setattr(Network, "has_kernels", has_kernels)
+    monkeypatch.setattr(OptimizedNetwork, "has_kernels", has_kernels)
     learner = new_learner(agem(Hyperparameters(batch=8), gradient=(Project(count=12),)), network=network)
     engine, done = learner.context.engine, []
     learner.context.network.body.register_forward_hook(lambda *_: done.append("forward"))

@@ -12,7 +12,7 @@ from iblurry.parts.memory import Sample
 from iblurry.parts.part import column, scratch, state
 
 if TYPE_CHECKING:
-    from iblurry.network.stacked import GroupedNetwork
+    from iblurry.engine.stacked import GroupedNetwork
 
 
 class Diverse(Admission):

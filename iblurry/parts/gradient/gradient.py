@@ -77,7 +77,7 @@ class Project(GradientRule):
     project: Callable[..., None] = scratch(lambda part: part._project())
 
     def _project(self) -> Callable[..., None]:
-        from iblurry.network.fused import kernels
+        from iblurry.engine.fused import kernels
 
         own = kernels(self.context.device) if self.context.network.has_kernels else None
         return self.context.engine.fuse(project) if own is None else own.products.project

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from iblurry.engine.network import OptimizedNetwork
+from iblurry.engine.stacked import GroupedNetwork
 from iblurry.network.build import build, fresh_row
-from iblurry.network.stacked import GroupedNetwork
 from iblurry.rng import Rng
 
 GROUPS, COUNT = 3, 4
@@ -18,7 +19,9 @@ GROUPS, COUNT = 3, 4
 def test_gradients_by_group(name, side):
     torch.manual_seed(1)
     rng = Rng(1)
-    network = build(name, (3, side, side), 4, rng=rng).double()  # in float32, rounding crosses a kink now and then
+    network = OptimizedNetwork(
+        build(name, (3, side, side), 4, rng=rng)
+    ).double()  # in float32, rounding crosses a kink now and then
     for row, label in enumerate("abc"):
         network.expose(label, *fresh_row(rng, row, network.features))
     images = torch.randn(GROUPS * COUNT, 3, side, side, dtype=torch.float64)
@@ -34,7 +37,7 @@ def test_gradients_by_group(name, side):
 
 
 def test_the_weights_are_those_of_now():
-    network = build("convnet:width=4", (1, 8, 8), 2, rng=Rng(1))
+    network = OptimizedNetwork(build("convnet:width=4", (1, 8, 8), 2, rng=Rng(1)))
     for row, label in enumerate("ab"):
         network.expose(label, *fresh_row(Rng(1), row, network.features))
     grouped = GroupedNetwork(network.eval(), 2)
@@ -47,7 +50,7 @@ def test_the_weights_are_those_of_now():
 
 
 def test_similarities_are_cosines_over_all_weights():
-    network = build("convnet:width=4", (1, 8, 8), 2, rng=Rng(1))
+    network = OptimizedNetwork(build("convnet:width=4", (1, 8, 8), 2, rng=Rng(1)))
     gradients = [torch.randn(GROUPS, *p.shape) for p in network.parameters()]
     flat = torch.cat([gradient.flatten(1) for gradient in gradients], 1)
     found = GroupedNetwork(network, GROUPS).similarities(gradients)

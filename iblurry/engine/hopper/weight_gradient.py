@@ -19,7 +19,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from iblurry.network.hopper.convolution import (
+from iblurry.engine.hopper.convolution import (
     ENOUGH,
     PROCESSORS,
     describe_maps,
@@ -27,8 +27,8 @@ from iblurry.network.hopper.convolution import (
     group_rows,
     shifted,
 )
-from iblurry.network.hopper.launch import launch
-from iblurry.network.hopper.weight_columns import column_gradient
+from iblurry.engine.hopper.launch import launch
+from iblurry.engine.hopper.weight_columns import column_gradient
 
 if TYPE_CHECKING:
     from iblurry.network.bodies import ConvUnit

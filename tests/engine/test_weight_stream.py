@@ -6,9 +6,9 @@ from contextlib import contextmanager, suppress
 import pytest
 import torch
 
+from iblurry.engine.fused import OwnConvolutions
+from iblurry.engine.weight_stream import LinearFunction, WeightStream
 from iblurry.network.bodies import ConvUnit
-from iblurry.network.fused import OwnConvolutions
-from iblurry.network.weight_stream import LinearFunction, WeightStream
 
 CPU = torch.device("cpu")
 

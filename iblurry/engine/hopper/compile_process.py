@@ -7,7 +7,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.driver import CudaLauncher
 from triton.runtime import driver
 
-from iblurry.network.compile_worker import serve
+from iblurry.engine.compile_worker import serve
 
 
 class Device:

@@ -8,8 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from iblurry.network.hopper import conv3x3, convolution
-from iblurry.network.hopper.launch import launch
+from iblurry.engine.hopper import conv3x3, convolution
+from iblurry.engine.hopper.launch import launch
 
 PIXELS = 128  # of one block that writes patches
 

@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from iblurry.engine.fused import FusedConvolution, WeightRows
 from iblurry.network.bodies import ConvUnit
-from iblurry.network.fused import FusedConvolution, WeightRows
 
 ROWS = 16  # of a weight, for one block
 ACROSS = 64  # values of a row that a block has in registers at a time

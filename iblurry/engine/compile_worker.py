@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 WORKERS = min(8, os.cpu_count() or 1)
-PROGRAM = "iblurry.network.hopper.compile_process"  # calls `serve`
+PROGRAM = "iblurry.engine.hopper.compile_process"  # calls `serve`
 IDLE = 60  # seconds without a call, after which a worker ends
 HOPPER = (9, 0)  # the capability of GPUs that own kernels are for
 

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from iblurry.engine.fused import OwnConvolutions, kernels
+from iblurry.engine.network import OptimizedNetwork
+from iblurry.engine.weight_stream import WeightStream
 from iblurry.network import FLOOR
 from iblurry.network.bodies import ConvNet, ConvUnit, ResNet
-from iblurry.network.fused import OwnConvolutions, kernels
-from iblurry.network.network import Network
-from iblurry.network.weight_stream import WeightStream
 
 ALIGNED = 8  # values: what a product in bfloat16 is fastest with
 
@@ -30,7 +30,7 @@ class StackedNetwork(nn.Module):
 
     Parameters
     ----------
-    network : Network
+    network : OptimizedNetwork
         What each is like; see `can_stack`.
     models : int
         How many there are.
@@ -38,7 +38,7 @@ class StackedNetwork(nn.Module):
 
     open: Tensor
 
-    def __init__(self, network: Network, models: int) -> None:
+    def __init__(self, network: OptimizedNetwork, models: int) -> None:
         super().__init__()
         assert can_stack(network), "asked before"
         self.models, self.precision, self.layout = models, network.precision, network.layout
@@ -99,7 +99,7 @@ class StackedNetwork(nn.Module):
         return logits.float().masked_fill(~self.open[:, None], FLOOR)
 
     @torch.no_grad()
-    def put(self, model: int, network: Network) -> None:
+    def put(self, model: int, network: OptimizedNetwork) -> None:
         """This one of the networks becomes like the given one."""
         for own, given in self._pairs(model, network):
             own.copy_(given)
@@ -111,12 +111,12 @@ class StackedNetwork(nn.Module):
             descent.restart()
 
     @torch.no_grad()
-    def get(self, model: int, network: Network) -> None:
+    def get(self, model: int, network: OptimizedNetwork) -> None:
         """The given network becomes like this one."""
         for own, given in self._pairs(model, network):
             given.copy_(own)
 
-    def _pairs(self, model: int, network: Network) -> Iterator[tuple[Tensor, Tensor]]:
+    def _pairs(self, model: int, network: OptimizedNetwork) -> Iterator[tuple[Tensor, Tensor]]:
         given = network.body.state_dict()
         for name, stacked in self.body.state_dict().items():
             yield stacked.chunk(self.models)[model], given[name]
@@ -124,7 +124,7 @@ class StackedNetwork(nn.Module):
         yield from zip((self.weight[model], self.bias[model], self.open[model]), head, strict=True)
 
 
-def can_stack(network: Network) -> bool:
+def can_stack(network: OptimizedNetwork) -> bool:
     """Whether networks like this one can be stacked: the body is made of units, and all weights are trained."""
     return isinstance(network.body, ConvNet | ResNet) and all(weight.requires_grad for weight in network.parameters())
 
@@ -176,13 +176,13 @@ class GroupedNetwork(nn.Module):
 
     Parameters
     ----------
-    network : Network
+    network : OptimizedNetwork
         What passes; its weights are used as they are at each call. See `can_stack`.
     groups : int
         How many there are, of equal size.
     """
 
-    def __init__(self, network: Network, groups: int) -> None:
+    def __init__(self, network: OptimizedNetwork, groups: int) -> None:
         super().__init__()
         assert can_stack(network), "asked before"
         self.network, self.groups, self.own = network, groups, kernels(network.open.device)

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from iblurry.network.bodies import ConvUnit, PassedGradient
-from iblurry.network.fused import fits_patch
-from iblurry.network.hopper import conv3x3, convolution
-from iblurry.network.hopper.convolution import choose_tile, group_rows
-from iblurry.network.hopper.inference import write_patches
-from iblurry.network.hopper.norm import ACROSS, PARTS, MapSums, NormFunction, NormState
-from iblurry.network.hopper.weight_gradient import (
+from iblurry.engine.fused import fits_patch
+from iblurry.engine.hopper import conv3x3, convolution
+from iblurry.engine.hopper.convolution import choose_tile, group_rows
+from iblurry.engine.hopper.inference import write_patches
+from iblurry.engine.hopper.norm import ACROSS, PARTS, MapSums, NormFunction, NormState
+from iblurry.engine.hopper.weight_gradient import (
     LEAST,
     PIXELS,
     Descent,
@@ -23,7 +22,8 @@ from iblurry.network.hopper.weight_gradient import (
     plan_tiles,
     weight_gradient,
 )
-from iblurry.network.weight_stream import WeightStream
+from iblurry.engine.weight_stream import WeightStream
+from iblurry.network.bodies import ConvUnit, PassedGradient
 
 
 def convolve(maps: Tensor, unit: ConvUnit) -> Tensor:

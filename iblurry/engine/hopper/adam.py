@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from iblurry.network.hopper.pieces import PIECE, Pieces, fixed_addresses, pick, place
+from iblurry.engine.hopper.pieces import PIECE, Pieces, fixed_addresses, pick, place
 
 
 @torch.no_grad()

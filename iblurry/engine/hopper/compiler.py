@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from iblurry.network.compile_worker import WORKERS, CompileWorker, start_workers, take_early
+from iblurry.engine.compile_worker import WORKERS, CompileWorker, start_workers, take_early
 
 LONG = 0.2  # seconds: what is in the cache takes a hundredth
 # Before these, `ast.parse` in two threads at once may raise SystemError (CPython issue 106905).

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from iblurry import Augment, Learner
-from iblurry.network.mlp_passes import MLPPasses
+from iblurry.engine.mlp_passes import MLPPasses
 
 
 @pytest.mark.parametrize("method", ["er", "clib", "mir", "gdumb"])

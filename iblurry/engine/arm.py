@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input
 
+from iblurry.engine.fused import OwnConvolutions
 from iblurry.network.bodies import ConvUnit
-from iblurry.network.fused import OwnConvolutions
 
 
 def arm_convolutions(body: nn.Module) -> OwnConvolutions | None:

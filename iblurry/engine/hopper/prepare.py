@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from iblurry.engine.fused import ALIGNED
+from iblurry.engine.hopper import inference, norm
+from iblurry.engine.hopper.compiler import Call, start, wait
+from iblurry.engine.hopper.training import fits, plan_sums, run_convolution
+from iblurry.engine.hopper.weight_gradient import LEAST, Descent, can_descend, descend, weight_gradient
 from iblurry.network.bodies import ConvUnit, ResidualBlock
-from iblurry.network.fused import ALIGNED
-from iblurry.network.hopper import inference, norm
-from iblurry.network.hopper.compiler import Call, start, wait
-from iblurry.network.hopper.training import fits, plan_sums, run_convolution
-from iblurry.network.hopper.weight_gradient import LEAST, Descent, can_descend, descend, weight_gradient
 
 MANY = 512  # images of a query: there is one kernel for any large number
 

@@ -15,7 +15,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from iblurry.network.hopper.conv3x3_tiles import (
+from iblurry.engine.hopper.conv3x3_tiles import (
     fetch,
     load_bias,
     multiply,

@@ -11,8 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from iblurry.network.hopper.launch import launch
-from iblurry.network.hopper.pieces import PIECE, Pieces, pick, place
+from iblurry.engine.hopper.launch import launch
+from iblurry.engine.hopper.pieces import PIECE, Pieces, pick, place
 
 CHUNK = 1024  # values of each group that a block multiplies
 TINY = tl.constexpr(1.1754943508222875e-38)  # float32's smallest normal number

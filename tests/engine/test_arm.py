@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from iblurry.engine import arm
 from iblurry.engine.eager import Eager
-from iblurry.network import arm
 from iblurry.network.bodies import ConvUnit
 from iblurry.network.build import build
 from iblurry.rng import Rng

@@ -19,7 +19,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from iblurry.network.hopper.conv3x3_tiles import fetch
+from iblurry.engine.hopper.conv3x3_tiles import fetch
 
 
 @gluon.jit(do_not_specialize=["steps", "each"])

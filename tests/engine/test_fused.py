@@ -6,10 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from iblurry.network import fused
-from iblurry.network.bodies import ConvUnit, ResNet
-from iblurry.network.build import build
-from iblurry.network.fused import (
+from iblurry.engine import fused
+from iblurry.engine.fused import (
     FirstConvolution,
     FoldedBody,
     FusedConvolution,
@@ -17,6 +15,9 @@ from iblurry.network.fused import (
     WeightRows,
     hopper_convolutions,
 )
+from iblurry.engine.network import OptimizedNetwork
+from iblurry.network.bodies import ConvUnit, ResNet
+from iblurry.network.build import build
 from iblurry.rng import Rng
 
 CPU = torch.device("cpu")
@@ -109,7 +110,7 @@ def test_weights_are_rounded_for_one_forward_pass():
         seen.append((unit.weight_bf16, unit.convolution.weight))
         return unit.convolution(maps)
 
-    network = build("convnet", (3, 16, 16), 4, rng=Rng(1))
+    network = OptimizedNetwork(build("convnet", (3, 16, 16), 4, rng=Rng(1)))
     units = [module for module in network.body.modules() if isinstance(module, ConvUnit)][1:]
     network.convolutions = OwnConvolutions(units, convolve)
     network.precision = torch.bfloat16
@@ -148,7 +149,7 @@ def test_what_follows_a_convolution_takes_the_sum_behind_it_and_can_be_left_out(
 def test_batches_of_sizes_that_nobody_announced_train_without_own_kernels():
     """For each size kernels would have to be compiled, and the first batches of a stream have many."""
     seen = []
-    network = build("convnet", (3, 16, 16), 4, rng=Rng(1)).train()
+    network = OptimizedNetwork(build("convnet", (3, 16, 16), 4, rng=Rng(1))).train()
     units = [module for module in network.body.modules() if isinstance(module, ConvUnit)]
     network.convolutions = OwnConvolutions(units, lambda maps, unit: seen.append(len(maps)) or unit.convolution(maps))
     network.precision = torch.bfloat16

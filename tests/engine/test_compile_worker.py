@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from iblurry.network import compile_worker
-from iblurry.network.compile_worker import CompileWorker, start_early, take_early
+from iblurry.engine import compile_worker
+from iblurry.engine.compile_worker import CompileWorker, start_early, take_early
 
 
 @pytest.fixture
 def workers(tmp_path, monkeypatch):
     """Real workers, of a program that waits a moment and then serves; all end with the test."""
     (tmp_path / "serving.py").write_text(
-        "import time\nfrom iblurry.network.compile_worker import serve\ntime.sleep(0.5)\nserve()\n"
+        "import time\nfrom iblurry.engine.compile_worker import serve\ntime.sleep(0.5)\nserve()\n"
     )
     (tmp_path / "work.py").write_text(
         "import os\n\n\ndef note(path):\n    print('not an answer')\n    path.write_text(str(os.getpid()))\n"

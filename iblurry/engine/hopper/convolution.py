@@ -21,7 +21,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from iblurry.network.hopper.launch import launch
+from iblurry.engine.hopper.launch import launch
 
 
 class Tile(NamedTuple):

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from iblurry.engine.compile_worker import HOPPER
+from iblurry.engine.weight_stream import WeightStream
 from iblurry.network.bodies import ConvUnit, ResNet
-from iblurry.network.compile_worker import HOPPER
-from iblurry.network.weight_stream import WeightStream
 
 ALIGNED = 32  # channels: of the first convolution's three, cuDNN makes 223 us for 500 images; of 32, 59 us on an H200
 
@@ -290,4 +290,4 @@ def kernels(device: torch.device) -> ModuleType | None:
         return None
     if importlib.util.find_spec("triton") is None or importlib.util.find_spec("triton.experimental.gluon") is None:
         return None
-    return importlib.import_module("iblurry.network.hopper")
+    return importlib.import_module("iblurry.engine.hopper")

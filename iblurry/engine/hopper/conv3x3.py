@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from iblurry.network.hopper import conv3x3_64, conv3x3_128
-from iblurry.network.hopper.convolution import PROCESSORS, describe_maps, describe_weights
-from iblurry.network.hopper.launch import launch
+from iblurry.engine.hopper import conv3x3_64, conv3x3_128
+from iblurry.engine.hopper.convolution import PROCESSORS, describe_maps, describe_weights
+from iblurry.engine.hopper.launch import launch
 
 PIXELS = 256  # of a tile: whole rows of one image
 SLICE = 64  # channels multiplied at a time, and outputs of four warps

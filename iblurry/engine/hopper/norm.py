@@ -15,9 +15,9 @@ import triton
 from torch import Tensor
 from triton import language as tl
 
+from iblurry.engine.hopper.convolution import PROCESSORS
+from iblurry.engine.hopper.launch import launch
 from iblurry.network.bodies import PassedGradient
-from iblurry.network.hopper.convolution import PROCESSORS
-from iblurry.network.hopper.launch import launch
 
 ROWS = 64  # pixels that a block has in registers at a time
 ACROSS = 64  # channels of a block
