@@ -13,7 +13,7 @@ from iblurry.live.service import Service
 from iblurry.live.settings import Settings
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-from iblurry.live.http import openapi
+from iblurry.live.http import answers
 from tests.live.test_live_metrics import read
 
 TOKEN = "sesame-0123456789"
@@ -42,16 +42,16 @@ def test_everything_it_says_is_described(ask):
         assert time.monotonic() < until, "it does not learn"
         time.sleep(0.1)
     for path, model in (
-        ("status", openapi.StatusResponse),
-        ("classes", openapi.ClassesResponse),
-        ("history", openapi.HistoryResponse),
-        ("confusion", openapi.ConfusionResponse),
-        ("memory", openapi.MemoryResponse),
+        ("status", answers.StatusResponse),
+        ("classes", answers.ClassesResponse),
+        ("history", answers.HistoryResponse),
+        ("confusion", answers.ConfusionResponse),
+        ("memory", answers.MemoryResponse),
     ):
         told = json.loads(ask(f"/v1/{path}"))
         assert model.model_validate(told, strict=True).model_dump() == told, path
     answer = json.loads(ask("/v1/predict?top=1", bytes(32)))
-    assert openapi.PredictResponse.model_validate(answer, strict=True).model == 12
+    assert answers.PredictResponse.model_validate(answer, strict=True).model == 12
     assert [len(one["top"]) for one in answer["answers"]] == [1, 1]
     values, _ = read(ask("/v1/metrics"))
     assert values["iblurry_samples_learnt_total",] == 12
