@@ -188,6 +188,21 @@ def test_json_of_another_build(reader, body):
     assert (no.value.status, no.value.code) == (422, "bad_body")
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"label": "a", "label": "b", "pixels": "P"}',
+        r'{"label": "a", "lab\u0065l"  : "b", "pixels": "P"}',
+        '{"label": "a", "pixels": "P"}], "samples": [{"label": "b", "pixels": "P"}',
+    ],
+)
+def test_a_name_given_twice_is_refused(reader, entry):
+    body = '{"samples": [' + entry.replace("P", text(PIXELS.tobytes())) + "]}"
+    with pytest.raises(Refusal) as no:
+        reader.read_samples(JSON, body.encode(), None)
+    assert (no.value.status, no.value.code) == (400, "bad_json")
+
+
 @pytest.mark.parametrize("label", [":", '":', 'a":'])
 def test_texts_that_look_like_names(reader, label):
     (one,) = reader.read_samples(JSON, learn({"label": label, **FORMS[1]}), None)
