@@ -14,7 +14,7 @@ from torch import Tensor
 
 from iblurry.augment import Augment
 from iblurry.augment.pipeline import FeaturePipeline, Pipeline
-from iblurry.augment.transform import Transform, Transforms, check_transforms
+from iblurry.augment.transform import Transform, Transforms, as_field, check_transforms
 from iblurry.errors import InputError, check_type, whole_number
 from iblurry.methods import method as method_named
 from iblurry.methods.method import Method
@@ -103,7 +103,7 @@ class LearnerConfig:
             "memory": whole_number("memory", self.memory, 1),
             "network": network_key(network) if isinstance(network, str) else network,  # with the hash of a user's code
             "freeze": freeze,
-            "augment": augment,
+            "augment": as_field(check_transforms(augment)),
             "mean": _per_channel("mean", self.mean, 0.5, image[0]),
             "std": _per_channel("std", self.std, 0.25, image[0]),
             "seed": whole_number("seed", self.seed, 0),

@@ -12,11 +12,11 @@ from torch import nn
 
 from iblurry.compute import Cost, Passes, Workload
 from iblurry.engine.mlp_passes import MLPPasses
+from iblurry.engine.network import OptimizedNetwork
 from iblurry.errors import InputError
 from iblurry.learner.cost import MethodCost, cost, stores
 from iblurry.methods import METHODS, Hyperparameters, bic, clib, er, mir
 from iblurry.methods.method import KINDS, Pace
-from iblurry.network.network import Network
 from iblurry.network.shadow import ShadowNetwork
 from iblurry.parts import (
     BiasCorrected,
@@ -91,7 +91,7 @@ PERIOD = 24  # samples: whole rounds and whole spans between two measures for al
 def meter(monkeypatch):
     """Counts the images through any network: forwards, and backwards where a gradient comes back to the answer."""
     count = SimpleNamespace(forward=0, backward=0)
-    forward = Network.forward_both
+    forward = OptimizedNetwork.forward_both
 
     def metered(self, images):
         features, logits = forward(self, images)
@@ -113,7 +113,7 @@ def meter(monkeypatch):
         count.backward += len(passes.gradient)
         backward(passes)
 
-    monkeypatch.setattr(Network, "forward_both", metered)
+    monkeypatch.setattr(OptimizedNetwork, "forward_both", metered)
     monkeypatch.setattr(MLPPasses, "forward_both", by_hand)
     monkeypatch.setattr(MLPPasses, "backward", backward)
     return since_last

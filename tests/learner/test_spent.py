@@ -10,10 +10,10 @@ import torch
 
 from iblurry.compute import ComputeMeter, QueryCounter
 from iblurry.engine.mlp_passes import MLPPasses
+from iblurry.engine.network import OptimizedNetwork
 from iblurry.learner.cost import HOLDINGS, bytes_held
 from iblurry.methods import METHODS, Hyperparameters, er, gdumb, method, mir
 from iblurry.methods.method import Method, Pace
-from iblurry.network.network import Network
 from iblurry.network.shadow import ShadowNetwork
 from iblurry.parts import BiasCorrected, Diverse, Interfered, Project, Refit, Shuffled
 from iblurry.parts.context import Context
@@ -67,7 +67,7 @@ ASKED = (7, 14, 20, 33, 35, 60)  # 33 and 35 lie in one round of sixteen
 def meter(monkeypatch):
     """Images through any network, by whether a gradient comes back; and apart, the memory's losses and a teacher's."""
     count: Counter[str] = Counter()
-    forward = Network.forward_both
+    forward = OptimizedNetwork.forward_both
 
     def metered(self, images):
         features, logits = forward(self, images)
@@ -93,7 +93,7 @@ def meter(monkeypatch):
         count["backward"] += len(passes.gradient)
         backward(passes)
 
-    monkeypatch.setattr(Network, "forward_both", metered)
+    monkeypatch.setattr(OptimizedNetwork, "forward_both", metered)
     monkeypatch.setattr(MLPPasses, "forward_both", by_hand)
     monkeypatch.setattr(MLPPasses, "backward", backward)
     monkeypatch.setattr(Context, "memory_losses", apart("losses", Context.memory_losses))

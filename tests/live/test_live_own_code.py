@@ -82,7 +82,7 @@ def test_the_names_in_its_folder_have_hashes(module, tmp_path):
     learner = chosen.build_learner()
     assert (learner.context.network.features, learner.method.name) == (6, "patient")
     assert not learner.context.network.body[1].bias.requires_grad
-    assert learner.config.augment == (module.Dark(share=0.25),)
+    assert learner.config.augment == module.Dark(share=0.25)
 
 
 def test_a_service_of_defaults_is_read_again(tmp_path):

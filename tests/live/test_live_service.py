@@ -147,7 +147,7 @@ def test_a_lost_process_is_started_again(number, digits, tmp_path):
 
 def test_a_full_queue_says_when_to_come_back(digits, tmp_path):
     async def live():
-        service = Service(tmp_path, SMALL, Limits(queue=20, batch=20))
+        service = Service(tmp_path, SMALL, Limits(queue=20))
         await service.start()
         refused = []
         for begin in range(0, 100, 20):
