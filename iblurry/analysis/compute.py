@@ -48,7 +48,7 @@ def dataset_size(dataset: str, data_home: Path | None = None) -> DatasetSize:
 
 
 def size_of(data: Dataset) -> DatasetSize:
-    """Of data that are loaded."""
+    """Returns the size of data that are loaded."""
     return DatasetSize(samples=len(data.train), classes=len(data.classes), image=data.shape)
 
 
@@ -79,7 +79,7 @@ class ComputeEstimate:
 
 
 def compute_estimate(experiment: Experiment, of: DatasetSize) -> ComputeEstimate:
-    """Of a whole run; questions are not counted, refits to answer them are."""
+    """Estimates a whole run; questions are not counted, refits to answer them are."""
     for component in experiment.components():
         component.refuse()
     return _compute_estimate(replace(experiment, seed=0), of)  # the same for every seed
@@ -149,7 +149,7 @@ class _Costs:
         return _worth(Passes(batch, batch) + self.cost(rows, tasks).update) + measured_rows(self.method, rows)
 
     def epoch(self, rows: int) -> float:
-        """Of a refit."""
+        """Returns the operations of one epoch of a refit."""
         if self.method.refit is None:
             return 0.0
         size = self.method.refit.rehearsal.joins(rows)
@@ -182,7 +182,7 @@ def _grouped(
 
 
 def _worth(passes: Passes) -> float:
-    """In forward passes."""
+    """Returns what passes are worth, in forward passes."""
     return passes.forward + BACKWARD * passes.backward
 
 

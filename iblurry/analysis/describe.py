@@ -227,7 +227,7 @@ def make_slug(text: str) -> str:
 
 
 def _write_stream(stream: Stream) -> str:
-    """As --stream reads it; fields that have their default are left out."""
+    """Writes a stream as --stream reads it; fields that have their default are left out."""
     fields = [f for f in dataclasses.fields(stream) if f.name != "content" and getattr(stream, f.name) != f.default]
     words = [f"{field.name}={format_setting(getattr(stream, field.name))}" for field in fields]
     return ":".join([type(stream).__name__, ",".join(words)]) if words else type(stream).__name__
@@ -316,7 +316,7 @@ def _parts(experiment: Experiment) -> Fields:
 
 
 def _find_differences(table: Sequence[Fields]) -> list[Fields]:
-    """Of each, what is not the same in all; fields of parts only among those that have the same parts."""
+    """Returns of each table what is not the same in all; fields of parts only among those that have the same parts."""
     paths = list(dict.fromkeys(path for fields in table for path in fields))
     odd = [path for path in paths if any(fields.get(path) != table[0].get(path) for fields in table)]
     slots = {path: [other for other in odd if path.startswith(f"{other}.")] for path in odd}
@@ -329,14 +329,14 @@ def _find_differences(table: Sequence[Fields]) -> list[Fields]:
 
 
 def format_setting(value: Value) -> str:
-    """As --set reads it."""
+    """Writes a value as --set reads it."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
 def operations(flops: float) -> str:
-    """For people: 3.2 TFLOP.
+    """Writes a number of operations for people: 3.2 TFLOP.
 
     >>> operations(3.2e12), operations(4.56e15), operations(0)
     ('3.2 TFLOP', '4.6 PFLOP', '0 GFLOP')

@@ -417,7 +417,7 @@ def _warnings(table: Table) -> list[str]:
 
 
 def _values(table: Table) -> list[dict[int, float]]:
-    """Of each cell, the values by seed; empty unless every run has one."""
+    """Returns the values of each cell by seed; empty unless every run has one."""
     found = {(column, metric.name): table.by_seed(column, metric.name) for column, metric in _headings(table)}
     return [found[column, metric].get(row, {}) for row, column, metric in table.cells.index]
 

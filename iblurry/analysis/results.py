@@ -136,7 +136,9 @@ def _read_runs(places: Sequence[Path | str]) -> list[Result]:
 
 
 def _fields(run: Result) -> dict[str, Any]:
-    """Its experiment, field by field, and the fingerprint of its data, which may have changed between two runs."""
+    """Returns its experiment, field by field, and the fingerprint of its data, which may have changed between two
+    runs.
+    """
     named = {"method": run.experiment.method.name, "seed": run.experiment.seed}
     return named | experiment_fields(run.experiment) | {"data": run.environment.get("data", "")}
 

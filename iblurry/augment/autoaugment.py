@@ -157,7 +157,7 @@ class ImageOps:
 
     @property
     def tables(self) -> OpTables:
-        """On the device, for a kernel that applies them."""
+        """Returns the operations on the device, for a kernel that applies them."""
         kinds = torch.from_numpy(self._kinds).to(self._tables.device)
         return OpTables(kinds, self._source_pixels, self._tables, self._contrast, self._blend)
 

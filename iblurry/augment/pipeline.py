@@ -86,7 +86,7 @@ class StackedParams(NamedTuple):
 
     @classmethod
     def stack(cls, params: Sequence[AugmentParams]) -> StackedParams:
-        """Of the parameters of the single batches, which are of one size."""
+        """Joins the parameters of several batches of one size."""
         tables, image_ops = torch.stack([one.table for one in params]), torch.cat([one.image_ops for one in params], 1)
         return cls(tables, params[0].n, image_ops)
 

@@ -163,7 +163,7 @@ def _print(facts: dict[str, Any]) -> None:
 
 
 def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = False) -> None:
-    """In columns, the first with names; numbers are aligned right."""
+    """Prints rows in columns, the first with names; numbers are aligned right."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

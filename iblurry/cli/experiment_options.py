@@ -72,7 +72,9 @@ def experiment_options(*, validate: str = "") -> Decorator:
 
 
 def make_experiments(rows: Sequence[str], about: Mapping[str, Any]) -> dict[tuple[str, int], Experiment]:
-    """By row and seed; a row is a method, or a method and changes of its own, which come after those of --set."""
+    """Makes experiments by row and seed; a row is a method, or a method and changes of its own, which come after
+    those of --set.
+    """
     from iblurry.components.edit import edit
     from iblurry.experiment.experiment import Experiment
 
@@ -114,7 +116,7 @@ def check_all(experiments: Sequence[Experiment], data: Dataset) -> None:
 
 
 def _say_choices(experiments: Sequence[Experiment], data: Dataset) -> None:
-    """On standard error; nothing for the data sets that have a setting."""
+    """Says on standard error what was chosen; nothing for the data sets that have a setting."""
     from iblurry.cli.data import print_notes
     from iblurry.experiment.settings import is_known
 

@@ -110,7 +110,7 @@ def _cost(method: Method) -> MethodCost:
 
 
 def _in_words(total: MethodCost) -> str:
-    """As in "32 forward, 16 backward a sample; 40 forward a query"; what is 0 is left out."""
+    """Writes a cost as in "32 forward, 16 backward a sample; 40 forward a query"; what is 0 is left out."""
     each = {
         moment: [f"{count:,.12g} {way}" for way, count in passes.items() if count]
         for moment, passes in dataclasses.asdict(total).items()
@@ -119,7 +119,7 @@ def _in_words(total: MethodCost) -> str:
 
 
 def _wrapped(text: str, label: str) -> str:
-    """As wide as the terminal, the lines after the first as far in as the label."""
+    """Wraps a text as wide as the terminal, the lines after the first as far in as the label."""
     width = max(40, min(WIDEST, shutil.get_terminal_size().columns))
     return textwrap.fill(text, width, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False)
 

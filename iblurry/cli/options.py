@@ -277,6 +277,6 @@ def _what(error: Exception, module: str) -> str:
 
 
 def say_at_once(sentence: str) -> None:
-    """To a person at a terminal who would wait without a word while a verb gets ready."""
+    """Says something to a person at a terminal who would wait without a word while a verb gets ready."""
     if sys.stderr.isatty():
         click.echo(sentence, err=True)

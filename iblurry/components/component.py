@@ -57,7 +57,7 @@ class Component(ABC):
 
     @property
     def written(self) -> str:
-        """Its name in JSON: that of the class, with the code's hash where it is a user's."""
+        """The component's name in JSON: that of the class, with the code's hash where it is a user's."""
         return hashed_name(type(self))
 
     def refuse(self) -> None:

@@ -46,7 +46,7 @@ def fetch(key: str, kind: str, remedy: str) -> Any:
 
 
 def select(keys: Iterable[str]) -> dict[str, Any]:
-    """Those of the keys that are kept here, with their objects: what a worker process must be sent."""
+    """Returns the objects of those keys that are kept here: what a worker process must be sent."""
     return {key: _objects[key] for key in keys if key in _objects}
 
 

@@ -173,7 +173,7 @@ class _Reader:
         self.are_files = False
 
     def images(self) -> tuple[ImageStore, ImageStore]:
-        """Those of each part: files if the first is a path, else pixels."""
+        """Returns the images of each part: files if the first is a path, else pixels."""
         rows = self._rows()
         first = next(rows)
         self.are_files = _is_path(first[2])

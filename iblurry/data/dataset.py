@@ -103,7 +103,7 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of one image: (C, H, W)."""
+        """The shape of one image, (C, H, W)."""
         _, channels, height, width = self.train.images.shape
         return channels, height, width
 

@@ -42,7 +42,9 @@ def normalize_label(label: str) -> str:
 
 
 def known_label(label: str) -> str:
-    """Its one form; InputError, which names the label, where that has no letter or one that cannot be seen."""
+    """Returns a label in its one form; InputError, which names it, where that has no letter or one that cannot be
+    seen.
+    """
     try:
         known = normalize_label(label)
     except InputError as error:
@@ -63,5 +65,5 @@ def class_labels(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def printable(text: str) -> str:
-    """For a terminal: characters that cannot be seen are escaped, but for ends of lines."""
+    """Escapes characters that cannot be seen on a terminal, but for ends of lines."""
     return _HIDDEN.sub(lambda found: found[0] if found[0] == "\n" else ascii(found[0])[1:-1], text)

@@ -246,12 +246,12 @@ class DataSource:
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
-        """Those of the reader, by name."""
+        """The parameters of the reader, by name."""
         return inspect.signature(self.reader).parameters
 
 
 def _option_kind(source: DataSource, parameter: inspect.Parameter) -> type[Option]:
-    """Of an argument of its reader; InputError if a spec cannot give it."""
+    """Returns the type of an argument of a source's reader; InputError if a spec cannot give it."""
     given = parameter.annotation
     if given is parameter.empty:
         given = type(parameter.default)

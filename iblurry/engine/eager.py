@@ -194,6 +194,6 @@ def _make_deterministic() -> None:
 
 
 def _use_channels_last(network: OptimizedNetwork) -> None:
-    """For maps and weights."""
+    """Lays out maps and weights with the channels last."""
     network.layout = torch.channels_last
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

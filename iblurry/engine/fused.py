@@ -74,7 +74,7 @@ class FoldedBody:
         return features
 
     def _to_input(self, images: Tensor) -> Tensor:
-        """In the layout that the first convolution reads."""
+        """Returns images in the layout that the first convolution reads."""
         if not self.units:
             return images.to(self.dtype)
         count, given, *sides = images.shape
@@ -230,7 +230,7 @@ class OwnConvolutions:
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
-        """For a forward pass inside: torch's own convolutions, which every device has."""
+        """A forward pass inside uses torch's own convolutions, which every device has."""
         try:
             self._set(None, None)
             yield
@@ -238,7 +238,7 @@ class OwnConvolutions:
             self._set(self.convolve, self.finish)
 
     def parallel_backward(self) -> AbstractContextManager[None]:
-        """For a backward pass inside, before which no weight has a gradient.
+        """A backward pass inside, before which no weight has a gradient, may use a second stream.
 
         Where there is a stream for it, gradients of weights are computed beside the rest of the pass.
         """
@@ -246,7 +246,7 @@ class OwnConvolutions:
 
     @contextmanager
     def rounded(self) -> Iterator[None]:
-        """For passes inside: all weights rounded to bfloat16 by one kernel instead of one each, and once.
+        """Passes inside use weights rounded to bfloat16 once, by one kernel instead of one each.
 
         They do not change inside. A pass on another stream waits for them when it enters here too.
         """

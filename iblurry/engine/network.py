@@ -75,7 +75,7 @@ class OptimizedNetwork(Network):
     def answering(
         self, normalise: Callable[[Tensor], Tensor], images: Tensor
     ) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """Of few images a CPU does not fold batch norm."""
+        """Answers with batch norm folded; of few images a CPU does not fold it."""
         self.eval()
         is_few = not images.is_cuda and images.numel() < FEW
         if not self._can_fold or (is_few and not self.is_held):
@@ -114,7 +114,7 @@ class OptimizedNetwork(Network):
         return features, self.counted(logits.float())
 
     def _logits(self, features: Tensor) -> Tensor:
-        """By the head, whose gradients are computed beside a backward pass where the body's are."""
+        """Asks the head, whose gradients are computed beside a backward pass where the body's are."""
         stream = None if self.convolutions is None else self.convolutions.weight_stream
         logits: Tensor
         if stream is not None and self.head.weight.requires_grad and torch.is_grad_enabled():
@@ -133,7 +133,7 @@ class OptimizedNetwork(Network):
         return twin
 
     def constant(self) -> AbstractContextManager[None]:
-        """For passes inside, between which weights do not change: what is made of them is made once."""
+        """Weights do not change between passes inside, so what is made of them is made once."""
         own = self.convolutions if self.has_kernels else None
         return nullcontext() if own is None else own.rounded()
 
@@ -149,7 +149,7 @@ class OptimizedNetwork(Network):
 
     @contextmanager
     def apart_statistics(self) -> Iterator[Callable[[], None]]:
-        """For one training pass inside, at the same time as another: batch norm's running statistics stay as they are.
+        """A training pass inside, at the same time as another, leaves batch norm's running statistics as they are.
 
         Calling what this yields moves them afterwards, as the pass would have. Where passes cannot overlap, the pass
         moves them.
@@ -177,6 +177,8 @@ class OptimizedNetwork(Network):
             put(kept, momentum)
 
     def parallel_backward(self) -> AbstractContextManager[None]:
-        """For a backward pass inside, before which no weight has a gradient; see `OwnConvolutions`."""
+        """A backward pass inside, before which no weight has a gradient, may use a second stream; see
+        `OwnConvolutions`.
+        """
         own = self.convolutions
         return nullcontext() if own is None else own.parallel_backward()

@@ -116,7 +116,7 @@ def state_bytes(spec: Optimizer, parameters: Sequence[Tensor]) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def _measured(spec: Optimizer, shape: tuple[int, ...], dtype: torch.dtype) -> int:
-    """By one step of a parameter of this shape."""
+    """Measures the bytes of state by one step of a parameter of this shape."""
     p = nn.Parameter(torch.zeros(shape, dtype=dtype))
     p.grad = torch.zeros_like(p)
     made = spec.start([[p]])

@@ -206,7 +206,7 @@ class GroupedNetwork(nn.Module):
         return slot
 
     def gradients(self, images: Tensor, labels: Tensor) -> list[Tensor]:
-        """Of each group's mean cross-entropy, by weight: (groups, *shape), in the order of the network's parameters.
+        """Returns the gradient of each group's mean cross-entropy, by weight: (groups, *shape), in the network's order.
 
         Parameters
         ----------

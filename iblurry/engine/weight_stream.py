@@ -36,7 +36,7 @@ class WeightStream:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """For one backward pass inside; what comes after waits for all of it."""
+        """A backward pass inside uses the stream; what comes after waits for all of it."""
         self._is_open = True
         try:
             yield

@@ -263,7 +263,7 @@ class CallbackList(Callback):
             callback.on_run_end()
 
     def taking_part(self) -> tuple[Callback, ...]:
-        """Those with methods that are called where the run is."""
+        """Returns the callbacks with methods that are called where the run is."""
         return tuple(callback for callback in self.callbacks if callback.run_hooks())
 
 

@@ -111,11 +111,11 @@ class Checkpointer:
         self.last = self._progress()
 
     def is_due(self, now: float) -> bool:
-        """By the clock."""
+        """Whether a checkpoint is due by the clock."""
         return now > self._periodic.due_at
 
     def is_due_at(self, at: int) -> bool:
-        """By the samples seen."""
+        """Whether a checkpoint is due by the samples seen."""
         return self.policy.samples is not None and at % self.policy.samples == 0
 
     def save(self) -> None:

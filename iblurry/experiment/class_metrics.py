@@ -151,7 +151,7 @@ class ClassCurves:
 
 
 def class_curves(records: Sequence[Record]) -> ClassCurves:
-    """From a journal."""
+    """Reads the curve of each class from a journal."""
     met = [record for record in records if isinstance(record, NewClass)]
     queries = [record for record in records if isinstance(record, Query)]
     accuracy = accuracy_table(queries, len(met))

@@ -64,7 +64,7 @@ def environment(stream: StreamIterator, *, threads: int, engine: Eager, pack: in
 
 
 def describe_place(engine: Eager, threads: int) -> dict[str, Any]:
-    """Of an environment, what decides how long a run takes."""
+    """Describes what of an environment decides how long a run takes."""
     device = engine.device
     return {
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",

@@ -180,7 +180,7 @@ class Answers(_Record):
 
     @classmethod
     def of(cls, at: int, answers: NDArray[np.int64], total: tuple[int, ...], known: tuple[int, ...]) -> Self:
-        """Of answers in the order of the classes asked about."""
+        """Makes the record of answers, in the order of the classes asked about."""
         return cls(at, total, known, base64.b64encode(answers.astype(_width(total)).tobytes()).decode())
 
     @property

@@ -67,7 +67,7 @@ def _informations(records: Sequence[Record], rule: Rule) -> list[tuple[int, Info
 
 
 class Entropies(NamedTuple):
-    """Of the joint distribution P(y, a, b) and its marginals, in nats."""
+    """Entropies of the joint distribution P(y, a, b) and its marginals, in nats."""
 
     y: float
     a: float

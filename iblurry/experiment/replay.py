@@ -91,7 +91,7 @@ class ReplayedRun:
 
     @property
     def task(self) -> int:
-        """Of the last evaluation, from 0."""
+        """The task of the last evaluation, from 0."""
         return next((record.task for record in reversed(self.records) if isinstance(record, Evaluation)), 0)
 
     @property

@@ -82,12 +82,12 @@ class RunState:
 
     @property
     def task(self) -> int:
-        """Of the last sample, or of the one that is about to be learned, from 0."""
+        """The task of the last sample, or of the one that is about to be learned, from 0."""
         return self._stream.last.task if self._stream.position else 0
 
     @property
     def loss(self) -> float:
-        """Of the last update; 0 before the first. On a GPU this waits for the device."""
+        """The loss of the last update; 0 before the first. On a GPU this waits for the device."""
         return float(self.learner.trainer.loss)
 
     @property

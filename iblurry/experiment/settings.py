@@ -77,7 +77,7 @@ OTHERS = Setting(network="convnet", memory=500, augment=Augment(pad=2, flip=Fals
 
 
 def setting(dataset: str) -> Setting:
-    """By the name before the options: "shapes:classes=20" is set like "shapes"."""
+    """Finds a setting by the name before the options: "shapes:classes=20" is set like "shapes"."""
     return SETTINGS.get(_name(dataset), OTHERS)
 
 

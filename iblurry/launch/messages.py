@@ -42,7 +42,7 @@ class JobMessage:
 
 @dataclass(frozen=True)
 class RunStarted(JobMessage):
-    """For Callback.on_run_start."""
+    """A call of Callback.on_run_start."""
 
     name: str
     position: int
@@ -51,14 +51,14 @@ class RunStarted(JobMessage):
 
 @dataclass(frozen=True)
 class RunStage(JobMessage):
-    """For Callback.on_stage."""
+    """A call of Callback.on_stage."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class RunProgress(JobMessage):
-    """For Callback.on_progress."""
+    """A call of Callback.on_progress."""
 
     position: int
     accuracy: float | None
@@ -67,7 +67,7 @@ class RunProgress(JobMessage):
 
 @dataclass(frozen=True)
 class RefitProgress(JobMessage):
-    """For Callback.on_refit_progress."""
+    """A call of Callback.on_refit_progress."""
 
     done: int
     total: int
@@ -75,7 +75,7 @@ class RefitProgress(JobMessage):
 
 @dataclass(frozen=True)
 class RunRemark(JobMessage):
-    """For Callback.on_message."""
+    """A call of Callback.on_message."""
 
     text: str
 

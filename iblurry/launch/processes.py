@@ -8,7 +8,7 @@ import threading
 
 
 def end_with_parent() -> None:
-    """From now on this process ends at once when the one that started it does, also when that was killed.
+    """Ends this process at once when the one that started it does, also when that was killed.
 
     Nothing is finished first: for processes that lose nothing that way. Both must be Python's, by multiprocessing.
     """

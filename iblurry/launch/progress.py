@@ -74,7 +74,7 @@ class ProgressDisplay:
             self.say(f"{self.title}: {self._so_far()}.")
 
     def seconds_left(self) -> float | None:
-        """By the rate so far of all runs together; None: none has got on."""
+        """Estimates the time left by the rate so far of all runs together; None: none has got on."""
         gained = sum(run.share - run.first for run in self.watched)
         left = self.runs - sum(run.share for run in self.watched)
         return left * (time.monotonic() - self.began) / gained if gained else None
@@ -168,7 +168,7 @@ class RunBar(Callback):
 
 
 def duration(seconds: float) -> str:
-    """For people: 52 s, 7 min, 3.4 h, 5 days.
+    """Writes seconds for people: 52 s, 7 min, 3.4 h, 5 days.
 
     >>> duration(52), duration(407), duration(12240), duration(400000)
     ('52 s', '6.8 min', '3.4 h', '4.6 days')

@@ -238,7 +238,9 @@ class RayWorker:
 
 
 class CopyingClient(QueueClient):
-    """For a worker that cannot see the parent's folder: files come with the job and go back with each checkpoint."""
+    """The client of a worker that cannot see the parent's folder: files come with the job and go back with each
+    checkpoint.
+    """
 
     def __init__(self, send: Any, receive: Any, out: Path) -> None:
         super().__init__(send, receive)
@@ -260,7 +262,7 @@ class CopyingClient(QueueClient):
         return job
 
     def report(self, message: JobMessage) -> None:
-        """In the thread that writes the files, between two samples: all of them are whole."""
+        """Sends files; called in the thread that writes them, between two samples, when all of them are whole."""
         if isinstance(message, RunProgress | JobEnded) and message.job in self.folders:
             self._send_files(message.job, always=isinstance(message, JobEnded))
         super().report(message)
@@ -320,7 +322,9 @@ def _import_ray() -> Any:
 
 @contextmanager
 def _connected(ray: Any) -> Iterator[None]:
-    """To $RAY_ADDRESS, to the cluster of this machine, or to one started for this; what was there stays there."""
+    """Connects to $RAY_ADDRESS, to the cluster of this machine, or to one started for this; what was there stays
+    there.
+    """
     if ray.is_initialized():
         yield
         return

@@ -128,7 +128,7 @@ def bytes_held(learner: Learner) -> dict[str, int]:
 
 
 def _bytes(value: Any) -> int:
-    """Of all tensors in it."""
+    """Counts the bytes of all tensors in a value."""
     if isinstance(value, Tensor):
         return value.numel() * value.element_size()
     inner: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

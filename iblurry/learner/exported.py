@@ -109,7 +109,7 @@ def load_exported(path: str | os.PathLike[str]) -> ExportedModel:
 
 
 def _read(path: Path) -> ExportedModel:
-    """Of the archive only JSON and the bytes of tensors are looked at."""
+    """Reads an archive, of which only JSON and the bytes of tensors are looked at."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         root = members[0].filename.partition("/")[0]

@@ -184,7 +184,7 @@ class Learner:
             return Observed(len(names), updates, new, self.trainer.loss.clone() if updates else None, self.trainer.lr)
 
     def _new_classes(self, labels: Sequence[Label]) -> list[Label]:
-        """Those without a row; UnknownLabelError if a batch has one that will not get any."""
+        """Returns the labels without a row; UnknownLabelError if a batch has one that will not get any."""
         net, announced = self.context.network, self.config.labels
         new = [label for label in dict.fromkeys(labels) if net.row_of(label) is None]
         for label in new:
@@ -493,7 +493,7 @@ class Learner:
 
 
 def _signature() -> inspect.Signature:
-    """Of `Learner`, with the fields of its configuration by name, for help() and editors."""
+    """Makes the signature of `Learner`, with the fields of its configuration by name, for help() and editors."""
     own = inspect.signature(Learner.__init__).parameters
     fields = inspect.signature(LearnerConfig).parameters
     configured = [fields[name] for name in fields if name != "method"]

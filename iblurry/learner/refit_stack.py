@@ -38,7 +38,7 @@ class MemorySnapshot(NamedTuple):
 
     @classmethod
     def take(cls, context: Context) -> MemorySnapshot:
-        """Of now."""
+        """Copies what a refit at this moment would depend on."""
         memory = context.memory
         return cls(context.seen, tuple(context.network.labels), memory.images[:-1].clone(), memory.labels[:-1].clone())
 

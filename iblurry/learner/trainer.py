@@ -87,7 +87,7 @@ class Trainer:
         self._ahead: dict[str, DrawnAhead] = {}
 
     def restart(self) -> None:
-        """As a new trainer would be, but in place: steps captured before stay valid."""
+        """Starts again as a new trainer would, but in place: steps captured before stay valid."""
         self._begin()
         self.forget()
         for shared in self.context.shared.values():

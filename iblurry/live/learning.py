@@ -210,7 +210,7 @@ class LiveLearner:
 
     @property
     def learning_rate(self) -> float:
-        """Of the next update: unlike that of the last one, it is known after a restart."""
+        """The rate of the next update: unlike that of the last one, it is known after a restart."""
         return self.learner.trainer.training.schedule.lr
 
     @property

@@ -102,7 +102,9 @@ class SampleLog:
         return moved(self.path.parent)
 
     def begin_at(self, accepted: int, labels: Sequence[str]) -> None:
-        """Of a new log: as if so many samples with these labels, in their order, were accepted and dropped before."""
+        """Begins a new log as if so many samples with these labels, in their order, were accepted and dropped
+        before.
+        """
         with self.transaction():
             self._database.executemany("INSERT INTO class VALUES (?, ?)", enumerate(labels))
             self.accepted = self.operations = accepted
@@ -142,7 +144,7 @@ class SampleLog:
         return Acceptance(found[1], found[2], repeated=True, operation=found[3])
 
     def add(self, entries: Sequence[Entry], key: str | None = None, digest: bytes = b"") -> Acceptance:
-        """Inside `transaction`. A refusal leaves nothing behind."""
+        """Adds operations inside `transaction`. A refusal leaves nothing behind."""
         accepted, labels, rows, now = self.accepted, list(self.labels), [], round(time.time(), 3)
         for at, entry in enumerate(entries, self.operations + 1):
             if isinstance(entry, IncomingSample):
@@ -200,7 +202,7 @@ class SampleLog:
             labels.remove(label)
 
     def drop(self, upto: int) -> None:
-        """Inside `transaction`: delete operations up to this one, which two checkpoints include."""
+        """Deletes, inside `transaction`, operations up to this one, which two checkpoints include."""
         self.kept -= self._database.execute("DELETE FROM operation WHERE at <= ?", (upto,)).rowcount
 
     def close(self) -> None:
@@ -216,7 +218,7 @@ class LogReader:
             self._database = _connect(self.path)
 
     def read_after(self, at: int, limit: int) -> list[LogEntry]:
-        """At most `limit` operations behind number `at`, in order and without a gap."""
+        """Reads at most `limit` operations behind number `at`, in order and without a gap."""
         with _database_errors(self.path):
             self._database.execute("BEGIN")  # both queries see the same moment
             (written,) = self._database.execute("SELECT operations FROM total").fetchone()

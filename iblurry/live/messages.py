@@ -60,7 +60,7 @@ class MemorySample(NamedTuple):
 
 
 class Command(Enum):
-    """From the HTTP process to the learner process; the values are what is sent."""
+    """A command from the HTTP process to the learner process; the values are what is sent."""
 
     WAKE = b"w"  # look for samples in the log
     SAVE = b"c"  # write a checkpoint now

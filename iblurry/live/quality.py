@@ -219,12 +219,12 @@ class HeldOut:
         self.turn = len(self.samples) - 1
 
     def due(self, updates: int) -> list[HeldOutSample]:
-        """Those to be asked about after so many more updates, often none."""
+        """Returns the samples to be asked about after so many more updates, often none."""
         self.owed += PER_UPDATE * updates
         return self.next(self.owed) if self.owed >= min(ASKED, len(self.samples)) else []
 
     def next(self, count: int) -> list[HeldOutSample]:
-        """So many in turn, none of them twice."""
+        """Takes so many samples in turn, none of them twice."""
         size, self.owed = len(self.samples), 0
         found = [self.samples[(self.turn + one) % size] for one in range(min(count, size))]
         self.turn = (self.turn + len(found)) % size if size else 0

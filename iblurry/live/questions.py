@@ -27,7 +27,8 @@ class Question(NamedTuple):
 
 
 class QuestionStore:
-    """In memory alone: at most `limits.questions` images, none older than `limits.question_seconds`.
+    """Images that were asked about, in memory alone: at most `limits.questions`, none older than
+    `limits.question_seconds`.
 
     An id is `START-NUMBER`; START is new with every start of the service, so that ids from before it are recognised.
     May be used by several threads.

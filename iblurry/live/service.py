@@ -322,7 +322,7 @@ class Service:
             step.add_done_callback(self._on_step)
 
     def _on_step(self, step: Future[Acceptance | None]) -> None:
-        """In the writer's thread; a step that was not written is not waited for."""
+        """Handles a step in the writer's thread; one that was not written is not waited for."""
         if not step.cancelled() and step.exception() is None and step.result() is not None:
             self._process.send(Command.WAKE)
 
@@ -332,18 +332,18 @@ class Service:
             raise Refusal(503, "stopping", message, retry_after=5)
 
     def _on_new_labels(self, labels: list[str]) -> None:
-        """In the writer's thread."""
+        """Handles new labels in the writer's thread."""
         for label in labels:
             self._loop.call_soon_threadsafe(self._emit, "class", {"label": label})
 
     def _receive(self, message: Message) -> None:
-        """In the supervisor's thread."""
+        """Receives a message in the supervisor's thread."""
         if isinstance(message, Snapshot) and message.at:
             self._predictor.update(message)
         self._loop.call_soon_threadsafe(self._handle, message)
 
     def _handle(self, message: Message) -> None:
-        """In the event loop."""
+        """Handles a message in the event loop."""
         match message:
             case MemoryContents(samples):
                 if self._memory is not None:
@@ -369,7 +369,7 @@ class Service:
             listener.put_nowait((event, data))
 
     async def _emit_status(self) -> None:
-        """At once when something changes, and then about once a second while it does."""
+        """Emits the status at once when something changes, and then about once a second while it does."""
         last: dict[str, Any] | None = None
         while True:
             self._changed.clear()

@@ -99,7 +99,9 @@ class Settings:
 
     @classmethod
     def of(cls, folder: Path, **given: Any) -> Self:
-        """Those a folder was begun with, or the defaults for a new one; FolderError where `given` differs from them."""
+        """Returns the settings a folder was begun with, or the defaults for a new one; FolderError where `given`
+        differs.
+        """
         saved = cls.load(folder)
         if given.get("network", "").startswith("frozen:"):
             from iblurry.network.registry import split_frozen
@@ -143,7 +145,7 @@ class Settings:
 
     @classmethod
     def from_learner(cls, learner: Learner, **given: Any) -> Self:
-        """Those of a service that goes on with a learner; `given` are threads and where it came from."""
+        """Returns the settings of a service that goes on with a learner; `given` are threads and where it came from."""
         about = json.loads(json.dumps(learner.config.to_json()))  # tuples as lists, as they are read
         same = ("network", "memory", "seed", "device", "initialise", "freeze", "augment", "mean", "std")
         return cls(

@@ -117,7 +117,9 @@ LATER = ("measure_rows", "early_samples", "early_updates", "train")  # fields th
 
 
 def _fields(group: Pace | Head) -> dict[str, Any]:
-    """By name; later ones only where they are not the default, so that earlier runs keep their names."""
+    """Returns the fields by name; later ones only where they are not the default, so that earlier runs keep their
+    names.
+    """
     usual = type(group)()
     values = dataclasses.asdict(group)
     return {name: value for name, value in values.items() if name not in LATER or value != getattr(usual, name)}

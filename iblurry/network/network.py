@@ -111,7 +111,9 @@ class Network(nn.Module):
         return logits
 
     def train(self, mode: bool = True) -> Self:
-        """Of an own body, tells only the layers that behave differently: walking over all costs as much as a layer."""
+        """Sets the mode, of an own body only of the layers that behave differently: walking over all costs as much
+        as a layer.
+        """
         if mode != self.training:
             if self.is_own:
                 for layer in self._mode_layers:

@@ -329,7 +329,7 @@ class Context:
         self.engine.expect_batch_size(network or self.network, self.pipeline, size)
 
     def expect_images(self, size: int) -> None:
-        """So many images will often be augmented together besides the training batch."""
+        """Announces that so many images will often be augmented together besides the training batch."""
         self.engine.expect_images(self.pipeline, size)
 
     def gradient(self, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:

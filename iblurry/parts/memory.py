@@ -98,7 +98,7 @@ class Memory:
         self.size = min(self.size + 1, self.capacity)
 
     def window(self, start: int, count: int) -> Tensor:
-        """So many filled rows after the `start`-th row of a full memory, (count,); the first follow the last.
+        """Returns so many filled rows after the `start`-th row of a full memory, (count,); the first follow the last.
 
         In a memory that is not full, after a row at the same share of those that are filled.
         """

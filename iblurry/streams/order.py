@@ -289,7 +289,7 @@ def held_out(labels: ArrayLike, share: float, *, seed: int) -> NDArray[np.int64]
 
 
 def _first_of_each_class(labels: ArrayLike, seed: int, purpose: str, count: Callable[[int], int]) -> NDArray[np.int64]:
-    """Of each class's shuffled samples the first `count(n)`, ascending."""
+    """Takes of each class's shuffled samples the first `count(n)`, ascending."""
     ids, rng = np.asarray(labels), Rng(seed)
     names, sizes = np.unique(ids, return_counts=True)
     kept = [

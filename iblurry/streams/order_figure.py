@@ -155,7 +155,7 @@ def _scale(axes: Axes, ramps: list[Colormap], norm: Normalize, label: str) -> No
 
 
 def _spans(order: Order, *, apart: bool = True) -> list[tuple[float, float]]:
-    """From where to where each task is drawn: its samples, less a little so that tasks stand apart."""
+    """Returns from where to where each task is drawn: its samples, less a little so that tasks stand apart."""
     spans = []
     for start, end in zip([0, *order.ends[:-1]], order.ends, strict=True):
         edge = min(0.002 * len(order), (end - start) / 8) * apart

@@ -54,7 +54,7 @@ class Sigmoid(Stream):
         return Order((np.array(samples),), split.classes, disjoint=0)
 
     def _right(self, sizes: list[int]) -> NDArray[np.float64]:
-        """Of each transition and sample, the probability of the right group, (transitions, samples)."""
+        """Returns of each transition and sample the probability of the right group, (transitions, samples)."""
         since = np.arange(sum(sizes)) - np.cumsum(sizes)[:-1, None]
         right: NDArray[np.float64] = np.heaviside(since, 1.0)
         if self.width:

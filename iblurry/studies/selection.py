@@ -46,7 +46,7 @@ class Selection:
 
     @cached_property
     def planned(self) -> list[PlannedRun]:
-        """Its runs: column by column, row by row, seed by seed."""
+        """The runs that are planned: column by column, row by row, seed by seed."""
         planned = own = replace(self.study, rows=self.row_names).plan(
             self.dataset,
             columns=self.columns,
@@ -87,7 +87,7 @@ class Selection:
 
     @property
     def row_names(self) -> tuple[str, ...]:
-        """Its rows, in order."""
+        """The names of the rows, in order."""
         return self.rows or self.study.rows
 
     @property

@@ -111,7 +111,7 @@ def tabulate_study(
 def _paper_numbers(
     groups: Mapping[tuple[str, str], Sequence[PlannedRun]], metrics: Sequence[TableMetric]
 ) -> dict[tuple[str, str, str], Any]:
-    """By row, column and metric; None where the paper prints nothing."""
+    """Returns the paper's numbers by row, column and metric; None where the paper prints nothing."""
     numbers = {}
     for (row, column), (one, *_) in groups.items():
         if (method := find_counterpart(one.experiment)) is not None:

@@ -34,7 +34,7 @@ class ClassAccuracy:
 
 
 def class_accuracies(records: Sequence[Record]) -> ClassAccuracy:
-    """From a run's journal."""
+    """Reads the accuracy of each class from a run's journal."""
     classes = [record for record in records if isinstance(record, NewClass)]
     known = find_evaluations(records)
     return ClassAccuracy(

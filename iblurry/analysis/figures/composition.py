@@ -42,7 +42,7 @@ class MemoryComposition:
 
 
 def memory_composition(records: Sequence[Any]) -> MemoryComposition | None:
-    """From a journal whose records of kind "held" say `at` and `rows`; None where it has none."""
+    """Reads a journal whose records of kind "held" say `at` and `rows`; None where it has none."""
     held = [record for record in records if record.kind == "held"]
     classes: list[NewClass] = [record for record in records if isinstance(record, NewClass)]
     if not held:
@@ -101,7 +101,7 @@ def _limits(memories: Sequence[MemoryComposition]) -> list[int]:
 
 
 def class_colours(tasks: Sequence[int]) -> list[tuple[float, float, float]]:
-    """Of each class, by the task it was met in: a hue per task, shades within it."""
+    """Gives each class a colour by the task it was met in: a hue per task, shades within it."""
     from matplotlib.colors import to_rgb
 
     order = list(dict.fromkeys(tasks))

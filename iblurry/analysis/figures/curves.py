@@ -154,7 +154,7 @@ def _mark_samples(axes: Axes, groups: Mapping[str, Sequence[Journal]], *, arriva
 
 
 def _count_seeds(columns: Columns) -> dict[str, list[int]]:
-    """By row, how many seeds each column has."""
+    """Counts by row how many seeds each column has."""
     return {row: [len(groups[row]) for groups in columns.values() if row in groups] for row in all_rows(columns)}
 
 

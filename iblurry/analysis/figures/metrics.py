@@ -207,7 +207,7 @@ def _draw_bars(
 
 
 def _count_seeds(numbers: Numbers, metric: str) -> dict[str, list[int]]:
-    """By row, how many seeds each column has."""
+    """Counts by row how many seeds each column has."""
     rows = all_rows(numbers, f"numbers for {metric}")
     return {row: [len(values[row]) for values in numbers.values() if row in values] for row in rows}
 

@@ -138,7 +138,7 @@ def escape_math(text: str) -> str:
 
 
 def add_panels(figure: Figure, count: int, *, columns: int, **shared: Any) -> list[Axes]:
-    """So many axes, row by row; what is free at the end stays empty."""
+    """Adds so many axes, row by row; what is free at the end stays empty."""
     columns = min(columns, count)
     table = figure.subplots(-(-count // columns), columns, squeeze=False, **shared)
     for place, axes in enumerate(table.flat):

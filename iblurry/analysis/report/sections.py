@@ -150,12 +150,12 @@ def final_accuracies(block: ReportBlock) -> dict[str, dict[str, float]]:
 
 
 def _mean_std(mean: float, std: float) -> str:
-    """Such as 70.26 ± 1.28; a dash where there is no number."""
+    """Writes mean and deviation, such as 70.26 ± 1.28; a dash where there is no number."""
     return "–" if mean != mean else f"{mean:z.2f}" + (f" ± {std:.2f}" if std == std else "")
 
 
 def _path(path: str) -> Html:
-    """It may be folded after its dots and lines."""
+    """Makes a heading of a path that may be folded after its dots and lines."""
     pieces = [part for piece in re.split("(?<=[._])", path) for part in (piece, tag("wbr"))]
     return tag("th", tag("code", *pieces), scope="row", data_value=path)
 

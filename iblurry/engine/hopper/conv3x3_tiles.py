@@ -81,7 +81,7 @@ def output_offsets(BM: gl.constexpr, OUTPUTS: gl.constexpr):
 
 @gluon.jit
 def load_bias(bias, BM: gl.constexpr):
-    """Of 64 outputs, as a column."""
+    """Loads the bias of 64 outputs, as a column."""
     accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     return gl.load(bias + gl.arange(0, 64, gl.SliceLayout(1, accumulator))).to(gl.float32)[:, None]
 

@@ -136,7 +136,7 @@ class NormPlan(NamedTuple):
 
     @classmethod
     def of(cls, maps: Tensor, models: int, most: int = PARTS) -> NormPlan:
-        """In at most so many parts."""
+        """Plans a kernel that sums up in at most so many parts."""
         count, channels, high, wide = maps.shape
         assert channels % ACROSS == 0, "asked before"
         rows, beside = count // models * high * wide, channels // ACROSS * models
@@ -147,13 +147,13 @@ class NormPlan(NamedTuple):
 
     @classmethod
     def finer(cls, maps: Tensor, models: int) -> NormPlan:
-        """Of a kernel that sums up nothing."""
+        """Plans a kernel that sums up nothing."""
         count, _, high, wide = maps.shape
         return cls.of(maps, models, max(PARTS, min(FINER, count // models * high * wide // (LONG * ROWS))))
 
     @property
     def constants(self) -> dict[str, int]:
-        """Of a kernel with this plan. STAGES: a step and the loads of those that follow it."""
+        """Constants of a kernel with this plan. STAGES: a step and the loads of those that follow it."""
         is_deep = self.blocks <= FEW and self.sizes[1] >= 2 * LONG * ROWS
         return CONSTANTS | {"STAGES": DEEP if is_deep else 3}
 
@@ -182,7 +182,7 @@ def _put_sums(sums, first, second, model, part, channels, depth, parts):
 
 @triton.jit
 def _total(sums, model, channels, depth, parts, PARTS: tl.constexpr):
-    """Of all parts, in a fixed order."""
+    """Sums up all parts in a fixed order."""
     part = tl.arange(0, PARTS)[:, None]
     place = sums + (model * parts + part) * 2 * depth + channels[None, :]
     first = tl.sum(tl.load(place, mask=part < parts, other=0.0), 0)

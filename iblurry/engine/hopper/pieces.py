@@ -27,7 +27,9 @@ class Pieces(NamedTuple):
 
     @classmethod
     def of(cls, *lists: Sequence[Tensor]) -> Pieces:
-        """Of several lists of float32 tensors: those at one place have the same shape and strides, without gaps."""
+        """Divides several lists of float32 tensors: those at one place have the same shape and strides, without
+        gaps.
+        """
         lengths, device = tuple([values.numel() for values in lists[0]]), lists[0][0].device
         addresses = torch.empty(len(lists), len(lengths), dtype=torch.int64, device=device)
         for values, row in zip(lists, addresses, strict=True):  # kernels of more arguments take longer to compile
@@ -76,5 +78,5 @@ def place(tensors, sizes, count, PIECE: tl.constexpr):
 
 @triton.jit
 def pick(addresses, mine, count, LIST: tl.constexpr):
-    """Of this list the tensor that a block has a piece of."""
+    """Returns the tensor of this list that a block has a piece of."""
     return tl.load(addresses + LIST * count + mine).to(tl.pointer_type(tl.float32))

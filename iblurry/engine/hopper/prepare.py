@@ -81,7 +81,7 @@ class UnitShape(NamedTuple):
 
 
 def unit_shapes(body: nn.Module, images: Sequence[int]) -> list[UnitShape]:
-    """Of every unit in order, by a pass that computes nothing; once for bodies that look the same."""
+    """Finds the shapes of every unit in order, by a pass that computes nothing; once for bodies that look the same."""
     key = repr(body), tuple(images)
     if key not in _shapes:
         _shapes[key] = _find_shapes(body, images)
@@ -148,12 +148,14 @@ def _patches(shapes: Sequence[UnitShape], values: int) -> list[tuple[Hashable, C
 
 
 def _normed(shapes: Sequence[UnitShape]) -> list[UnitShape]:
-    """Those with own norm kernels, which are the same for all shapes of one depth."""
+    """Returns the shapes with own norm kernels, which are the same for all shapes of one depth."""
     return [shape for shape in shapes if shape.weight[0] % norm.ACROSS == 0]
 
 
 def _inference_calls(shapes: Sequence[UnitShape]) -> list[tuple[Hashable, Call]]:
-    """Of `FoldedBody`, whose first layer has patches for channels, or channels of zeros beside the given ones."""
+    """Lists the kernels of `FoldedBody`, whose first layer has patches for channels, or channels of zeros beside the
+    given ones.
+    """
     first, *others = [shape._replace(receives=False) for shape in shapes]
     count, channels, *sides = first.maps
     outputs, _, side, _ = first.weight

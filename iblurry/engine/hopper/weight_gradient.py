@@ -72,7 +72,7 @@ def plan_tiles(grads: torch.Size, channels: int, side: int, stride: int, models:
 
 
 def _plan_columns(grads: torch.Size, channels: int, side: int, stride: int) -> TilePlan | None:
-    """For blocks with a column of taps each; None where they do not fit, are too few or would have too few steps."""
+    """Plans blocks with a column of taps each; None where they do not fit, are too few or would have too few steps."""
     count, outputs, high, wide = grads
     rows, blocks = PIXELS // wide, _blocks(channels, outputs, side, LEAST) // 3
     parts = PROCESSORS // blocks if blocks else 0
@@ -99,7 +99,7 @@ def is_memory_bound(grads: torch.Size, models: int) -> bool:
 
 
 def _steps(grads: torch.Size, models: int, pixels: int) -> tuple[int, int, int]:
-    """Of so many pixels: the images and the rows of one, and how many there are."""
+    """Returns the images and the rows of a step of so many pixels, and how many steps there are."""
     count, _, high, wide = grads
     grouped = group_rows(pixels, high, wide)
     assert grouped is not None, "asked before"
@@ -108,7 +108,7 @@ def _steps(grads: torch.Size, models: int, pixels: int) -> tuple[int, int, int]:
 
 
 def _blocks(channels: int, outputs: int, side: int, across: int) -> int:
-    """Of one part; 0 where such blocks do not fit."""
+    """Counts the blocks of one part; 0 where such blocks do not fit."""
     if channels % across or outputs % across:
         return 0
     return side * side * (channels // across) * (outputs // across)
@@ -320,7 +320,7 @@ def _take_steps(
     slopes, weights, momentum, rounded, lr, friction, decay, LINE: gl.constexpr, NESTEROV: gl.constexpr,
     HALVES: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
-    """In halves of halves: the registers for a whole block at once would leave no room for a second block."""
+    """Takes steps in halves of halves: registers for a whole block at once would leave no room for a second block."""
     WIDE: gl.constexpr = slopes.shape[1] // 2
     if HALVES:
         left, right = slopes.reshape([slopes.shape[0], 2, WIDE]).permute([0, 2, 1]).split()

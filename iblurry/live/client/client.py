@@ -276,7 +276,7 @@ class Client:
         return found
 
     def memory(self, each: int = 20) -> dict[str, Any]:
-        """At most `each` samples of each class in the memory, the most important first, as thumbnails."""
+        """Returns at most `each` samples of each class in the memory, the most important first, as thumbnails."""
         return self._http.call("GET", f"/v1/memory?each={int(each)}")
 
     def history(self) -> list[dict[str, Any]]:

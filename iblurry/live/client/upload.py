@@ -115,7 +115,7 @@ class Upload:
 
     @property
     def receipt(self) -> Receipt:
-        """Of what was accepted so far, at least one sample."""
+        """A receipt of what was accepted so far, at least one sample."""
         repeated = sum(answer["accepted"] for answer in self._answers if answer["repeated"])
         first, last = self._answers[0].get("first", 0), self._answers[-1].get("last", 0)
         return Receipt(self.accepted, first, last, repeated, self._answers[-1].get("operation", 0))
@@ -247,7 +247,7 @@ def _is_pillow(image: Any) -> TypeGuard[Image]:
 
 
 def _to_png(image: Image) -> bytes:
-    """Its pixels, upright."""
+    """Encodes a picture's pixels, upright."""
     from PIL import ImageOps
 
     upright = ImageOps.exif_transpose(image)
@@ -293,7 +293,7 @@ def name_faulty(error: ServiceError, sent: Sequence[int], name: Callable[[int], 
 
 
 def image_name(image: Any, index: int) -> str:
-    """Its path, or its index."""
+    """Returns the path of an image, or its index."""
     return str(image) if isinstance(image, str | os.PathLike) else f"images[{index}]"
 
 

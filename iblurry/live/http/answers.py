@@ -177,7 +177,7 @@ class HistoryPoint(BaseModel):
 
 
 class HistoryResponse(BaseModel):
-    """At most some hundred points, evenly spaced."""
+    """The curve so far: at most some hundred points, evenly spaced."""
 
     points: list[HistoryPoint]
 
@@ -279,7 +279,7 @@ def unlearning(idle_updates: int, *, trains: bool) -> str:
 
 
 def format_memory(samples: list[MemorySample], each: int) -> list[dict[str, Any]]:
-    """At most `each` samples of each class, the most important first and, where that is not known, the newest."""
+    """Lists at most `each` samples of each class, the most important first and, where that is not known, the newest."""
     classes: dict[str, list[MemorySample]] = {}
     for sample in sorted(samples, key=lambda sample: (-(sample.importance or 0.0), -sample.since)):
         classes.setdefault(sample.label, []).append(sample)

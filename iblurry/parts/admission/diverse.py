@@ -76,7 +76,7 @@ class Diverse(Admission):
         self.similarity.index_copy_(0, row, self.new_score)
 
     def _score(self, images: Tensor, labels: Tensor, rows: Tensor) -> None:
-        """Of the new sample beside the memory's `rows` (batches, count); on the device, no value is read."""
+        """Scores the new sample beside the memory's `rows` (batches, count); on the device, no value is read."""
         grouped = self.grouped if rows.shape[1] == self.size else None
         self.new_score.copy_(
             self._score_by_one(images, labels, rows) if grouped is None else self._score_at_once(images, labels, rows)

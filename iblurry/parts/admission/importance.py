@@ -114,7 +114,7 @@ class Importance(LargestClass):
         return row
 
     def _lowest(self, label: Tensor) -> Tensor:
-        """Its row, (1,)."""
+        """Returns the row of the least important sample, (1,)."""
         memory = self.context.memory
         importance = torch.where(memory.members(label), self.importance[:-1], torch.inf)
         age = torch.where(importance == importance.min(), memory.written_at[:-1], torch.iinfo(torch.int64).max)

@@ -77,7 +77,7 @@ class ClosedForm(Readout):
         return torch.zeros(shape, dtype=torch.float64, device=self.context.device)
 
     def draw(self) -> tuple[Tensor, Tensor]:
-        """On the CPU, so that every device has the same."""
+        """Draws on the CPU, so that every device has the same."""
         if self.expand == "none":
             return torch.zeros(0), torch.zeros(0)
         generator = torch.Generator().manual_seed(self.context.rng.seed_for("random features", 0))
@@ -159,7 +159,7 @@ class ClosedForm(Readout):
         return (scores - scores.amax(1, keepdim=True)).clamp(min=FLOOR).float()
 
     def means(self) -> Tensor:
-        """Of the features of each class, (rows, size)."""
+        """The mean features of each class, (rows, size)."""
         return self.sums / self.counts.clamp(min=1)[:, None]
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class Interfered(Rehearsal):
-    """Of `candidates` rows drawn at random, the `count` whose loss a virtual step on the streamed samples raises most.
+    """Draws `candidates` rows at random and takes the `count` whose loss a virtual step on the streamed samples
+    raises most.
 
     Parameters
     ----------

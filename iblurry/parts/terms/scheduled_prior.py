@@ -130,5 +130,5 @@ class ScheduledPrior(Term):
 
 
 def _statistics(network: Network) -> list[Tensor]:
-    """Of batch norm: its running means and variances."""
+    """Returns batch norm's running means and variances."""
     return [buffer for buffer in network.body.buffers() if buffer.is_floating_point()]

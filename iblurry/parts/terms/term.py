@@ -60,7 +60,7 @@ class CrossEntropy(Term):
 
 
 def cross_entropy(forward: Forward, logits: Tensor, part: slice | None = None, *, reduction: str = "mean") -> Tensor:
-    """Of these logits for the labels of the batch, or of a part of it, mixed as its images are."""
+    """Computes the loss of these logits for the labels of the batch, or of a part of it, mixed as its images are."""
     labels, partners = forward.labels, forward.partners
     own = F.cross_entropy(logits, labels if part is None else labels[part], reduction=reduction)
     if partners is None:

@@ -192,7 +192,7 @@ def _draw_sorted(results: Sequence[PointResult], path: Path, title: str) -> None
 
 
 def _describe(result: PointResult) -> str:
-    """Its fields by the last words of their paths, where those tell them apart."""
+    """Writes a point's fields by the last words of their paths, where those tell them apart."""
     short = {path.rsplit(".", 1)[-1]: value for path, value in result.point.changes.items()}
     whole = result.point.changes
     return " ".join(f"{name}={value}" for name, value in (short if len(short) == len(whole) else whole).items())
@@ -221,7 +221,7 @@ def _by_row(results: Sequence[PointResult]) -> dict[str, list[PointResult]]:
 
 
 def _counts(rows: dict[str, list[PointResult]]) -> dict[str, list[int]]:
-    """By row, how many seeds each point has."""
+    """Counts by row how many seeds each point has."""
     return {row: [len(one.values) for one in own] for row, own in rows.items()}
 
 

@@ -226,7 +226,7 @@ def grid_results(
 
 
 def best_points(results: Iterable[PointResult]) -> dict[str, PointResult]:
-    """Of each row, the finished point with the highest mean; the first one where means are equal."""
+    """Returns of each row the finished point with the highest mean; the first one where means are equal."""
     best: dict[str, tuple[float, PointResult]] = {}
     for result in results:
         row, score = result.point.row, result.score
