@@ -21,9 +21,9 @@ from iblurry.engine import compile_worker, devices, fused
 from iblurry.engine.eager import Eager
 from iblurry.engine.fused import FoldedBody
 from iblurry.engine.graph import Graph
+from iblurry.engine.network import OptimizedNetwork
 from iblurry.engine.weight_stream import WeightStream
 from iblurry.learner.refit_stack import RefitStack
-from iblurry.network.network import Network
 from iblurry.parts.gradient import gradient
 
 ALL = ("er", "clib", "gdumb")
@@ -141,9 +141,9 @@ def leave_out_weight_gradient() -> None:
 
 
 def leave_out_descent() -> None:
-    from iblurry.engine.hopper import prepare, training
+    from iblurry.engine.hopper import prepare, weight_gradient
 
-    for module in (training, prepare):
+    for module in (weight_gradient, prepare):
         put(module, "can_descend", lambda *_: False)
 
 
@@ -192,7 +192,7 @@ def leave_out_fold() -> None:
 
 
 def leave_out_folding() -> None:
-    def answering(self: Network, normalise: Callable[[Tensor], Tensor], _: Tensor) -> Callable[[Tensor], Any]:
+    def answering(self: OptimizedNetwork, normalise: Callable[[Tensor], Tensor], _: Tensor) -> Callable[[Tensor], Any]:
         self.eval()
 
         def ask(pixels: Tensor) -> tuple[Tensor, Tensor]:
@@ -201,8 +201,8 @@ def leave_out_folding() -> None:
 
         return ask
 
-    put(Network, "answering", answering)
-    put(Network, "_can_fold", property(lambda _: False))
+    put(OptimizedNetwork, "answering", answering)
+    put(OptimizedNetwork, "_can_fold", property(lambda _: False))
 
 
 def leave_out_inference() -> None:
