@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 
+from iblurry.live.quota import Limits
 from tests.live.toy import Toy
 
 pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
@@ -23,7 +24,7 @@ TOKEN = "sesame-0123456789"
 
 @pytest.fixture(scope="module")
 def toy():
-    return Toy((3, 8, 8))
+    return Toy((3, 8, 8), Limits(seconds=2))  # a body that is claimed and not sent is waited for so long
 
 
 @pytest.fixture(scope="module")
