@@ -1,20 +1,5 @@
-"""The tiny study's runs and its table, for whoever looks at them."""
+"""The tiny study's runs and its table, as the tests of analysis have them."""
 
-from __future__ import annotations
+from tests.analysis.conftest import runs, table
 
-import pytest
-
-from tests.studies.tiny import TINY, write_tiny
-from tests.studies.written import tabulated
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs")
-    write_tiny(out)
-    return out
-
-
-@pytest.fixture(scope="module")
-def table(runs):
-    return tabulated(TINY, "cifar10", [runs], metrics=["a_auc"])
+__all__ = ["runs", "table"]
