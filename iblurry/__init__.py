@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # an alias or a star says to checkers that a name is public
     from iblurry.methods.method import Head as Head
     from iblurry.methods.method import Method as Method
     from iblurry.methods.method import Pace as Pace
-    from iblurry.methods.training import Training as Training
+    from iblurry.methods.method import Training as Training
     from iblurry.network.registry import register_network as register_network
     from iblurry.parts import *
     from iblurry.rng import Rng as Rng
@@ -76,7 +76,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.launch.launch": "run run_all",
     "iblurry.learner.learner": "Learner",
     "iblurry.live.client": "Client",
-    "iblurry.methods.method": "Head Method Pace",
+    "iblurry.methods.method": "Head Method Pace Training",
     "iblurry.methods": (
         "agem balm bic clib clib_averaged clib_balanced clib_exponential clib_reservoir clib_stream derpp er er_ace "
         "er_averaged er_constant ewc gdumb gss Hyperparameters joint METHODS method methods mir mkd ncm randumb ranpac "
@@ -94,7 +94,6 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.streams": "Domains Gaussian IBlurry Listed Published SiBlurry Sigmoid Stream",
     "iblurry.streams.iterator": "StreamItem StreamIterator",
     "iblurry.streams.order": "i_blurry Order",
-    "iblurry.methods.training": "Training",
 }
 _EXTRA = {"ContinualClassifier"}  # a star import must not need an extra
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

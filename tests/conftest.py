@@ -62,13 +62,13 @@ def _own_components_leave(tmp_path_factory):
     """Components, networks and methods that a test defines, and modules that it writes, are known in that test only."""
     from iblurry.components.code_hash import is_own
     from iblurry.components.component import Component
-    from iblurry.methods.recipe import _BUILDERS, METHODS
+    from iblurry.methods import METHODS
     from iblurry.network.registry import NETWORKS
 
     modules, folders, written = set(sys.modules), [*sys.path], tmp_path_factory.getbasetemp()
-    before = {id(registry): dict(registry) for registry in (NETWORKS, METHODS, _BUILDERS, *Component._known.values())}
+    before = {id(registry): dict(registry) for registry in (NETWORKS, METHODS, *Component._known.values())}
     yield
-    for registry in (NETWORKS, METHODS, _BUILDERS, *Component._known.values()):
+    for registry in (NETWORKS, METHODS, *Component._known.values()):
         known = before.get(id(registry), {})
         for name in [name for name, thing in registry.items() if name not in known and not is_own(_code(thing))]:
             del registry[name]  # modules of the package may have been imported meanwhile

@@ -54,7 +54,7 @@ def cost(method: Method, memory: int, *, classes: int = 10) -> MethodCost:
     classes : int
         Classes met.
 
-    >>> from iblurry.methods.clib import clib
+    >>> from iblurry.methods import clib
     >>> cost(clib(), 500).sample
     Passes(forward=516.0, backward=16.0)
     """

@@ -19,7 +19,7 @@ from iblurry.engine.fused import kernels
 from iblurry.engine.optimizer import SGD, Adam, AdamW
 from iblurry.engine.optimizer_state import reset_state, set_lr
 from iblurry.engine.stacked import StackedNetwork, can_stack
-from iblurry.methods.training import Training
+from iblurry.methods.method import Training
 from iblurry.network.build import restart
 from iblurry.parts import CrossEntropy, Shuffled
 from iblurry.parts.context import Context, Update

@@ -9,7 +9,7 @@ from typing import Any
 
 from iblurry.compute import ComputeCounter
 from iblurry.learner.trainer import Trainer
-from iblurry.methods.training import Training
+from iblurry.methods.method import Training
 from iblurry.network.build import restart
 from iblurry.parts.context import Context, Counters
 from iblurry.parts.memory import Batch

@@ -14,8 +14,7 @@ from torch import Tensor
 from iblurry.augment.pipeline import AugmentParams
 from iblurry.engine.mlp_passes import MLPPasses
 from iblurry.engine.optimizer_state import reset_state, restore, set_lr, state_of, zeros_like_state
-from iblurry.methods.method import Pace
-from iblurry.methods.training import Training
+from iblurry.methods.method import Pace, Training
 from iblurry.parts.context import Context, Drawn, Forward, Update
 from iblurry.parts.gradient.gradient import GradientRule
 from iblurry.parts.memory import Batch

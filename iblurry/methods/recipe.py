@@ -12,8 +12,7 @@ from iblurry.components.component import register
 from iblurry.components.edit import read_slot
 from iblurry.engine.optimizer import Optimizer
 from iblurry.errors import UnknownNameError
-from iblurry.methods.method import Head, Method, Pace
-from iblurry.methods.training import Training
+from iblurry.methods.method import Head, Method, Pace, Training
 from iblurry.parts import Admission, GradientRule, Readout, Rehearsal, Schedule, Term
 
 
@@ -98,7 +97,6 @@ class Recipe:
 
 
 METHODS: dict[str, Recipe] = {}
-_BUILDERS: dict[str, Callable[[Hyperparameters], Method]] = {}  # the functions of the recipes, by their names
 
 
 def recipe(
@@ -117,7 +115,7 @@ def recipe(
     """
 
     def listed(build: Callable[[Hyperparameters], Method]) -> Recipe:
-        register(_BUILDERS, "method", build)
+        register({one.build.__name__: one.build for one in METHODS.values()}, "method", build)
         name = build.__name__.replace("_", "-")
         METHODS[name] = Recipe(name, (build.__doc__ or "").strip().splitlines()[0], paper, build, as_released)
         return METHODS[name]

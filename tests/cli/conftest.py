@@ -111,7 +111,7 @@ def apart(here):
 def own(here, monkeypatch):
     """mine.py: an admission and a method that no other test should know."""
     (here / "mine.py").write_text(
-        "from iblurry.methods.clib import clib\n"
+        "from iblurry.methods import clib\n"
         "from iblurry.methods.recipe import recipe\n"
         "from iblurry.parts import Admission\n"
         "from beside import THREE\n\n\n"

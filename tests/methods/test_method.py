@@ -11,9 +11,8 @@ from iblurry.engine.optimizer import SGD
 from iblurry.errors import InputError
 from iblurry.experiment.settings import setting
 from iblurry.methods import METHODS, clib, er, gdumb, method
-from iblurry.methods.method import Head, Method, Pace
+from iblurry.methods.method import Head, Method, Pace, Training
 from iblurry.methods.recipe import recipe
-from iblurry.methods.training import Training
 from iblurry.parts import Adaptive, Elastic, Nothing, Refit, Uniform
 
 
