@@ -28,7 +28,8 @@ from benchmarks.live.serving import ServeProcess, to_options
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.errors import ServiceError
-from iblurry.live.client import Client, CorrectionReceipt, Receipt, http_client
+from iblurry.live import client as client_module
+from iblurry.live.client import Client, CorrectionReceipt, Receipt
 from iblurry.live.log import FILE, LogEntry
 from iblurry.live.messages import Operation
 
@@ -78,7 +79,7 @@ def killed(folder: Path, *, times: int, seconds: float, seed: int) -> dict[str, 
     """The story of one service."""
     data, record = load(DATA), Record()
     began = time.monotonic()
-    back_at_once = patch.object(http_client, "LONGEST_PAUSE", http_client.FIRST_PAUSE)  # whoever was cut off
+    back_at_once = patch.object(client_module, "LONGEST_PAUSE", client_module.FIRST_PAUSE)  # whoever was cut off
     with back_at_once, ServeProcess(folder, *to_options(SETTINGS)) as serving:
         work = [partial(write, serving.url, data, record, seed + i) for i in range(2)]
         work.append(partial(correct, serving.url, data, record, seed + 2))

@@ -10,6 +10,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shutil import disk_usage
@@ -273,29 +274,15 @@ def accepted_in(folder: Path) -> int | None:
 class WriteRequest(NamedTuple):
     """What to write, with its idempotency key.
 
-    Where `find` is given, it makes the entries, unless the request came before; `digest` is then that of the request.
+    Where `entries` is a function, it makes them, unless the request came before; `digest` is then that of the request.
     """
 
-    entries: Sequence[Entry]
-    key: str | None
+    entries: Sequence[Entry] | Callable[[], Sequence[Entry]]
+    key: str | None = None
     digest: bytes = b""
-    find: Callable[[], Sequence[Entry]] | None = None
 
 
-class RehearseRequest(NamedTuple):
-    """A step of so many updates, unless something else was written behind operation `after`."""
-
-    after: int
-    updates: int
-
-
-class DropRequest(NamedTuple):
-    """Operations up to this one are in two checkpoints."""
-
-    upto: int
-
-
-class LogWriter(BatchWorker[WriteRequest | RehearseRequest | DropRequest, Acceptance | None]):
+class LogWriter(BatchWorker[WriteRequest, Acceptance]):
     """One thread that writes what all waiting requests ask for in one transaction.
 
     `check` raises a Refusal where there is no room for so many entries; `on_new_labels` is called with the labels that
@@ -307,31 +294,37 @@ class LogWriter(BatchWorker[WriteRequest | RehearseRequest | DropRequest, Accept
     ) -> None:
         super().__init__("log-writer", most=TRANSACTION)
         self.log, self._check, self._on_new_labels = log, check, on_new_labels
+        self._droppable = self._dropped = 0
+
+    def rehearse(self, after: int, updates: int) -> Future[Acceptance]:
+        """Write a step of so many updates, but nothing if there is more behind operation `after`, or too much kept."""
+
+        def step() -> list[Operation]:
+            is_wanted = after == self.log.operations and self.log.kept < 2 * SAVE_SAMPLES
+            return [Operation("rehearse", updates)] if is_wanted else []
+
+        return self.submit(WriteRequest(step))
+
+    def drop(self, upto: int) -> None:
+        """Delete operations up to this one, which two checkpoints include."""
+        self._droppable = upto
+        self.submit(WriteRequest(()))
 
     def close(self) -> None:
         """Write what waits, and end."""
         super().close()
         self.log.close()
 
-    def handle(
-        self, requests: list[WriteRequest | RehearseRequest | DropRequest]
-    ) -> Sequence[Acceptance | Exception | None]:
+    def handle(self, requests: list[WriteRequest]) -> Sequence[Acceptance | Exception]:
         """No request is answered before all of them are on the disk."""
-        if drops := [request.upto for request in requests if isinstance(request, DropRequest)]:
-            self._drop(max(drops))
+        if (upto := self._droppable) > self._dropped:
+            self._dropped = upto
+            self._drop(upto)
         known = self.log.labels
         with self.log.transaction():
             answers = [self._write(request) for request in requests]
         self._on_new_labels([label for label in self.log.labels if label not in known])
         return answers
-
-    def _write(self, request: WriteRequest | RehearseRequest | DropRequest) -> Acceptance | Refusal | None:
-        match request:
-            case WriteRequest():
-                return self._add(request)
-            case RehearseRequest(after, updates) if after == self.log.operations and self.log.kept < 2 * SAVE_SAMPLES:
-                return self.log.add([Operation("rehearse", updates)])
-        return None
 
     def _drop(self, upto: int) -> None:
         """A full disk may refuse even this; it is asked again with the next checkpoint."""
@@ -341,15 +334,18 @@ class LogWriter(BatchWorker[WriteRequest | RehearseRequest | DropRequest, Accept
         except Refusal as refusal:
             LOGGER.warning("Operations that are in checkpoints could not be dropped: %s", refusal)
 
-    def _add(self, request: WriteRequest) -> Acceptance | Refusal:
+    def _write(self, request: WriteRequest) -> Acceptance | Refusal:
         """A repeated request needs no room."""
-        key, digest = request.key, b""
+        entries, key, digest = request
         try:
             if key is not None:
-                digest = request.digest or digest_of(request.entries)
+                digest = digest or (b"" if callable(entries) else digest_of(entries))
                 if (repeated := self.log.find_repeated(key, digest)) is not None:
                     return repeated
-            entries = request.entries if request.find is None else request.find()
+            if callable(entries):
+                entries = entries()
+            if not entries:
+                return Acceptance(0, 0, operation=self.log.operations)
             self._check(len(entries))
             return self.log.add(entries, key, digest)
         except Refusal as refusal:

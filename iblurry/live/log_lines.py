@@ -5,27 +5,26 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 LEVELS = ("debug", "info", "warning", "error")
+TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"  # and a traceback in lines behind it
 
 
-class TextFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z WARNING iblurry.live.process: A sentence.`, and a traceback in lines behind it."""
+class _Formatter(logging.Formatter):
+    """Times are ISO 8601, in UTC: 2026-01-31T12:00:00.123Z."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        record.message = record.getMessage()
-        line = f"{_time(record)} {record.levelname} {record.name}: {record.message}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+    converter = staticmethod(time.gmtime)
+    default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
 
 
-class JsonFormatter(logging.Formatter):
+class _JsonFormatter(_Formatter):
     """One object in one line: time, level, logger, message, and the traceback as `exception` where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {"time": _time(record), "level": record.levelname.lower(), "logger": record.name}
+        told = {"time": self.formatTime(record), "level": record.levelname.lower(), "logger": record.name}
         told["message"] = record.getMessage()
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
@@ -45,7 +44,7 @@ def written(level: str, *, as_json: bool) -> Iterator[None]:
     """
     root, own = logging.getLogger(), logging.getLogger("iblurry")
     handler, before = logging.StreamHandler(sys.stderr), own.level
-    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
+    handler.setFormatter(_JsonFormatter() if as_json else _Formatter(TEXT))
     root.addHandler(handler)
     own.setLevel(level.upper())
     try:
@@ -53,8 +52,3 @@ def written(level: str, *, as_json: bool) -> Iterator[None]:
     finally:
         root.removeHandler(handler)
         own.setLevel(before)
-
-
-def _time(record: logging.LogRecord) -> str:
-    """ISO 8601, in UTC."""
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

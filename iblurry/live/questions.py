@@ -6,8 +6,7 @@ import math
 import secrets
 import threading
 import time
-from collections import OrderedDict
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +18,11 @@ BYTES = 64 * 2**20  # of all images that are kept, at most
 REMEDY = "send the picture itself to /v1/learn"
 
 
-class Question(NamedTuple):
-    """An image (C, H, W) and when it was asked about, in seconds of the monotonic clock."""
+@dataclass
+class _Question:
+    """An image (C, H, W), and when it was asked about, in seconds of the monotonic clock."""
 
-    pixels: NDArray[np.uint8]
+    pixels: NDArray[np.uint8] | None  # None once it has its label
     at: float
 
 
@@ -38,8 +38,7 @@ class QuestionStore:
         self.limit = max(1, min(limits.questions, BYTES // math.prod(shape)))
         self.seconds = limits.question_seconds
         self._start, self._asked = secrets.token_hex(4), 0
-        self._held: OrderedDict[int, Question] = OrderedDict()
-        self._labelled: OrderedDict[int, None] = OrderedDict()  # the latest that a label came for
+        self._kept: dict[int, _Question] = {}  # the latest, by their numbers
         self._lock = threading.Lock()
 
     def add(self, images: NDArray[np.uint8]) -> list[str]:
@@ -49,9 +48,8 @@ class QuestionStore:
             first = self._asked + 1
             for image in images:
                 self._asked += 1
-                self._held[self._asked] = Question(image.copy(), now)
-            while len(self._held) > self.limit:
-                self._held.popitem(last=False)
+                self._kept[self._asked] = _Question(image.copy(), now)
+                self._kept.pop(self._asked - self.limit, None)
             return [f"{self._start}-{number}" for number in range(first, self._asked + 1)]
 
     def take(self, question: str) -> NDArray[np.uint8]:
@@ -59,26 +57,22 @@ class QuestionStore:
         start, _, digits = question.partition("-")
         number = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 19 else 0
         with self._lock:
-            if start == self._start and number in self._labelled:
+            if start != self._start or not 1 <= number <= self._asked:
+                message = f"No answer had the id {question!r} since the last start of the service; {REMEDY}."
+                raise Refusal(404, "unknown_question", message)
+            found = self._kept.get(number)
+            if found is not None and found.pixels is None:
                 message = f"The answer {question!r} has its label already; if that was wrong, relabel the sample."
                 raise Refusal(409, "labelled_before", message)
-            found = self._held.get(number) if start == self._start else None
-            if found is not None and time.monotonic() - found.at <= self.seconds:
-                del self._held[number]
-                self._labelled[number] = None
-                if len(self._labelled) > self.limit:
-                    self._labelled.popitem(last=False)
-                return found.pixels
-            is_from_here = start == self._start and 1 <= number <= self._asked
-        if is_from_here:
-            kept = f"the last {self.limit:,} are kept, for {self.seconds:,.0f} seconds"
-            raise Refusal(410, "question_gone", f"The image of the answer {question!r} is gone: {kept}; {REMEDY}.")
-        message = f"No answer had the id {question!r} since the last start of the service; {REMEDY}."
-        raise Refusal(404, "unknown_question", message)
+            if found is None or time.monotonic() - found.at > self.seconds:
+                kept = f"the last {self.limit:,} are kept, for {self.seconds:,.0f} seconds"
+                raise Refusal(410, "question_gone", f"The image of the answer {question!r} is gone: {kept}; {REMEDY}.")
+            pixels, found.pixels = found.pixels, None
+            assert pixels is not None
+            return pixels
 
     def put_back(self, question: str, pixels: NDArray[np.uint8]) -> None:
         """The label of this id was not accepted after all."""
-        number = int(question.partition("-")[2])
         with self._lock:
-            self._labelled.pop(number, None)
-            self._held[number] = Question(pixels, time.monotonic())
+            if (found := self._kept.get(int(question.partition("-")[2]))) is not None:
+                found.pixels = pixels

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import logging
+import math
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.errors import StoppedError
+from iblurry.errors import StoppedError, counted
 from iblurry.live.exporter import ModelExporter, ModelFile
-from iblurry.live.log import DropRequest, LogWriter, RehearseRequest, SampleLog, WriteRequest
+from iblurry.live.log import LogWriter, SampleLog, WriteRequest
 from iblurry.live.messages import (
     Acceptance,
     CaughtUp,
@@ -29,18 +32,20 @@ from iblurry.live.messages import (
     Message,
     Operation,
     Predictions,
+    ProcessLost,
     Snapshot,
     Stalled,
+    Warned,
 )
 from iblurry.live.predictor import Predictor
 from iblurry.live.process import LearnerProcess
 from iblurry.live.questions import QuestionStore
-from iblurry.live.quota import Limits, Refusal
+from iblurry.live.quota import WAL, Limits, Refusal, max_log_bytes, max_log_operations
 from iblurry.live.settings import FILE as SETTINGS
 from iblurry.live.settings import Settings
-from iblurry.live.status import ServiceStatus
 from iblurry.storage.files import locked, make_private
 from iblurry.storage.untrusted import named
+from iblurry.version import __version__
 
 LOGGER = logging.getLogger(__name__)
 LOCK = "service.lock"
@@ -49,12 +54,20 @@ STATUS_SECONDS = 1.0  # between two looks at what has changed
 LEARN_SECONDS = 10.0  # to wait until what was accepted is learnt, before a model is exported
 SAVE_SECONDS = 10.0  # to wait for a checkpoint
 MEMORY_SECONDS = 10.0  # to wait for what only the learner process knows
+CHECKPOINTS = 3  # the newest, the one before it, and one that is being written
+MIN_RETRY, MAX_RETRY = 2.0, 60.0  # seconds: Retry-After while the learning rate is unknown, and the longest
+SETTINGS_IN_STATUS = ("method", "network", "freeze", "pretrained", "max_classes", "device", "threads")
+NOT_IN_STATUS = (  # fields of a report
+    *("classes", "history", "confusion", "new_points", "checkpoint_most"),
+    *("checkpoint_written", "checkpoint_operation"),
+)
 
 
 class Service:
     """A learner that accepts samples durably, learns them in order, and answers meanwhile.
 
-    All methods are called from one asyncio event loop, between `start` and `close`.
+    All methods are called from one asyncio event loop, between `start` and `close`; other threads only read single
+    numbers. `report` is the learner's latest.
 
     Parameters
     ----------
@@ -82,7 +95,16 @@ class Service:
         self.folder, self.settings, self.limits, self.idle_updates = folder, settings, limits or Limits(), idle_updates
         self.unknown_rate = unknown_rate
         self._questions = QuestionStore(settings.image, self.limits)
-        self._status = ServiceStatus(settings, self.limits, idle_updates=idle_updates)
+        self.report = LearnerReport()
+        self.stalled: str | None = None  # why nothing is learnt any more
+        self._model = self._model_operation = 0  # samples learnt by the snapshot that answers, and its last operation
+        self._started_at = self._model_at = time.monotonic()
+        self._most_operations = max_log_operations(self.limits)
+        size, classes = math.prod(settings.image), settings.max_classes
+        self._log_bytes = max_log_bytes(size, kept=self._most_operations, classes=classes)
+        self._has_reported = self._is_stopping = False
+        self._lost: str | None = None  # how the learner process was lost
+        self._warning: str | None = None
         self._resources = ExitStack()
         self._asking = 0  # requests that wait for an answer
         self._listeners: set[asyncio.Queue[tuple[str, dict[str, Any]]]] = set()
@@ -105,9 +127,9 @@ class Service:
             self.settings = Settings.of(self.folder, **self.settings.to_json() | {"image": self.settings.image})
             with named(self.folder / SETTINGS):
                 self.trains = self.settings.build_method().pace.updates_per_sample > 0  # weights; closed forms do not
-            log = SampleLog(self.folder, max_classes=self.settings.max_classes, max_bytes=self._status.log_bytes)
-            self._status.start(log)
-            self._writer = LogWriter(log, check=self._status.check_room, on_new_labels=self._on_new_labels)
+            log = SampleLog(self.folder, max_classes=self.settings.max_classes, max_bytes=self._log_bytes)
+            self.log, self._replayed = log, log.operations  # these are applied, or applied again, before anything new
+            self._writer = LogWriter(log, check=self.check_room, on_new_labels=self._on_new_labels)
             with named(self.folder / SETTINGS):
                 self._predictor = Predictor(self.settings, self.unknown_rate)
             self._process = LearnerProcess(self.folder, self.settings, self._receive)
@@ -119,15 +141,15 @@ class Service:
             # Otherwise it would answer for a moment that nothing was learnt.
             if log.accepted or any(self.folder.glob("checkpoint-*")):
                 await self._reported.wait()
-            if self._status.stalled:
-                raise StoppedError(self._status.stalled)
+            if self.stalled:
+                raise StoppedError(self.stalled)
             if Settings.load(self.folder) != self.settings:
                 self.settings.save(self.folder)  # nothing was accepted before
         except BaseException:
             await asyncio.to_thread(self._resources.close)
             raise
         self._ticking = asyncio.create_task(self._emit_status())
-        LOGGER.info("%s has started; accepted: %s, learnt: %s.", self.folder, log.accepted, self._status.learnt)
+        LOGGER.info("%s has started; accepted: %s, learnt: %s.", self.folder, log.accepted, self.report.learnt)
 
     async def learn(self, samples: Sequence[IncomingSample], *, key: str | None = None) -> Acceptance:
         """Accept samples: they are on the disk when it returns, and nothing of them is where it raises a Refusal.
@@ -185,7 +207,7 @@ class Service:
 
         digest = hashlib.sha256(repr(("label", list(labels))).encode()).digest()
         try:
-            return await self._write(WriteRequest((), key, digest, find))
+            return await self._write(WriteRequest(find, key, digest))
         except Refusal:
             for question, pixels in taken.items():
                 self._questions.put_back(question, pixels)
@@ -193,7 +215,7 @@ class Service:
 
     async def predict(self, pixels: NDArray[np.uint8]) -> Predictions:
         """Predict images (B, C, H, W) from the newest snapshot, whatever is being learnt."""
-        if not self._status.model:
+        if not self._model:
             raise Refusal(409, "nothing_learnt", "The service has not learnt any sample yet; send a sample first.")
         self._asking += 1
         try:
@@ -208,7 +230,7 @@ class Service:
     async def memory(self) -> list[MemorySample]:
         """The memory's samples, as they are between two updates."""
         self._check_open()
-        if not self._status.learnt:  # without waiting for the learner of a new service
+        if not self.report.learnt:  # without waiting for the learner of a new service
             return []
         if self._memory is None:
             if not self._process.send(Command.SEND_MEMORY):
@@ -230,22 +252,22 @@ class Service:
         learns no more is the last one saved.
         """
         self._check_open()
-        accepted, wanted = self._status.log.accepted, self._status.log.operations
+        accepted, wanted = self.log.accepted, self.log.operations
         until = self._loop.time() + LEARN_SECONDS
-        while self._status.report.applied < wanted and self._status.stalled is None and self._loop.time() < until:
+        while self.report.applied < wanted and self.stalled is None and self._loop.time() < until:
             await asyncio.sleep(0.05)
-        at = min(wanted, self._status.report.applied)
-        if not self._status.learnt:
+        at = min(wanted, self.report.applied)
+        if not self.report.learnt:
             raise Refusal(409, "nothing_learnt", "The service has no model yet; send a sample first.")
-        if self._status.stalled is not None:
-            at = self._status.report.checkpoint_operation
+        if self.stalled is not None:
+            at = self.report.checkpoint_operation
         try:
             async with asyncio.timeout(SAVE_SECONDS):
-                while self._status.report.checkpoint_operation < at:
+                while self.report.checkpoint_operation < at:
                     self._process.send(Command.SAVE)
                     await asyncio.sleep(0.1)
         except TimeoutError as error:
-            message = f"The model could not be saved for {SAVE_SECONDS:.0f} seconds: {self._status.sentence} Ask again."
+            message = f"The model could not be saved for {SAVE_SECONDS:.0f} seconds: {self.sentence} Ask again."
             raise Refusal(503, "recovering", message, retry_after=2) from error
         if known is not None and known >= at:
             return None
@@ -253,24 +275,100 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         """The JSON of /v1/status."""
-        disk = self._status.disk_usage(self.folder)
-        return self._status.to_json() | {"restarts": self._process.restarts} | disk
+        now, settings, report = time.monotonic(), self.settings, self.report
+        saved = report.checkpoint_written
+        try:
+            disk = sum(map(_size, self.folder.iterdir()))
+        except OSError:
+            disk = None
+        return {
+            "iblurry": __version__,
+            **{name: getattr(settings, name) for name in SETTINGS_IN_STATUS},
+            **{name: value for name, value in vars(report).items() if name not in NOT_IN_STATUS},
+            "image": list(settings.image),
+            "capacity": settings.memory,
+            "state": self.state,
+            "sentence": self.sentence,
+            "accepted": self.log.accepted,
+            "queue": self.log.accepted - report.learnt,
+            "queue_limit": self.limits.queue,
+            "classes": len(self.log.labels),
+            "operations": self.log.operations,
+            "model": self._model,
+            "model_operation": self._model_operation,
+            "rehearsed": self.log.rehearsed,
+            "idle_updates": self.idle_updates,
+            "samples_per_second": self._samples_per_second,
+            "model_age_seconds": now - self._model_at,
+            "checkpoint_age_seconds": None if saved is None else max(0.0, time.time() - saved),
+            "disk_bytes": disk,
+            "disk_most": self._log_bytes + 2 * WAL + CHECKPOINTS * report.checkpoint_most + 2**20,
+            "restarts": self._process.restarts,
+            "uptime_seconds": now - self._started_at,
+        }
 
-    def classes(self) -> list[dict[str, Any]]:
-        """The rows of /v1/classes."""
-        return self._status.report.classes
+    @property
+    def state(self) -> str:
+        if self.stalled is not None:
+            return "stalled"
+        if self._is_stopping:
+            return "stopping"
+        if not self._has_reported and self._lost is None:
+            return "starting"
+        if self._lost is not None or self.report.applied < self._replayed:
+            return "recovering"
+        return "learning" if self.report.learnt < self.log.accepted else "idle"
 
-    def history(self) -> list[dict[str, Any]]:
-        """The points of /v1/history."""
-        return self._status.report.history
-
-    def confusion(self) -> list[dict[str, Any]]:
-        """The entries of /v1/confusion."""
-        return self._status.report.confusion
+    @property
+    def sentence(self) -> str:
+        """The state in words."""
+        if self.log.lost:
+            return f"{self.log.lost} Answers come from what was learnt before; nothing is accepted."
+        if self.stalled is not None:
+            return f"{self.stalled} Answers come from what was learnt before; samples are kept, not learnt."
+        if self._warning is not None:
+            return self._warning
+        left = self.log.accepted - self.report.learnt
+        rehearsed = self.log.rehearsed
+        before = f"{counted(left, 'sample')} from before the last start {'is' if left == 1 else 'are'} being learnt."
+        idle = "Everything that was sent is learnt"
+        if rehearsed:
+            idle += f", and {rehearsed:,} of {self.idle_updates:,} updates on the memory were made since"
+        return {
+            "stopping": "The service is being stopped; waiting samples are learnt after the next start.",
+            "starting": "The process that learns is being started.",
+            "recovering": self._lost or (before if left else "Updates from before the last start are repeated."),
+            "learning": f"{counted(left, 'sample')} {'waits' if left == 1 else 'wait'} to be learnt.",
+            "idle": f"{idle}.",
+        }[self.state]
 
     def not_ready(self) -> str | None:
         """Why no requests should be sent, or None."""
-        return self._status.not_ready
+        return self.sentence if self.stalled is not None or self._is_stopping or self.log.lost else None
+
+    @property
+    def _samples_per_second(self) -> float:
+        """Recent speed of learning; 0 while there is nothing to learn."""
+        return self.report.samples_per_second if self.report.learnt < self.log.accepted else 0.0
+
+    def check_room(self, count: int) -> None:
+        """Raise a Refusal where `count` more samples are too many."""
+        queue = self.limits.queue
+        if count > queue:
+            raise Refusal(413, "too_many", f"{count} samples are more than the queue can hold ({queue}); send fewer.")
+        waiting = self.log.accepted - self.report.learnt
+        if waiting + count > queue:
+            wait, these = "waits" if waiting == 1 else "wait", "this one" if count == 1 else f"these {count}"
+            message = f"{counted(waiting, 'sample')} {wait} to be learnt, of at most {queue}; send {these} again later."
+            rate = self._samples_per_second  # 0 right after a start
+            seconds = min(MAX_RETRY, (waiting + count - queue) / rate) if rate else MIN_RETRY
+            retry_after = seconds if self.stalled is None else MAX_RETRY
+            raise Refusal(429, "queue_full", message, retry_after=retry_after)
+        if self.log.kept + count > self._most_operations:
+            verb = "is" if self.log.kept == 1 else "are"
+            why = f"because none could be written: {self.sentence}"
+            message = f"{counted(self.log.kept, 'sample')} {verb} in no checkpoint yet, {why}"
+            raise Refusal(507, "not_saved", message, retry_after=30)
 
     @property
     def listeners(self) -> int:
@@ -298,36 +396,33 @@ class Service:
 
     async def close(self) -> None:
         """Finish the sample being learnt and save; samples that wait are in the log, for the next start."""
-        if self._status.stopping:
+        if self._is_stopping:
             return
-        self._status.stopping = True
+        self._is_stopping = True
         self._ticking.cancel()
         self.end_events()
         await asyncio.to_thread(self._resources.close)
-        LOGGER.info("%s was closed; learnt: %s.", self.folder, self._status.learnt)
+        LOGGER.info("%s was closed; learnt: %s.", self.folder, self.report.learnt)
 
     async def _write(self, request: WriteRequest) -> Acceptance:
         self._check_open()
         acceptance = await asyncio.wrap_future(self._writer.submit(request))
-        assert acceptance is not None
         self._process.send(Command.WAKE)
         return acceptance
 
     def _rehearse(self, after: int, updates: int) -> None:
         """Write one step of rehearsal to the log, unless enough were taken or something else is to be done."""
-        log = self._status.log
-        updates = min(updates, self.idle_updates - log.rehearsed)
-        if updates > 0 and after == log.operations and not self._status.stopping:
-            step = self._writer.submit(RehearseRequest(after, updates))
-            step.add_done_callback(self._on_step)
+        updates = min(updates, self.idle_updates - self.log.rehearsed)
+        if updates > 0 and after == self.log.operations and not self._is_stopping:
 
-    def _on_step(self, step: Future[Acceptance | None]) -> None:
-        """Handles a step in the writer's thread; one that was not written is not waited for."""
-        if not step.cancelled() and step.exception() is None and step.result() is not None:
-            self._process.send(Command.WAKE)
+            def on_step(step: Future[Acceptance]) -> None:  # in the writer's thread
+                if not step.cancelled() and step.exception() is None and step.result().operation > after:
+                    self._process.send(Command.WAKE)
+
+            self._writer.rehearse(after, updates).add_done_callback(on_step)
 
     def _check_open(self) -> None:
-        if self._status.stopping:
+        if self._is_stopping:
             message = "The service is being stopped; send it again when it is back."
             raise Refusal(503, "stopping", message, retry_after=5)
 
@@ -345,19 +440,31 @@ class Service:
     def _handle(self, message: Message) -> None:
         """Handles a message in the event loop."""
         match message:
+            case Snapshot(at=at, operation=operation):
+                self._model, self._model_operation, self._model_at = at, operation, time.monotonic()
             case MemoryContents(samples):
                 if self._memory is not None:
                     self._memory.set_result(samples)
                     self._memory = None
             case LearnerReport(new_points=points):
+                self.report, self._lost, self._has_reported = message, None, True
                 for point in points:
                     self._emit("point", point)
-            case CheckpointSaved(droppable=droppable):
+            case CheckpointSaved(at=at, operation=operation, droppable=droppable):
+                self._warning = None
+                self.report = dataclasses.replace(
+                    self.report, checkpoint=at, checkpoint_operation=operation, checkpoint_written=time.time()
+                )
                 if droppable:
-                    self._writer.submit(DropRequest(droppable))
+                    self._writer.drop(droppable)
             case CaughtUp(at, updates):
                 self._rehearse(at, updates)
-        self._status.update(message)
+            case Warned(sentence):
+                self._warning = sentence
+            case ProcessLost(sentence):
+                self._lost = sentence
+            case Stalled(sentence):
+                self.stalled = sentence
         if isinstance(message, LearnerReport | Stalled):
             self._reported.set()
             self._changed.set()
@@ -373,14 +480,19 @@ class Service:
         last: dict[str, Any] | None = None
         while True:
             self._changed.clear()
-            now = {key: value for key, value in self._status.to_json().items() if not key.endswith("_seconds")}
+            status = self.status()
+            now = {name: value for name, value in status.items() if not name.endswith(("_seconds", "disk_bytes"))}
             if now != last:
                 last = now
-                try:
-                    self._emit("status", self.status())
-                except OSError as error:  # of the disk usage; listeners get the next one
-                    LOGGER.warning("The status could not be sent to listeners: %s", error)
+                self._emit("status", status)
                 await asyncio.sleep(STATUS_SECONDS)
             else:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), STATUS_SECONDS)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # checkpoints come and go meanwhile
+        return 0

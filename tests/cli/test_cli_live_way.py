@@ -13,7 +13,6 @@ import pytest
 from iblurry.data.load import load
 from iblurry.errors import ServiceError
 from iblurry.live.client import Client
-from iblurry.live.client.http_client import HttpClient
 from iblurry.rng import Rng
 
 # interruptions
@@ -21,7 +20,7 @@ from iblurry.rng import Rng
 
 def pressed(monkeypatch, *, at, times=1):
     """Ctrl-C when the service has done what it was asked but before its answer is heard."""
-    call, calls = HttpClient.call, []
+    call, calls = Client._call, []
 
     def interrupted(self, method, path, *rest):
         answer = call(self, method, path, *rest)
@@ -30,7 +29,7 @@ def pressed(monkeypatch, *, at, times=1):
             raise KeyboardInterrupt
         return answer
 
-    monkeypatch.setattr(HttpClient, "call", interrupted)
+    monkeypatch.setattr(Client, "_call", interrupted)
 
 
 def test_an_interruption_says_what_was_accepted_and_the_same_command_sends_the_rest(call, service, monkeypatch):
@@ -117,8 +116,7 @@ def clock(monkeypatch):
     """Time that passes only while somebody sleeps."""
     time = SimpleNamespace(now=0.0, monotonic=lambda: time.now)
     time.sleep = lambda seconds: setattr(time, "now", time.now + seconds)
-    for module in ("http_client", "client"):
-        monkeypatch.setattr(f"iblurry.live.client.{module}.time", time)
+    monkeypatch.setattr("iblurry.live.client.time", time)
     return time
 
 
@@ -156,7 +154,7 @@ def test_a_service_that_goes_away_for_good_while_it_learns(call, service, pets, 
         return status(client)
 
     monkeypatch.setattr(Client, "status", lost)
-    monkeypatch.setattr("iblurry.live.client.client.POLL_SECONDS", 5)
+    monkeypatch.setattr("iblurry.live.client.POLL_SECONDS", 5)
     said = call("live", "send", "pets")
     assert (said.code, said.out) == (2, "")
     assert re.search(r"29\d s.* 4 of 4 samples are accepted; they will be learnt", said.err)

@@ -200,8 +200,7 @@ def clock(monkeypatch):
             return sum(self.pauses)
 
     clock = Clock()
-    monkeypatch.setattr("iblurry.live.client.http_client.time", clock)
-    monkeypatch.setattr("iblurry.live.client.client.time", clock)
+    monkeypatch.setattr("iblurry.live.client.time", clock)
     return clock
 
 

@@ -161,7 +161,7 @@ def test_waiting_ends(service, client, clock):
 
 
 def test_waiting_for_one_that_has_gone_away_ends_with_the_patience(service, client, clock, monkeypatch):
-    monkeypatch.setattr("iblurry.live.client.client.POLL_SECONDS", 2)
+    monkeypatch.setattr("iblurry.live.client.POLL_SECONDS", 2)
     client.learn(IMAGES, "x")
     service.learnt, client.patience = 2, 20
     status, looks = client.status, []

@@ -14,7 +14,7 @@ from iblurry.cli.main import iblurry
 from iblurry.errors import ServiceError
 from iblurry.live import log as logs
 from iblurry.live.learning import LiveLearner
-from iblurry.live.log import LogEntry, LogReader, LogWriter, RehearseRequest, SampleLog
+from iblurry.live.log import LogEntry, LogReader, LogWriter, SampleLog
 from iblurry.live.messages import Acceptance, IncomingSample, Operation
 from iblurry.live.quality import Quality
 from iblurry.live.questions import QuestionStore
@@ -90,15 +90,20 @@ def test_a_deleted_class_makes_room_for_another(log):
 
 def test_a_step_of_rehearsal_never_stands_behind_what_came_meanwhile(log, tmp_path):
     writer = LogWriter(log, check=lambda count: None, on_new_labels=lambda labels: None)
-    assert writer.handle([RehearseRequest(3, 5)]) == [Acceptance(0, 0, operation=4)]
-    assert log.rehearsed == 5
-    assert writer.handle([RehearseRequest(3, 5)]) == [None]
-    assert writer.handle([RehearseRequest(4, 5)]) == [Acceptance(0, 0, operation=5)]
-    assert (log.rehearsed, log.operations) == (10, 5)
+    writer.start()
+
+    def rehearse(after):
+        return writer.rehearse(after, 5).result(20).operation
+
+    assert (rehearse(3), log.rehearsed) == (4, 5)
+    assert rehearse(3) == 4
+    assert (rehearse(4), log.rehearsed) == (5, 10)
     add(log, Operation("remove", 1))
     assert log.rehearsed == 0
     log.kept = 2 * logs.SAVE_SAMPLES  # no checkpoint can be written: the log is for samples
-    assert writer.handle([RehearseRequest(6, 5)]) == [None]
+    assert rehearse(6) == 6
+    assert log.operations == 6
+    writer.close()
 
 
 # ---------------------------------------------------------------------------------------------------- the learner

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -43,11 +42,8 @@ def test_the_status_comes_at_once_and_then_what_happens(running):
 def test_silence_is_broken_by_comments(running, monkeypatch):
     monkeypatch.setattr("fastapi.routing._PING_INTERVAL", 0.05)
     port, _ = running(Toy())
-    with Client(f"http://127.0.0.1:{port}") as client, ThreadPoolExecutor(1) as pool:
-        lines = client._http.lines("/v1/events")
-        found = pool.submit(lambda: next(line for line in lines if line.startswith(":")))
-        assert found.result(5)
-        lines.close()
+    with Client(f"http://127.0.0.1:{port}") as client, client._stream("/v1/events", 5) as response:
+        assert any(line.startswith(":") for line in response.iter_lines())
 
 
 def test_so_many_and_no_more(running):

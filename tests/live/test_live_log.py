@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,11 +12,11 @@ import pytest
 
 from iblurry.errors import BusyError, DataError, DiskFullError, FolderError
 from iblurry.live import log as logs
-from iblurry.live.log import DropRequest, LogEntry, LogReader, LogWriter, SampleLog, WriteRequest, digest_of
+from iblurry.live.log import LogEntry, LogReader, LogWriter, SampleLog, WriteRequest, digest_of
 from iblurry.live.messages import Acceptance, IncomingSample, LearnerReport, Operation
 from iblurry.live.quota import KEYS, PER_KEY, Limits, Refusal, max_log_bytes
+from iblurry.live.service import MAX_RETRY, MIN_RETRY, Service
 from iblurry.live.settings import Settings
-from iblurry.live.status import MAX_RETRY, MIN_RETRY, ServiceStatus
 
 ROOMY = 64 * 2**20
 
@@ -245,7 +246,7 @@ def test_requests_of_many_threads_are_numbered_without_a_gap(writer, tmp_path):
 
 
 def test_a_refused_request_does_not_stop_its_neighbours(writer):
-    futures = [writer.submit(WriteRequest(samples(*labels), None)) for labels in (["a"], ["a", "b", "c", "d"], ["b"])]
+    futures = [writer.submit(WriteRequest(samples(*labels))) for labels in (["a"], ["a", "b", "c", "d"], ["b"])]
     assert futures[0].result(30) == Acceptance(1, 1, operation=1)
     with pytest.raises(Refusal, match="'d'"):
         futures[1].result(30)
@@ -262,28 +263,28 @@ def test_a_repeated_request_needs_no_room(writer):
 
 
 def test_a_failed_transaction_is_told_to_all_who_wait(writer, monkeypatch, tmp_path):
-    writer.submit(WriteRequest(samples("a"), None)).result(30)
+    writer.submit(WriteRequest(samples("a"))).result(30)
 
     monkeypatch.setattr(writer.log, "add", failing(sqlite3.SQLITE_FULL))
     with pytest.raises(Refusal, match=str(tmp_path)) as refused:
-        writer.submit(WriteRequest(samples("a"), None)).result(30)
+        writer.submit(WriteRequest(samples("a"))).result(30)
     assert refused.value.code == "disk_full"
     monkeypatch.undo()
-    assert writer.submit(WriteRequest(samples("a"), None)).result(30) == Acceptance(2, 2, operation=2)
+    assert writer.submit(WriteRequest(samples("a"))).result(30) == Acceptance(2, 2, operation=2)
 
 
 def test_who_went_away_is_not_waited_for(writer, tmp_path):
-    gone = writer.submit(WriteRequest(samples("a"), None))
+    gone = writer.submit(WriteRequest(samples("a")))
     gone.cancel()  # it may have been too late
-    assert writer.submit(WriteRequest(samples("b"), None)).result(30).last == len(LogReader(tmp_path).read_after(0, 10))
-    assert writer.submit(WriteRequest(samples("c"), None)).result(30)
+    assert writer.submit(WriteRequest(samples("b"))).result(30).last == len(LogReader(tmp_path).read_after(0, 10))
+    assert writer.submit(WriteRequest(samples("c"))).result(30)
 
 
 def test_dropping_comes_after_what_waits(writer, tmp_path):
-    writer.submit(WriteRequest(samples("a", "b", "a"), None)).result(30)
-    writer.submit(DropRequest(2))
-    assert writer.submit(WriteRequest(samples("b"), None)).result(30) == Acceptance(4, 4, operation=4)
-    writer.submit(WriteRequest(samples("b"), None)).result(30)
+    writer.submit(WriteRequest(samples("a", "b", "a"))).result(30)
+    writer.drop(2)
+    assert writer.submit(WriteRequest(samples("b"))).result(30) == Acceptance(4, 4, operation=4)
+    writer.submit(WriteRequest(samples("b"))).result(30)
     assert [entry.at for entry in LogReader(tmp_path).read_after(2, 10)] == [3, 4, 5]
     assert writer.log.kept == 3
 
@@ -293,12 +294,11 @@ def test_dropping_comes_after_what_waits(writer, tmp_path):
 
 def later(*, rate: float, stalled: str | None = None) -> float | None:
     """Retry-After for 10 samples where 995 wait and 1,000 may."""
-    status = ServiceStatus(Settings(image=(1, 8, 8)), Limits(queue=1000))
-    status.start(SimpleNamespace(accepted=1000, kept=1000, operations=1000))
-    status.update(LearnerReport(learnt=5, samples_per_second=rate))
-    status.stalled = stalled
+    service = Service(Path(), Settings(image=(1, 8, 8)), Limits(queue=1000))
+    service.log = SimpleNamespace(accepted=1000)
+    service.report, service.stalled = LearnerReport(learnt=5, samples_per_second=rate), stalled
     with pytest.raises(Refusal) as refused:
-        status.check_room(10)
+        service.check_room(10)
     assert (refused.value.status, refused.value.code) == (429, "queue_full")
     return refused.value.retry_after
 

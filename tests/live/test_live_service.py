@@ -78,7 +78,7 @@ def test_a_life(digits, tmp_path, monkeypatch):
             again = await service.learn(some(digits, 0, 40), key="first")
             assert (again.first, again.last, again.repeated) == (1, 40, True)
             assert (await service.learn(some(digits, 40, 60))).first == 41
-            await until(lambda: service._status.model)
+            await until(lambda: service.status()["model"])
             answers = await service.predict(digits.test.images[:3])  # while it learns
             assert answers.probabilities.shape == (3, len(answers.labels))
             np.testing.assert_allclose(answers.probabilities.sum(1), 1, rtol=1e-5)
@@ -89,11 +89,14 @@ def test_a_life(digits, tmp_path, monkeypatch):
         assert names[0] == "status"
         assert heard[-1][1]["learnt"] == 60
         assert [data["at"] for name, data in heard if name == "point"] == [10, 20, 30, 40, 50, 60]
-        assert {data["label"] for name, data in heard if name == "class"} == {row["label"] for row in service.classes()}
+        assert {data["label"] for name, data in heard if name == "class"} == {
+            row["label"] for row in service.report.classes
+        }
         status = service.status()
         assert (status["state"], status["queue"], status["accepted"], status["held"]) == ("idle", 0, 60, 20)
-        assert 0 < status["disk_bytes"] < status["disk_most"]
-        assert len(service.history()) == 6
+        (folder / "gone").symlink_to(folder / "nowhere")  # files come and go
+        assert 0 < status["disk_bytes"] == service.status()["disk_bytes"] < status["disk_most"]
+        assert len(service.report.history) == 6
         assert len(await service.memory()) == 20
         answers = await service.predict(digits.test.images[:5])
         await service.close()

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from iblurry.live import quality as module
-from iblurry.live.messages import LearnerReport
 from iblurry.live.quality import NO_CLASS, UNTESTED, Quality
-from iblurry.live.quota import Limits, Refusal
-from iblurry.live.settings import Settings
-from iblurry.live.status import ServiceStatus
 
-SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4)
 LABELS = ["a", "b", "c"]
 
 
@@ -115,16 +109,3 @@ def test_there_are_no_more_pairs_than_recent_samples():
         quality.record(number % 300, (number * 7) % 300)
     found = quality.confusion([str(row) for row in range(300)])
     assert len(found) == sum(one["count"] for one in found) == 50
-
-
-def test_one_sample_is_not_called_samples():
-    status = ServiceStatus(SMALL, Limits(queue=1))
-    status.start(SimpleNamespace(accepted=6, operations=6, rehearsed=0, kept=1, labels=[], lost=None))
-    status.update(LearnerReport(learnt=5, applied=5))
-    assert status.sentence == "1 sample from before the last start is being learnt."
-    with pytest.raises(Refusal, match=r"^1 sample waits to be learnt, of at most 1; send this one again later\.$"):
-        status.check_room(1)
-    status.log.accepted = 7
-    assert status.sentence == "2 samples from before the last start are being learnt."
-    status.update(LearnerReport(learnt=6, applied=6))
-    assert status.sentence == "1 sample waits to be learnt."

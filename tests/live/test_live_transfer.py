@@ -72,7 +72,7 @@ def test_a_service_goes_on_with_a_run(digits, finished, tmp_path):
         acceptance = await service.learn(samples)
         assert (acceptance.first, acceptance.last) == (121, 150)
         await until(lambda: service.status()["learnt"] == 150)
-        assert [point["at"] for point in service.history()] == [130, 140, 150]
+        assert [point["at"] for point in service.report.history] == [130, 140, 150]
         await service.close()
         return samples
 

@@ -127,7 +127,7 @@ def test_a_folder_that_is_moved_keeps_everything(digits, tmp_path):
             await service.learn(some(digits, 30, 60))
         assert (refused.value.status, service.status()["accepted"]) == (503, 30)
         assert refused.value.message.startswith(service.not_ready()[:40])
-        await until(lambda: service._status.stalled)
+        await until(lambda: service.stalled)
         folder.rename(tmp_path / "copy")
         moved.rename(folder)
         assert "samples are kept" in service.not_ready()  # now that it is true again
@@ -157,7 +157,7 @@ def test_nothing_is_accepted_where_a_restart_would_not_find_it(digits, tmp_path)
         with pytest.raises(Refusal, match=str(folder)) as refused:
             await service.learn(some(digits, 0, 1))
         assert refused.value.status == 503
-        await until(lambda: service._status.stalled)
+        await until(lambda: service.stalled)
         status = service.status()
         assert (status["state"], status["accepted"]) == ("stalled", 0)
         assert "nothing is accepted" in status["sentence"]
@@ -181,33 +181,6 @@ def test_a_log_that_lost_a_file_takes_nothing(tmp_path, file):
         held.add([IncomingSample("a", np.zeros((1, 8, 8), np.uint8))])
     held.close()
     assert check_log(tmp_path, 0) == 1
-
-
-def test_a_status_while_files_come_and_go(digits, tmp_path, monkeypatch):
-    monkeypatch.setattr("iblurry.live.service.STATUS_SECONDS", 0.03)
-
-    async def live():
-        service = Service(tmp_path, SMALL)
-        await service.start()
-        (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
-        assert service.status()["disk_bytes"] > 0
-        with service.subscribe() as events:
-            failing = iter([OSError("the disk is away"), OSError("still")])
-
-            def used(*_):
-                for error in failing:
-                    raise error
-                return {"disk_bytes": 1, "disk_most": 2}
-
-            monkeypatch.setattr(service._status, "disk_usage", used)
-            for at in range(3):
-                await service.learn(some(digits, at, at + 1))
-                await asyncio.sleep(0.1)
-            heard = [events.get_nowait() for _ in range(events.qsize())]
-        assert [data["accepted"] for name, data in heard if name == "status"][-1] == 3
-        await service.close()
-
-    asyncio.run(live())
 
 
 @pytest.mark.slow

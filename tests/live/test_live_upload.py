@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iblurry.errors import DataError, ServiceError
-from iblurry.live.client import Receipt
-from iblurry.live.client.upload import BYTES, encode_image, encoded_size, send_in_halves
+from iblurry.live.client import BYTES, Receipt, encode_image, encoded_size, send_in_halves
 from tests.live.stand_in import IMAGES
 
 LETTERS = [str(row) for row in range(64)]
@@ -24,7 +23,7 @@ MANY = np.arange(64 * 64).reshape(64, 1, 8, 8).astype(np.uint8)
 def test_requests_hold_everything_in_order_within_the_limits(sizes, most, limit):
     sent = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("iblurry.live.client.upload.BYTES", limit)
+        patch.setattr("iblurry.live.client.BYTES", limit)
         list(send_in_halves(range(len(sizes)), sent.append, size=sizes.__getitem__, limit=most))
     assert [place for places in sent for place in places] == list(range(len(sizes)))
     for places in sent:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.live.exporter import ModelFile
-from iblurry.live.messages import Acceptance, IncomingSample, MemorySample, Operation, Predictions
+from iblurry.live.messages import Acceptance, IncomingSample, LearnerReport, MemorySample, Operation, Predictions
 from iblurry.live.questions import QuestionStore
 from iblurry.live.quota import Limits, Refusal
 
@@ -67,7 +67,7 @@ class Toy:
     """Everything HTTP may ask of a service; `failure` is raised by the next call that could fail."""
 
     def __init__(self, image: tuple[int, int, int] = (3, 4, 4), limits: Limits | None = None) -> None:
-        self.settings, self.limits = SimpleNamespace(image=image), limits or Limits()
+        self.settings, self.limits = SimpleNamespace(image=image, memory=500), limits or Limits()
         self.samples: list[IncomingSample] = []
         self.keys: dict[str, tuple[list[bytes], Acceptance]] = {}
         self.queues: set[asyncio.Queue[tuple[str, dict[str, Any]]]] = set()
@@ -139,21 +139,19 @@ class Toy:
         counts = dict.fromkeys(("accepted", "learnt", "model", "updates", "held"), count)
         return STATUS | counts | {"image": [*self.settings.image], "classes": len(self.labels), "loss": self.loss}
 
-    def classes(self) -> list[dict[str, Any]]:
+    @property
+    def report(self) -> LearnerReport:
         seen = {label: sum(s.label == label for s in self.samples) for label in self.labels}
-        return [
+        classes: list[dict[str, Any]] = [
             {"label": label, "first": 1, "seen": count, "held": count, "tested": count - 1, "right": 0}
             | {"accuracy": 0.0 if count > 1 else None, "recent_accuracy": None}
             | {"recent_share": count / len(self.samples), "before_share": 0.0}
             for label, count in seen.items()
         ]
-
-    def history(self) -> list[dict[str, Any]]:
-        counts = {"time": 1.7e9, "tested": 90, "right": 45, "held_out_accuracy": None}
-        return [{"at": 100, "accuracy": 0.5, "recent_accuracy": None, "learning_rate": 0.0003, "classes": 2} | counts]
-
-    def confusion(self) -> list[dict[str, Any]]:
-        return [{"label": label, "answer": None, "count": 1} for label in self.labels]
+        point = {"at": 100, "accuracy": 0.5, "recent_accuracy": None, "learning_rate": 0.0003, "classes": 2}
+        point |= {"time": 1.7e9, "tested": 90, "right": 45, "held_out_accuracy": None}
+        confusion = [{"label": label, "answer": None, "count": 1} for label in self.labels]
+        return LearnerReport(classes=classes, history=[point], confusion=confusion, window=1000)
 
     async def memory(self) -> list[MemorySample]:
         return [

@@ -67,7 +67,7 @@ def connect(url: str, token: str | None) -> Iterator[Client]:
 
 def wait_for_status(client: Client) -> dict[str, Any]:
     """The service's status, once it is reachable; a line on standard error says that it is waited for."""
-    from iblurry.live.client.http_client import is_temporary, retry
+    from iblurry.live.client import is_temporary, retry
 
     is_told = False
 

@@ -92,7 +92,7 @@ def _too_large(path: Path) -> bool:
     """Tells whether a picture is too large, by its bytes or by the size in its header."""
     from PIL import Image
 
-    from iblurry.live.client.upload import BYTES, encoded_size
+    from iblurry.live.client import BYTES, encoded_size
     from iblurry.live.http.pictures import FORMATS
     from iblurry.live.quota import Limits
 

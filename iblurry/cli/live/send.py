@@ -149,7 +149,7 @@ class Sender:
 
     def explain(self, error: IblurryError) -> str:
         """The error's message, what to do about it on the command line, and how far the upload came."""
-        from iblurry.live.client.http_client import is_temporary
+        from iblurry.live.client import is_temporary
 
         message, then = str(error), ""
         if isinstance(error, ServiceError) and error.code == "key_reused":
@@ -174,7 +174,7 @@ class Sender:
     def _progress_callback(self, display: ProgressDisplay) -> Callable[[], None]:
         """Moves the bar, and prints a line now and then where there is no terminal."""
         from iblurry.launch.progress import PAUSE
-        from iblurry.live.client.http_client import retry
+        from iblurry.live.client import retry
 
         bar = display.bars.add_task("Sending", total=len(self.samples), about="")
         printed_at = polled_at = time.monotonic()

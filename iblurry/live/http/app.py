@@ -245,13 +245,13 @@ async def status(request: Request) -> Any:
 @api.get("/v1/classes", response_model=answers.ClassesResponse, tags=WATCH)
 async def classes(request: Request) -> Any:
     """List every class met so far, with its counts and accuracies."""
-    return {"classes": live(request).service.classes()}
+    return {"classes": live(request).service.report.classes}
 
 
 @api.get("/v1/history", response_model=answers.HistoryResponse, tags=WATCH)
 async def history(request: Request) -> Any:
     """Give the course of accuracy and learning rate."""
-    return {"points": live(request).service.history()}
+    return {"points": live(request).service.report.history}
 
 
 @api.get("/v1/confusion", response_model=answers.ConfusionResponse, tags=WATCH)
@@ -260,8 +260,8 @@ async def confusion(request: Request) -> Any:
 
     Only pairs that occurred: at most as many as there are samples in the window.
     """
-    service = live(request).service
-    return {"window": service.status()["window"], "counts": service.confusion()}
+    report = live(request).service.report
+    return {"window": report.window, "counts": report.confusion}
 
 
 @api.get("/v1/memory", response_model=answers.MemoryResponse, tags=WATCH, responses=refusals(422))
@@ -271,7 +271,7 @@ async def memory(
 ) -> Any:
     """Show what the memory holds, as thumbnails by class, the most important samples first."""
     of = live(request)
-    samples, capacity = await of.service.memory(), of.service.status()["capacity"]
+    samples, capacity = await of.service.memory(), of.service.settings.memory
     shown = await _run(of.decoding, lambda: format_memory(samples, each))
     return {"capacity": capacity, "size": len(samples), "classes": shown}
 

@@ -51,7 +51,7 @@ class ServiceMetrics:
 
     def collect(self) -> Iterator[Metric]:
         """All metrics, as the registry asks for them; values that are not known yet are left out."""
-        status, classes = self.service.status(), self.service.classes()
+        status, classes = self.service.status(), self.service.report.classes
         info = GaugeMetricFamily("iblurry_info", "What is running.", labels=INFO)
         info.add_metric([str(status[key]) for key in INFO], 1)
         yield info
