@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from iblurry import Experiment, Hyperparameters, Learner, StreamIterator, load
 from iblurry.data.dataset import Dataset
 from iblurry.methods import method
-from iblurry.network.build import build, fresh_row
+from iblurry.network.build import build, open_row
 from iblurry.rng import Rng
 
 YOUNG, OLD, BLOCK, BLOCKS = 1_000, 100_000, 64, 60
@@ -104,7 +104,7 @@ def bare_network(network: str, data: Dataset) -> torch.nn.Module:
     """The modules of a network alone: nothing is masked or counted."""
     net = build(network, data.shape, len(data.classes), rng=Rng(1))
     for row in range(len(data.classes)):
-        net.expose(row, *fresh_row(Rng(1), row, net.features))
+        open_row(net, row, Rng(1))
     return torch.nn.Sequential(net.body.layers, net.head).train()
 
 

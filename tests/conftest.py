@@ -94,7 +94,7 @@ def make_context():
     """A workbench with a memory of `capacity` 1x8x8 images and a small network of `rows` classes."""
     from iblurry.augment.pipeline import Augment, Pipeline
     from iblurry.engine.eager import Eager
-    from iblurry.network.build import build, fresh_row
+    from iblurry.network.build import build, open_row
     from iblurry.parts.context import Context
     from iblurry.parts.memory import Memory
     from iblurry.rng import Rng
@@ -103,7 +103,7 @@ def make_context():
         image, rng = (1, 8, 8), Rng(seed)
         network = build(body, image, rows, rng=rng).eval()
         for row in range(rows):
-            network.expose(row, *fresh_row(rng, row, network.features))
+            open_row(network, row, rng)
         engine = Eager()
         pipeline = Pipeline(Augment(pad=1), shape=image, mean=(0.5,), std=(0.25,))
         both = {"rng": rng, "engine": engine}

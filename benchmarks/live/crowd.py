@@ -159,14 +159,14 @@ def serve_endpoint(port: int, classes: list[str]) -> None:
     import uvicorn
     from fastapi import Body, FastAPI
 
-    from iblurry.network.build import build, fresh_row
+    from iblurry.network.build import build, open_row
     from iblurry.rng import Rng
 
     os.setsid()  # a session of its own, as the service: the scheduler may share the machine by sessions
     torch.set_num_threads(1)
     model, app = build("convnet", (3, 32, 32), len(classes), rng=Rng(1)), FastAPI()
-    for row, label in enumerate(classes):
-        model.expose(label, *fresh_row(Rng(1), row, model.features))
+    for label in classes:
+        open_row(model, label, Rng(1))
     model.eval()
 
     @app.post("/v1/predict")

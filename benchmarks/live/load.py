@@ -114,14 +114,14 @@ def bare_rate(folder: Path, seconds: float) -> float:
     from torch.nn import functional as F
 
     from iblurry.live.settings import Settings
-    from iblurry.network.build import build, fresh_row
+    from iblurry.network.build import build, open_row
     from iblurry.rng import Rng
 
     settings = Settings.of(folder)
     torch.set_num_threads(settings.threads)
     network = build(settings.network, settings.image, settings.max_classes, rng=Rng(1)).train()
     for row in range(10):
-        network.expose(row, *fresh_row(Rng(1), row, network.features))
+        open_row(network, row, Rng(1))
     optimizer = torch.optim.Adam(network.parameters(), 3e-4, fused=True)
     images, labels = torch.randn(settings.batch, *settings.image), torch.arange(settings.batch) % 10
     began, done = time.monotonic(), 0

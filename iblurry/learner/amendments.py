@@ -36,33 +36,14 @@ def rehearse(learner: Learner, updates: int) -> None:
 def remove(learner: Learner, number: int) -> bool:
     """Takes a sample out of the memory; False where it is not there (any more)."""
     _check(learner)
-    memory = learner.context.memory
-    if (place := _waiting(learner, number)) is not None:
-        _relabel_waiting(learner, place, REMOVED)
-    found = memory.written_at[:-1] == number
-    is_held = bool(found.any())
-    if is_held:
-        _tell_corrected(learner, found, None)
-        memory.remove(found)
-        _tell(learner)
-    return is_held or place is not None
+    return _correct(learner, number, None)
 
 
 def relabel(learner: Learner, number: int, label: Label) -> bool:
     """Gives a sample in the memory another label, a new one if need be; False where it is not there (any more)."""
     _check(learner)
-    network, memory = learner.context.network, learner.context.memory
-    known = network.row_of(label)
-    row = learner.meet(label) if known is None else known
-    if (place := _waiting(learner, number)) is not None:
-        _relabel_waiting(learner, place, row)
-    found = memory.written_at[:-1] == number
-    is_held = bool(found.any())
-    if is_held:
-        _tell_corrected(learner, found, row)
-        memory.relabel(found, row)
-        _tell(learner)
-    return is_held or place is not None
+    known = learner.context.network.row_of(label)
+    return _correct(learner, number, learner.meet(label) if known is None else known)
 
 
 def rename_class(learner: Learner, label: Label, to: Label) -> None:
@@ -86,16 +67,29 @@ def delete_class(learner: Learner, label: Label) -> None:
     _close(learner, _row(learner, label), into=None)
 
 
+def _correct(learner: Learner, number: int, to: int | None) -> bool:
+    """Moves a sample to another head row, or takes it out; returns whether it was found."""
+    memory, waiting = learner.context.memory, learner.stream_batch
+    place = number - 1 - learner.context.seen + len(waiting)  # among the samples that wait for their round
+    is_waiting = 0 <= place < len(waiting)
+    if is_waiting:
+        _move_waiting(learner, place, to)
+    found = memory.written_at[:-1] == number  # of one row at most, (capacity,) bool
+    is_held = bool(found.any())
+    if is_held:
+        for part in learner.parts.values():
+            part.on_corrected(memory.images[:-1][found], int(memory.labels[:-1][found]), to)
+        _move(learner, found, to)
+        _tell(learner)
+    return is_held or is_waiting
+
+
 def _close(learner: Learner, row: int, into: int | None) -> None:
     _check(learner)
-    memory = learner.context.memory
-    if into is None:
-        memory.remove(memory.members(row))
-    else:
-        memory.relabel(memory.members(row), into)
+    _move(learner, learner.context.memory.members(row), into)
     for place, sample in enumerate(learner.stream_batch):
         if sample.label == row:
-            _relabel_waiting(learner, place, REMOVED if into is None else into)
+            _move_waiting(learner, place, into)
     learner.context.network.close_row(row)
     for shared in learner.context.shared.values():
         shared.on_rows_changed()
@@ -104,11 +98,18 @@ def _close(learner: Learner, row: int, into: int | None) -> None:
     _tell(learner)
 
 
-def _tell_corrected(learner: Learner, found: Tensor, to: int | None) -> None:
-    """`found` is the one row of the sample, (capacity,) bool."""
-    memory = learner.context.memory
-    for part in learner.parts.values():
-        part.on_corrected(memory.images[:-1][found], int(memory.labels[:-1][found]), to)
+def _move(learner: Learner, rows: Tensor, to: int | None) -> None:
+    """Gives the samples of these memory rows, (capacity,) bool, to a head row, or takes them out."""
+    if to is None:
+        learner.context.memory.remove(rows)
+    else:
+        learner.context.memory.relabel(rows, to)
+
+
+def _move_waiting(learner: Learner, place: int, to: int | None) -> None:
+    sample, row = learner.stream_batch[place], REMOVED if to is None else to
+    if sample.label != REMOVED:  # what was removed stays so
+        learner.stream_batch[place] = sample._replace(labels=torch.full_like(sample.labels, row), label=row)
 
 
 def _tell(learner: Learner) -> None:
@@ -123,18 +124,6 @@ def _row(learner: Learner, label: Label) -> int:
         known = ", ".join(repr(each) for each in learner.labels if each is not None) or "none"
         raise UnknownLabelError(f"There is no class {label!r}. Known: {known}.")
     return row
-
-
-def _waiting(learner: Learner, number: int) -> int | None:
-    """Where a sample is among those that wait for their round."""
-    place = number - 1 - learner.context.seen + len(learner.stream_batch)
-    return place if 0 <= place < len(learner.stream_batch) else None
-
-
-def _relabel_waiting(learner: Learner, place: int, row: int) -> None:
-    sample = learner.stream_batch[place]
-    if sample.label != REMOVED:  # what was removed stays so
-        learner.stream_batch[place] = sample._replace(labels=torch.full_like(sample.labels, row), label=row)
 
 
 def _check(learner: Learner) -> None:

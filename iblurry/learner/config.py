@@ -18,16 +18,16 @@ from iblurry.augment.transform import Transform, Transforms, as_field, check_tra
 from iblurry.errors import InputError, check_type, whole_number
 from iblurry.methods import method as method_named
 from iblurry.methods.method import Method
+from iblurry.network.bodies import StoredFeatures
 from iblurry.network.build import build
+from iblurry.network.network import Network
 from iblurry.network.registry import AnyNetwork, Image, Initialise, network_key, split_frozen
-from iblurry.network.stored import head_of, stored_shape
 from iblurry.parts.context import Context
 from iblurry.parts.memory import Memory
 from iblurry.rng import Rng
 
 if TYPE_CHECKING:
     from iblurry.engine.eager import Eager, Precision
-    from iblurry.network.network import Network
 
 Label = str | int
 
@@ -146,37 +146,35 @@ class LearnerConfig:
         if method.refit is not None:
             built.keep_initial()
         statistics: Any = getattr(built.body, "normalization", (self.mean, self.std))  # of one trained elsewhere
-        assert self.augment is not None, "__post_init__ sets it"
-        pixels = Pipeline(self.augment, shape=self.image, mean=statistics[0], std=statistics[1], device=on)
-        capacity = method.capacity(self.memory) if capacity is None else capacity
-        shared: dict[str, Any] = {
-            "rng": rng,
-            "engine": engine,
-            "budget": self.memory - method.pace.samples_outside_memory,
-        }
-        if self.freeze != "body":
-            network = engine.setup(built).eval().train_head(method.head.train)
-            _check_trained(method, network, self.freeze)
-            memory = Memory(capacity, self.image, on)
-            return Context(network=network, memory=memory, pipeline=pixels, spent=network.meter.counter, **shared)
-        if check_transforms(self.augment):
-            raise InputError(
-                f"augment={self.augment!r} cannot be used with freeze='body', where features are computed once and "
-                "stored; leave it out, or give the names of the body's layers as `freeze`."
-            )
-        memory = Memory(capacity, stored_shape(built.features), on)
-        network = engine.setup(head_of(built)).eval().train_head(method.head.train)
+        transforms = check_transforms(self.augment)
+        pixels = Pipeline(transforms, shape=self.image, mean=statistics[0], std=statistics[1], device=on)
+        trained, pipeline = built, pixels
+        if self.freeze == "body":
+            if transforms:
+                raise InputError(
+                    f"augment={self.augment!r} cannot be used with freeze='body', where features are computed once "
+                    "and stored; leave it out, or give the names of the body's layers as `freeze`."
+                )
+            trained, pipeline = Network(StoredFeatures(built.features), self.rows), FeaturePipeline(built.features, on)
+            trained.meter = built.meter
+        rows = method.capacity(self.memory) if capacity is None else capacity
+        network = engine.setup(trained).eval().train_head(method.head.train)
         _check_trained(method, network, self.freeze)
-        return Context(
+        memory = Memory(rows, pipeline.shape, on)
+        context = Context(
             network=network,
             memory=memory,
-            pipeline=FeaturePipeline(built.features, on),
+            pipeline=pipeline,
             spent=network.meter.counter,
-            frozen=Context(
-                network=engine.setup(built).eval(), memory=memory, pipeline=pixels, **shared | {"budget": 0}
-            ),
-            **shared,
+            rng=rng,
+            engine=engine,
+            budget=self.memory - method.pace.samples_outside_memory,
         )
+        if self.freeze != "body":
+            return context
+        body = engine.setup(built).eval()
+        frozen = Context(network=body, memory=memory, pipeline=pixels, rng=rng, engine=engine, budget=0)
+        return dataclasses.replace(context, frozen=frozen)
 
     def to_json(self) -> dict[str, Any]:
         """The fields as data; a user's code is written `name@hash`."""

@@ -37,7 +37,7 @@ from iblurry.learner.export import export
 from iblurry.learner.refitter import Refitter
 from iblurry.learner.trainer import Trainer
 from iblurry.methods.method import Method
-from iblurry.network.build import fresh_bias, fresh_row, fresh_weight
+from iblurry.network.build import open_row
 from iblurry.network.registry import AnyNetwork
 from iblurry.parts.memory import REMOVED, Batch, Encoded, Sample
 from iblurry.parts.part import Part
@@ -179,7 +179,7 @@ class Learner:
             new, before = self._new_classes(names), self.context.updates
             for at, name in enumerate(names):
                 one = given[at : at + 1]  # cloned, since the caller may use the same array again
-                self._observe(self._sample(one if encoded else self.context.encode(one).clone(), name))
+                self._observe(one if encoded else self.context.encode(one).clone(), name)
             updates = self.context.updates - before
             return Observed(len(names), updates, new, self.trainer.loss.clone() if updates else None, self.trainer.lr)
 
@@ -198,13 +198,10 @@ class Learner:
             )
         return new
 
-    def _sample(self, stored: Tensor, label: Label) -> Sample:
-        row = self.context.network.row_of(label)
-        if row is None:
-            row = self.meet(label)
-        return Sample(stored, self._head_rows[row : row + 1], row)
-
-    def _observe(self, sample: Sample) -> None:
+    def _observe(self, stored: Tensor, label: Label) -> None:
+        known = self.context.network.row_of(label)
+        row = self.meet(label) if known is None else known
+        sample = Sample(stored, self._head_rows[row : row + 1], row)
         self.context.counters.seen += 1
         self.credit += self.method.pace.updates_of(self.context.seen)
         if self.method.readout.takes(sample):
@@ -231,18 +228,13 @@ class Learner:
     def meet(self, label: Label) -> int:
         """Add a new class: tell the parts, then open its head row in place; returns the row."""
         self._new_classes([label])
-        net, rng = self.context.network, self.context.rng
+        net = self.context.network
         row = net.next_row
         if row < net.rows:  # a full head refuses in expose(), and nothing has changed then
             for part in self.parts.values():
                 part.on_class(row)
         head = self.method.head
-        weight, bias = fresh_row(rng, row, net.features)
-        if head.redraw != "own":
-            bias = fresh_bias(rng, row, net.rows, net.features)
-        if head.redraw == "all":
-            weight = fresh_weight(rng, row, net.rows, net.features)
-        net.expose(label, weight, bias)
+        open_row(net, label, self.context.rng, redraw=head.redraw)
         for shared in self.context.shared.values():
             shared.on_rows_changed()
         if head.moments == "forget":

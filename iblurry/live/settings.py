@@ -188,7 +188,7 @@ class Settings:
         from iblurry.network.registry import find_network
 
         name = self.network.partition(":")[0]
-        return {name: find_network(self.network).make} if "@" in name else {}
+        return {name: find_network(name)} if "@" in name else {}
 
     def _transforms(self) -> tuple[Transform, ...] | None:
         from iblurry.augment.transform import Transform

@@ -206,6 +206,24 @@ class BatchNorm(nn.BatchNorm2d):
         return F.batch_norm(maps, mean, var, self.weight, self.bias, self.training, momentum, self.eps)
 
 
+class StoredFeatures(nn.Module):
+    """A body without weights for features that were computed before: the head sees them as they are.
+
+    Parameters
+    ----------
+    features : int
+        How many numbers a sample has.
+    """
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.features = features
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, features) float, as `FeaturePipeline` reads them from the memory."""
+        return features
+
+
 class Resize(nn.Module):
     """Images of 1 or 3 channels as three channels of side x side pixels, bicubic.
 

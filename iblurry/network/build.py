@@ -1,4 +1,4 @@
-"""Builds a network from a name, a factory or a module, and draws the rows of its head."""
+"""Builds a network from a name, a factory or a module, and opens the rows of its head."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 import math
 import random
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -19,10 +19,10 @@ from iblurry.network.registry import (
     AnyNetwork,
     Image,
     Initialise,
-    check_options,
     check_positive,
     find_network,
     is_pretrained,
+    without_options,
 )
 from iblurry.network.weights import redraw, seeded
 from iblurry.rng import Rng
@@ -36,7 +36,6 @@ def build(
     rng: Rng,
     initialise: Initialise | None = None,
     freeze: str = "none",
-    **options: object,
 ) -> Network:
     """A network at its initial weights with a head whose rows are all closed.
 
@@ -58,8 +57,6 @@ def build(
     freeze : str, default "none"
         "body", or names of the body's submodules and parameters, separated by commas, that are not trained. Submodules
         stay in eval mode.
-    **options
-        Further arguments of the factory, such as width=128 or stem="cifar".
 
     Examples
     --------
@@ -67,20 +64,19 @@ def build(
     >>> network.rows, network.known
     (10, 0)
     """
-    make, written = find_network(network)
+    make = find_network(network)
     name = network if isinstance(network, str) else type(network).__name__
-    check_options(name, make, options)
     check_positive("number of rows", rows)
     for what, given in zip(("number of channels", "image height", "image width"), image, strict=True):
         check_positive(what, given)
     is_module = isinstance(make, nn.Module)
     if initialise is None:
-        keeps = is_module or is_pretrained(network, None) or not is_own(getattr(make, "func", make))
+        keeps = is_module or is_pretrained(make, None) or not is_own(without_options(make))
         initialise = "keep" if keeps else "redraw"
     if not isinstance(initialise, str) or initialise not in get_args(Initialise):
         raise InputError(f"initialise={initialise!r} is neither 'redraw' nor 'keep'.")
     with seeded(rng.seed_for("network", 0)):  # torch's layers draw from the global generator when they are made
-        body = copy.deepcopy(make) if is_module else make(image, **written | options)
+        body = copy.deepcopy(make) if is_module else make(image)
         if not isinstance(body, nn.Module):
             raise InputError(f"The network {name!r} returned {body!r:.80}, which is not an nn.Module.")
         built = Network(body, rows, features=None if is_own(type(body)) else count_features(body.cpu(), image))
@@ -108,8 +104,8 @@ def restart(network: Network, labels: Sequence[str | int], rng: Rng) -> None:
     """
     network.restart_body(rng)
     network.close()
-    for row, label in enumerate(labels):
-        network.expose(label, *fresh_row(rng, row, network.features))
+    for label in labels:
+        open_row(network, label, rng)
 
 
 def count_features(body: nn.Module, image: Image) -> int:
@@ -174,22 +170,27 @@ def _other_generators() -> list[object]:
     return [random.getstate(), *(value.tolist() if isinstance(value, np.ndarray) else value for value in state)]
 
 
-def fresh_row(rng: Rng, row: int, features: int) -> tuple[Tensor, Tensor]:
-    """Weight (features,) and bias (1,) of a head row that opens, uniform in ±1/sqrt(features)."""
-    drawn = _uniform(rng, "head", step=row, n=features + 1, bound=1 / math.sqrt(features))
-    return drawn[:features], drawn[features:]
+def open_row(network: Network, label: str | int, rng: Rng, *, redraw: Literal["own", "bias", "all"] = "own") -> int:
+    """Opens the next head row for a new class and returns it; numbers are drawn uniform in ±1/sqrt(features).
 
+    Parameters
+    ----------
+    network : Network
+        Whose head has a free row.
+    label : str or int
+        Of the new class.
+    rng : Rng
+        What weight and bias are drawn from.
+    redraw : {"own", "bias", "all"}
+        What is drawn: weight and bias of this row, the whole bias and the weight of this row, or the whole head.
+    """
+    row, rows, features = network.next_row, network.rows, network.features
 
-def fresh_bias(rng: Rng, row: int, rows: int, features: int) -> Tensor:
-    """The whole bias (rows,) drawn again as `row` opens, uniform in ±1/sqrt(features)."""
-    return _uniform(rng, "head bias", step=row, n=rows, bound=1 / math.sqrt(features))
+    def draw(purpose: str, n: int) -> Tensor:
+        drawn = (2 * rng.uniforms(purpose, row, n) - 1) * (1 / math.sqrt(features))
+        return torch.from_numpy(drawn.astype(np.float32))
 
-
-def fresh_weight(rng: Rng, row: int, rows: int, features: int) -> Tensor:
-    """The whole weight (rows, features) drawn again as `row` opens, uniform in ±1/sqrt(features)."""
-    drawn = _uniform(rng, "head weight", step=row, n=rows * features, bound=1 / math.sqrt(features))
-    return drawn.view(rows, features)
-
-
-def _uniform(rng: Rng, purpose: str, *, step: int, n: int, bound: float) -> Tensor:
-    return torch.from_numpy(((2 * rng.uniforms(purpose, step, n) - 1) * bound).astype(np.float32))
+    own = draw("head", features + 1)
+    weight = draw("head weight", rows * features).view(rows, features) if redraw == "all" else own[:features]
+    bias = own[features:] if redraw == "own" else draw("head bias", rows)
+    return network.expose(label, weight, bias)

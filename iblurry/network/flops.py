@@ -1,12 +1,11 @@
-"""Floating-point operations of one image's forward pass, by torch's own counter."""
+"""Floating-point operations of one image's forward pass, by torch's own counts."""
 
 from __future__ import annotations
 
 import functools
 
-from iblurry.components.code_hash import is_own
 from iblurry.components.lazy_torch import torch
-from iblurry.network.registry import NETWORKS, AnyNetwork, Image, network_key
+from iblurry.network.registry import AnyNetwork, Image, network_key
 from iblurry.rng import Rng
 
 BACKWARD = 2  # forward passes that a backward pass is worth: one product for the input, one for the weight
@@ -45,14 +44,10 @@ def feature_flops(network: AnyNetwork, image: Image) -> int:
 @functools.lru_cache(maxsize=128)
 def _body(network: str, image: Image) -> tuple[int, int]:
     """Operations, and how many features the body returns."""
-    from torch.utils.flop_counter import FlopCounterMode
-
     from iblurry.network.build import build
     from iblurry.network.plain_counter import PlainCounter
 
     built = build(network, image, 1, rng=Rng(1)).eval()
-    factory = NETWORKS.get(network.partition(":")[0])
-    counter = PlainCounter() if factory is not None and is_own(factory) else FlopCounterMode(display=False)
-    with counter, torch.no_grad():
+    with PlainCounter() as counter, torch.no_grad():
         built.body(torch.zeros(1, *image))
-    return int(counter.get_total_flops()), built.features
+    return counter.total, built.features

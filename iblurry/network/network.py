@@ -16,7 +16,7 @@ from iblurry.components.code_hash import is_own
 from iblurry.compute import ComputeMeter
 from iblurry.errors import InputError, UnknownLabelError
 from iblurry.network import FLOOR
-from iblurry.network.freeze import find_frozen
+from iblurry.network.registry import find_frozen
 from iblurry.network.table_mlp import TableMLP
 from iblurry.network.weights import redraw
 from iblurry.rng import Rng

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import flop_registry
 
 
 class PlainCounter(TorchDispatchMode):
-    """Counts the package's networks as FlopCounterMode does, whose first operation imports torch's compiler (2 s)."""
+    """Counts as FlopCounterMode does, whose first operation imports torch's compiler (2 s)."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -24,6 +24,3 @@ class PlainCounter(TorchDispatchMode):
         if func._overloadpacket in flop_registry:
             self.total += flop_registry[func._overloadpacket](*args, **(kwargs or {}), out_val=out)
         return out
-
-    def get_total_flops(self) -> int:
-        return self.total

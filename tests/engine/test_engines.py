@@ -21,7 +21,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.launch.launch import run
 from iblurry.methods import Hyperparameters, bic, er
 from iblurry.network.bodies import ConvUnit
-from iblurry.network.build import build, fresh_row
+from iblurry.network.build import build, open_row
 from iblurry.parts.memory import Batch
 from iblurry.rng import Rng
 from tests.laws.lawful import new_learner
@@ -116,7 +116,7 @@ def test_a_cpu_folds_batch_norm_for_many_images_or_held_weights(count, is_held, 
     """The same answers up to rounding, with the weights of that moment, and nothing is left behind."""
     monkeypatch.setattr(eager, "arm_convolutions", lambda body: None)
     network = Eager("cpu").setup(with_statistics(build("convnet", (3, 32, 32), 4, rng=Rng(1))))
-    network.expose("a", *fresh_row(Rng(1), 0, network.features))
+    open_row(network, "a", Rng(1))
     images = torch.randn(count, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     for _ in range(2):
         if is_held:
@@ -165,7 +165,7 @@ def test_a_convnet_on_a_cpu_has_channels_last(name, is_last, monkeypatch):
 
 def test_a_twin_shares_nothing():
     network = OptimizedNetwork(build("convnet", (1, 8, 8), 4, rng=Rng(1)))
-    network.expose("a", *fresh_row(Rng(1), 0, network.features))
+    open_row(network, "a", Rng(1))
     network.compiled[3] = network.body
     twin = network.twin()
     assert network.compiled == {3: network.body}

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from iblurry.engine.network import OptimizedNetwork
 from iblurry.engine.stacked import GroupedNetwork
-from iblurry.network.build import build, fresh_row
+from iblurry.network.build import build, open_row
 from iblurry.rng import Rng
 
 GROUPS, COUNT = 3, 4
@@ -22,8 +22,8 @@ def test_gradients_by_group(name, side):
     network = OptimizedNetwork(
         build(name, (3, side, side), 4, rng=rng)
     ).double()  # in float32, rounding crosses a kink now and then
-    for row, label in enumerate("abc"):
-        network.expose(label, *fresh_row(rng, row, network.features))
+    for label in "abc":
+        open_row(network, label, rng)
     images = torch.randn(GROUPS * COUNT, 3, side, side, dtype=torch.float64)
     labels = torch.randint(0, 3, (GROUPS * COUNT,))
     network.train()(images)  # so that running statistics are not those of the start
@@ -38,8 +38,8 @@ def test_gradients_by_group(name, side):
 
 def test_the_weights_are_those_of_now():
     network = OptimizedNetwork(build("convnet:width=4", (1, 8, 8), 2, rng=Rng(1)))
-    for row, label in enumerate("ab"):
-        network.expose(label, *fresh_row(Rng(1), row, network.features))
+    for label in "ab":
+        open_row(network, label, Rng(1))
     grouped = GroupedNetwork(network.eval(), 2)
     images, labels = torch.randn(4, 1, 8, 8), torch.tensor([0, 1, 1, 0])
     before = grouped.gradients(images, labels)

@@ -121,11 +121,11 @@ def test_what_is_learnt_is_what_a_plain_loop_learns(samples, questions):
 
 
 def _fresh(learner, rng):
-    from iblurry.network.build import build, fresh_row
+    from iblurry.network.build import build, open_row
 
     network = build("mlp", (1, 8, 8), 6, rng=rng)
-    for row, label in enumerate(learner.labels):
-        network.expose(label, *fresh_row(rng, row, network.features))
+    for label in learner.labels:
+        open_row(network, label, rng)
     return network
 
 

