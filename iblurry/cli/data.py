@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +16,18 @@ if TYPE_CHECKING:
     from iblurry.data.load import DataSource
 
 
-def _home_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--home`, after the group's name or after the command's; the function gets whichever was given."""
-    return click.option(
-        "--home",
-        metavar="FOLDER",
-        type=PLACE,
-        callback=lambda context, option, given: given or context.obj,
-        help="Where imported data live (default: $IBLURRY_DATA or ~/.cache/iblurry).",
-    )(command)
+home_option = click.option(
+    "--home",
+    metavar="FOLDER",
+    type=PLACE,
+    callback=lambda context, option, given: given or context.obj,  # after the group's name or after the command's
+    help="Where imported data live (default: $IBLURRY_DATA or ~/.cache/iblurry).",
+)
 
 
 @click.group(invoke_without_command=True, subcommand_metavar="[COMMAND] [ARGS]...")
 @import_option
-@_home_option
+@home_option
 @click.pass_context
 def data(context: click.Context, home: Path | None) -> None:
     """List, download, import and show data sets.
@@ -39,21 +37,34 @@ def data(context: click.Context, home: Path | None) -> None:
     """
     context.obj = home
     if context.invoked_subcommand is None:
-        _list(home, as_json=False)
+        context.invoke(list_, home=home, as_json=False)
 
 
 @data.command("list")
 @json_option
 @import_option
-@_home_option
+@home_option
 def list_(as_json: bool, home: Path | None) -> None:
     """List the sources and whether each is here (the default)."""
-    _list(home, as_json=as_json)
+    from iblurry.data.load import SOURCES, stored_path
+
+    sources = [
+        {"name": source.name, "about": source.about, "state": _state(source, stored_path(source.name, home))}
+        for source in SOURCES.values()
+    ]
+    place = stored_path("x", home).parent
+    if as_json:
+        click.echo(json.dumps({"home": str(place), "sources": sources}, indent=2))
+        return
+    _print_table(["source", "what", "state"], [list(source.values()) for source in sources])
+    click.echo(f"\nData home: {place}")
+    click.echo("Get one:   iblurry data fetch NAME, or iblurry data import NAME PATH")
+    click.echo("Look:      iblurry data show NAME")
 
 
 @data.command()
 @click.argument("name")
-@_home_option
+@home_option
 def fetch(name: str, home: Path | None) -> None:
     """Download NAME from its public address, check it and import it."""
     from iblurry.data.fetch import fetch as fetch_source
@@ -64,7 +75,7 @@ def fetch(name: str, home: Path | None) -> None:
 @data.command("import", short_help="Import a copy of NAME that lies at PATH.")
 @click.argument("name")
 @click.argument("path", type=PLACE)
-@_home_option
+@home_option
 def import_(name: str, path: Path, home: Path | None) -> None:
     """Import a copy of NAME at PATH: a folder or an archive in any of its public forms."""
     from iblurry.data.load import import_local
@@ -77,7 +88,7 @@ def import_(name: str, path: Path, home: Path | None) -> None:
 @click.option("--sheet", type=OutputFile(".png"), help="Draw a contact sheet into this .png.")
 @json_option
 @import_option
-@_home_option
+@home_option
 def show(spec: str, sheet: Path | None, as_json: bool, home: Path | None) -> None:
     """Show what SPEC holds: a source, an .npz file or a folder of pictures, such as shapes:classes=20,size=16."""
     from iblurry.data.load import load
@@ -101,23 +112,6 @@ def print_notes(dataset: Dataset) -> None:
     """What its reader chose or left out, on standard error."""
     for note in dataset.notes:
         click.echo(f"{dataset.name}: {note}", err=True)
-
-
-def _list(home: Path | None, *, as_json: bool) -> None:
-    from iblurry.data.load import SOURCES, stored_path
-
-    sources = [
-        {"name": source.name, "about": source.about, "state": _state(source, stored_path(source.name, home))}
-        for source in SOURCES.values()
-    ]
-    place = stored_path("x", home).parent
-    if as_json:
-        click.echo(json.dumps({"home": str(place), "sources": sources}, indent=2))
-        return
-    _print_table(["source", "what", "state"], [list(source.values()) for source in sources])
-    click.echo(f"\nData home: {place}")
-    click.echo("Get one:   iblurry data fetch NAME, or iblurry data import NAME PATH")
-    click.echo("Look:      iblurry data show NAME")
 
 
 def _state(source: DataSource, place: Path) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from iblurry.cli.options import PLACE, OutputFile, import_option, json_option
+from iblurry.cli.options import PLACE, OutputFile, import_option, json_option, tell
 from iblurry.errors import counted
 
 EXAMPLES = """\b
@@ -43,11 +42,11 @@ def export(folder: Path, file: Path, device: str, as_json: bool) -> None:
     else:
         learner.export(file)
     samples, accepted = learner.context.seen, accepted_in(folder)
-    if as_json:
-        about = {"file": str(file), "bytes": file.stat().st_size, "samples": samples, "classes": learner.labels}
-        about |= {} if accepted is None else {"accepted": accepted}
-        click.echo(json.dumps(about, indent=2))
-        return
+    about = {"file": str(file), "bytes": file.stat().st_size, "samples": samples, "classes": learner.labels}
     learnt = f"{counted(samples, 'sample')}, {counted(len(learner.labels), 'class')}"
     less = f"; the service has accepted {accepted}: ask it for the model, or stop it first"
-    click.echo(f"{file}: {learner.method.name} after {learnt}{less if accepted and accepted > samples else ''}")
+    tell(
+        about if accepted is None else about | {"accepted": accepted},
+        f"{file}: {learner.method.name} after {learnt}{less if accepted and accepted > samples else ''}",
+        as_json=as_json,
+    )

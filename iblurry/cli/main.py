@@ -43,6 +43,7 @@ iblurry = Verbs(
     "iblurry",
     package="iblurry.cli",
     verbs=VERBS,
+    files={"table": "study", "figure": "study"},
     moved=MOVED,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80, "show_default": True},
     help="Online continual learning on i-Blurry streams. Begin with `iblurry run`.",

@@ -1,10 +1,9 @@
-"""What several verbs have on their command lines: types of values, places to write to, `--import`, the machine."""
+"""What several verbs have on their command lines: types of values, options, and what is made of them."""
 
 from __future__ import annotations
 
-import functools
 import importlib
-import math
+import json
 import re
 import sys
 import traceback
@@ -23,35 +22,15 @@ if TYPE_CHECKING:
     from iblurry.streams.stream import Stream
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-PLACE = click.Path(path_type=Path)
+RUNS = Path("runs")  # where runs are kept unless told
 MOST_SEEDS = 10_000  # of one range: more is a slip of the finger
 
+# ---------------------------------------------------------------------------------------------------- types of values
 
-class GroupedCommand(click.Command):
-    """`groups` gives the names of the options under each heading; what it leaves out comes last."""
-
-    def __init__(self, *arguments: Any, groups: Mapping[str, Iterable[str]], **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.groups = groups
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
-        records = {option.name: record for option in options if (record := option.get_help_record(ctx))}
-        for heading, names in self.groups.items():
-            with formatter.section(heading):
-                formatter.write_dl([records.pop(name) for name in names], col_max=22)
-        with formatter.section("Other"):
-            formatter.write_dl(list(records.values()), col_max=22)
-
-
-class NumberRange(click.FloatRange):
-    """`click.FloatRange` that refuses "nan", which compares with nothing and would pass."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number = float(super().convert(value, param, ctx))
-        if math.isnan(number):
-            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
-        return number
+PLACE = click.Path(path_type=Path)
+COUNT = click.IntRange(1)
+PERCENT = click.FloatRange(0, 100)
+SHARE = click.FloatRange(0, 1)
 
 
 class Shape(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.5
@@ -120,108 +99,156 @@ class OutputFile(click.Path):
         return path
 
 
-PERCENT = NumberRange(0, 100)
 FIGURE = OutputFile(".png", ".svg", ".pdf")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
-data_home_option = click.option(
-    "--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`."
-)
+
+# ------------------------------------------------------------------------------------------------------------ options
 
 
-def runs_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a verb the argument [RUN]...: folders of runs, or folders of them; "runs" unless given."""
-    default = (Path("runs"),)
-    return click.argument(
-        "runs", nargs=-1, metavar="[RUN]...", type=PLACE, callback=lambda context, argument, given: given or default
-    )(command)
+class GroupedCommand(click.Command):
+    """`groups` gives the names of the options under each heading; what it leaves out comes last."""
+
+    def __init__(self, *arguments: Any, groups: Mapping[str, Iterable[str]], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.groups = groups
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        records = {option.name: record for option in options if (record := option.get_help_record(ctx))}
+        for heading, names in self.groups.items():
+            with formatter.section(heading):
+                formatter.write_dl([records.pop(name) for name in names], col_max=22)
+        with formatter.section("Other"):
+            formatter.write_dl(list(records.values()), col_max=22)
 
 
-def bundle_options(name: str, options: dict[str, Decorator]) -> Decorator:
-    """A decorator that adds these options to a verb, whose function gets their values as one dict called `name`."""
+def with_options(table: Mapping[str, Decorator], *names: str) -> Decorator:
+    """Gives a verb the options of a table, or those of these names."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(command)
-        def call(**given: Any) -> Any:
-            return command(**{name: {option: given.pop(option) for option in options}}, **given)
-
-        decorated: Callable[..., Any] = call
-        for option in reversed(options.values()):
-            decorated = option(decorated)
-        return decorated
+        for name in reversed(names or tuple(table)):
+            command = table[name](command)
+        return command
 
     return decorate
 
 
-MACHINE = ("device", "precision", "jobs", "pack", "threads", "save_seconds", "save_samples", "again")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
+import_option = click.option(
+    "--import",
+    "modules",
+    multiple=True,
+    expose_value=False,
+    callback=lambda context, option, given: import_user_modules(given),
+    metavar="MODULE",
+    help="Import a module, or a file like mine.py, with parts, methods or data of your own first. Repeatable.",
+)
+callback_option = click.option(
+    "--callback",
+    "callbacks",
+    multiple=True,
+    metavar="NAME",
+    help="OnlineAccuracy, KnowledgeRatios, TensorBoard, WandB, MLflow or yours, as NAME:field=value. Repeatable.",
+)
+metric_option = click.option(
+    "--metric",
+    multiple=True,
+    metavar="LIST",
+    help="a_auc, min_acc, forgetting:max, or what callbacks log: mine, mine:mean.  [default: accuracies, all that was "
+    "logged]",
+)
+runs_argument = click.argument("runs", nargs=-1, metavar="[RUN]...", type=PLACE, default=(RUNS,))
+data_home_option = click.option(
+    "--data-home", metavar="FOLDER", type=PLACE, help="Where imported data live, as in `iblurry data`."
+)
+figure_option = click.option("--figure", type=FIGURE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
 
 
-def machine_options(*, jobs: str, pack: str) -> Decorator:
-    """Gives a verb what it is told about the machine, as `machine`; `jobs` and `pack` word its defaults."""
-    positive, option = click.IntRange(1), click.option
-    options = (
-        option(
-            "--device",
-            metavar="NAME",
-            default="auto",
-            show_default=False,
-            help="cpu, cuda.  [default: a GPU, if there is one; not for mlp, convnet]",
-        ),
-        option("--precision", metavar="NAME", help="float32 or bfloat16.  [default: float32; bfloat16 on a GPU]"),
-        option("--jobs", metavar="J", type=positive, help=f"Processes, of one run or --pack each.  [default: {jobs}]"),
-        option(
-            "--pack", metavar="N", type=positive, help=f"Runs side by side in one process on a GPU.  [default: {pack}]"
-        ),
-        option("--threads", metavar="T", type=positive, help="Threads of each run.  [default: its share; 1 if small]"),
-        option(
-            "--save-seconds",
-            metavar="S",
-            type=NumberRange(0),
-            default=30,
-            help="Seconds between two checkpoints; more where they would take over 5 % of the time.",
-        ),
-        option("--save-samples", metavar="S", type=positive, help="Also a checkpoint every so many samples."),
-        option("--again", is_flag=True, help="Delete earlier results, and start again."),
+def options(
+    rows: Mapping[str, tuple[str, click.ParamType[Any] | None, str]], *, many: Sequence[str] = (), **defaults: Any
+) -> dict[str, Decorator]:
+    """Options by the names of their values: what a value is called, its type (None: text), and what it is for.
+
+    Those in `many` may be repeated.
+    """
+    return {
+        name: click.option(
+            f"--{name.replace('_', '-')}",
+            metavar=metavar,
+            type=kind,
+            help=about,
+            **{"multiple": True} if name in many else {"default": defaults.get(name)},
+        )
+        for name, (metavar, kind, about) in rows.items()
+    }
+
+
+STREAM = options(  # the data of experiments, and their order
+    {
+        "dataset": ("SPEC", None, "See `iblurry data`."),
+        "seeds": ("LIST", Seeds(), "One run for each, as 1,2,3 or 1-3."),
+        "stream": ("NAME", None, "IBlurry (default), Gaussian, ..., as NAME:field=value."),
+        "disjoint": ("N", PERCENT, "% of classes in one task only.  [default: 50]"),
+        "blur": ("M", PERCENT, "% of blurry samples in other tasks.  [default: 10]"),
+        "tasks": ("T", COUNT, "How many tasks.  [default: the paper's]"),
+        "mode": ("NAME", None, "strict, uneven, compatible: if N does not fit."),
+        "samples": ("S", COUNT, "Stop after so many.  [default: all]"),
+        "share": ("P", SHARE, "Share of each class's images: 0.1.  [default: 1]"),
+        "validate": ("P", SHARE, "Ask about held-out training images, as 0.1.  [default: 0.1 in a search]"),
+        "published": ("FOLDER", PLACE, "Take the order from published split files."),
+    },
+    dataset="digits",
+    seeds="1-3",
+)
+LEARNING = options(  # the other fields of experiments
+    {
+        "memory": ("K", COUNT, "How many samples may be stored."),
+        "network": ("NAME", None, "convnet, mlp, resnet18, ..., as NAME:option=value."),
+        "query_every": ("S", COUNT, "Samples between two queries."),
+    }
+) | {
+    "changes": click.option(
+        "--set",
+        "changes",
+        multiple=True,
+        metavar="PATH=VALUE",
+        help="Any field: pace.stream_batch=4, admission=Balanced. `iblurry methods --json` lists them. Repeatable.",
     )
-    return bundle_options("machine", dict(zip(MACHINE, options, strict=True)))
+}
 
 
-def launch_config(machine: Mapping[str, Any], out: Path, data_home: Path | None) -> LaunchConfig:
-    """What these options say."""
+def machine_options(*, jobs: str, pack: str) -> dict[str, Decorator]:
+    """What a verb is told about the machine, for `launch_config`; `jobs` and `pack` word its defaults."""
+    rows = {
+        "device": ("NAME", None, "cpu, cuda.  [default: a GPU, if there is one; not for mlp, convnet]"),
+        "precision": ("NAME", None, "float32 or bfloat16.  [default: float32; bfloat16 on a GPU]"),
+        "jobs": ("J", COUNT, f"Processes, of one run or --pack each.  [default: {jobs}]"),
+        "pack": ("N", COUNT, f"Runs side by side in one process on a GPU.  [default: {pack}]"),
+        "threads": ("T", COUNT, "Threads of each run.  [default: its share; 1 if small]"),
+        "save_seconds": (
+            "S",
+            click.FloatRange(0),
+            "Seconds between two checkpoints; more where they would take over 5 % of the time.",
+        ),
+        "save_samples": ("S", COUNT, "Also a checkpoint every so many samples."),
+    }
+    again = click.option("--again", is_flag=True, help="Delete earlier results, and start again.")
+    return options(rows, save_seconds=30) | {"again": again}
+
+
+MACHINE = tuple(machine_options(jobs="", pack=""))
+
+# -------------------------------------------------------------------------------------------------- what options say
+
+
+def launch_config(given: Mapping[str, Any]) -> LaunchConfig:
+    """What --out, --data-home and the options about the machine say."""
     from iblurry.experiment.checkpointer import CheckpointPolicy
     from iblurry.launch.config import LaunchConfig
 
-    rest = {name: value for name, value in machine.items() if not name.startswith("save") and value is not None}
-    checkpoints = CheckpointPolicy(seconds=machine["save_seconds"], samples=machine["save_samples"])
-    return LaunchConfig(out=out, data_home=data_home, checkpoints=checkpoints, **rest)
-
-
-def import_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a verb `--import`, which imports what is the user's own before the verb's function is called."""
-    return click.option(
-        "--import",
-        "modules",
-        multiple=True,
-        expose_value=False,
-        callback=lambda context, option, given: import_user_modules(given),
-        metavar="MODULE",
-        help="Import a module, or a file like mine.py, with parts, methods or data of your own first. Repeatable.",
-    )(command)
-
-
-def callback_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a verb `--callback`; its function gets `callbacks`, for `parse_callbacks`."""
-    return click.option(
-        "--callback",
-        "callbacks",
-        multiple=True,
-        metavar="NAME",
-        help="OnlineAccuracy, KnowledgeRatios, TensorBoard, WandB, MLflow or yours, as NAME:field=value. Repeatable.",
-    )(command)
-
-
-def metric_option(words: str, default: str) -> Decorator:
-    """Gives a verb `--metric`; its function gets `metric`, for `split_names`."""
-    return click.option("--metric", multiple=True, metavar="LIST", help=f"{words}  [default: {default}]")
+    names = ("out", "data_home", "on", "device", "precision", "jobs", "pack", "threads", "again")
+    fields = {name: given[name] for name in names if given.get(name) is not None}
+    checkpoints = CheckpointPolicy(seconds=given["save_seconds"], samples=given["save_samples"])
+    return LaunchConfig(checkpoints=checkpoints, **fields)
 
 
 def parse_callbacks(texts: Sequence[str]) -> list[Callback]:
@@ -241,6 +268,12 @@ def parse_stream(text: str) -> Stream:
     kind: Any = Stream
     stream: Stream = component(kind, text)
     return stream
+
+
+def split_names(given: tuple[str, ...], whole: tuple[str, ...] = ()) -> tuple[str, ...] | None:
+    """Names separated by commas; those in `whole` may hold commas themselves."""
+    names = [name.strip() for word in given for name in ([word] if word in whole else word.split(","))]
+    return tuple(filter(None, names)) or None
 
 
 def import_user_modules(modules: Sequence[str]) -> None:
@@ -280,3 +313,8 @@ def say_at_once(sentence: str) -> None:
     """Says something to a person at a terminal who would wait without a word while a verb gets ready."""
     if sys.stderr.isatty():
         click.echo(sentence, err=True)
+
+
+def tell(about: object, text: str, *, as_json: bool) -> None:
+    """Prints what a verb found or did: as JSON, or in words."""
+    click.echo(json.dumps(about, indent=2) if as_json else text)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from iblurry.cli.options import PLACE, OutputFile, import_option, json_option
-
-PAGE = OutputFile(".html", ".htm")
+from iblurry.cli.options import PLACE, RUNS, OutputFile, import_option, json_option, tell
 
 
 @click.command()
-@click.argument("runs", metavar="[DIR]", type=PLACE, default="runs")
-@click.option("--out", type=PAGE, default="report.html", help="The page.")
+@click.argument("runs", metavar="[DIR]", type=PLACE, default=RUNS)
+@click.option("--out", type=OutputFile(".html", ".htm"), default="report.html", help="The page.")
 @click.option("--title", metavar="TEXT", help="Its heading.  [default: the study's, or the data sets]")
 @click.option("--study", "name", metavar="NAME", help="Only the runs of this study, and what it still lacks.")
 @import_option
@@ -36,8 +33,6 @@ def report(runs: Path, out: Path, title: str | None, name: str | None, as_json: 
     )  # half a character in somebody's label is no reason to fail
     with replacing(out) as part:
         part.write_bytes(text)
-    if as_json:
-        about = {"page": str(out), "bytes": len(text), "runs": len(data.runs), "finished": data.finished}
-        click.echo(json.dumps(about, indent=2))
-        return
-    click.echo(f"{out}: {data.finished} finished runs of {len(data.runs)}, {len(text) / 1000:,.0f} kB")
+    about = {"page": str(out), "bytes": len(text), "runs": len(data.runs), "finished": data.finished}
+    said = f"{out}: {data.finished} finished runs of {len(data.runs)}, {len(text) / 1000:,.0f} kB"
+    tell(about, said, as_json=as_json)

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.options import FIGURE, OutputFolder, import_option, json_option, metric_option, runs_argument
-from iblurry.cli.study_options import split_names
+from iblurry.cli.options import (
+    FIGURE,
+    OutputFolder,
+    import_option,
+    json_option,
+    metric_option,
+    runs_argument,
+    split_names,
+)
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,15 +31,9 @@ FEW = 8  # run folders are named one by one up to so many
 
 @click.command()
 @runs_argument
-@click.option(
-    "--figure",
-    type=FIGURE,
-    help="Draw accuracy over samples into this .png, .svg or .pdf, too.",
-)
+@click.option("--figure", type=FIGURE, help="Draw accuracy over samples into this .png, .svg or .pdf, too.")
 @import_option
-@metric_option(
-    "a_auc, min_acc, forgetting:max, or what callbacks log: mine, mine:mean.", "accuracies, all that was logged"
-)
+@metric_option
 @click.option(
     "--to",
     "logger",

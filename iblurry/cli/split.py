@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.experiment_options import stream_options
-from iblurry.cli.options import FIGURE, OutputFolder, data_home_option, import_option, json_option, parse_stream
+from iblurry.cli.options import (
+    FIGURE,
+    STREAM,
+    OutputFolder,
+    data_home_option,
+    import_option,
+    json_option,
+    parse_stream,
+    with_options,
+)
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,9 +30,9 @@ WINDOWS = 10  # columns of the table where there are no tasks
 
 
 @click.command()
-@stream_options("dataset", "stream", "tasks", "disjoint", "blur")
+@with_options(STREAM, "dataset", "stream", "tasks", "disjoint", "blur")
 @click.option("--seed", metavar="S", type=click.IntRange(0), default=1, help="Same seed, same split.")
-@stream_options("mode", "published")
+@with_options(STREAM, "mode", "published")
 @import_option
 @click.option("--figure", type=FIGURE, help="Draw it into this .png, .svg or .pdf.")
 @click.option("--export", type=OutputFolder(), help="Write it as published files.")

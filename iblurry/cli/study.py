@@ -1,8 +1,7 @@
-"""`iblurry study`: every experiment behind a table or a figure, run or continued on what hardware there is."""
+"""`iblurry study`, `table` and `figure`: what is behind a table or a figure of the paper is run, tabulated, drawn."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,38 +11,49 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.experiment_options import check_all
 from iblurry.cli.options import (
+    FIGURE,
     MACHINE,
+    PLACE,
+    RUNS,
     GroupedCommand,
+    OutputFile,
     OutputFolder,
+    Seeds,
     callback_option,
+    data_home_option,
     import_option,
     json_option,
     launch_config,
     machine_options,
+    options,
     parse_callbacks,
     say_at_once,
+    split_names,
+    tell,
+    with_options,
 )
-from iblurry.cli.study_options import OPTIONS, selection_of, study_options
-from iblurry.errors import IblurryError
+from iblurry.cli.run import check_all, run_with_bars, say_stopped
+from iblurry.cli.verbs import FAILED
+from iblurry.errors import IblurryError, InputError
+from iblurry.studies.shipped import PARTS, shipped_results
 
 if TYPE_CHECKING:
     from iblurry.data.dataset import Dataset
-    from iblurry.experiment.callback import Callback
     from iblurry.launch.config import LaunchConfig
     from iblurry.studies.selection import Selection
     from iblurry.studies.study import PlannedRun
+    from iblurry.studies.table import StudyTable
 
 LIST = "list"
-USUAL = Path("runs")
 PACK = 3  # runs side by side on a GPU unless told
-GROUPS = {
-    "What": (*OPTIONS, "modules", "callbacks"),
-    "Places": ("out", "dry_run", "as_json"),
-    "Machine (nothing here is part of the experiments)": ("on", *MACHINE),
-}
-EXAMPLES = """\b
+RUN_FOLDERS = (RUNS, Path("results"), shipped_results())  # searched unless --runs is given
+KINDS = ("curves", "sweep", "bars", "flops", "rates", "forgetting", "composition")
+AXES = ("samples", "flops")
+METRICS = ("a_auc", "a_avg", "a_last", "f_last", "aaa", "min_acc", "wc_acc", "forgetting")
+ENDINGS = {".txt": "text", ".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
+FORMATS = ("terminal", *ENDINGS.values())
+STUDY_EXAMPLES = """\b
 Examples:
   iblurry study list
   iblurry study main --dataset digits
@@ -51,52 +61,120 @@ Examples:
   iblurry study memory --dataset cifar10 --methods clib,er --scale 0.1
   iblurry study main --dataset digits --on ray
 """
+TABLE_EXAMPLES = """\b
+Examples:
+  iblurry table main --dataset cifar10
+  iblurry table main --methods clib,er,clib-balanced --pairs
+  iblurry table main --format latex --no-paper --out main.tex
+  iblurry table leaderboard --against balm --page leaderboard.md
+"""
 
 
-@click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
-@study_options(default="digits")
+def _one_of(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+SELECTION = options(
+    {
+        "dataset": ("SPEC", None, "See `iblurry data`.  [default: the study's first]"),
+        "methods": ("LIST", None, "Rows, of any methods: clib,er.  [default: the study's]"),
+        "only": ("LIST", None, "Columns: N=0,N=50.  [default: all]"),
+        "seeds": ("LIST", Seeds(), "One run for each, as 1,2,3 or 1-3."),
+        "scale": ("P", click.FloatRange(0, 1, min_open=True), "Part of the stream."),
+        "stream": ("NAME", None, "Instead of i-Blurry: Gaussian, Listed, ..., as NAME:field=value."),
+        "published": ("FOLDER", PLACE, "Take the order from published split files."),
+        "equal_compute": ("METHOD", None, "All with the training FLOPs of this row."),
+        "equal_bytes": ("METHOD", None, "All with the memory that holds the bytes of this row."),
+    },
+    many=("methods", "only"),
+    seeds="1-3",
+    scale=1.0,
+) | {"data_home": data_home_option}
+study_argument = click.argument("study")
+runs_option = click.option(
+    "--runs",
+    multiple=True,
+    metavar="FOLDER",
+    type=PLACE,
+    help="Folders of runs. Repeatable; the first that has a run counts.  [default: runs, results, the package's]",
+)
+
+
+def _select(given: Mapping[str, Any], *, dataset: str | None = None, out: Path | None = None) -> Selection:
+    """What of the study is chosen; without --dataset on this one, or on the study's first."""
+    from iblurry.studies.catalogue import get_study
+    from iblurry.studies.selection import Selection
+
+    study = get_study(given["study"])
+    names = ("seeds", "scale", "stream", "published", "equal_compute", "equal_bytes", "data_home")
+    return Selection(
+        study=study,
+        dataset=given["dataset"] or dataset or study.datasets[0],
+        rows=split_names(given["methods"], study.rows),
+        columns=split_names(given["only"]),
+        out=out,
+        **{name: given[name] for name in names},
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- study
+
+
+@click.command(
+    cls=GroupedCommand,
+    groups={
+        "What": (*SELECTION, "modules", "callbacks"),
+        "Places": ("out", "dry_run", "as_json"),
+        "Machine (nothing here is part of the experiments)": ("on", *MACHINE),
+    },
+    epilog=STUDY_EXAMPLES,
+)
+@study_argument
+@with_options(SELECTION | options({"dataset": ("SPEC", None, "See `iblurry data`.")}, dataset="digits"))
 @import_option
 @callback_option
-@click.option("--out", type=OutputFolder(), default=USUAL, help="Folder of the runs.")
+@click.option("--out", type=OutputFolder(), default=RUNS, help="Folder of the runs.")
 @click.option("--on", metavar="PLACE", default="local", help="local, or ray: a cluster.")
-@machine_options(jobs="one per core; a pack per GPU", pack=f"{PACK}; 1 with --jobs")
+@with_options(machine_options(jobs="one per core; a pack per GPU", pack=f"{PACK}; 1 with --jobs"))
 @click.option("--dry-run", is_flag=True, help="List the runs and run nothing.")
 @json_option
-def study(
-    selected: dict[str, Any],
-    callbacks: tuple[str, ...],
-    out: Path,
-    on: str,
-    dry_run: bool,
-    as_json: bool,
-    machine: dict[str, Any],
-) -> int:
+def study(callbacks: tuple[str, ...], out: Path, dry_run: bool, as_json: bool, **given: Any) -> int:
     """Run the missing runs of a STUDY and print its table; `list` names them all.
 
     A bar shows the time left. A run that fails does not stop the others. The same command continues interrupted
     runs.
     """
-    if selected["study"] == LIST:
+    if given["study"] == LIST:
         _list(as_json=as_json)
         return 0
-    say_at_once(f"Loading PyTorch, then {selected['dataset']}.")
+    say_at_once(f"Loading PyTorch, then {given['dataset']}.")
 
     from iblurry.data.load import load
 
-    chosen = selection_of(selected, None if out == USUAL else out)
+    chosen = _select(given, out=None if out == RUNS else out)
     own = parse_callbacks(callbacks)
     once = {one.experiment.name: one for one in chosen.planned}
     experiments, data = [one.experiment for one in once.values()], load(chosen.dataset, chosen.data_home)
     check_all(experiments, data)
-    config = launch_config(_packed(machine | {"on": on}, experiments), out, chosen.data_home)
+    config = _packed(launch_config(given | {"out": out}), experiments, is_told=given["pack"] is not None)
     done = sum(map(config.is_done, experiments))
-    counts = f"{len(once) - done} of {len(once)} runs to do, {done} done and kept"
-    click.echo(f"{chosen.study.name} on {chosen.dataset}: {counts}.", err=True)
+    title = f"{chosen.study.name} on {chosen.dataset}"
+    click.echo(f"{title}: {len(once) - done} of {len(once)} runs to do, {done} done and kept.", err=True)
     if dry_run:
         _show_plan(chosen, once, config, data, as_json=as_json)
         return 0
-    finished, failures = _run(chosen, once, config, own)
+    failures = dict[str, IblurryError]()
+    named = {" ".join(filter(None, [one.row, one.column, f"seed {one.experiment.seed}"])): one for one in once.values()}
+    runs = run_with_bars(title, {name: one.experiment for name, one in named.items()}, config, own, failures)
+    finished = {run.experiment.name for run in runs if run.summary is not None}
     return _tell(chosen, finished, failures, out, as_json=as_json)
+
+
+def _packed(config: LaunchConfig, experiments: Sequence[Any], *, is_told: bool) -> LaunchConfig:
+    """Who says how many --jobs means runs, one to a process; who says nothing gets packs on a GPU, where they gain."""
+    if is_told or config.jobs is not None or all(config.device_for(one) == "cpu" for one in experiments):
+        return config
+    return replace(config, pack=PACK)
 
 
 def _show_plan(
@@ -115,76 +193,227 @@ def _show_plan(
             cut = replace(one.experiment, samples=len(one.experiment.order(data)))
             cell["training_flops"] += training_flops(cut, size_of(data))
     rows = [{"row": row, "column": column} | cell for (row, column), cell in cells.items()]
-    if as_json:
-        about = {"study": selection.study.name, "dataset": selection.dataset}
-        total = {name: sum(cell[name] for cell in cells.values()) for name in ("to_do", "done")}
-        click.echo(json.dumps(about | total | {"rows": rows}, indent=2))
-        return
+    about = {"study": selection.study.name, "dataset": selection.dataset}
+    total = {name: sum(cell[name] for cell in cells.values()) for name in ("to_do", "done")}
     columns = ["column"] if any(column for _, column in cells) else []
     counts = [(f"{cell['to_do']}", f"{cell['done']}", operations(cell["training_flops"])) for cell in cells.values()]
     texts = [(*place[: 1 + len(columns)], *count) for place, count in zip(cells, counts, strict=True)]
     lines = ([(text, False) for text in line] for line in texts)
     heads, sides = ["row", *columns, "to do", "done", "training"], "l" * (1 + len(columns)) + "rrr"
-    click.echo(rich_grid(heads, lines, shutil.get_terminal_size().columns, sides=sides, bold=False))
-
-
-def _run(
-    selection: Selection, once: Mapping[str, PlannedRun], config: LaunchConfig, own: Sequence[Callback]
-) -> tuple[set[str], dict[str, IblurryError]]:
-    """Each experiment once, whatever its columns; the names of finished ones, and failures by theirs."""
-    from iblurry.launch.launch import run_all
-    from iblurry.launch.progress import ProgressDisplay
-
-    experiments, failures = [one.experiment for one in once.values()], dict[str, IblurryError]()
-    with ProgressDisplay(f"{selection.study.name} on {selection.dataset}", runs=len(once)) as display:
-        bars = []
-        for one in once.values():
-            words = filter(None, [one.row, one.column, f"seed {one.experiment.seed}"])
-            bars.append(display.callback(" ".join(words), is_done=config.is_done(one.experiment)))
-        results = run_all(experiments, config, [[bar, *own] for bar in bars], failures=failures)
-    return {one.experiment.name for one in results if one.summary is not None}, failures
-
-
-def _packed(machine: dict[str, Any], experiments: Sequence[Any]) -> dict[str, Any]:
-    """Who says how many --jobs means runs, one to a process; who says nothing gets packs on a GPU, where they gain."""
-    from iblurry.launch.config import LaunchConfig
-
-    if machine["pack"] is not None:
-        return machine
-    config = LaunchConfig(out=Path(), device=machine["device"])
-    on_gpu = any(config.device_for(one) != "cpu" for one in experiments)
-    return machine | {"pack": PACK if on_gpu and machine["jobs"] is None else 1}
+    grid = rich_grid(heads, lines, shutil.get_terminal_size().columns, sides=sides, bold=False)
+    tell(about | total | {"rows": rows}, grid, as_json=as_json)
 
 
 def _tell(
     selection: Selection, finished: set[str], failures: dict[str, IblurryError], out: Path, *, as_json: bool
 ) -> int:
     from iblurry.analysis.formats import FORMATS
-    from iblurry.cli.verbs import FAILED, INTERRUPTED
     from iblurry.studies.table import tabulate_study
 
     form = "json" if as_json else "terminal" if sys.stdout.isatty() else "text"
     click.echo(FORMATS[form](tabulate_study(selection, [out]), None), nl=False)
     for name, error in failures.items():
         click.echo(f"iblurry: {name} failed: {error}", err=True)
-    missing = {one.experiment.name for one in selection.planned} - finished - failures.keys()
-    if missing:
-        said = f"Stopped with {len(missing)} runs to go, and saved in {out}. The same command continues."
-        click.echo(f"iblurry: {said}", err=True)
-        return INTERRUPTED
+    if {one.experiment.name for one in selection.planned} - finished - failures.keys():
+        return say_stopped(out)
     return FAILED if failures else 0
 
 
 def _list(*, as_json: bool) -> None:
     from iblurry.studies.catalogue import STUDIES
 
-    if as_json:
-        fields = ("name", "title", "shows", "question", "datasets", "rows", "metrics")
-        click.echo(json.dumps([{field: getattr(one, field) for field in fields} for one in STUDIES.values()], indent=2))
-        return
+    fields = ("name", "title", "shows", "question", "datasets", "rows", "metrics")
+    lines = []
     for one in STUDIES.values():
-        click.echo(f"{one.name} - {', '.join(one.shows) or 'not in the paper'}")
-        click.echo(f"  {one.title}: {one.question}")
-        click.echo(f"  rows  {', '.join(one.rows)}")
         columns = [column for column in one.columns(one.datasets[0]) if column]
-        click.echo(f"  data  {', '.join(one.datasets)}" + (f"; {', '.join(columns)}" if columns else ""))
+        lines += [
+            f"{one.name} - {', '.join(one.shows) or 'not in the paper'}",
+            f"  {one.title}: {one.question}",
+            f"  rows  {', '.join(one.rows)}",
+            f"  data  {', '.join(one.datasets)}" + (f"; {', '.join(columns)}" if columns else ""),
+        ]
+    about = [{field: getattr(one, field) for field in fields} for one in STUDIES.values()]
+    tell(about, "\n".join(lines), as_json=as_json)
+
+
+# -------------------------------------------------------------------------------------------------------- finished runs
+
+
+def _run_places(runs: Sequence[Path], selection: Selection) -> list[Path]:
+    """Where to look for runs: in the folders, and in their parts for the data set that `dev collect` makes."""
+    from iblurry.studies.collect import dataset_folder
+
+    for folder in runs:
+        if not folder.is_dir():
+            raise InputError(f"--runs {folder}: there is no such folder; name one that `iblurry run` wrote to.")
+        if (folder / "experiment.json").exists():
+            raise InputError(f"--runs {folder} is a run; name the folder that holds it, {folder.parent}.")
+    folders = runs or [folder / part for folder in RUN_FOLDERS for part in PARTS]
+    return [place for folder in folders for place in (folder, dataset_folder(folder, selection.dataset))]
+
+
+def _tabulate(selection: Selection, runs: Sequence[Path], **how: Any) -> StudyTable:
+    from iblurry.studies.table import tabulate_study
+
+    return tabulate_study(selection, _run_places(runs, selection), **how)
+
+
+@click.command(
+    cls=GroupedCommand,
+    groups={
+        "What": (*SELECTION, "modules"),
+        "Table": ("runs", "metric", "paper", "pairs", "against"),
+        "Form": ("form", "as_json", "out", "page"),
+    },
+    epilog=TABLE_EXAMPLES,
+)
+@study_argument
+@with_options(SELECTION)
+@runs_option
+@click.option(
+    "--metric",
+    multiple=True,
+    metavar="LIST",
+    help="a_auc, f_last, aaa, min_acc, wc_acc, forgetting, compute, ..., or your callbacks': mine, mine:mean.  "
+    "[default: the study's]",
+)
+@click.option("--paper/--no-paper", default=True, help="The paper's numbers beside ours.")
+@click.option("--pairs", is_flag=True, help="Compare the best row with each other, seed by seed.")
+@click.option("--against", metavar="METHOD", help="Compare each row with this one instead; implies --pairs.")
+@click.option(
+    "--format",
+    "form",
+    metavar="NAME",
+    type=click.Choice(FORMATS),
+    help=f"{', '.join(FORMATS)}.  [default: by --out; terminal]",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--out", type=OutputFile(), help="Write into this file instead: .txt, .md, .tex, .csv, .json.")
+@click.option("--page", type=OutputFile(), help="Write a Markdown page with figures, table and commands.")
+@import_option
+def table(
+    runs: tuple[Path, ...],
+    metric: tuple[str, ...],
+    paper: bool,
+    pairs: bool,
+    against: str | None,
+    form: str | None,
+    as_json: bool,
+    out: Path | None,
+    page: Path | None,
+    **given: Any,
+) -> None:
+    """Print the table of a STUDY from its finished runs: mean ± std over seeds, and the paper's.
+
+    A row without runs on the orders of STUDY uses those on other orders, such as the paper's own; a note says so. What
+    has not been run yet is named, with the command that runs it.
+    """
+    if as_json and form not in (None, "json"):
+        raise InputError(f"--json and --format {form} are two formats; give one of them.")
+    form = form or ("json" if as_json else "terminal" if out is None else ENDINGS.get(out.suffix.lower()))
+    if form is None:
+        raise InputError(
+            f"--out {out}: its ending is not a known format; use one of {', '.join(ENDINGS)}, or add --format."
+        )
+
+    from iblurry.analysis.formats import FORMATS as WRITERS
+    from iblurry.analysis.significance import compare_rows
+    from iblurry.storage.files import replacing
+
+    if form == "terminal" and (out is not None or not sys.stdout.isatty()):
+        form = "text"  # there is no bold there
+    made = _tabulate(_select(given), runs, metrics=split_names(metric), paper=paper)
+    compared = compare_rows(made, against) if pairs or against else None
+    if page is not None:
+        from iblurry.studies.page import write_page
+
+        click.echo("Wrote " + ", ".join(str(path) for path in write_page(made, page, compared)))
+        return
+    text = WRITERS[form](made, compared)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    with replacing(out) as part:
+        part.write_text(text, "utf-8")
+    click.echo(f"{out}: {len(made.cells)} cells, {len(made.missing)} runs missing")
+
+
+@click.command(
+    cls=GroupedCommand,
+    groups={"What": (*SELECTION, "modules"), "Figure": ("runs", "kind", "x", "metric", "out", "as_json")},
+)
+@study_argument
+@with_options(SELECTION)
+@click.option(
+    "--kind",
+    metavar="KIND",
+    type=click.Choice(KINDS),
+    help=f"{_one_of(KINDS)}.  [default: sweep for several columns, bars for the ablation, else curves]",
+)
+@click.option("--x", metavar="NAME", type=click.Choice(AXES), help="samples or flops (of training), for curves.")
+@click.option("--out", type=FIGURE, help="A .png, .svg or .pdf.  [default: in figures/, named by what it shows]")
+@runs_option
+@click.option(
+    "--metric", metavar="NAME", type=click.Choice(METRICS), help=f"{_one_of(METRICS)}, for sweep, bars and flops."
+)
+@import_option
+@json_option
+def figure(
+    kind: str | None,
+    x: str | None,
+    out: Path | None,
+    runs: tuple[Path, ...],
+    metric: str | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Draw the finished runs of STUDY.
+
+    curves: accuracy to samples seen, or to training FLOPs. sweep: a metric over what the study varies. bars: a metric
+    per method, every seed on it. flops: a metric against training FLOPs, a point per method. rates: learning rates.
+    forgetting: classes one by one. composition: what the memory holds.
+    """
+    from iblurry.analysis.figures.draw import WITH_METRIC, WITH_X, check_kind, default_kind, draw_study
+    from iblurry.storage.files import replacing
+
+    chosen = _select(given)
+    columns = list(dict.fromkeys(run.column for run in chosen.planned))
+    kind = kind or (WITH_X[0] if x else default_kind(chosen.study.name, len(columns)))
+    check_kind(chosen.study.name, columns, kind)
+    if metric is not None and kind not in WITH_METRIC:
+        others = " or ".join(WITH_METRIC)
+        raise InputError(f"A figure of {kind} shows no metric; leave {metric} out, or draw {others}.")
+    if x is not None and kind not in WITH_X:
+        raise InputError(f"A figure of {kind} has a fixed axis; leave --x {x} out, or draw {' or '.join(WITH_X)}.")
+    shown = [
+        kind,
+        *([x] if x not in (None, AXES[0]) else []),
+        *([metric.replace("_", "-")] if metric not in (None, chosen.study.metrics[0]) else []),
+    ]
+    path = out or Path("figures") / f"{chosen.slug}-{'-'.join(shown)}.png"
+    FIGURE.convert(path, None, None)
+    made = _tabulate(chosen, runs, metrics=[metric or chosen.study.metrics[0]])
+    drawn = [run for *_, run in made.all_runs]
+    if not drawn:
+        searched = " or ".join(map(str, runs or RUN_FOLDERS))
+        raise InputError(
+            f"No run of the study {chosen.study.name} on {chosen.dataset} is finished in {searched}; run some first: "
+            f"`{chosen.command()}`."
+        )
+    for sentence in made.order_notes:
+        click.echo(sentence, err=True)
+    if made.missing:
+        missing = f"{len(made.missing)} of {len(chosen.planned)} runs are missing"
+        click.echo(f"{missing}: {'; '.join(made.missing_words)}.", err=True)
+    with replacing(path) as part:
+        draw_study(made, kind, part, x=x or AXES[0])
+    about = {
+        "figure": str(path),
+        "study": chosen.study.name,
+        "dataset": chosen.dataset,
+        "kind": kind,
+        "x": (x or AXES[0]) if kind in WITH_X else None,
+        "runs": [str(run.folder) for run in drawn],
+        "missing": [run.experiment.name for run in made.missing],
+    }
+    tell(about, f"Figure: {path} ({kind}, runs: {len(drawn)})", as_json=as_json)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.experiment_options import LEARNING, STREAM, check_all, experiment_options, make_experiments
 from iblurry.cli.options import (
-    FIGURE,
+    COUNT,
+    LEARNING,
     MACHINE,
+    RUNS,
+    STREAM,
     GroupedCommand,
     OutputFolder,
     data_home_option,
+    figure_option,
     import_option,
     json_option,
     launch_config,
     machine_options,
     say_at_once,
+    with_options,
 )
+from iblurry.cli.run import check_all, make_experiments, say_stopped, show_search, taken_paths, with_validation
 
 if TYPE_CHECKING:
     from iblurry.experiment.experiment import Experiment
@@ -50,7 +54,7 @@ Examples:
     metavar="PATH=VALUES",
     help="A field and its range LOW..HIGH or LOW..HIGH:log, or values A,B,C. Repeatable.",
 )
-@click.option("--trials", metavar="N", type=click.IntRange(1), default=20, help="Total number, including earlier ones.")
+@click.option("--trials", metavar="N", type=COUNT, default=20, help="Total number, including earlier ones.")
 @click.option(
     "--pruner",
     metavar="NAME",
@@ -58,34 +62,21 @@ Examples:
     default="median",
     help="median: stop trials below the median of those before; none.",
 )
-@experiment_options(validate="0.1")
+@with_options(STREAM | LEARNING)
 @import_option
-@click.option("--out", type=OutputFolder(), default="runs", help="Folder of runs and trials.")
-@click.option("--figure", type=FIGURE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
+@click.option("--out", type=OutputFolder(), default=RUNS, help="Folder of runs and trials.")
+@figure_option
 @data_home_option
-@machine_options(jobs="1", pack="one per seed")
+@with_options(machine_options(jobs="1", pack="one per seed"))
 @json_option
-def tune(
-    method: str,
-    spaces: tuple[str, ...],
-    trials: int,
-    pruner: str,
-    about: dict[str, Any],
-    out: Path,
-    figure: Path | None,
-    data_home: Path | None,
-    as_json: bool,
-    machine: dict[str, Any],
-) -> int:
+def tune(method: str, spaces: tuple[str, ...], trials: int, pruner: str, as_json: bool, **given: Any) -> int:
     """Search for the fields of METHOD with the highest A_AUC on held-out training images, with Optuna.
 
     Prints all trials and the command that runs the best on the test images. The same command continues an
     interrupted search; more --trials extend it.
     """
-    say_at_once(f"Loading PyTorch, then {about['dataset']}.")
+    say_at_once(f"Loading PyTorch, then {given['dataset']}.")
 
-    from iblurry.cli.search import show_search, taken_paths, with_validation
-    from iblurry.cli.verbs import INTERRUPTED
     from iblurry.data.load import load
     from iblurry.launch.progress import ProgressDisplay
     from iblurry.studies.search.figure import draw_history
@@ -93,13 +84,12 @@ def tune(
     from iblurry.studies.search.tune import Tuner, import_optuna
 
     import_optuna()
-    parsed = parse_spaces(spaces, taken_paths([method], about))
-    experiments = list(make_experiments([method], with_validation(about)).values())
-    data = load(about["dataset"], data_home)
-    if machine["pack"] is None and machine["jobs"] is None:
-        machine = machine | {"pack": len(experiments)}  # all seeds come to a query before the trial is judged by it
-    config = launch_config(machine, out, data_home)
-    search = Tuner(method, experiments, parsed, dataset=data, config=config, pruner=pruner)
+    parsed = parse_spaces(spaces, taken_paths([method], given))
+    experiments = list(make_experiments([method], with_validation(given)).values())
+    data = load(given["dataset"], given["data_home"])
+    if given["pack"] is None and given["jobs"] is None:
+        given["pack"] = len(experiments)  # all seeds come to a query before the trial is judged by it
+    search = Tuner(method, experiments, parsed, dataset=data, config=launch_config(given), pruner=pruner)
     check_all(search.corners, data)
     bars: dict[int, list[RunBar]] = {}  # by trial
     with ProgressDisplay() as display:
@@ -112,16 +102,6 @@ def tune(
 
         results = search.run(trials, follow)
     if results is None:
-        click.echo(f"iblurry: Stopped, and saved in {out}. The same command continues.", err=True)
-        return INTERRUPTED
-    show_search(
-        results,
-        [figure] if figure else [out / f"{search.name}.png", out / f"{search.name}.svg"],
-        draw_history,
-        about=about,
-        out=out,
-        data_home=data_home,
-        as_json=as_json,
-        more={"storage": str(search.journal)},
-    )
+        return say_stopped(given["out"])
+    show_search(results, search.name, draw_history, given, as_json=as_json, storage=str(search.journal))
     return 0

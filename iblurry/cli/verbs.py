@@ -23,6 +23,8 @@ class Verbs(click.Group):
         Name of the package; its module NAME holds the command NAME.
     verbs : Mapping[str, str]
         What each verb does, in the order of --help.
+    files : Mapping[str, str]
+        The module of a verb that is in another's.
     moved : Mapping[str, str]
         What is written now for a verb of an earlier version: {"serve": "live serve"}.
     """
@@ -33,11 +35,12 @@ class Verbs(click.Group):
         *,
         package: str,
         verbs: Mapping[str, str],
+        files: Mapping[str, str] | None = None,
         moved: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
         super().__init__(name, invoke_without_command=True, callback=_help_unless_called, **more)
-        self.package, self.verbs, self.moved = package, verbs, moved or {}
+        self.package, self.verbs, self.files, self.moved = package, verbs, files or {}, moved or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.verbs)
@@ -48,7 +51,8 @@ class Verbs(click.Group):
             raise InputError(f"There is no command called {cmd_name!r}. Did you mean `{now}`? It moved there.")
         if cmd_name not in self.verbs:
             raise UnknownNameError("command", cmd_name, self.verbs)
-        verb: click.Command = getattr(importlib.import_module(f"{self.package}.{cmd_name}"), cmd_name)
+        file = self.files.get(cmd_name, cmd_name)
+        verb: click.Command = getattr(importlib.import_module(f"{self.package}.{file}"), cmd_name)
         return verb
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

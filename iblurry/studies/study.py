@@ -201,6 +201,8 @@ def scale_columns(
     The memory is the same for all methods. Where the scaled memory were too little for one of them, the memories of
     all columns shrink less, so that they keep their proportions; none grows.
     """
+    if not 0 < scale <= 1:
+        raise InputError(f"scale={scale!r} is not a fraction of the images; give a number above 0 and up to 1.")
     usual = setting(dataset)
     memories = {name: given.get("memory", usual.memory) for name, given in columns.items()}
     classes = CLASSES[dataset] if dataset in CLASSES else len(load(dataset, data_home).classes)

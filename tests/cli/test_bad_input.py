@@ -59,7 +59,7 @@ REFUSALS = {  # a command line: what its sentence names, the value or the remedy
     "run --disjoint 101": "'--disjoint': 101",
     "run --disjoint -1": "0<=x<=100",
     "run --memory ten": "'--memory': 'ten'",
-    "run --disjoint nan": "'--disjoint': nan",
+    "run --disjoint nan": "disjoint=nan",
     "run --blur half": "'half'",
     "run --set blur=200": "200",
     "run --disjoint 25": "0 or 50",
@@ -82,7 +82,7 @@ REFUSALS = {  # a command line: what its sentence names, the value or the remedy
     "run --pack 0": "'--pack': 0",
     "run --jobs x": "'x'",
     "run --threads 0": "'--threads': 0",
-    "run --save-seconds nan": "'--save-seconds': nan",
+    "run --save-seconds nan": "seconds=nan",
     "run --save-samples 0": "'--save-samples': 0",
     # places
     "run --figure a.gif": ".png",

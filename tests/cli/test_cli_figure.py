@@ -7,7 +7,7 @@ import json
 import pytest
 
 from iblurry.analysis.figures import draw
-from iblurry.cli.study_options import split_names
+from iblurry.cli.options import split_names
 from iblurry.studies import catalogue
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import Study

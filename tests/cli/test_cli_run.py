@@ -205,7 +205,7 @@ def test_a_row_is_refused_before_anything_is_run(row, named, refused):
 def test_a_plain_run_is_balm_clib_and_er_on_digits(call, here, monkeypatch):
     asked = []
 
-    def run_all(experiments, config, callbacks):
+    def run_all(experiments, config, callbacks, failures):
         asked.extend(experiments)
         return []
 
@@ -219,7 +219,7 @@ def test_a_plain_run_is_balm_clib_and_er_on_digits(call, here, monkeypatch):
 def test_launch_config(call, monkeypatch):
     configs = []
     monkeypatch.setattr(
-        "iblurry.launch.launch.run_all", lambda experiments, config, callbacks: configs.append(config) or []
+        "iblurry.launch.launch.run_all", lambda experiments, config, callbacks, failures: configs.append(config) or []
     )
     call("run", "--jobs", "3", "--threads", "2", "--save-seconds", "0.5", "--save-samples", "9", "--data-home", "x")
     call("run", "--pack", "4")

@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry.cli.experiment_options import LEARNING, STREAM, check_all, make_experiments
-from iblurry.cli.run import run
-from iblurry.cli.search import with_validation
+from iblurry.cli.run import check_all, make_experiments, run, with_validation
 from iblurry.cli.tune import PRUNERS as OFFERED
 from iblurry.cli.tune import tune
 from iblurry.data.load import load
@@ -295,7 +293,7 @@ def test_a_plain_run_says_that_it_was_asked_about_held_out_images(quick):
 def test_searches_of_the_page_can_be_run(command):
     _, verb, *words = shlex.split(command)
     given = {"run": run, "tune": tune}[verb].make_context(verb, words).params
-    about = with_validation({name: given[name] for name in (*STREAM, *LEARNING)})
+    about = with_validation(given)
     if verb == "run":
         points = expand_grid(make_experiments(given["methods"], about), parse_spaces(given["grids"], option="--grid"))
         found = [point.experiments[0] for point in points]

@@ -11,7 +11,7 @@ import pytest
 
 from iblurry import Gaussian, Published
 from iblurry.analysis.formats import FORMATS
-from iblurry.cli import table as module
+from iblurry.cli import study as module
 from iblurry.studies import catalogue
 from iblurry.studies.collect import read_run
 from iblurry.studies.shipped import shipped_results

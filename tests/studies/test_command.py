@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from iblurry.analysis.describe import name_rows, run_command
-from iblurry.cli.experiment_options import LEARNING, STREAM, make_experiments
-from iblurry.cli.run import run
+from iblurry.cli.run import make_experiments, run
 from iblurry.components.edit import edit
 from iblurry.experiment.experiment import Experiment
 from iblurry.parts import Elastic
@@ -30,7 +29,7 @@ def parsed(text):
     program, verb, *words = shlex.split(text)
     assert (program, verb) == ("iblurry", "run")
     values = run.make_context("run", words).params
-    made = make_experiments(values["methods"], {name: values[name] for name in (*STREAM, *LEARNING)})
+    made = make_experiments(values["methods"], values)
     return list(made.values())
 
 

@@ -12,7 +12,7 @@ from iblurry.analysis.figures.draw import FIGURE_KINDS, WITH_METRIC, default_kin
 from iblurry.analysis.figures.forgetting import draw_forgetting
 from iblurry.analysis.figures.metrics import draw_bars, draw_sweep
 from iblurry.analysis.verdict import PaperNumber
-from iblurry.cli.figure import KINDS as OFFERED
+from iblurry.cli.study import KINDS as OFFERED
 from iblurry.errors import InputError
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import Study
