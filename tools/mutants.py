@@ -47,7 +47,6 @@ PATHS = (  # folders and files of iblurry/ whose formulas and defaults the tests
     "parts", "streams", "methods",
     "experiment/metrics.py", "experiment/class_metrics.py", "experiment/knowledge.py",
 )  # fmt: skip
-SPARED = ("streams/order_figure.py",)  # figures
 TESTS = (  # the closest to a formula first; doctests of PATHS are added
     "tests/parts", "tests/streams", "tests/methods",
     "tests/test_published_defaults.py", "tests/learner",
@@ -130,7 +129,7 @@ def sources(paths: tuple[str, ...] | list[str]) -> list[str]:
     files = {file for path in paths for file in ((package / path).rglob("*.py") or [])} | {
         package / path for path in paths if (package / path).is_file()
     }
-    return sorted(str(file.relative_to(ROOT)) for file in files if str(file.relative_to(package)) not in SPARED)
+    return sorted(str(file.relative_to(ROOT)) for file in files)
 
 
 def mutants_of(path: str) -> Iterator[Mutant]:

@@ -53,10 +53,10 @@ def split(
 
     A split depends only on the data set's labels, the numbers and the seed.
     """
+    from iblurry.analysis.figures.order import draw_order
     from iblurry.data.load import load
     from iblurry.experiment.experiment import Experiment
     from iblurry.experiment.settings import is_known
-    from iblurry.streams import order_figure
     from iblurry.streams import published as published_files
     from iblurry.streams.order import is_disjoint
     from iblurry.streams.stream import IBlurry, Published, make_stream
@@ -87,7 +87,7 @@ def split(
         files = published_files.export(order, data, export, seed=seed, n=n, m=drawn.blur)
         notes.append(f"Wrote {files[0].name} and {len(files) - 1} more files to {export}.")
     if figure is not None:
-        order_figure.save(order_figure.draw(order, data, in_tasks=is_divided), figure)
+        draw_order(order, data, figure, in_tasks=is_divided)
         notes.append(f"Drew {figure}.")
 
     if as_json:

@@ -9,7 +9,7 @@ import pytest
 from iblurry.analysis.significance import compare_rows
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run_all
-from iblurry.streams.gaussian import Gaussian
+from iblurry.streams import Gaussian
 from iblurry.studies.catalogue import STUDIES
 from iblurry.studies.page import write_page
 from iblurry.studies.selection import Selection
